@@ -1,0 +1,48 @@
+//! The places where the measurement can be less than exact. Each is counted, none is silent.
+
+/// A reason why something was not measured as it should have been; the index of its counter in the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Loss {
+    /// A call was left without a return that the kernel could see (`longjmp`, more pending returns than the kernel
+    /// follows). It is counted, without a time.
+    Unreturned = 0,
+    /// A call was nested deeper than [`crate::MAX_FRAMES`]. It is counted, without a time.
+    TooDeep = 1,
+    /// There was no memory for a thread's frames. The call is counted, without a time.
+    NoFrame = 2,
+    /// A new maximum could not be stored because other CPUs kept storing theirs; `max` may be too low.
+    MaxContended = 3,
+    /// A hit carried an index beyond the maps: a defect of nprof. The call is not counted.
+    BadIndex = 4,
+}
+
+impl Loss {
+    /// Every reason, in the order of the counters.
+    pub const ALL: [Self; 5] = [Self::Unreturned, Self::TooDeep, Self::NoFrame, Self::MaxContended, Self::BadIndex];
+
+    /// The word for reports, JSON and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreturned => "unreturned",
+            Self::TooDeep => "too-deep",
+            Self::NoFrame => "no-frame",
+            Self::MaxContended => "max-contended",
+            Self::BadIndex => "bad-index",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a reason's number is its place in the list: user space names counters by place.
+    #[test]
+    fn numbered_by_place() {
+        for (place, loss) in Loss::ALL.into_iter().enumerate() {
+            assert_eq!(loss as usize, place);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The record that both tiers write and everything to the right of it reads.
+
+use crate::histogram::BUCKETS;
+
+/// What is known of one method, or of one shard of it: the sums over all shards are the method's.
+///
+/// The mode stands with the counters, in each shard: a hit then finds all that it needs in one place.
+///
+/// Of the calls that were to be timed, those that have ended are the sum of the histogram and `untimed`, and those
+/// in flight are `entered` less that. Keeping no separate counters for the two saves an atomic operation each per
+/// call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub struct MethodStats {
+    /// A [`Mode`], read first at each hit; user space changes it at any time.
+    pub mode: u64,
+    /// Calls that began in [`Mode::Count`]: their end is not looked at.
+    pub counted: u64,
+    /// Calls that began in [`Mode::Time`].
+    pub entered: u64,
+    /// Of `entered`, calls that ended without a time; each is also a [`crate::Loss`].
+    pub untimed: u64,
+    /// Wall-clock time of the timed calls, in nanoseconds.
+    pub total_ns: u64,
+    /// Of `total_ns`, the time spent in traced calls that these calls made.
+    pub child_ns: u64,
+    /// The longest timed call, in nanoseconds.
+    pub max_ns: u64,
+    /// Room for what later collectors count. Always zero now.
+    pub reserved: [u64; 4],
+    /// Timed calls by duration ([`crate::histogram`]).
+    pub histogram: [u64; BUCKETS],
+}
+
+impl MethodStats {
+    /// A record of nothing.
+    pub const ZERO: Self = Self {
+        mode: Mode::Off as u64,
+        counted: 0,
+        entered: 0,
+        untimed: 0,
+        total_ns: 0,
+        child_ns: 0,
+        max_ns: 0,
+        reserved: [0; 4],
+        histogram: [0; BUCKETS],
+    };
+}
+
+const _: () = assert!(size_of::<MethodStats>() == 8 * (11 + BUCKETS));
+const _: () = assert!(size_of::<MethodStats>() == 1536);
+
+/// What is done at a hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Mode {
+    /// Nothing. The default of a map that nobody has written.
+    Off = 0,
+    /// The entry is counted.
+    Count = 1,
+    /// The call is counted and timed.
+    Time = 2,
+}

@@ -1,0 +1,10 @@
+//! nprof shows where JVMs cross into native code: how often each native method is called and how long it takes.
+//!
+//! The library is a pipeline. Each stage is a function from one plain value of [`model`] to the next and never
+//! imports a later stage:
+//!
+//! ```text
+//! discover ─> hotspot (inventory) ─> resolve (plan) ─> attach ─> collect ─> aggregate ─> render
+//! ```
+
+pub mod model;

@@ -1,0 +1,20 @@
+//! The plain values that flow from stage to stage. They hold no handle, do no I/O and depend on no stage.
+
+mod address;
+pub mod descriptor;
+mod finding;
+mod jvm;
+mod library;
+mod method;
+mod plan;
+mod sample;
+mod snapshot;
+
+pub use address::{AddressError, ElfAddr, FileOffset, VirtAddr};
+pub use finding::{Finding, Verdict};
+pub use jvm::{Jvm, JvmKind, Pid, StartTime};
+pub use library::{FileId, Library, LibraryId, Mapping};
+pub use method::{Inventory, Method, NativeCode};
+pub use plan::{Bound, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason, Skipped};
+pub use sample::Sample;
+pub use snapshot::{Histogram, Losses, MethodSnapshot, Snapshot};

@@ -1,0 +1,147 @@
+//! What will be probed, what will not, and why.
+
+use std::fmt;
+
+use super::{FileOffset, Library, LibraryId, Method};
+
+/// How nprof knows the code of a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Bound {
+    /// Bound to the function that the library exports under the method's JNI name.
+    Export,
+    /// Bound by `RegisterNatives`, or by the VM itself, to a function of another name.
+    Registered,
+    /// Not bound yet; a mapped library exports its JNI name, which the VM will find on the first call.
+    Predicted,
+    /// Not bound, and nothing mapped carries its JNI name.
+    Unbound,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Export => "export",
+            Self::Registered => "registered",
+            Self::Predicted => "predicted",
+            Self::Unbound => "unbound",
+        })
+    }
+}
+
+/// What one hit costs at a site, apart from the program that runs. Measured figures: `docs/overhead.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ProbeCost {
+    /// The kernel emulates the instruction under the probe: one trap.
+    Emulated,
+    /// The kernel single-steps the instruction out of line: a second trap, about ten times the price in a VM.
+    SingleStepped,
+}
+
+impl fmt::Display for ProbeCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Emulated => "emulated",
+            Self::SingleStepped => "single-stepped",
+        })
+    }
+}
+
+/// A place in a library that can carry a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Site {
+    /// The library.
+    pub library: LibraryId,
+    /// Where the probe sits: the function's entry, or an instruction after it that is reached by every call and
+    /// only by calls.
+    pub offset: FileOffset,
+    /// Where the function begins.
+    pub entry: FileOffset,
+    /// What a hit costs there.
+    pub cost: ProbeCost,
+}
+
+/// A method together with how its code is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedMethod {
+    /// The method.
+    pub method: Method,
+    /// How its code is known.
+    pub bound: Bound,
+}
+
+/// One function to be probed, under one dense index. Several methods may be bound to one function: what is
+/// counted there cannot be told apart and is reported under all their names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// The dense method index: attach cookie and array index.
+    pub index: u32,
+    /// The place.
+    pub site: Site,
+    /// The methods that share the function; never empty.
+    pub methods: Vec<PlannedMethod>,
+}
+
+/// Why a native method is not probed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum SkipReason {
+    /// Not bound yet and its JNI name is in no mapped library; it is picked up when it is bound.
+    Unbound,
+    /// A method-handle intrinsic: there is no function to probe.
+    Intrinsic,
+    /// Bound to memory that no file backs (generated code): a uprobe needs a file.
+    NoFile,
+    /// The library's file could not be opened or is no ELF file that nprof can read.
+    UnreadableLibrary,
+    /// The kernel refuses a probe on the instruction at the entry.
+    RefusedByKernel,
+    /// More functions than `--max-methods` or the maps' headroom allow.
+    OverLimit,
+}
+
+impl SkipReason {
+    /// Every reason, for counters that start at zero.
+    pub const ALL: [Self; 6] =
+        [Self::Unbound, Self::Intrinsic, Self::NoFile, Self::UnreadableLibrary, Self::RefusedByKernel, Self::OverLimit];
+
+    /// The word for JSON and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unbound => "unbound",
+            Self::Intrinsic => "intrinsic",
+            Self::NoFile => "no-file",
+            Self::UnreadableLibrary => "unreadable-library",
+            Self::RefusedByKernel => "refused-by-kernel",
+            Self::OverLimit => "over-limit",
+        }
+    }
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A method that is not probed, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// The method.
+    pub method: PlannedMethod,
+    /// The reason.
+    pub reason: SkipReason,
+}
+
+/// What will be probed and what will not.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// The libraries that [`Site::library`] points into.
+    pub libraries: Vec<Library>,
+    /// The functions to probe, in the order of their index.
+    pub probes: Vec<Probe>,
+    /// The selected methods that will not be probed.
+    pub skipped: Vec<Skipped>,
+}
