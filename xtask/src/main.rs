@@ -1,0 +1,100 @@
+//! Developer commands of nprof: `cargo xtask COMMAND`.
+//!
+//! This is not the build: after `setup`, plain `cargo build --release` builds everything. Exit status: 0 done, 1 a
+//! check failed, 2 the command could not do its work.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a developer command talks to its terminal")]
+
+mod bench;
+mod cargo;
+mod demo;
+mod jdk;
+mod lint;
+mod machine;
+mod process;
+mod setup;
+mod tally;
+mod test;
+
+use std::process::ExitCode;
+
+/// One developer command.
+struct Command {
+    name: &'static str,
+    arguments: &'static str,
+    help: &'static str,
+    run: fn(&[String]) -> anyhow::Result<ExitCode>,
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "setup",
+        arguments: "[--for build|test]",
+        help: "install what building (and testing) needs; does nothing when all is there",
+        run: setup::run,
+    },
+    Command {
+        name: "demo",
+        arguments: "",
+        help: "set up, build, start a Java workload and trace it for ten seconds",
+        run: demo::run,
+    },
+    Command {
+        name: "test",
+        arguments: "[unit|kernel|jvm|all] [-- ARGS]",
+        help: "set up, build and run the tests; ARGS go to the test binaries",
+        run: test::run,
+    },
+    Command {
+        name: "bench",
+        arguments: "",
+        help: "set up, build and measure what tracing costs, next to the floor and to bpftrace",
+        run: bench::run,
+    },
+    Command {
+        name: "lint",
+        arguments: "",
+        help: "formatting, clippy, documentation and shell scripts, without a warning",
+        run: lint::run,
+    },
+];
+
+const FAILED: u8 = 1;
+const ERROR: u8 = 2;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let command = arguments.first().and_then(|name| COMMANDS.iter().find(|command| command.name == name));
+    let Some(command) = command else {
+        eprint!("{}", usage());
+        return ExitCode::from(ERROR);
+    };
+    let result = process::catch_signals().and_then(|()| (command.run)(&arguments[1..]));
+    result.unwrap_or_else(|error| {
+        eprintln!("xtask {}: {error:#}", command.name);
+        ExitCode::from(ERROR)
+    })
+}
+
+/// The table of commands, for people.
+fn usage() -> String {
+    let mut text = String::from("usage: cargo xtask COMMAND\n\n");
+    for command in COMMANDS {
+        let synopsis = format!("{} {}", command.name, command.arguments);
+        text += &format!("  {synopsis:<38} {}\n", command.help);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the usage names every command.
+    #[test]
+    fn usage_names_every_command() {
+        let text = usage();
+        for command in COMMANDS {
+            assert!(text.contains(&format!("  {} ", command.name)), "{text}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The table of what building and testing need, why, how to see that it is there, and how to get it.
+
+use crate::jdk;
+use crate::machine::Machine;
+
+use super::remedy::Remedy;
+
+/// The newest LLVM whose bitcode the `bpf-linker` that setup builds can read.
+pub(crate) const LLVM: u32 = 22;
+
+/// What a thing is needed for; a later purpose includes the earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Purpose {
+    /// Building and the demo.
+    Build,
+    /// The tests.
+    Test,
+}
+
+/// One thing that is needed.
+#[derive(Debug)]
+pub(crate) struct Need {
+    /// What it is.
+    pub(crate) what: &'static str,
+    /// What it does for nprof, to follow "missing: WHAT, ".
+    pub(crate) why: &'static str,
+    /// What it is needed for.
+    pub(crate) purpose: Purpose,
+    /// Where it is, if it is there.
+    find: fn(&Machine) -> Option<String>,
+    /// Ways to get it, the preferred one first.
+    pub(crate) remedies: &'static [Remedy],
+}
+
+impl Need {
+    /// Where it is, if it is there.
+    pub(crate) fn found(&self, machine: &Machine) -> Option<String> {
+        (self.find)(machine)
+    }
+
+    /// The ways to get it that this machine offers.
+    pub(crate) fn remedies<'a>(&self, machine: &'a Machine) -> impl Iterator<Item = &'static Remedy> + use<'a> {
+        self.remedies.iter().filter(|remedy| remedy.is_possible(machine))
+    }
+}
+
+/// Everything, in the order of installation: later entries may need earlier ones.
+pub(crate) const NEEDS: &[Need] = &[
+    Need {
+        what: "a C compiler",
+        why: "to link Rust programs and to compile the C sources of the tests",
+        purpose: Purpose::Build,
+        find: c_compiler,
+        remedies: &[Remedy::Packages(&["gcc", "libc6-dev"])],
+    },
+    Need {
+        what: "a JDK",
+        why: "to compile and run the Java workload that is traced",
+        purpose: Purpose::Build,
+        find: |machine| jdk::newest(machine).map(|jdk| jdk.home.display().to_string()),
+        remedies: &[Remedy::Packages(&["openjdk-17-jdk-headless"])],
+    },
+    Need {
+        what: "an eBPF toolchain",
+        why: "a Rust compiler with a `core` library for the bpfel-unknown-none target",
+        purpose: Purpose::Build,
+        find: bpf_toolchain,
+        remedies: &[Remedy::RustSource, Remedy::Packages(&["rustc-web", "libstd-rust-web-dev-bpf"])],
+    },
+    Need {
+        what: "bpf-linker",
+        why: "to link the eBPF object",
+        purpose: Purpose::Build,
+        find: |machine| program(machine, "bpf-linker"),
+        remedies: &[Remedy::BpfLinker],
+    },
+    Need {
+        what: "rustfmt and clippy",
+        why: "to lint",
+        purpose: Purpose::Test,
+        find: lint_tools,
+        remedies: &[Remedy::RustupComponents(&["rustfmt", "clippy"])],
+    },
+    Need {
+        what: "bpftool",
+        why: "to see in the tests that nothing stays behind in the kernel",
+        purpose: Purpose::Test,
+        find: |machine| program(machine, "bpftool"),
+        remedies: &[Remedy::Packages(&["bpftool"])],
+    },
+    Need {
+        what: "bpftrace",
+        why: "to compare counts and costs with another tool",
+        purpose: Purpose::Test,
+        find: |machine| program(machine, "bpftrace"),
+        remedies: &[Remedy::Packages(&["bpftrace"])],
+    },
+    Need {
+        what: "snappy for Java",
+        why: "as a real JNI library under load",
+        purpose: Purpose::Test,
+        find: |machine| jni_library(machine, "snappy-java.jar", "libsnappyjava.so"),
+        remedies: &[Remedy::Packages(&["libsnappy-java", "libsnappy-jni"])],
+    },
+    Need {
+        what: "lz4 for Java",
+        why: "as a real JNI library under load",
+        purpose: Purpose::Test,
+        find: |machine| jni_library(machine, "lz4-java.jar", "liblz4-java.so"),
+        remedies: &[Remedy::Packages(&["liblz4-java", "liblz4-jni"])],
+    },
+];
+
+fn program(machine: &Machine, name: &str) -> Option<String> {
+    Some(machine.program(name)?.display().to_string())
+}
+
+fn c_compiler(machine: &Machine) -> Option<String> {
+    // The compiler alone, without the C library's headers, links nothing.
+    machine.existing("/usr/include/stdio.h")?;
+    program(machine, "cc")
+}
+
+/// Either of the two toolchains that nprof-user's build script knows.
+fn bpf_toolchain(machine: &Machine) -> Option<String> {
+    rustup_toolchain(machine).or_else(|| debian_toolchain(machine))
+}
+
+/// Rustup's nightly with the sources of `core`. A nightly with an LLVM newer than the linker's does not count.
+fn rustup_toolchain(machine: &Machine) -> Option<String> {
+    let nightly = machine.nightly().filter(|nightly| nightly.llvm().is_none_or(|llvm| llvm <= LLVM))?;
+    Some(nightly.library_sources()?.display().to_string())
+}
+
+/// Debian's compiler for web browsers, with its ready-made `core` for the BPF target.
+fn debian_toolchain(machine: &Machine) -> Option<String> {
+    machine.existing("/usr/lib/rustlib/bpfel-unknown-none")?;
+    Some(machine.existing("/usr/bin/rustc")?.display().to_string())
+}
+
+fn lint_tools(machine: &Machine) -> Option<String> {
+    let tools = ["cargo-fmt", "cargo-clippy"].map(|tool| machine.toolchain_bin.join(tool));
+    tools.iter().all(|tool| tool.is_file()).then(|| machine.toolchain_bin.display().to_string())
+}
+
+/// A jar and the native library that it loads, where Debian puts them.
+fn jni_library(machine: &Machine, jar: &str, library: &str) -> Option<String> {
+    let architecture = std::env::consts::ARCH;
+    machine.existing(&format!("/usr/lib/{architecture}-linux-gnu/jni/{library}"))?;
+    let jar = machine.existing(&format!("/usr/share/java/{jar}"))?;
+    Some(jar.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::fake::FakeMachine;
+
+    const NIGHTLY: &str = "/root/.rustup/toolchains/nightly-x86_64-unknown-linux-gnu";
+
+    /// Check that Debian's compiler counts only with the BPF target's library, and that library only with it.
+    #[test]
+    fn debian_toolchain_needs_both_packages() {
+        let fake = FakeMachine::new();
+        fake.file("/usr/bin/rustc");
+        assert_eq!(bpf_toolchain(&fake.machine), None);
+        fake.file("/usr/lib/rustlib/bpfel-unknown-none/lib/a");
+        assert!(bpf_toolchain(&fake.machine).unwrap().ends_with("rustc"));
+        std::fs::remove_file(fake.machine.system("/usr/bin/rustc")).unwrap();
+        assert_eq!(bpf_toolchain(&fake.machine), None);
+    }
+
+    /// Check that a nightly counts only with the sources of `core`, and not when its LLVM is too new for the linker.
+    #[test]
+    fn nightly_needs_sources_and_a_known_llvm() {
+        for (llvm, counts) in [(LLVM, true), (LLVM + 1, false)] {
+            let fake = FakeMachine::new();
+            fake.file(&format!("{NIGHTLY}/lib/libLLVM.so.{llvm}.1-rust"));
+            assert_eq!(bpf_toolchain(&fake.machine), None);
+            fake.file(&format!("{NIGHTLY}/lib/rustlib/src/rust/library/Cargo.toml"));
+            assert_eq!(bpf_toolchain(&fake.machine).is_some(), counts);
+        }
+    }
+
+    /// Check that a compiler without the C library's headers is not enough.
+    #[test]
+    fn c_compiler_needs_headers() {
+        let fake = FakeMachine::new();
+        fake.file("/usr/bin/cc");
+        assert_eq!(c_compiler(&fake.machine), None);
+        fake.file("/usr/include/stdio.h");
+        assert!(c_compiler(&fake.machine).is_some());
+    }
+
+    /// Check that every need says how to get it, so that a message never ends in nothing.
+    #[test]
+    fn every_need_has_a_remedy() {
+        for need in NEEDS {
+            assert!(!need.remedies.is_empty(), "{}", need.what);
+            assert!(!need.why.is_empty(), "{}", need.what);
+        }
+    }
+}

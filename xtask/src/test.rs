@@ -1,0 +1,226 @@
+//! `cargo xtask test`: every test of nprof, and the counts as the last line.
+//!
+//! Everything is built by the ordinary user; only the test binaries that need the kernel run as root.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo;
+use crate::lint;
+use crate::machine::Machine;
+use crate::process;
+use crate::setup::{self, Purpose};
+use crate::tally::Tally;
+
+/// The crates whose tests need neither root nor a JVM.
+const UNIT_PACKAGES: [&str; 3] = ["nprof-common", "nprof-user", "xtask"];
+/// The package of the tests that need both.
+const REAL_PACKAGE: &str = "nprof-tests";
+
+const UNIT_LIMIT: Duration = Duration::from_secs(10 * 60);
+const REAL_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// Which tests to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Selection {
+    /// Those that need neither root nor a JVM.
+    Unit,
+    /// Those in the module `kernel` of the real tests: they need root, but no JVM.
+    Kernel,
+    /// The rest of the real tests.
+    Jvm,
+    /// All of them, after the lints.
+    All,
+}
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Request {
+    selection: Selection,
+    /// Arguments for the test binaries.
+    extra: Vec<String>,
+}
+
+/// The command.
+///
+/// # Errors
+/// When the arguments are wrong or what the tests need cannot be installed. A failing test is a failed check.
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
+    let request = parse(arguments)?;
+    setup::ensure(Purpose::Test)?;
+    let mut tally = Tally::default();
+    if request.selection == Selection::All {
+        lint::check_all(&mut tally);
+    }
+    let nprof = tally.check("release build", || cargo::nprof(&cargo::build_release()?));
+    if matches!(request.selection, Selection::Unit | Selection::All) {
+        tally.check("a second build does nothing", no_op_build);
+        unit_tests(&mut tally, &request);
+    }
+    if let Some(nprof) = nprof.filter(|_| request.selection != Selection::Unit) {
+        let result = real_tests(&mut tally, &request, &nprof);
+        if let Err(error) = result {
+            tally.fail(REAL_PACKAGE, &error);
+        }
+    }
+    Ok(tally.finish())
+}
+
+fn parse(arguments: &[String]) -> Result<Request> {
+    let end = arguments.iter().position(|word| word == "--");
+    let (own, extra) = match end {
+        Some(end) => (&arguments[..end], &arguments[end + 1..]),
+        None => (arguments, &[][..]),
+    };
+    let selection = match own {
+        [] => Selection::All,
+        [word] => match word.as_str() {
+            "unit" => Selection::Unit,
+            "kernel" => Selection::Kernel,
+            "jvm" => Selection::Jvm,
+            "all" => Selection::All,
+            _ => bail!("unknown tests `{word}`; there are unit, kernel, jvm and all"),
+        },
+        _ => bail!("name one of unit, kernel, jvm and all"),
+    };
+    Ok(Request { selection, extra: extra.to_vec() })
+}
+
+/// Build scripts that run again for no reason cost every developer a minute a day.
+fn no_op_build() -> Result<()> {
+    let build = cargo::build_release()?;
+    if !build.compiled.is_empty() {
+        bail!("the second build compiled {} again", build.compiled.join(", "));
+    }
+    Ok(())
+}
+
+fn unit_tests(tally: &mut Tally, request: &Request) {
+    let mut command = cargo::command("test");
+    command.arg("--no-fail-fast");
+    for package in UNIT_PACKAGES {
+        command.args(["--package", package]);
+    }
+    command.arg("--").args(&request.extra);
+    run_tests(tally, "unit tests", &mut command, UNIT_LIMIT);
+}
+
+/// Builds the real tests as this user and runs the binaries as root.
+fn real_tests(tally: &mut Tally, request: &Request, nprof: &Path) -> Result<()> {
+    let mut command = cargo::command("test");
+    command.args(["--package", REAL_PACKAGE, "--no-run"]);
+    if request.selection != Selection::All {
+        // Without the unit tests of the harness.
+        command.args(["--test", "*"]);
+    }
+    let build = cargo::build(&mut command)?;
+    let machine = Machine::this();
+    authorise(&machine)?;
+    let before = tally.ran();
+    for (name, path) in &build.programs {
+        let mut command = as_root(&machine);
+        command
+            .arg(format!("NPROF_BIN={}", nprof.display()))
+            .arg("NPROF_TEST_REQUIRE=kernel,jvm")
+            .arg(path)
+            .args(filter(request.selection))
+            .arg("--test-threads=1")
+            .args(&request.extra)
+            .current_dir(cargo::workspace().join("tests"));
+        run_tests(tally, name, &mut command, REAL_LIMIT);
+    }
+    if tally.ran() == before {
+        bail!("not one test ran");
+    }
+    Ok(())
+}
+
+/// Makes sure that [`as_root`] will work without asking.
+fn authorise(machine: &Machine) -> Result<()> {
+    if machine.is_root {
+        return Ok(());
+    }
+    machine.program("sudo").context("these tests load BPF programs: run them as root, or install sudo")?;
+    // Asks for the password here, on the terminal: the tests run in a process group of their own, without one.
+    let mut command = Command::new("sudo");
+    let status = command.arg("--validate").status()?;
+    process::check(&command, status)
+}
+
+/// `env`, which sets variables and starts a program, as root.
+fn as_root(machine: &Machine) -> Command {
+    if machine.is_root {
+        return Command::new("env");
+    }
+    let mut command = Command::new("sudo");
+    command.args(["--non-interactive", "env"]);
+    command
+}
+
+/// What to tell the binary of the real tests. Those without a JVM are in its module `kernel`.
+fn filter(selection: Selection) -> &'static [&'static str] {
+    match selection {
+        Selection::Kernel => &["kernel::"],
+        Selection::Jvm => &["--skip", "kernel::"],
+        Selection::Unit | Selection::All => &[],
+    }
+}
+
+/// Runs test binaries, shows and counts their tests. A run that fails without a failed test (it did not compile,
+/// crashed, took too long) is a failure of its own.
+fn run_tests(tally: &mut Tally, name: &str, command: &mut Command, limit: Duration) {
+    println!("\n== {name}");
+    let before = tally.failed();
+    let result = process::run_lines(command, limit, |line| {
+        println!("{line}");
+        tally.read(line);
+    })
+    .and_then(|status| process::check(command, status));
+    if let Err(error) = result
+        && tally.failed() == before
+    {
+        tally.fail(name, &error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Check that the selection is read and that what follows `--` is kept for the test binaries.
+    #[test]
+    fn arguments_are_read() {
+        let all = parse(&[]).unwrap();
+        assert_eq!((all.selection, all.extra.len()), (Selection::All, 0));
+        let jvm = parse(&words("jvm -- exact --nocapture")).unwrap();
+        assert_eq!(jvm.selection, Selection::Jvm);
+        assert_eq!(jvm.extra, ["exact", "--nocapture"]);
+        assert_eq!(parse(&words("-- x")).unwrap().selection, Selection::All);
+        assert!(parse(&words("jvms")).is_err());
+        assert!(parse(&words("jvm kernel")).is_err());
+    }
+
+    /// Check that a test run that fails as a whole is counted even if no test did, and only once if one did.
+    #[test]
+    fn failing_run_is_counted_once() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        let limit = Duration::from_secs(20);
+        let mut tally = Tally::default();
+        run_tests(&mut tally, "crash", &mut shell("exit 101"), limit);
+        assert_eq!(tally.to_string(), "0 passed, 1 failed, 0 skipped");
+        let script = "echo 'test result: FAILED. 3 passed; 1 failed; 0 ignored'; exit 101";
+        run_tests(&mut tally, "failure", &mut shell(script), limit);
+        assert_eq!(tally.to_string(), "3 passed, 2 failed, 0 skipped");
+    }
+}
