@@ -1,0 +1,140 @@
+//! The life of a call: begun by an entry, ended by its return, by the end of its thread, or given up.
+//!
+//! Frames are matched by stack pointer. The stack grows down, so a frame that lies below the stack pointer of an
+//! event has been left: its return was lost and it is given up, which cannot shift the frames above it.
+
+use core::ffi::c_void;
+
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::helpers::generated::bpf_loop;
+use nprof_common::histogram::{BUCKETS, bucket_of};
+use nprof_common::{Frame, Frames, Loss, MAX_FRAMES, MethodStats};
+
+use crate::{atomic, maps, threads};
+
+/// Counts a call of which nothing else is wanted.
+#[inline(always)]
+pub(crate) fn count(stats: *mut MethodStats) {
+    // SAFETY: the map gave the pointer.
+    unsafe { atomic::add(&raw mut (*stats).counted, 1) };
+}
+
+/// Begins a timed call.
+#[inline(always)]
+pub(crate) fn begin(stats: *mut MethodStats, index: u32, sp: u64) {
+    // SAFETY: the map gave the pointer.
+    unsafe { atomic::add(&raw mut (*stats).entered, 1) };
+    let Some(frames) = threads::frames_or_new() else { return give_up(index, Loss::NoFrame) };
+    // SAFETY: the map gave the pointer, and no other thread has this one's frames.
+    let frames = unsafe { &mut *frames };
+    drop_left(frames, index, sp);
+    let depth = frames.depth;
+    let Some(frame) = frames.frames.get_mut(depth as usize) else { return give_up(index, Loss::TooDeep) };
+    frames.depth = depth + 1;
+    // Last of all, so that our own work is not part of the call's time.
+    // SAFETY: the helper takes no pointer.
+    let start_ns = unsafe { bpf_ktime_get_ns() };
+    *frame = Frame { start_ns, sp, child_ns: 0, index, padding: 0 };
+}
+
+/// Ends the innermost call that was entered with this stack pointer. There may be none: the call began before its probe
+/// was attached, or while its method was switched off.
+///
+/// Several calls have the same stack pointer if one jumped to the next as its last act. They return together, and the
+/// kernel reports the innermost first, as they are kept here.
+#[inline(always)]
+pub(crate) fn end(sp: u64, now: u64) {
+    let Some(frames) = threads::frames() else { return };
+    // SAFETY: as in `begin`.
+    let frames = unsafe { &mut *frames };
+    for _ in 0..MAX_FRAMES {
+        let Some(frame) = top(frames) else { return };
+        if frame.sp > sp {
+            return;
+        }
+        frames.depth -= 1;
+        if frame.sp == sp {
+            return record(frames, frame, now);
+        }
+        give_up(frame.index, Loss::Unreturned);
+    }
+}
+
+/// Ends all calls of a thread that ends. They lasted until now.
+#[inline(always)]
+pub(crate) fn end_all(mut now: u64) {
+    if threads::frames().is_none() {
+        return;
+    }
+    let step: unsafe extern "C" fn(u64, *mut u64) -> i64 = end_innermost;
+    // A loop helper, because the verifier would otherwise walk through each of the rounds.
+    // SAFETY: the callback takes what is passed here, which outlives the call.
+    unsafe { bpf_loop(MAX_FRAMES as u32, step as *mut c_void, (&raw mut now).cast(), 0) };
+    threads::leave();
+}
+
+/// Ends the innermost call of a thread that ends. Returns whether there was none, which ends the loop.
+unsafe extern "C" fn end_innermost(_round: u64, now: *mut u64) -> i64 {
+    let Some(frames) = threads::frames() else { return 1 };
+    // SAFETY: as in `begin`.
+    let frames = unsafe { &mut *frames };
+    let Some(frame) = top(frames) else { return 1 };
+    frames.depth -= 1;
+    // SAFETY: `end_all` passes its own variable.
+    record(frames, frame, unsafe { *now });
+    0
+}
+
+/// Gives up the frames that have been left when a call begins at `sp`: those below it, and one of the same method
+/// at the same place. Another method's frame at the same place is alive: it has jumped here as its last act.
+#[inline(always)]
+fn drop_left(frames: &mut Frames, index: u32, sp: u64) {
+    for _ in 0..MAX_FRAMES {
+        let Some(frame) = top(frames) else { return };
+        if frame.sp > sp || (frame.sp == sp && frame.index != index) {
+            return;
+        }
+        frames.depth -= 1;
+        give_up(frame.index, Loss::Unreturned);
+    }
+}
+
+/// The innermost open call.
+#[inline(always)]
+fn top(frames: &Frames) -> Option<Frame> {
+    frames.frames.get((frames.depth as usize).wrapping_sub(1)).copied()
+}
+
+/// Counts a call whose end was not or will not be seen.
+#[inline(always)]
+fn give_up(index: u32, loss: Loss) {
+    if let Some(stats) = maps::stats(index) {
+        // SAFETY: the map gave the pointer.
+        unsafe { atomic::add(&raw mut (*stats).untimed, 1) };
+    }
+    maps::lose(loss);
+}
+
+/// Records a call that has just been taken off `frames`, and charges its time to the call that made it.
+#[inline(always)]
+fn record(frames: &mut Frames, call: Frame, now: u64) {
+    let time_ns = now.saturating_sub(call.start_ns);
+    if let Some(parent) = frames.frames.get_mut((frames.depth as usize).wrapping_sub(1)) {
+        parent.child_ns += time_ns;
+    }
+    let Some(stats) = maps::stats(call.index) else { return maps::lose(Loss::BadIndex) };
+    let bucket = bucket_of(time_ns) as usize;
+    if bucket >= BUCKETS {
+        return;
+    }
+    // SAFETY: the map gave the pointer.
+    unsafe { atomic::add(&raw mut (*stats).total_ns, time_ns) };
+    // SAFETY: as above, and the bucket is one of the record's.
+    unsafe { atomic::add((&raw mut (*stats).histogram).cast::<u64>().add(bucket), 1) };
+    if call.child_ns != 0 {
+        // SAFETY: as above.
+        unsafe { atomic::add(&raw mut (*stats).child_ns, call.child_ns) };
+    }
+    // SAFETY: as above.
+    unsafe { atomic::raise(&raw mut (*stats).max_ns, time_ns) };
+}

@@ -1,0 +1,84 @@
+//! The BPF programs of nprof: measure, pair, count. No policy: which methods, which mode and what becomes of the
+//! numbers is decided outside.
+//!
+//! One pair of programs serves all methods of all targets; the attach cookie says which call this is.
+#![no_std]
+#![no_main]
+#![feature(core_intrinsics)]
+#![expect(
+    internal_features,
+    reason = "core has no atomics for this target; the intrinsics are what they would be made of"
+)]
+
+mod atomic;
+mod calls;
+mod maps;
+mod threads;
+
+use aya_ebpf::EbpfContext;
+use aya_ebpf::helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_ktime_get_ns};
+use aya_ebpf::macros::{raw_tracepoint, uprobe, uretprobe};
+use aya_ebpf::programs::{ProbeContext, RawTracePointContext, RetProbeContext};
+use nprof_common::{Cookie, Loss, Mode};
+
+/// A native method is entered.
+#[uprobe]
+fn nprof_enter(ctx: ProbeContext) -> u32 {
+    let Some(index) = index_of_hit(&ctx) else { return 0 };
+    // SAFETY: the kernel passes the registers of the interrupted thread, valid while the program runs.
+    let sp = unsafe { (*ctx.regs).rsp };
+    let Some(stats) = maps::stats(index) else {
+        maps::lose(Loss::BadIndex);
+        return 0;
+    };
+    // SAFETY: the map gave the pointer. Volatile, because user space changes the word at any time.
+    let mode = unsafe { (&raw const (*stats).mode).read_volatile() };
+    if mode == Mode::Time as u64 {
+        calls::begin(stats, index, sp);
+    } else if mode == Mode::Count as u64 {
+        calls::count(stats);
+    }
+    0
+}
+
+/// A native method returns. Its mode does not matter any more: what was begun is ended.
+#[uretprobe]
+fn nprof_return(ctx: RetProbeContext) -> u32 {
+    // First of all, so that our own work is not part of the call's time.
+    // SAFETY: the helper takes no pointer.
+    let now = unsafe { bpf_ktime_get_ns() };
+    // SAFETY: the kernel passes the registers of the interrupted thread, valid while the program runs.
+    let sp = unsafe { (*ctx.regs).rsp };
+    // The return has popped the return address, which the stack pointer at entry pointed at. Nothing else is needed: a
+    // thread of another process has no frames, and the frame knows its method.
+    calls::end(sp.wrapping_sub(8), now);
+    0
+}
+
+/// A thread ends, perhaps one of a target's inside a native method.
+#[raw_tracepoint(tracepoint = "sched_process_exit")]
+fn nprof_exit(_ctx: RawTracePointContext) -> i32 {
+    // SAFETY: the helper takes no pointer.
+    calls::end_all(unsafe { bpf_ktime_get_ns() });
+    0
+}
+
+/// The dense index of the method that was hit, or `None` if it was hit by another process than the one that the
+/// probe was attached for: uprobes belong to a file, and the kernel's own filter was broken before 6.10.
+#[inline(always)]
+fn index_of_hit(ctx: &ProbeContext) -> Option<u32> {
+    // SAFETY: the helper takes the program's own context.
+    let cookie = Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
+    let is_ours = maps::is_filtered() || (bpf_get_current_pid_tgid() >> 32) as u32 == cookie.tgid();
+    is_ours.then(|| cookie.index())
+}
+
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    // The verifier refuses a program that could reach this.
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,0 +1,56 @@
+//! The records and the losses, and typed access to them.
+
+use core::ptr;
+
+use aya_ebpf::bindings::BPF_F_MMAPABLE;
+use aya_ebpf::btf_maps::Array;
+use aya_ebpf::helpers::bpf_get_smp_processor_id;
+use aya_ebpf::macros::btf_map;
+use nprof_common::{Loss, MethodStats};
+
+use crate::atomic;
+
+/// The records: `shards` of them per dense index. The loader sets the size from the plan. Mappable, so that user
+/// space, and later the target, reads and writes it without a system call.
+#[btf_map]
+static NPROF_STATS: Array<MethodStats, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
+
+/// Counters by [`Loss`].
+#[btf_map]
+static NPROF_LOSSES: Array<u64, { Loss::ALL.len() }, { BPF_F_MMAPABLE as usize }> = Array::new();
+
+/// Shards per record, less one. Each CPU writes to the shard of its number: a record that all CPUs share costs
+/// more than everything else in the program.
+#[unsafe(no_mangle)]
+static SHARD_MASK: u32 = 0;
+
+/// Whether the kernel lets only hits of the target through. Kernels before 6.10 do not.
+#[unsafe(no_mangle)]
+static FILTERED: u32 = 0;
+
+/// Whether a hit can only be one of the target.
+#[inline(always)]
+pub(crate) fn is_filtered() -> bool {
+    // SAFETY: a constant that the loader has set; volatile, or the compiler would take its initial value. The verifier
+    // knows it and leaves out the code that it rules out.
+    unsafe { ptr::read_volatile(&raw const FILTERED) != 0 }
+}
+
+/// The shard of a method's record that this CPU writes to.
+#[inline(always)]
+pub(crate) fn stats(index: u32) -> Option<*mut MethodStats> {
+    // SAFETY: a constant that the loader has set; volatile, or the compiler would take its initial value.
+    let mask = unsafe { ptr::read_volatile(&raw const SHARD_MASK) };
+    // SAFETY: the helper takes no pointer.
+    let cpu = unsafe { bpf_get_smp_processor_id() };
+    NPROF_STATS.get_ptr_mut(index * (mask + 1) + (cpu & mask))
+}
+
+/// Counts a loss.
+#[inline(always)]
+pub(crate) fn lose(loss: Loss) {
+    if let Some(counter) = NPROF_LOSSES.get_ptr_mut(loss as u32) {
+        // SAFETY: the map gave the pointer.
+        unsafe { atomic::add(counter, 1) };
+    }
+}
