@@ -7,4 +7,8 @@
 //! discover ─> hotspot (inventory) ─> resolve (plan) ─> attach ─> collect ─> aggregate ─> render
 //! ```
 
+pub mod aggregate;
+pub mod attach;
+pub mod collect;
 pub mod model;
+pub mod sys;

@@ -1,0 +1,6 @@
+//! From samples to what is reported.
+
+mod method;
+pub mod quantile;
+
+pub use method::method;

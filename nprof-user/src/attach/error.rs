@@ -1,0 +1,66 @@
+//! What can go wrong while attaching.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why attaching failed as a whole. A single site that the kernel refuses is no error but a skip.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The embedded BPF object is not what this library expects: a defect of the build.
+    #[error("the embedded BPF object has no {kind} {name}")]
+    Object {
+        /// Program, function or map.
+        kind: &'static str,
+        /// Its name.
+        name: &'static str,
+    },
+    /// The BPF object cannot be read.
+    #[error("cannot read the embedded BPF object")]
+    Parse(#[from] aya_obj::ParseError),
+    /// The BPF object cannot be linked.
+    #[error("cannot link the embedded BPF object")]
+    Relocate(#[from] aya_obj::relocation::EbpfRelocationError),
+    /// The maps cannot be made.
+    #[error("cannot create the BPF maps")]
+    Maps(#[source] Box<aya::EbpfError>),
+    /// A map cannot be mapped into memory.
+    #[error("cannot map {name} into memory")]
+    Map {
+        /// The map.
+        name: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel does not take a program.
+    #[error("cannot load the BPF program {name}")]
+    Load {
+        /// The program.
+        name: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The hook on the end of threads cannot be attached.
+    #[error("cannot hook the end of threads ({name})")]
+    Exit {
+        /// The program.
+        name: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: Box<aya::programs::ProgramError>,
+    },
+    /// The kernel has no `uprobe_multi` links.
+    #[error("this kernel has no uprobe_multi links; nprof needs Linux 6.6 or newer")]
+    NoUprobeMulti,
+    /// A library cannot be probed at all, for a reason that is not its code.
+    #[error("cannot attach to {path}")]
+    Library {
+        /// The path through `/proc` that was used.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}

@@ -1,0 +1,12 @@
+//! Plan in, attached probes out. What is attached lives as long as the [`Session`] and not longer: the kernel takes
+//! everything away when its descriptors are closed, however nprof ends.
+
+mod error;
+mod features;
+mod object;
+mod session;
+mod sites;
+
+pub use error::Error;
+pub use features::{pid_filter_works, probe_uprobe_multi};
+pub use session::{Attached, Session, Target};

@@ -1,0 +1,106 @@
+//! The BPF object: maps made by aya, the two uprobe programs loaded as `uprobe_multi`, which aya 0.14 does not know.
+
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+
+use aya::maps::{Map, MapData};
+use aya::programs::RawTracePoint;
+use aya::{Ebpf, EbpfLoader};
+use nprof_common::{globals, maps, programs};
+
+use super::Error;
+use crate::sys::bpf::load_uprobe_multi;
+
+/// The object file that the build script has made.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/nprof.bpf.o"));
+
+/// How large the maps are made, and what the programs may rely on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    /// Dense indices.
+    pub methods: u32,
+    /// Shards of each record; a power of two.
+    pub shards: u32,
+    /// Whether the kernel's own filter by process works.
+    pub filtered: bool,
+}
+
+/// The loaded object.
+#[derive(Debug)]
+pub(super) struct Object {
+    /// Holds the maps, and the program on the end of threads with its attachment.
+    ebpf: Ebpf,
+    /// Runs on entry.
+    pub enter: OwnedFd,
+    /// Runs on return.
+    pub leave: OwnedFd,
+}
+
+impl Object {
+    /// Makes the maps, loads the programs and hooks the end of threads.
+    ///
+    /// # Errors
+    /// See [`Error`]; most likely missing permissions.
+    pub(super) fn load(sizes: Sizes) -> Result<Self, Error> {
+        let (shard_mask, filtered) = (sizes.shards - 1, u32::from(sizes.filtered));
+        let mut ebpf = EbpfLoader::new()
+            .map_max_entries(maps::STATS, sizes.methods * sizes.shards)
+            .override_global(globals::SHARD_MASK, &shard_mask, true)
+            .override_global(globals::FILTERED, &filtered, true)
+            // aya has no type for task storage; the programs alone use it.
+            .allow_unsupported_maps()
+            .load(OBJECT)
+            .map_err(|error| Error::Maps(Box::new(error)))?;
+        let [enter, leave] = load_uprobes(&ebpf)?;
+        hook_thread_end(&mut ebpf)?;
+        Ok(Self { ebpf, enter, leave })
+    }
+
+    /// The descriptor of one of our maps.
+    ///
+    /// # Errors
+    /// If the object has no such map.
+    pub(super) fn map(&self, name: &'static str) -> Result<BorrowedFd<'_>, Error> {
+        let map = self.ebpf.map(name).and_then(data).ok_or(Error::Object { kind: "map", name })?;
+        Ok(map.fd().as_fd())
+    }
+}
+
+fn load_uprobes(ebpf: &Ebpf) -> Result<[OwnedFd; 2], Error> {
+    let mut object = aya_obj::Object::parse(OBJECT)?;
+    let definitions = object.maps.clone();
+    let made = ebpf.maps().filter_map(|(name, map)| Some((name, data(map)?.fd().as_fd().as_raw_fd())));
+    let text: HashSet<usize> = object.functions.keys().map(|&(section, _)| section).collect();
+    object.relocate_maps(
+        made.filter_map(|(name, fd)| definitions.get(name).map(|definition| (name, fd, definition))),
+        &text,
+    )?;
+    object.relocate_calls(&text)?;
+    Ok([load_uprobe(&object, programs::ENTER)?, load_uprobe(&object, programs::RETURN)?])
+}
+
+fn load_uprobe(object: &aya_obj::Object, name: &'static str) -> Result<OwnedFd, Error> {
+    let program = object.programs.get(name).ok_or(Error::Object { kind: "program", name })?;
+    let function = object.functions.get(&program.function_key()).ok_or(Error::Object { kind: "function", name })?;
+    let license = CString::from(program.license.as_c_str());
+    load_uprobe_multi(name, &function.instructions, &license).map_err(|source| Error::Load { name, source })
+}
+
+fn hook_thread_end(ebpf: &mut Ebpf) -> Result<(), Error> {
+    let name = programs::EXIT;
+    let program = ebpf.program_mut(name).ok_or(Error::Object { kind: "program", name })?;
+    let failed = |source| Error::Exit { name, source: Box::new(source) };
+    let program: &mut RawTracePoint = program.try_into().map_err(failed)?;
+    program.load().map_err(failed)?;
+    program.attach("sched_process_exit").map_err(failed)?;
+    Ok(())
+}
+
+/// What stands behind a map, whatever aya thinks of its type.
+fn data(map: &Map) -> Option<&MapData> {
+    match map {
+        Map::Array(data) | Map::Unsupported(data) => Some(data),
+        _ => None,
+    }
+}

@@ -1,0 +1,207 @@
+//! Reads the records and the losses out of the kernel's maps. Nothing is taken out or reset, nothing waits: the maps
+//! are mapped memory that the BPF programs keep adding to.
+
+use std::mem::offset_of;
+
+use nprof_common::{Loss, MethodStats};
+
+use crate::model::{Losses, Sample};
+use crate::sys::mapped_array::MappedArray;
+
+const WORDS: usize = size_of::<MethodStats>() / size_of::<u64>();
+
+/// Words of 8 bytes that others may be writing.
+pub trait Words {
+    /// The word at `index`, or `None` beyond the end. What was written before it is seen by later loads.
+    fn load(&self, index: usize) -> Option<u64>;
+}
+
+impl Words for MappedArray {
+    fn load(&self, index: usize) -> Option<u64> {
+        Self::load(self, index)
+    }
+}
+
+/// Access to the records of one session.
+#[derive(Debug)]
+pub struct Reader<W = MappedArray> {
+    stats: W,
+    losses: W,
+    shards: usize,
+}
+
+impl<W: Words> Reader<W> {
+    /// A reader of the mapped records, `shards` of them per index, and the mapped losses.
+    #[must_use]
+    pub fn new(stats: W, losses: W, shards: u32) -> Self {
+        Self { stats, losses, shards: shards as usize }
+    }
+
+    /// What was recorded under one index; `None` if nothing was, which costs two reads a shard to find out.
+    #[must_use]
+    pub fn sample(&self, index: u32) -> Option<Sample> {
+        let begun = [offset_of!(MethodStats, counted), offset_of!(MethodStats, entered)];
+        let hit = self.shards_of(index).any(|first| begun.iter().any(|&offset| self.word(first, offset) != 0));
+        hit.then(|| Sample { index, stats: self.sum(index) })
+    }
+
+    /// The losses up to now.
+    #[must_use]
+    pub fn losses(&self) -> Losses {
+        let count = |loss: Loss| (loss.as_str(), self.losses.load(loss as usize).unwrap_or(0));
+        Losses { counts: Loss::ALL.into_iter().map(count).collect() }
+    }
+
+    /// The sum over all shards. Ends are read before entries: a call that ends in between is then still in flight,
+    /// and never is there an end without its entry.
+    fn sum(&self, index: u32) -> MethodStats {
+        let mut sum = MethodStats::ZERO;
+        for first in self.shards_of(index) {
+            for (bucket, count) in sum.histogram.iter_mut().enumerate() {
+                *count += self.word(first, offset_of!(MethodStats, histogram) + bucket * size_of::<u64>());
+            }
+            sum.untimed += self.word(first, offset_of!(MethodStats, untimed));
+            sum.total_ns += self.word(first, offset_of!(MethodStats, total_ns));
+            sum.child_ns += self.word(first, offset_of!(MethodStats, child_ns));
+            sum.max_ns = sum.max_ns.max(self.word(first, offset_of!(MethodStats, max_ns)));
+        }
+        for first in self.shards_of(index) {
+            sum.entered += self.word(first, offset_of!(MethodStats, entered));
+            sum.counted += self.word(first, offset_of!(MethodStats, counted));
+        }
+        sum
+    }
+
+    /// The first word of each of a method's shards.
+    fn shards_of(&self, index: u32) -> impl Iterator<Item = usize> {
+        (0..self.shards).map(move |shard| (index as usize * self.shards + shard) * WORDS)
+    }
+
+    fn word(&self, first: usize, offset: usize) -> u64 {
+        self.stats.load(first + offset / size_of::<u64>()).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use nprof_common::histogram::BUCKETS;
+
+    use super::*;
+
+    /// Memory that notes in which order it is read.
+    #[derive(Default, Clone)]
+    struct Recorded(Rc<RefCell<State>>);
+
+    #[derive(Default)]
+    struct State {
+        words: Vec<u64>,
+        read: Vec<usize>,
+    }
+
+    impl Recorded {
+        fn new(records: &[MethodStats]) -> Self {
+            let recorded = Self::default();
+            recorded.0.borrow_mut().words = records.iter().flat_map(words_of).collect();
+            recorded
+        }
+
+        /// Which fields were read, by their offset in a record, in this order.
+        fn fields_read(&self) -> Vec<usize> {
+            self.0.borrow().read.iter().map(|index| index % WORDS * 8).collect()
+        }
+    }
+
+    impl Words for Recorded {
+        fn load(&self, index: usize) -> Option<u64> {
+            let mut state = self.0.borrow_mut();
+            state.read.push(index);
+            state.words.get(index).copied()
+        }
+    }
+
+    fn words_of(stats: &MethodStats) -> Vec<u64> {
+        let head =
+            [stats.mode, stats.counted, stats.entered, stats.untimed, stats.total_ns, stats.child_ns, stats.max_ns];
+        [&head[..], &stats.reserved, &stats.histogram].concat()
+    }
+
+    /// A record in which every field has a value of its own.
+    fn stats(seed: u64) -> MethodStats {
+        let histogram = std::array::from_fn::<u64, BUCKETS, _>(|bucket| seed * 1_000 + bucket as u64);
+        let [counted, entered, untimed, total_ns, child_ns, max_ns] = [1, 2, 3, 4, 5, 6].map(|field| seed * field);
+        MethodStats { counted, entered, untimed, total_ns, child_ns, max_ns, histogram, ..MethodStats::ZERO }
+    }
+
+    fn reader(records: &[MethodStats], shards: u32) -> (Reader<Recorded>, Recorded) {
+        let memory = Recorded::new(records);
+        (Reader::new(memory.clone(), Recorded::default(), shards), memory)
+    }
+
+    /// Check that every field is summed over the shards of its own index, and the maximum is their maximum.
+    #[test]
+    fn sums_shards() {
+        let records = [stats(1), stats(2), stats(10), stats(30), stats(5), stats(6)];
+        let (reader, _) = reader(&records, 2);
+        let sum = reader.sample(1).unwrap();
+        let mut expected = stats(40);
+        expected.max_ns = stats(30).max_ns;
+        for (bucket, count) in expected.histogram.iter_mut().enumerate() {
+            *count = 40_000 + 2 * bucket as u64;
+        }
+        assert_eq!((sum.index, sum.stats), (1, expected));
+    }
+
+    /// Check that an index that was never hit gives nothing and costs two reads a shard.
+    #[test]
+    fn untouched_is_cheap() {
+        let (reader, memory) = reader(&[MethodStats::ZERO; 8], 4);
+        assert_eq!(reader.sample(1), None);
+        assert_eq!(memory.0.borrow().read.len(), 8);
+    }
+
+    /// Check that one hit in one shard, timed or only counted, is enough for a sample.
+    #[test]
+    fn any_shard_counts() {
+        for hit in [MethodStats { counted: 1, ..MethodStats::ZERO }, MethodStats { entered: 1, ..MethodStats::ZERO }] {
+            let (reader, _) = reader(&[MethodStats::ZERO, MethodStats::ZERO, MethodStats::ZERO, hit], 4);
+            assert_eq!(reader.sample(0).unwrap().stats, hit);
+        }
+    }
+
+    /// Check that the entries of all shards are read after the ends of all shards: a call may begin on one CPU and end
+    /// on another, and one that is in between must be in flight, never ended without having begun.
+    #[test]
+    fn ends_before_entries() {
+        let (reader, memory) = reader(&[stats(1), stats(2), stats(3), stats(4)], 4);
+        memory.0.borrow_mut().read.clear();
+        let _sum = reader.sum(0);
+        let begins = [offset_of!(MethodStats, entered), offset_of!(MethodStats, counted)];
+        let read = memory.fields_read();
+        let first_begin = read.iter().position(|field| begins.contains(field)).unwrap();
+        assert!(read[first_begin..].iter().all(|field| begins.contains(field)), "{read:?}");
+        assert_eq!(read.len() - first_begin, 8);
+    }
+
+    /// Check that an index beyond the map gives nothing.
+    #[test]
+    fn beyond_the_end() {
+        let (reader, _) = reader(&[stats(1)], 1);
+        assert_eq!(reader.sample(1), None);
+        assert_eq!(reader.sample(u32::MAX), None);
+    }
+
+    /// Check that every loss is listed under its own name, those that never happened too.
+    #[test]
+    fn every_loss() {
+        let losses = Recorded::default();
+        losses.0.borrow_mut().words = (0..Loss::ALL.len() as u64).map(|loss| loss * 7).collect();
+        let reader = Reader::new(Recorded::default(), losses, 1);
+        let expected: Vec<_> = Loss::ALL.iter().map(|loss| (loss.as_str(), *loss as u64 * 7)).collect();
+        assert_eq!(reader.losses().counts, expected);
+        let empty = Reader::new(Recorded::default(), Recorded::default(), 1);
+        assert_eq!((empty.losses().total(), empty.losses().counts.len()), (0, Loss::ALL.len()));
+    }
+}

@@ -1,0 +1,157 @@
+//! The `bpf` system call, for what aya 0.14 cannot do: programs of attach type `uprobe_multi` and their links.
+//!
+//! To be dropped for aya's own when a release with `uprobe_multi` can be built here.
+#![expect(unsafe_code, reason = "raw system calls")]
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+
+use aya_obj::generated::bpf_insn;
+
+const BPF_PROG_LOAD: i64 = 5;
+const BPF_LINK_CREATE: i64 = 28;
+const BPF_PROG_TYPE_KPROBE: u32 = 2;
+const BPF_TRACE_UPROBE_MULTI: u32 = 48;
+const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
+/// Enough for the verifier's words on a program of a few hundred instructions.
+const LOG_SIZE: usize = 1 << 20;
+/// The kernel keeps 15 bytes of a name and a terminating zero.
+const NAME_SIZE: usize = 16;
+
+/// The leading fields of `union bpf_attr` for `BPF_PROG_LOAD` (`linux/bpf.h`); the kernel takes the rest as zero.
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; NAME_SIZE],
+    prog_ifindex: u32,
+    expected_attach_type: u32,
+}
+
+/// The fields of `union bpf_attr` for `BPF_LINK_CREATE` with `link_create.uprobe_multi`.
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    path: u64,
+    offsets: u64,
+    ref_ctr_offsets: u64,
+    cookies: u64,
+    cnt: u32,
+    multi_flags: u32,
+    pid: u32,
+    padding: u32,
+}
+
+/// What a `uprobe_multi` link attaches to.
+#[derive(Debug, Clone, Copy)]
+pub struct UprobeMulti<'a> {
+    /// A path that opens the file.
+    pub path: &'a CStr,
+    /// The places in the file, in bytes.
+    pub offsets: &'a [u64],
+    /// What the program is told at each place; as many as `offsets`.
+    pub cookies: &'a [u64],
+    /// Run on return instead of on entry.
+    pub on_return: bool,
+    /// Only in this process (thread group). Kernels before 6.10 take it for a thread: pass `None` there.
+    pub pid: Option<u32>,
+}
+
+/// Loads a program that can be attached by [`link_uprobe_multi`].
+///
+/// # Errors
+/// What the kernel answers; for a program that the verifier refuses, its log is part of the message.
+pub fn load_uprobe_multi(name: &str, instructions: &[bpf_insn], license: &CStr) -> io::Result<OwnedFd> {
+    let mut attr = ProgLoad {
+        prog_type: BPF_PROG_TYPE_KPROBE,
+        insn_cnt: count(instructions.len())?,
+        insns: address(instructions.as_ptr()),
+        license: address(license.as_ptr()),
+        expected_attach_type: BPF_TRACE_UPROBE_MULTI,
+        ..ProgLoad::default()
+    };
+    let kept = name.len().min(NAME_SIZE - 1);
+    attr.prog_name[..kept].copy_from_slice(&name.as_bytes()[..kept]);
+    let refused = match bpf(BPF_PROG_LOAD, &attr) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EINVAL)) => error,
+        result => return result,
+    };
+    tracing::debug!("{name} is refused ({refused}); asking for the verifier's log");
+    let mut log = vec![0u8; LOG_SIZE];
+    (attr.log_level, attr.log_size, attr.log_buf) = (1, count(LOG_SIZE)?, address(log.as_mut_ptr()));
+    bpf(BPF_PROG_LOAD, &attr).map_err(|error| with_log(&error, &log))
+}
+
+/// Attaches a program at many places of a file at once. The link lives as long as the descriptor.
+///
+/// # Errors
+/// What the kernel answers. One place that it refuses refuses them all.
+pub fn link_uprobe_multi(program: BorrowedFd<'_>, to: UprobeMulti<'_>) -> io::Result<OwnedFd> {
+    if to.offsets.len() != to.cookies.len() {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    let attr = LinkCreate {
+        prog_fd: descriptor(program)?,
+        attach_type: BPF_TRACE_UPROBE_MULTI,
+        path: address(to.path.as_ptr()),
+        offsets: address(to.offsets.as_ptr()),
+        cookies: address(to.cookies.as_ptr()),
+        cnt: count(to.offsets.len())?,
+        multi_flags: if to.on_return { BPF_F_UPROBE_MULTI_RETURN } else { 0 },
+        pid: to.pid.unwrap_or(0),
+        ..LinkCreate::default()
+    };
+    bpf(BPF_LINK_CREATE, &attr)
+}
+
+/// A path as the system call takes it.
+///
+/// # Errors
+/// If the path holds a zero byte.
+pub fn c_path(path: &std::path::Path) -> io::Result<CString> {
+    use std::os::unix::ffi::OsStrExt as _;
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
+}
+
+fn bpf<T>(command: i64, attr: &T) -> io::Result<OwnedFd> {
+    // SAFETY: `attr` is one of the structs above, laid out as the kernel reads this command, with pointers to
+    // memory that its maker keeps alive and large enough for the length given next to them.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, attr, size_of::<T>()) };
+    let descriptor = i32::try_from(result).map_err(io::Error::other)?;
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: both commands return a new descriptor that nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn with_log(error: &io::Error, log: &[u8]) -> io::Error {
+    let text = CStr::from_bytes_until_nul(log).map(CStr::to_string_lossy).unwrap_or_default();
+    io::Error::new(error.kind(), format!("{error}; the verifier says:\n{}", text.trim_end()))
+}
+
+fn address<T>(pointer: *const T) -> u64 {
+    pointer.addr() as u64
+}
+
+fn count(length: usize) -> io::Result<u32> {
+    u32::try_from(length).map_err(io::Error::other)
+}
+
+fn descriptor(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    u32::try_from(fd.as_raw_fd()).map_err(io::Error::other)
+}

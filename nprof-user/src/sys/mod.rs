@@ -1,0 +1,5 @@
+//! System calls that no library offers in the form that nprof needs. The only place of the crate with `unsafe`.
+
+pub mod bpf;
+pub mod mapped_array;
+pub mod process_end;
