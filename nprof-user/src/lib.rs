@@ -10,5 +10,6 @@
 pub mod aggregate;
 pub mod attach;
 pub mod collect;
+pub mod discover;
 pub mod model;
 pub mod sys;

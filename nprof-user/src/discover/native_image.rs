@@ -1,0 +1,114 @@
+//! Recognises executables built by GraalVM native-image: they carry their Java heap in a section `.svm_heap`.
+//!
+//! The file is the target's and may be hostile, and every process of the host is asked: the check reads three small
+//! pieces at most and never follows a size without a limit.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use object::LittleEndian;
+use object::elf::{FileHeader64, SectionHeader64};
+use object::pod;
+use object::read::elf::{FileHeader, SectionHeader};
+
+const HEAP_SECTION: &[u8] = b".svm_heap";
+/// An executable has some tens of sections; one with more is not looked at.
+const MAX_SECTIONS: u16 = 1024;
+const MAX_NAMES_BYTES: u64 = 64 << 10;
+
+/// Whether the file is such an executable. A file that cannot be read or is no 64-bit ELF file is none.
+pub(super) fn is_native_image(file: &File) -> bool {
+    has_heap_section(file).unwrap_or(false)
+}
+
+fn has_heap_section(file: &File) -> Option<bool> {
+    let bytes = read_at(file, 0, size_of::<FileHeader64<LittleEndian>>())?;
+    let (header, _) = pod::from_bytes::<FileHeader64<LittleEndian>>(&bytes).ok()?;
+    header.is_supported().then_some(())?;
+    let endian = header.endian().ok()?;
+
+    let count = header.e_shnum(endian);
+    let size = size_of::<SectionHeader64<LittleEndian>>();
+    if count > MAX_SECTIONS || usize::from(header.e_shentsize(endian)) != size {
+        return Some(false);
+    }
+    let table = read_at(file, header.e_shoff(endian), size * usize::from(count))?;
+    let (sections, _) = pod::slice_from_bytes::<SectionHeader64<LittleEndian>>(&table, usize::from(count)).ok()?;
+
+    let names = sections.get(usize::from(header.e_shstrndx(endian).index()?))?;
+    let names_bytes = names.sh_size(endian).min(MAX_NAMES_BYTES);
+    let names = read_at(file, names.sh_offset(endian), usize::try_from(names_bytes).ok()?)?;
+    Some(sections.iter().any(|section| {
+        usize::try_from(section.sh_name(endian))
+            .ok()
+            .and_then(|at| names.get(at..)?.strip_prefix(HEAP_SECTION))
+            .is_some_and(|rest| rest.first() == Some(&0))
+    }))
+}
+
+fn read_at(file: &File, offset: u64, length: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, offset).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// An ELF file of nothing but a header, the section names and the headers of two sections, the second of
+    /// which holds the names.
+    fn elf(section: &[u8], count: u16) -> File {
+        let mut names = b"\0.shstrtab\0".to_vec();
+        let section_name = u32::try_from(names.len()).unwrap();
+        names.extend_from_slice(section);
+        names.push(0);
+        names.resize(64, 0);
+        let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+        bytes.resize(16, 0);
+        bytes.extend_from_slice(&[2, 0, 62, 0, 1, 0, 0, 0]);
+        bytes.extend_from_slice(&[0; 16]);
+        bytes.extend_from_slice(&128u64.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        for half in [64, 56, 0, 64, count, 1] {
+            bytes.extend_from_slice(&u16::to_le_bytes(half));
+        }
+        bytes.extend_from_slice(&names);
+        for name in [section_name, 1] {
+            let mut header = name.to_le_bytes().to_vec();
+            header.resize(24, 0);
+            header.extend_from_slice(&64u64.to_le_bytes());
+            header.extend_from_slice(&64u64.to_le_bytes());
+            header.resize(64, 0);
+            bytes.extend_from_slice(&header);
+        }
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        file
+    }
+
+    /// Check that the section is what makes a native image, not a section whose name only begins like it.
+    #[test]
+    fn looks_for_the_heap_section() {
+        assert!(is_native_image(&elf(b".svm_heap", 2)));
+        assert!(!is_native_image(&elf(b".svm_heap2", 2)));
+        assert!(!is_native_image(&elf(b".text", 2)));
+    }
+
+    /// Check that counts that lie and files that are no ELF are answered with no, not with a panic.
+    #[test]
+    fn survives_hostile_files() {
+        assert!(!is_native_image(&elf(b".svm_heap", u16::MAX)));
+        assert!(!is_native_image(&elf(b".svm_heap", 200)));
+        assert!(!is_native_image(&elf(b".svm_heap", 0)));
+        assert!(!is_native_image(&tempfile::tempfile().unwrap()));
+    }
+
+    /// Check that an ordinary executable, this test, is none.
+    #[test]
+    fn ordinary_programs_are_none() {
+        assert!(!is_native_image(&File::open("/proc/self/exe").unwrap()));
+    }
+}

@@ -1,0 +1,168 @@
+//! One directory under `/proc`: bounded reads whose failures become [`Error`]s that name the process.
+//!
+//! Nothing here interprets a file beyond its fields; that is the business of the modules next to it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use procfs::FromRead;
+use procfs::process::Stat;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::Error;
+use super::status::Status;
+use crate::model::{Pid, StartTime};
+
+/// Small files: `status`, `stat`, `cgroup`, `comm`.
+const SMALL_BYTES: u64 = 64 << 10;
+/// A command line may be as long as the kernel's limit for arguments, 6 MiB.
+const CMDLINE_BYTES: u64 = 6 << 20;
+/// Half a million mappings; a process at the default `vm.max_map_count` (65,530) stays far below.
+const MAPS_BYTES: u64 = 64 << 20;
+
+/// The flag of a thread of the kernel in `stat` (`PF_KTHREAD`).
+const PF_KTHREAD: u32 = 0x0020_0000;
+
+/// The directory of one process.
+#[derive(Debug, Clone)]
+pub(super) struct ProcessDir {
+    pid: Pid,
+    path: PathBuf,
+}
+
+impl ProcessDir {
+    pub(super) fn new(proc_root: &Path, pid: Pid) -> Self {
+        let path = proc_root.join(pid.to_string());
+        Self { pid, path }
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// The path of a file in the directory.
+    pub(super) fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path.join(name)
+    }
+
+    pub(super) fn status(&self) -> Result<Status, Error> {
+        let bytes = self.read("status", SMALL_BYTES)?;
+        Status::parse(&bytes).ok_or_else(|| self.malformed("status", &bytes))
+    }
+
+    pub(super) fn start_time(&self) -> Result<StartTime, Error> {
+        Ok(StartTime(self.stat()?.starttime))
+    }
+
+    /// When it started, and whether it is a thread of the kernel, which has no memory of its own.
+    pub(super) fn start_time_and_kernel_thread(&self) -> Result<(StartTime, bool), Error> {
+        let stat = self.stat()?;
+        Ok((StartTime(stat.starttime), stat.flags & PF_KTHREAD != 0))
+    }
+
+    fn stat(&self) -> Result<Stat, Error> {
+        let bytes = self.read("stat", SMALL_BYTES)?;
+        Stat::from_read(bytes.as_slice()).ok().ok_or_else(|| self.malformed("stat", &bytes))
+    }
+
+    pub(super) fn maps(&self) -> Result<Vec<u8>, Error> {
+        self.read("maps", MAPS_BYTES)
+    }
+
+    pub(super) fn cgroup(&self) -> Result<Vec<u8>, Error> {
+        self.read("cgroup", SMALL_BYTES)
+    }
+
+    /// The arguments, as far as they are text; empty for a kernel thread or a zombie.
+    pub(super) fn arguments(&self) -> Result<Vec<String>, Error> {
+        let bytes = self.read("cmdline", CMDLINE_BYTES)?;
+        let mut args: Vec<String> =
+            bytes.split(|b| *b == 0).map(|arg| String::from_utf8_lossy(arg).into_owned()).collect();
+        // The last argument ends with a zero byte too.
+        if args.last().is_some_and(String::is_empty) {
+            args.pop();
+        }
+        Ok(args)
+    }
+
+    /// The file name of the executable, without the mark of a deleted one.
+    pub(super) fn exe_name(&self) -> Option<String> {
+        let target = std::fs::read_link(self.join("exe")).ok()?;
+        let name = target.file_name()?.to_string_lossy().into_owned();
+        Some(name.strip_suffix(" (deleted)").map_or(name.clone(), str::to_owned))
+    }
+
+    /// The path by which the target sees a file that `maps` shows under `shown`. The two differ in a plain chroot,
+    /// where the kernel shows paths from the root of the mount namespace; a container's root is that root.
+    pub(super) fn as_target_sees(&self, shown: &Path) -> Option<PathBuf> {
+        let root = std::fs::read_link(self.join("root")).unwrap_or_else(|_| PathBuf::from("/"));
+        let inside = shown.strip_prefix(root).ok()?;
+        Some(Path::new("/").join(inside))
+    }
+
+    /// Opens a file by a path as the target sees it. Symbolic links, absolute ones included, stay inside the
+    /// target's root, and only a regular file is opened: a container cannot point nprof at the host's files, at a
+    /// device or at a pipe that blocks. A relative path starts at the target's working directory.
+    pub(super) fn open_as_target(&self, path: &Path) -> io::Result<File> {
+        let start = if path.is_absolute() {
+            self.join("root")
+        } else {
+            // A path that leaves the working directory upwards is refused rather than followed out of the root.
+            self.join("cwd")
+        };
+        let scope = if path.is_absolute() { ResolveFlags::IN_ROOT } else { ResolveFlags::BENEATH };
+        let base = rustix::fs::open(&start, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let found = rustix::fs::openat2(
+            &base,
+            path,
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+            scope | ResolveFlags::NO_MAGICLINKS,
+        )?;
+        let found = File::from(found);
+        if !found.metadata()?.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        // The same file again, this time for reading. This is nprof's own /proc, not the one that a test injects.
+        File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+    }
+
+    fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, Error> {
+        let path = self.join(name);
+        read_bounded(&path, limit).map_err(|source| self.error(path, source))
+    }
+
+    /// Names what an I/O error on a file of this process means.
+    pub(super) fn error(&self, path: PathBuf, source: io::Error) -> Error {
+        let gone = source.raw_os_error() == Some(Errno::SRCH.raw_os_error());
+        match source.kind() {
+            io::ErrorKind::NotFound => Error::NoSuchProcess { pid: self.pid },
+            _ if gone => Error::NoSuchProcess { pid: self.pid },
+            io::ErrorKind::PermissionDenied => Error::PermissionDenied { pid: self.pid, path, source },
+            _ => Error::Io { path, source },
+        }
+    }
+
+    pub(super) fn malformed(&self, name: &str, what: &[u8]) -> Error {
+        let what = &what[..what.len().min(200)];
+        Error::Malformed { path: self.join(name), what: String::from_utf8_lossy(what).into_owned() }
+    }
+}
+
+/// Reads a whole file of at most `limit` bytes; a longer one is an error, never a silent cut.
+pub(super) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_to_limit(File::open(path)?, limit)
+}
+
+/// Reads all of an open file of at most `limit` bytes.
+pub(super) fn read_to_limit(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = file.take(limit + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(read).is_ok_and(|read| read > limit) {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {limit} bytes")));
+    }
+    Ok(bytes)
+}

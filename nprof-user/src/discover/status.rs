@@ -1,0 +1,78 @@
+//! The fields of `/proc/PID/status` that nprof needs.
+//!
+//! Parsed here and not by `procfs`, which gives up on a process whose name is not UTF-8; a process picks its name.
+
+use crate::model::Pid;
+
+/// What `/proc/PID/status` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Status {
+    /// The process's name, at most 15 bytes; escapes are left as the kernel writes them.
+    pub(super) comm: String,
+    /// The process that the thread with this directory's id belongs to.
+    pub(super) tgid: Pid,
+    /// The effective user id.
+    pub(super) euid: u32,
+    /// `Z` for a zombie, `X` for a dead process.
+    pub(super) state: char,
+    /// The effective capabilities, as bits.
+    pub(super) cap_eff: u64,
+    /// 0 none, 1 strict, 2 filter.
+    pub(super) seccomp: u32,
+}
+
+impl Status {
+    /// Parses the file; `None` if a field that has always been there is missing.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(bytes);
+        let field =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+        let number = |name: &str| field(name)?.parse::<u32>().ok();
+        Some(Self {
+            comm: field("Name")?.to_owned(),
+            tgid: Pid(number("Tgid")?),
+            euid: field("Uid")?.split_whitespace().nth(1)?.parse().ok()?,
+            state: field("State")?.chars().next()?,
+            cap_eff: u64::from_str_radix(field("CapEff")?, 16).ok()?,
+            seccomp: number("Seccomp").unwrap_or(0),
+        })
+    }
+
+    /// Whether the process has ended and only its entry is left.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &[u8] = b"Name:\tjava\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t42\nPid:\t42\n\
+        Uid:\t1000\t1001\t1000\t1000\nCapEff:\t000001ffffffffff\nSeccomp:\t2\n";
+
+    /// Check that the effective user id is taken, not the real one, and that numbers are read in their base.
+    #[test]
+    fn reads_the_fields() {
+        let status = Status::parse(STATUS).unwrap();
+        assert_eq!(status.comm, "java");
+        assert_eq!((status.tgid, status.euid), (Pid(42), 1001));
+        assert_eq!(status.cap_eff, 0x1ff_ffff_ffff);
+        assert_eq!(status.seccomp, 2);
+        assert!(!status.has_ended());
+    }
+
+    /// Check that a name that is not UTF-8 does not hide the process.
+    #[test]
+    fn accepts_any_name() {
+        let mut bytes = b"Name:\tj\xff\xfe\n".to_vec();
+        bytes.extend_from_slice(&STATUS[STATUS.iter().position(|b| *b == b'\n').unwrap() + 1..]);
+        assert_eq!(Status::parse(&bytes).unwrap().tgid, Pid(42));
+    }
+
+    /// Check that a file without its fields is refused instead of read as zeros.
+    #[test]
+    fn refuses_half_a_file() {
+        assert_eq!(Status::parse(&STATUS[..40]), None);
+    }
+}
