@@ -11,5 +11,6 @@ pub mod aggregate;
 pub mod attach;
 pub mod collect;
 pub mod discover;
+pub mod hotspot;
 pub mod model;
 pub mod sys;

@@ -3,3 +3,4 @@
 pub mod bpf;
 pub mod mapped_array;
 pub mod process_end;
+pub mod remote_memory;

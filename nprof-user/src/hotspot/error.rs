@@ -1,0 +1,87 @@
+//! Why the inventory of a JVM cannot be taken.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use super::memory::MemoryError;
+
+/// What stands between nprof and a VM's tables.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file of the VM cannot be opened.
+    #[error("cannot open {}", path.display())]
+    LibraryFile {
+        /// The file, as the target names it.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The file of the VM is not what nprof can read.
+    #[error("{} is not a 64-bit little-endian ELF library", path.display())]
+    BadLibrary {
+        /// The file, as the target names it.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: object::read::Error,
+    },
+    /// The mappings of the VM's file do not fit its headers.
+    #[error("the mappings of {} do not fit the file", path.display())]
+    NotMapped {
+        /// The file, as the target names it.
+        path: PathBuf,
+    },
+    /// The VM was built without the tables.
+    #[error("the VM has no tables that describe it (gHotSpotVMStructs)")]
+    NoTables,
+    /// The VM has only just been started and has not filled its tables.
+    #[error("the VM is still starting: its tables are empty")]
+    NotReady,
+    /// The tables have no end or no sensible form.
+    #[error("the VM's tables are damaged")]
+    BadTables,
+    /// The VM's tables lack entries that the inventory needs: an older version.
+    #[error("the VM's tables lack {}", list(missing))]
+    MissingEntry {
+        /// All of them.
+        missing: Vec<TableEntry>,
+    },
+    /// An entry of the tables cannot be right.
+    #[error("the VM's tables have an impossible entry for {entry}")]
+    BadEntry {
+        /// The first such entry.
+        entry: TableEntry,
+    },
+    /// The memory of the process cannot be read.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}
+
+/// An entry of the VM's tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableEntry {
+    /// The VM's type, such as `Klass`.
+    pub type_name: String,
+    /// Its field, such as `_next_link`.
+    pub field: String,
+}
+
+impl TableEntry {
+    pub(super) fn new(type_name: &str, field: &str) -> Self {
+        Self { type_name: type_name.to_owned(), field: field.to_owned() }
+    }
+}
+
+impl fmt::Display for TableEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}::{}", self.type_name, self.field)
+    }
+}
+
+fn list(entries: &[TableEntry]) -> String {
+    let names: Vec<String> = entries.iter().map(ToString::to_string).collect();
+    names.join(", ")
+}

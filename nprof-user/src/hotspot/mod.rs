@@ -1,0 +1,96 @@
+//! The inventory: every native method of a running HotSpot JVM and what it is bound to, from the VM's own tables.
+//!
+//! HotSpot describes its data structures to debuggers in tables that libjvm exports. This stage finds them
+//! (`exports`, `tables`), looks up once what it needs (`layout`), walks loaders and classes (`walk`), picks the native
+//! methods (`natives`) and tells the bound ones from the others (`stub`). `refresh` does it again for what has changed:
+//! it remembers what there was (`known`) and reads what that holds now (`watch`).
+//!
+//! Nothing is stopped, written or asked of the VM: it changes while it is read. So every read can fail, every value is
+//! checked against another one before it is used, all loops have a limit, and what does not hold is read again later.
+
+mod about;
+mod coalesce;
+mod error;
+mod exports;
+mod known;
+mod layout;
+mod memory;
+mod names;
+mod natives;
+mod refresh;
+mod stub;
+mod tables;
+#[cfg(test)]
+mod testing;
+mod walk;
+mod watch;
+
+use std::ops::Range;
+
+pub use about::Version;
+pub use error::{Error, TableEntry};
+pub use memory::{Batch, MemoryError, RemoteMemory};
+
+use crate::model::{Library, VirtAddr};
+use about::About;
+use exports::Exports;
+use known::Known;
+use layout::Layout;
+use memory::Reader;
+use stub::Stub;
+use tables::Tables;
+
+/// One JVM whose tables have been read and checked. It remembers what it has seen, within limits.
+#[derive(Debug)]
+pub struct Vm<M> {
+    reader: Reader<M>,
+    exports: Exports,
+    layout: Layout,
+    about: About,
+    stub: Stub,
+    known: Known,
+    /// The loaders at the last look, in their order.
+    loaders: Vec<VirtAddr>,
+}
+
+impl<M: RemoteMemory> Vm<M> {
+    /// Reads the tables of the VM whose memory is `memory` and whose `libjvm` is mapped where that says.
+    ///
+    /// # Errors
+    /// [`Error::NotReady`] in the first milliseconds of a JVM: try again. Everything else stays as it is: the file
+    /// cannot be read, the VM has no tables ([`Error::NoTables`]) or is too old ([`Error::MissingEntry`]), or the
+    /// process cannot be read ([`Error::Memory`]).
+    pub fn open(memory: M, libjvm: &Library) -> Result<Self, Error> {
+        Self::with_exports(memory, Exports::of(libjvm)?)
+    }
+
+    fn with_exports(memory: M, exports: Exports) -> Result<Self, Error> {
+        let mut reader = Reader::new(memory);
+        let tables = Tables::read(&mut reader, &exports)?;
+        Ok(Self {
+            layout: Layout::of(&tables)?,
+            about: About::of(&tables),
+            reader,
+            exports,
+            stub: Stub::default(),
+            known: Known::default(),
+            loaders: Vec::new(),
+        })
+    }
+
+    /// The VM's name and version, as far as it says.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if the process can no longer be read.
+    pub fn version(&mut self) -> Result<Version, Error> {
+        Ok(self.about.version(&mut self.reader)?)
+    }
+
+    /// The addresses between which the VM puts compiled code, where it says so.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if the process can no longer be read.
+    pub fn code_cache_range(&mut self) -> Result<Option<Range<VirtAddr>>, Error> {
+        Ok(self.about.code_cache(&mut self.reader)?)
+    }
+}

@@ -1,0 +1,9 @@
+//! What the tests of the inventory share: recordings of real JVMs, a small VM put together by hand, and the tools that
+//! read live ones.
+
+mod corruption;
+mod live;
+mod recorded;
+mod recording;
+mod small_vm;
+mod small_vm_tests;

@@ -1,0 +1,193 @@
+//! Reads the memory of another process with `process_vm_readv`: many pieces in one call, nothing stopped, nothing
+//! mapped, nothing written.
+
+use std::io;
+
+use crate::model::{Pid, VirtAddr};
+
+/// How many pieces the kernel takes in one call (`UIO_MAXIOV`).
+pub const MAX_SPANS: usize = 1024;
+
+/// Why memory of another process could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// Nothing is mapped there, or not all of it.
+    #[error("{len} bytes at {addr} are not readable")]
+    Unreadable {
+        /// Where the read began.
+        addr: VirtAddr,
+        /// How many bytes were wanted.
+        len: usize,
+    },
+    /// The kernel does not let this process look into that one (`PTRACE_MODE_ATTACH`).
+    #[error("no permission to read the memory of process {pid}")]
+    PermissionDenied {
+        /// The process that was to be read.
+        pid: Pid,
+    },
+    /// The process has ended.
+    #[error("process {pid} has ended")]
+    TargetGone {
+        /// The process that was to be read.
+        pid: Pid,
+    },
+    /// The call failed for another reason.
+    #[error("cannot read the memory of process {pid}")]
+    Os {
+        /// The process that was to be read.
+        pid: Pid,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A piece of remote memory that is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Its first byte.
+    pub addr: VirtAddr,
+    /// Its size in bytes.
+    pub len: usize,
+}
+
+/// The memory of one process. It holds the pid alone: that the pid still means the same process is for the caller
+/// to check, by its start time.
+#[derive(Debug, Clone)]
+pub struct ProcessMemory {
+    pid: Pid,
+}
+
+impl ProcessMemory {
+    /// The memory of process `pid`. Nothing is read yet, so this cannot fail.
+    #[must_use]
+    pub fn new(pid: Pid) -> Self {
+        Self { pid }
+    }
+
+    /// The process that is read.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Fills `buf` from `addr` on, whole or not at all.
+    pub fn read_exact(&self, addr: VirtAddr, buf: &mut [u8]) -> Result<(), MemoryError> {
+        let span = Span { addr, len: buf.len() };
+        match self.read_spans(&[span], buf)? {
+            1 => Ok(()),
+            _ => Err(MemoryError::Unreadable { addr, len: span.len }),
+        }
+    }
+
+    /// Reads `spans` one after the other into `buf`, which must be as long as all of them together. Returns how many
+    /// were read whole: all, or those before the first that could not be read. At most [`MAX_SPANS`] are looked at.
+    pub fn read_spans(&self, spans: &[Span], buf: &mut [u8]) -> Result<usize, MemoryError> {
+        let spans = &spans[..spans.len().min(MAX_SPANS)];
+        let wanted: usize = spans.iter().map(|span| span.len).sum();
+        let read = match self.read_vectored(spans, &mut buf[..wanted]) {
+            Ok(read) => read,
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => 0,
+            Err(error) => return Err(self.classify(error)),
+        };
+        Ok(whole_spans(spans, read))
+    }
+
+    /// The call itself. Returns how many bytes were read, from the first on.
+    #[expect(unsafe_code, reason = "process_vm_readv has no safe wrapper here")]
+    fn read_vectored(&self, spans: &[Span], buf: &mut [u8]) -> io::Result<usize> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let pid = libc::pid_t::try_from(self.pid.0).map_err(|_error| invalid())?;
+        let remote = spans
+            .iter()
+            .map(|span| {
+                let addr = usize::try_from(span.addr.0).map_err(|_error| invalid())?;
+                Ok(libc::iovec { iov_base: std::ptr::without_provenance_mut(addr), iov_len: span.len })
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        let local = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+        // SAFETY: `local` describes `buf`, which is borrowed mutably until the call is over, so the kernel writes only
+        // to memory that we own and that nothing else looks at. `remote` is a live Vec of `remote.len()` iovecs; the
+        // kernel treats their addresses as those of the other process and never touches ours through them.
+        let read = unsafe {
+            libc::process_vm_readv(pid, &raw const local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0)
+        };
+        usize::try_from(read).map_err(|_error| io::Error::last_os_error())
+    }
+
+    fn classify(&self, source: io::Error) -> MemoryError {
+        let pid = self.pid;
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => MemoryError::PermissionDenied { pid },
+            Some(libc::ESRCH) => MemoryError::TargetGone { pid },
+            _ => MemoryError::Os { pid, source },
+        }
+    }
+}
+
+/// How many of `spans` lie wholly within the first `read` bytes.
+fn whole_spans(spans: &[Span], read: usize) -> usize {
+    let mut end = 0;
+    spans
+        .iter()
+        .take_while(|span| {
+            end += span.len;
+            end <= read
+        })
+        .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own_memory() -> ProcessMemory {
+        ProcessMemory::new(Pid(std::process::id()))
+    }
+
+    fn addr_of(bytes: &[u8]) -> VirtAddr {
+        VirtAddr(bytes.as_ptr().addr() as u64)
+    }
+
+    /// Check that several pieces of our own memory arrive in order.
+    #[test]
+    fn reads_several_spans() {
+        let source = *b"abcdefgh";
+        let spans = [Span { addr: addr_of(&source[4..]), len: 4 }, Span { addr: addr_of(&source), len: 2 }];
+        let mut buf = [0; 6];
+        assert_eq!(own_memory().read_spans(&spans, &mut buf).unwrap(), 2);
+        assert_eq!(&buf, b"efghab");
+    }
+
+    /// Check that a hole ends the pieces that count as read, and that a single read of it names its address.
+    #[test]
+    fn stops_at_a_hole() {
+        let source = *b"abcd";
+        let hole = VirtAddr(8);
+        let spans = [Span { addr: addr_of(&source), len: 4 }, Span { addr: hole, len: 8 }];
+        assert_eq!(own_memory().read_spans(&spans, &mut [0; 12]).unwrap(), 1);
+        let error = own_memory().read_exact(hole, &mut [0; 8]).unwrap_err();
+        assert!(matches!(error, MemoryError::Unreadable { addr, len: 8 } if addr == hole));
+    }
+
+    /// Check that a process that has ended is told apart from memory that is not there.
+    #[test]
+    fn names_a_target_that_is_gone() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid(child.id());
+        child.wait().unwrap();
+        let error = ProcessMemory::new(pid).read_exact(VirtAddr(0x1000), &mut [0; 8]).unwrap_err();
+        assert!(matches!(error, MemoryError::TargetGone { pid: gone } if gone == pid));
+    }
+
+    /// Check that a span read only in part does not count.
+    #[test]
+    fn counts_whole_spans_alone() {
+        let span = |len| Span { addr: VirtAddr(0), len };
+        let spans = [span(8), span(8), span(8)];
+        assert_eq!(whole_spans(&spans, 24), 3);
+        assert_eq!(whole_spans(&spans, 23), 2);
+        assert_eq!(whole_spans(&spans, 7), 0);
+    }
+}
