@@ -13,4 +13,5 @@ pub mod collect;
 pub mod discover;
 pub mod hotspot;
 pub mod model;
+pub mod resolve;
 pub mod sys;

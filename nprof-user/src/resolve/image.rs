@@ -1,0 +1,124 @@
+//! One library's ELF file, read as far as probing needs it: what it exports under JNI names, and its code.
+//!
+//! The file belongs to the target, which may be hostile: nothing is mapped into memory (a file that shrinks would
+//! kill us), and only a regular file is read (another kind might never answer).
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::elf::{self, Fault, Segment};
+use crate::model::FileOffset;
+
+/// Why a library's file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// It cannot be opened or read.
+    #[error("cannot read {path}")]
+    Read {
+        /// The path through `/proc`.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// It is not a 64-bit ELF file, or a damaged one.
+    #[error("{path} is no ELF file that nprof can read")]
+    Parse {
+        /// The path through `/proc`.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: object::read::Error,
+    },
+    /// It claims tables of a size that no real library has.
+    #[error("{path} claims tables or code of an absurd size")]
+    TooLarge {
+        /// The path through `/proc`.
+        path: PathBuf,
+    },
+}
+
+/// What nprof knows of one library's file.
+#[derive(Debug)]
+pub struct Image {
+    path: PathBuf,
+    file: File,
+    segments: Vec<Segment>,
+    exports: HashMap<String, FileOffset>,
+    functions: Vec<FileOffset>,
+}
+
+impl Image {
+    /// Reads the tables of the library that `path` opens.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is no plausible 64-bit ELF file.
+    pub fn open(path: &Path) -> Result<Self, ImageError> {
+        let read_error = |source| ImageError::Read { path: path.to_owned(), source };
+        let (file, length) = open_regular(path).map_err(read_error)?;
+        let tables = elf::read(file.try_clone().map_err(read_error)?, length).map_err(|fault| match fault {
+            Fault::Parse(source) => ImageError::Parse { path: path.to_owned(), source },
+            Fault::TooLarge => ImageError::TooLarge { path: path.to_owned() },
+        })?;
+        let elf::Tables { segments, exports, functions } = tables;
+        Ok(Self { path: path.to_owned(), file, segments, exports, functions })
+    }
+
+    /// Where the function that is exported under a JNI name begins.
+    #[must_use]
+    pub fn export(&self, jni_name: &str) -> Option<FileOffset> {
+        self.exports.get(jni_name).copied()
+    }
+
+    /// Where the functions with JNI names begin, in no order.
+    #[cfg(test)]
+    pub(super) fn exports(&self) -> impl Iterator<Item = FileOffset> {
+        self.exports.values().copied()
+    }
+
+    /// Where the exported functions begin, those with other names too; sorted.
+    pub(super) fn functions(&self) -> &[FileOffset] {
+        &self.functions
+    }
+
+    /// Up to `length` bytes of code from `offset` on, fewer at the end of the segment. Empty outside of code.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn code(&self, offset: FileOffset, length: usize) -> Result<Vec<u8>, ImageError> {
+        let Some((_, end)) = self.code_around(offset) else { return Ok(Vec::new()) };
+        let there = usize::try_from(end.0.saturating_sub(offset.0)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; length.min(there)];
+        self.file
+            .read_exact_at(&mut bytes, offset.0)
+            .map_err(|source| ImageError::Read { path: self.path.clone(), source })?;
+        Ok(bytes)
+    }
+
+    /// First and last-plus-one offset of the executable segment that `offset` lies in.
+    #[must_use]
+    pub fn code_around(&self, offset: FileOffset) -> Option<(FileOffset, FileOffset)> {
+        self.code_segments().find(|(start, end)| *start <= offset && offset < *end)
+    }
+
+    /// First and last-plus-one offset of each executable segment.
+    pub(super) fn code_segments(&self) -> impl Iterator<Item = (FileOffset, FileOffset)> {
+        let executable = self.segments.iter().filter(|segment| segment.executable);
+        executable
+            .map(|segment| (FileOffset(segment.offset), FileOffset(segment.offset.saturating_add(segment.file_size))))
+    }
+}
+
+/// Opens a file without waiting for anything. Also returns its size in bytes.
+fn open_regular(path: &Path) -> io::Result<(File, u64)> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok((file, metadata.len()))
+}

@@ -1,0 +1,19 @@
+//! Inventory in, [`Plan`](crate::model::Plan) out: which methods are selected, where each can be probed, at which
+//! index, and why the others cannot.
+
+mod code;
+mod elf;
+mod image;
+mod locate;
+pub mod mangle;
+pub mod nearest;
+pub mod pattern;
+mod planner;
+mod proof;
+pub mod select;
+mod site;
+#[cfg(test)]
+mod testing;
+
+pub use image::{Image, ImageError};
+pub use planner::{Limits, Planner};

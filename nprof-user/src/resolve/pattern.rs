@@ -1,0 +1,318 @@
+//! One pattern of the command line: how it is read and what it matches. [`PATTERN_HELP`] says what it means.
+//!
+//! The matching is globset's, with the dots of a class name as the separators that `*` does not cross. It works
+//! on bytes: `?` and `[..]` stand for one ASCII character, `*` for any text.
+
+use globset::{ErrorKind, Glob, GlobBuilder, GlobMatcher};
+
+use crate::model::Method;
+use crate::model::descriptor;
+
+/// What users are told about patterns.
+pub const PATTERN_HELP: &str = "\
+PATTERN is a glob on class::method, such as 'java.util.zip.*', '*::read*' or 'com.acme.**::*'.
+  *   any text within one part of the class name
+  **  any number of parts: 'com.acme.**' is every class below com.acme
+  ?   one character
+  [ab] and {x,y}  alternatives
+Without '::' it selects all methods of the classes. A class pattern without a dot is compared
+with the class's name without its package: 'Deflater', '*::read*'. Nested classes are written
+with $: 'Outer$Inner'. A descriptor selects one overload: 'Deflater::init(IIZ)J'.";
+
+/// A pattern that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("pattern `{pattern}` is wrong at character {position}: {reason}")]
+pub struct SelectError {
+    /// The pattern as it was given.
+    pub pattern: String,
+    /// Where in it, in characters from 1 on.
+    pub position: usize,
+    /// What is wrong there, and what to write instead.
+    pub reason: String,
+}
+
+/// A method's name in the form that patterns are compared with.
+pub(super) struct Name<'a> {
+    /// The class with `/` for the dots.
+    class: String,
+    method: &'a Method,
+}
+
+impl<'a> Name<'a> {
+    pub(super) fn of(method: &'a Method) -> Self {
+        Self { class: method.class.replace('.', "/"), method }
+    }
+
+    fn simple_class(&self) -> &str {
+        self.class.rsplit('/').next().unwrap_or(&self.class)
+    }
+}
+
+/// One `class::method` pattern.
+#[derive(Debug, Clone)]
+pub(super) struct Pattern {
+    text: String,
+    class: GlobMatcher,
+    /// The class part has no dot: it is compared with the class's simple name.
+    simple: bool,
+    method: Option<GlobMatcher>,
+    /// A descriptor, or its arguments with both parentheses.
+    signature: Option<String>,
+}
+
+impl Pattern {
+    pub(super) fn parse(text: &str) -> Result<Self, SelectError> {
+        let (class, member) = match text.split_once("::") {
+            Some((class, member)) => (class, Some((member, class.len() + 2))),
+            None => (text, None),
+        };
+        let class = Part { pattern: text, start: 0, text: class };
+        class.check_filled("class", "* for any class")?;
+        class.check_recursive()?;
+        let mut parsed = Self {
+            text: text.to_owned(),
+            class: class.compile(&class.text.replace('.', "/"))?,
+            simple: !class.text.contains('.'),
+            method: None,
+            signature: None,
+        };
+        if let Some((member, start)) = member {
+            let name = &member[..member.find('(').unwrap_or(member.len())];
+            let signature = Part { pattern: text, start: start + name.len(), text: &member[name.len()..] };
+            let name = Part { pattern: text, start, text: name };
+            name.check_filled("method", "* for any method")?;
+            name.check_method()?;
+            parsed.method = Some(name.compile(name.text)?);
+            parsed.signature = signature.into_signature()?;
+        }
+        Ok(parsed)
+    }
+
+    /// The pattern as it was given.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn matches(&self, name: &Name<'_>) -> bool {
+        let class = if self.simple { name.simple_class() } else { &name.class };
+        // The signature either is complete or ends with the closing parenthesis.
+        self.method.as_ref().is_none_or(|glob| glob.is_match(&name.method.name))
+            && self.signature.as_ref().is_none_or(|s| name.method.signature.starts_with(s.as_str()))
+            && self.class.is_match(class)
+    }
+}
+
+/// A glob on a library's path, or on its file name where the glob has no slash.
+#[derive(Debug, Clone)]
+pub(super) struct LibraryPattern {
+    glob: GlobMatcher,
+    on_path: bool,
+}
+
+impl LibraryPattern {
+    pub(super) fn parse(text: &str) -> Result<Self, SelectError> {
+        let part = Part { pattern: text, start: 0, text };
+        part.check_filled("library", "* for any library")?;
+        Ok(Self { glob: part.compile(text)?, on_path: text.contains('/') })
+    }
+
+    pub(super) fn matches(&self, name: &str) -> bool {
+        let file_name = name.rsplit('/').next().unwrap_or(name);
+        self.glob.is_match(if self.on_path { name } else { file_name })
+    }
+}
+
+/// A piece of a pattern, for errors that say where they are.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    /// The whole pattern.
+    pattern: &'a str,
+    /// Where in it the piece begins, in bytes.
+    start: usize,
+    text: &'a str,
+}
+
+impl Part<'_> {
+    /// An error `at` bytes into the piece.
+    fn error(&self, at: usize, reason: impl Into<String>) -> SelectError {
+        let before = self.pattern.get(..self.start + at).unwrap_or(self.pattern);
+        SelectError { pattern: self.pattern.to_owned(), position: before.chars().count() + 1, reason: reason.into() }
+    }
+
+    fn check_filled(&self, what: &str, instead: &str) -> Result<(), SelectError> {
+        match self.text {
+            "" => Err(self.error(0, format!("the {what} is missing; write {instead}"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// globset takes a `**` beside other text for a `*`; here that is refused, since it looks as if it crossed dots.
+    fn check_recursive(&self) -> Result<(), SelectError> {
+        for (at, _) in self.text.match_indices("**") {
+            let before = self.text[..at].chars().next_back();
+            let after = self.text[at + 2..].chars().next();
+            let opens = before.is_none_or(|c| matches!(c, '.' | '/' | '{' | ','));
+            let closes = after.is_none_or(|c| matches!(c, '.' | '/' | '}' | ','));
+            if !opens || !closes {
+                return Err(self.error(at, "** stands for whole parts of a name; write com.acme.** or com.**.Codec*"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_method(&self) -> Result<(), SelectError> {
+        if let Some(at) = self.text.find("::") {
+            return Err(self.error(at, "there is a second ::; write class::method"));
+        }
+        match self.text.find(['.', '/', ';']) {
+            Some(at) => Err(self.error(at, "a method's name has no dot; write the class in front of the ::")),
+            None => Ok(()),
+        }
+    }
+
+    fn into_signature(self) -> Result<Option<String>, SelectError> {
+        if self.text.is_empty() {
+            return Ok(None);
+        }
+        match descriptor::arguments(self.text) {
+            Some(_) => Ok(Some(self.text.to_owned())),
+            None => Err(self.error(0, "this is no JVM descriptor; write one as javap -s prints it, such as (I[B)J")),
+        }
+    }
+
+    /// Compiles `glob`, which is this piece with separators translated one to one.
+    fn compile(&self, glob: &str) -> Result<GlobMatcher, SelectError> {
+        GlobBuilder::new(glob)
+            .literal_separator(true)
+            .build()
+            .map(|glob: Glob| glob.compile_matcher())
+            .map_err(|error| self.error(self.blame(error.kind()), error.kind().to_string()))
+    }
+
+    /// Where in the piece globset's complaint points to: it names the kind, not the place.
+    fn blame(&self, kind: &ErrorKind) -> usize {
+        let found = match kind {
+            ErrorKind::UnclosedClass => self.text.rfind('['),
+            ErrorKind::InvalidRange(from, to) => self.text.find(&format!("{from}-{to}")),
+            ErrorKind::UnopenedAlternates => self.text.find('}'),
+            ErrorKind::UnclosedAlternates => self.text.rfind('{'),
+            ErrorKind::DanglingEscape => self.text.rfind('\\'),
+            _ => None,
+        };
+        found.unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LibraryPattern, Name, PATTERN_HELP, Pattern};
+    use crate::model::{Method, NativeCode, VirtAddr};
+
+    fn selects(pattern: &str, class: &str, name: &str) -> bool {
+        let method = Method {
+            id: VirtAddr(0),
+            class: class.to_owned(),
+            name: name.to_owned(),
+            signature: "(I[B)J".to_owned(),
+            code: NativeCode::Unbound,
+        };
+        Pattern::parse(pattern).unwrap().matches(&Name::of(&method))
+    }
+
+    /// Check what `*`, `**`, `?`, classes and alternatives match in the class part.
+    #[test]
+    fn class_globs() {
+        for (pattern, class, expected) in [
+            ("java.util.zip.*", "java.util.zip.Deflater", true),
+            ("java.util.*", "java.util.zip.Deflater", false),
+            ("java.util.**", "java.util.zip.Deflater", true),
+            ("java.util.**", "java.util.Timer", true),
+            ("java.util.**", "java.util", false),
+            ("java.**.Def*", "java.util.zip.Deflater", true),
+            ("**.Deflater", "java.util.zip.Deflater", true),
+            ("**.Deflater", "Deflater", true),
+            ("**.Deflater", "java.util.zip.XDeflater", false),
+            ("java.ut?l.zip.Deflater", "java.util.zip.Deflater", true),
+            ("java.util?zip.Deflater", "java.util.zip.Deflater", false),
+            ("java.util.zip.[DI]*", "java.util.zip.Inflater", true),
+            ("java.util.zip.{De,In}flater", "java.util.zip.Inflater", true),
+            ("{sun.**,java.util.**}", "java.util.zip.Inflater", true),
+            ("{sun.**,java.nio.**}", "java.util.zip.Inflater", false),
+            ("*", "java.util.zip.Deflater", true),
+            ("**", "java.util.zip.Deflater", true),
+            ("java.util.zip.Deflater", "java_util.zip.Deflater", false),
+            ("java.util.zip.deflater", "java.util.zip.Deflater", false),
+            ("com.é*.*", "com.été.A", true),
+        ] {
+            assert_eq!(selects(pattern, class, "m"), expected, "{pattern} on {class}");
+        }
+    }
+
+    /// Check that a class pattern without a dot means the simple name, nested classes included.
+    #[test]
+    fn simple_class_names() {
+        assert!(selects("Deflater", "java.util.zip.Deflater", "m"));
+        assert!(selects("Deflater", "Deflater", "m"));
+        assert!(selects("Outer$*::m", "p.Outer$Inner", "m"));
+        assert!(!selects("Outer", "p.Outer$Inner", "m"));
+        assert!(!selects("zip", "java.util.zip.Deflater", "m"));
+    }
+
+    /// Check the method part, with and without a descriptor or its arguments.
+    #[test]
+    fn method_globs_and_descriptors() {
+        for (pattern, expected) in [
+            ("*::read*", true),
+            ("A::readBytes", true),
+            ("A::read", false),
+            ("B::read*", false),
+            ("*::{read,write}Bytes", true),
+            ("A::readBytes(I[B)J", true),
+            ("A::read*(I[B)", true),
+            ("A::readBytes(I[B)V", false),
+            ("A::readBytes(I)", false),
+        ] {
+            assert_eq!(selects(pattern, "p.A", "readBytes"), expected, "{pattern}");
+        }
+    }
+
+    /// Check that each kind of wrong pattern is named, with the place.
+    #[test]
+    fn says_what_is_wrong_and_where() {
+        for (pattern, position, reason) in [
+            ("::m", 1, "the class is missing"),
+            ("", 1, "the class is missing"),
+            ("A::", 4, "the method is missing"),
+            ("A::(I)V", 4, "the method is missing"),
+            ("p.[A::m", 3, "unclosed character class"),
+            ("é.A::m[x", 7, "unclosed character class"),
+            ("A::[z-a]", 5, "invalid range"),
+            ("A::{x", 4, "unclosed alternate"),
+            ("A::x}", 5, "unopened alternate"),
+            ("A::x\\", 5, "dangling"),
+            ("com.acme**::m", 9, "** stands for whole parts"),
+            ("A::b::c", 5, "second ::"),
+            ("A::b.c", 5, "no dot"),
+            ("A::b(int)", 5, "no JVM descriptor"),
+        ] {
+            let error = Pattern::parse(pattern).unwrap_err();
+            assert_eq!((error.pattern.as_str(), error.position), (pattern, position), "{error}");
+            assert!(error.reason.contains(reason), "{error}");
+        }
+        let error = LibraryPattern::parse("lib[.so").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "pattern `lib[.so` is wrong at character 4: unclosed character class; missing ']'"
+        );
+    }
+
+    /// Check that the patterns which the help text names are legal.
+    #[test]
+    fn help_names_legal_patterns() {
+        let quoted: Vec<&str> = PATTERN_HELP.split('\'').skip(1).step_by(2).filter(|p| *p != "::").collect();
+        assert!(quoted.len() >= 7, "{quoted:?}");
+        for pattern in quoted {
+            Pattern::parse(pattern).unwrap();
+        }
+    }
+}

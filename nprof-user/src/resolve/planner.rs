@@ -1,0 +1,263 @@
+//! Turns methods into probes, now and each time more of them are found.
+
+use std::collections::{HashMap, HashSet};
+
+use super::locate::{Function, Libraries};
+use super::select::Selection;
+use super::site::{self, Choice};
+use crate::model::{
+    Bound, FileOffset, Library, LibraryId, Method, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason, Skipped,
+    VirtAddr,
+};
+
+/// How much may be planned.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How many functions may be probed in all (`--max-methods`, or what the maps have room for).
+    pub functions: usize,
+}
+
+/// What a function is known by: its library and its entry.
+type FunctionKey = (LibraryId, FileOffset);
+
+/// The plan of one target, which grows with the target.
+#[derive(Debug)]
+pub struct Planner {
+    selection: Selection,
+    limits: Limits,
+    libraries: Libraries,
+    probes: Vec<Probe>,
+    /// Indices are never used twice: what was counted under one stays its.
+    next_index: u32,
+    by_function: HashMap<FunctionKey, usize>,
+    /// Functions that cannot be probed: they are not tried again, which would cost an index each time.
+    refused: HashMap<FunctionKey, SkipReason>,
+    /// By method, so that one that becomes traceable is no longer listed.
+    skipped: HashMap<VirtAddr, Skipped>,
+}
+
+impl Planner {
+    /// An empty plan for what the user selected.
+    #[must_use]
+    pub fn new(selection: Selection, limits: Limits) -> Self {
+        Self {
+            selection,
+            limits,
+            libraries: Libraries::default(),
+            probes: Vec::new(),
+            next_index: 0,
+            by_function: HashMap::new(),
+            refused: HashMap::new(),
+            skipped: HashMap::new(),
+        }
+    }
+
+    /// Takes in methods that are new or have changed, with what is mapped now. Returns the probes to be added.
+    ///
+    /// A method that was bound elsewhere stays listed at its old function too: calls were counted there.
+    pub fn add(&mut self, methods: &[Method], mapped: &[Library]) -> Vec<Probe> {
+        let mut wanted: Vec<(Function, PlannedMethod)> = Vec::new();
+        if self.libraries.update(mapped) {
+            for method in self.unbound() {
+                self.want(&method, &mut wanted);
+            }
+        }
+        for method in methods {
+            if self.selection.selects(method) {
+                self.want(method, &mut wanted);
+            }
+        }
+        // Under a limit, what is bound goes before what may never be called.
+        wanted.sort_by_key(|(function, _)| function.bound == Bound::Predicted);
+        self.probe(wanted)
+    }
+
+    /// As [`Planner::add`], where `methods` are all that are loaded now: what is kept of others is forgotten, so that
+    /// the plan stays small however many classes come and go.
+    ///
+    /// Probes stay, and where `is_counted` says that calls were counted under an index, so do the names of all
+    /// methods that these may have been calls of.
+    pub fn renew(&mut self, methods: &[Method], mapped: &[Library], is_counted: impl Fn(u32) -> bool) -> Vec<Probe> {
+        let loaded: HashSet<VirtAddr> = methods.iter().map(|method| method.id).collect();
+        self.skipped.clear();
+        for probe in self.probes.iter_mut().filter(|probe| !is_counted(probe.index)) {
+            if probe.methods.iter().any(|known| loaded.contains(&known.method.id)) {
+                probe.methods.retain(|known| loaded.contains(&known.method.id));
+            } else {
+                probe.methods.truncate(1);
+            }
+        }
+        self.add(methods, mapped)
+    }
+
+    /// Changes how much may be planned from now on.
+    pub fn limit(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Takes probes out of the plan that could not be attached.
+    pub fn refuse(&mut self, indices: &[u32], reason: SkipReason) {
+        let indices: HashSet<u32> = indices.iter().copied().collect();
+        let is_refused = |probe: &mut Probe| indices.contains(&probe.index);
+        for probe in self.probes.extract_if(.., is_refused) {
+            self.refused.insert((probe.site.library, probe.site.entry), reason);
+            let methods = probe.methods.into_iter();
+            self.skipped.extend(methods.map(|method| (method.method.id, Skipped { method, reason })));
+        }
+        let places = self.probes.iter().enumerate();
+        self.by_function = places.map(|(place, probe)| ((probe.site.library, probe.site.entry), place)).collect();
+    }
+
+    /// Every probe so far, in the order of the index.
+    #[must_use]
+    pub fn probes(&self) -> &[Probe] {
+        &self.probes
+    }
+
+    /// Every library so far; what [`Site::library`] points into.
+    #[must_use]
+    pub fn libraries(&self) -> &[Library] {
+        self.libraries.all()
+    }
+
+    /// The selected methods that are not probed. Where libraries are selected, a method without code is in none.
+    pub fn skipped(&self) -> impl Iterator<Item = &Skipped> {
+        let limited = self.selection.is_limited_to_libraries();
+        self.skipped.values().filter(move |skipped| !(limited && skipped.reason == SkipReason::Unbound))
+    }
+
+    /// The whole plan as a value.
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        Plan {
+            libraries: self.libraries.all().to_vec(),
+            probes: self.probes.clone(),
+            skipped: self.skipped().cloned().collect(),
+        }
+    }
+
+    /// The methods that a new library may have code for.
+    fn unbound(&self) -> Vec<Method> {
+        let unbound = self.skipped.values().filter(|skipped| skipped.reason == SkipReason::Unbound);
+        unbound.map(|skipped| skipped.method.method.clone()).collect()
+    }
+
+    fn want(&mut self, method: &Method, wanted: &mut Vec<(Function, PlannedMethod)>) {
+        match self.libraries.locate(method) {
+            Ok(function) => {
+                self.skipped.remove(&method.id);
+                if !self.selects_library(function.library) {
+                    return;
+                }
+                wanted.push((function, PlannedMethod { method: method.clone(), bound: function.bound }));
+            }
+            Err(reason) => self.skip_unlocated(method, reason),
+        }
+    }
+
+    fn selects_library(&self, library: LibraryId) -> bool {
+        self.libraries.all().get(library.0).is_some_and(|library| {
+            self.selection.selects_library(&library.name())
+                || self.selection.selects_library(&library.path.to_string_lossy())
+        })
+    }
+
+    /// A method without a library is not selected where libraries are; one without code may yet get one, and is kept.
+    fn skip_unlocated(&mut self, method: &Method, reason: SkipReason) {
+        self.skipped.remove(&method.id);
+        if self.selection.is_limited_to_libraries() && reason != SkipReason::Unbound {
+            return;
+        }
+        let bound = if reason == SkipReason::NoFile { Bound::Registered } else { Bound::Unbound };
+        self.skip(PlannedMethod { method: method.clone(), bound }, reason);
+    }
+
+    fn skip(&mut self, method: PlannedMethod, reason: SkipReason) {
+        self.skipped.insert(method.method.id, Skipped { method, reason });
+    }
+
+    /// Adds the first method of a function that is not probed yet.
+    fn push(&mut self, function: Function, (offset, cost): (FileOffset, ProbeCost), method: PlannedMethod) {
+        let Function { library, entry, .. } = function;
+        self.by_function.insert((library, entry), self.probes.len());
+        let site = Site { library, offset, entry, cost };
+        self.probes.push(Probe { index: self.next_index, site, methods: vec![method] });
+        self.next_index += 1;
+    }
+
+    fn probe(&mut self, wanted: Vec<(Function, PlannedMethod)>) -> Vec<Probe> {
+        let first_new = self.probes.len();
+        let choices = self.choose_sites(&wanted);
+        for (function, method) in wanted {
+            let key = function.key();
+            if let Some(&place) = self.by_function.get(&key) {
+                join(&mut self.probes[place], method);
+            } else if let Some(&reason) = self.refused.get(&key) {
+                self.skip(method, reason);
+            } else if self.room() == 0 {
+                self.skip(method, SkipReason::OverLimit);
+            } else if let Some(probe) = choices.get(&key).copied().unwrap_or(Choice::at_entry(function.entry)).probe {
+                self.push(function, probe, method);
+            } else {
+                self.refused.insert(key, SkipReason::RefusedByKernel);
+                self.skip(method, SkipReason::RefusedByKernel);
+            }
+        }
+        self.probes[first_new..].to_vec()
+    }
+
+    /// How many functions may still be added.
+    fn room(&self) -> usize {
+        self.limits.functions.saturating_sub(self.next_index as usize)
+    }
+
+    /// Chooses the sites of the functions that are new. One that the kernel refuses takes no room, so under a limit
+    /// more are looked at than there is room for.
+    fn choose_sites(&self, wanted: &[(Function, PlannedMethod)]) -> HashMap<FunctionKey, Choice> {
+        let mut chosen = HashMap::new();
+        if self.room() == 0 {
+            return chosen;
+        }
+        let mut by_library: HashMap<LibraryId, Vec<FileOffset>> = HashMap::new();
+        let known = |key: &FunctionKey| self.by_function.contains_key(key) || self.refused.contains_key(key);
+        for (library, entry) in wanted.iter().map(|(function, _)| function.key()).filter(|key| !known(key)) {
+            by_library.entry(library).or_default().push(entry);
+        }
+        for (library, mut entries) in by_library {
+            entries.sort_unstable();
+            entries.dedup();
+            let Some(image) = self.libraries.image(library) else { continue };
+            match site::choose(image, &entries) {
+                Ok(choices) => chosen.extend(choices.into_iter().map(|choice| ((library, choice.entry), choice))),
+                Err(error) => tracing::warn!("{error}: probes stay at the entries"),
+            }
+        }
+        chosen
+    }
+}
+
+impl Function {
+    fn key(&self) -> FunctionKey {
+        (self.library, self.entry)
+    }
+}
+
+impl Choice {
+    fn at_entry(entry: FileOffset) -> Self {
+        Self { entry, probe: Some((entry, ProbeCost::SingleStepped)) }
+    }
+}
+
+/// Adds a method to the function that it shares with others. The same class loaded twice is listed once; a method
+/// that was predicted and is now bound there, in any of its classes, is no longer called predicted.
+fn join(probe: &mut Probe, method: PlannedMethod) {
+    let same = |known: &&mut PlannedMethod| {
+        let (a, b) = (&known.method, &method.method);
+        (&a.class, &a.name, &a.signature) == (&b.class, &b.name, &b.signature)
+    };
+    match probe.methods.iter_mut().find(same) {
+        Some(known) if known.method.id == method.method.id || method.bound < known.bound => *known = method,
+        Some(_) => {}
+        None => probe.methods.push(method),
+    }
+}
