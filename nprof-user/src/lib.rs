@@ -13,5 +13,6 @@ pub mod collect;
 pub mod discover;
 pub mod hotspot;
 pub mod model;
+pub mod render;
 pub mod resolve;
 pub mod sys;

@@ -1,0 +1,110 @@
+//! `trace` as CSV: a header and one row for each function with calls. Times are whole nanoseconds.
+//!
+//! Fields are quoted by RFC 4180 where they need it; lines end with a line feed alone, as Unix tools expect. What was
+//! not measured is an empty field. The losses have no place in the rows: whoever writes CSV tells them elsewhere.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use super::rows::{self, Row};
+use super::{json, names};
+use crate::model::Snapshot;
+
+const HEADER: &str = "pid,class,method,signature,library,bound,tier,calls,in_flight,untimed,total_ns,self_ns,max_ns,\
+                      p50_ns,p90_ns,p99_ns,traced_after_ns,cost,aliases";
+
+/// Writes the header and the rows, in the order of the JSON document. `aliases` are separated by blanks.
+///
+/// # Errors
+/// What writing to `w` gives.
+pub fn csv(snapshot: &Snapshot, w: &mut impl Write) -> io::Result<()> {
+    writeln!(w, "{HEADER}")?;
+    for row in rows::all(snapshot) {
+        let fields = fields(snapshot, &row);
+        let fields: Vec<Cow<'_, str>> = fields.iter().map(|field| quoted(field)).collect();
+        writeln!(w, "{}", fields.join(","))?;
+    }
+    Ok(())
+}
+
+fn fields(snapshot: &Snapshot, row: &Row<'_>) -> Vec<String> {
+    let measured = row.measured;
+    let method = &row.first.method;
+    let timed = |ns: Option<u64>| ns.filter(|_| snapshot.timed).map_or_else(String::new, |ns| ns.to_string());
+    let aliases: Vec<String> = row.aliases().into_iter().map(names::qualified).collect();
+    vec![
+        snapshot.jvm.pid.to_string(),
+        method.class.clone(),
+        method.name.clone(),
+        method.signature.clone(),
+        measured.library.clone(),
+        row.first.bound.to_string(),
+        "kernel".to_owned(),
+        measured.calls.to_string(),
+        timed(Some(measured.in_flight)),
+        measured.untimed.to_string(),
+        timed(Some(measured.total_ns)),
+        timed(Some(measured.self_ns)),
+        timed(Some(measured.max_ns)),
+        timed(row.quantile_ns(0.50)),
+        timed(row.quantile_ns(0.90)),
+        timed(row.quantile_ns(0.99)),
+        json::nanoseconds(measured.traced_after).to_string(),
+        measured.cost.to_string(),
+        aliases.join(" "),
+    ]
+}
+
+/// The field, in quotes where a comma, a quote or the end of a line is in it.
+fn quoted(field: &str) -> Cow<'_, str> {
+    if field.contains([',', '"', '\n', '\r']) {
+        Cow::Owned(format!("\"{}\"", field.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HEADER, csv, quoted};
+    use crate::model::Snapshot;
+    use crate::render::samples;
+
+    fn text(snapshot: &Snapshot) -> String {
+        let mut out = Vec::new();
+        csv(snapshot, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Check the whole output for a snapshot with one of everything.
+    #[test]
+    fn everything() {
+        let golden = include_str!("golden/trace.csv").replace("<ESC>", "\u{1b}");
+        assert_eq!(text(&samples::eventful()), golden);
+    }
+
+    /// Check that a snapshot without calls gives the header alone.
+    #[test]
+    fn no_calls() {
+        assert_eq!(text(&samples::snapshot()), format!("{HEADER}\n"));
+    }
+
+    /// Check that every row has as many fields as the header, and that times are empty with `--count-only`.
+    #[test]
+    fn count_only_has_no_times() {
+        let mut snapshot = samples::eventful();
+        snapshot.timed = false;
+        let text = text(&snapshot);
+        assert!(text.lines().all(|line| line.split(',').count() == HEADER.split(',').count()), "{text}");
+        assert!(text.lines().nth(1).unwrap().contains(",kernel,1000,,0,,,,,,,0,emulated,"), "{text}");
+    }
+
+    /// Check quoting: names in a class file may hold commas, quotes and line feeds.
+    #[test]
+    fn quotes_what_needs_it() {
+        assert_eq!(quoted("java.lang.Object"), "java.lang.Object");
+        assert_eq!(quoted("a,b"), "\"a,b\"");
+        assert_eq!(quoted("say \"a\""), "\"say \"\"a\"\"\"");
+        assert_eq!(quoted("two\nlines"), "\"two\nlines\"");
+    }
+}

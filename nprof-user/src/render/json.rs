@@ -1,0 +1,250 @@
+//! The JSON document of `trace`: the contract with other programs. Times are whole nanoseconds.
+//!
+//! Names are as in the target, not shortened or escaped beyond JSON's own rules. What was not measured is `null`,
+//! never 0: all times and `in_flight` with `--count-only`, the quantiles of a function without a timed call.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use super::{names, rows};
+use crate::model::{Histogram, Jvm, Losses, SkipReason, Snapshot};
+
+/// The version of the document's form.
+pub(super) const SCHEMA: u32 = 1;
+/// The scale of the histogram: 2^2 buckets per octave, as in Prometheus and OTLP.
+const HISTOGRAM_SCHEMA: u32 = 2;
+/// How many skipped methods are named for each reason.
+const EXAMPLES: usize = 5;
+
+/// Writes a snapshot as one document on one line. Writes in small pieces: `w` should be buffered.
+///
+/// # Errors
+/// What writing to `w` gives.
+pub fn json(snapshot: &Snapshot, w: &mut impl Write) -> io::Result<()> {
+    line(&Document::of(snapshot), w)
+}
+
+/// Writes any value as JSON on one line.
+pub(super) fn line(value: &impl Serialize, w: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *w, value)?;
+    w.write_all(b"\n")
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    nprof: &'static str,
+    started: String,
+    elapsed_ns: u64,
+    targets: [Target<'a>; 1],
+    methods: Vec<Method<'a>>,
+    skipped: Vec<Skipped>,
+    #[serde(serialize_with = "as_map")]
+    losses: &'a Losses,
+}
+
+/// The JVM that a document is about.
+#[derive(Serialize)]
+pub(super) struct Target<'a> {
+    pid: u32,
+    main: &'a str,
+    jvm: String,
+    start_time: u64,
+}
+
+#[derive(Serialize)]
+struct Method<'a> {
+    pid: u32,
+    class: &'a str,
+    method: &'a str,
+    signature: &'a str,
+    library: &'a str,
+    bound: String,
+    tier: &'static str,
+    calls: u64,
+    in_flight: Option<u64>,
+    total_ns: Option<u64>,
+    self_ns: Option<u64>,
+    max_ns: Option<u64>,
+    p50_ns: Option<u64>,
+    p90_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    histogram: Option<Buckets<'a>>,
+    traced_after_ns: u64,
+    untimed: u64,
+    aliases: Vec<String>,
+    cost: String,
+}
+
+#[derive(Serialize)]
+struct Buckets<'a> {
+    schema: u32,
+    buckets: &'a [(i32, u64)],
+}
+
+#[derive(Serialize)]
+struct Skipped {
+    reason: &'static str,
+    count: usize,
+    examples: Vec<String>,
+}
+
+impl<'a> Document<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        Self {
+            schema: SCHEMA,
+            nprof: env!("CARGO_PKG_VERSION"),
+            started: snapshot.started.to_string(),
+            elapsed_ns: nanoseconds(snapshot.elapsed),
+            targets: [Target::of(&snapshot.jvm)],
+            methods: rows::all(snapshot).iter().map(|row| Method::of(row, snapshot)).collect(),
+            skipped: SkipReason::ALL.into_iter().filter_map(|reason| Skipped::of(snapshot, reason)).collect(),
+            losses: &snapshot.losses,
+        }
+    }
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn of(jvm: &'a Jvm) -> Self {
+        Self {
+            pid: jvm.pid.0,
+            main: &jvm.main,
+            jvm: format!("{} {}", jvm.vm_name, jvm.vm_version).trim().to_owned(),
+            start_time: jvm.start_time.0,
+        }
+    }
+}
+
+impl<'a> Method<'a> {
+    fn of(row: &rows::Row<'a>, snapshot: &Snapshot) -> Self {
+        let measured = row.measured;
+        let method = &row.first.method;
+        let timed = |ns: u64| snapshot.timed.then_some(ns);
+        let quantile = |q: f64| {
+            if snapshot.timed { row.quantile_ns(q) } else { None }
+        };
+        Self {
+            pid: snapshot.jvm.pid.0,
+            class: &method.class,
+            method: &method.name,
+            signature: &method.signature,
+            library: &measured.library,
+            bound: row.first.bound.to_string(),
+            tier: "kernel",
+            calls: measured.calls,
+            in_flight: timed(measured.in_flight),
+            total_ns: timed(measured.total_ns),
+            self_ns: timed(measured.self_ns),
+            max_ns: timed(measured.max_ns),
+            p50_ns: quantile(0.50),
+            p90_ns: quantile(0.90),
+            p99_ns: quantile(0.99),
+            histogram: snapshot.timed.then(|| Buckets::of(&measured.histogram)),
+            traced_after_ns: nanoseconds(measured.traced_after),
+            untimed: measured.untimed,
+            aliases: row.aliases().into_iter().map(names::qualified).collect(),
+            cost: measured.cost.to_string(),
+        }
+    }
+}
+
+impl<'a> Buckets<'a> {
+    fn of(histogram: &'a Histogram) -> Self {
+        Self { schema: HISTOGRAM_SCHEMA, buckets: &histogram.buckets }
+    }
+}
+
+impl Skipped {
+    fn of(snapshot: &Snapshot, reason: SkipReason) -> Option<Self> {
+        let count = snapshot.skipped_for(reason).count();
+        let examples = snapshot.skipped_for(reason).take(EXAMPLES).map(|s| names::qualified(&s.method.method));
+        (count > 0).then(|| Self { reason: reason.as_str(), count, examples: examples.collect() })
+    }
+}
+
+/// Nanoseconds of a duration; 584 years are enough.
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn as_map<S: Serializer>(losses: &Losses, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(losses.counts.iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::json;
+    use crate::model::Snapshot;
+    use crate::render::samples;
+
+    fn text(snapshot: &Snapshot) -> String {
+        let mut out = Vec::new();
+        json(snapshot, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Check the whole document, field by field and in order.
+    #[test]
+    fn everything() {
+        assert_eq!(text(&samples::eventful()), samples::one_line(include_str!("golden/trace.json")));
+    }
+
+    /// Check that the document of a snapshot without calls is complete.
+    #[test]
+    fn no_calls() {
+        assert_eq!(text(&samples::snapshot()), samples::one_line(include_str!("golden/trace_no_calls.json")));
+    }
+
+    /// Check that the numbers that a program reads back are those of the snapshot, the largest included.
+    #[test]
+    fn numbers_come_back() {
+        let mut snapshot = samples::eventful();
+        let method = &mut snapshot.methods[3];
+        method.total_ns = u64::MAX;
+        method.max_ns = u64::MAX - 1;
+        let document: Value = serde_json::from_str(&text(&snapshot)).unwrap();
+        let (first, measured) = (&document["methods"][0], &snapshot.methods[3]);
+        for (field, expected) in [
+            ("calls", measured.calls),
+            ("in_flight", measured.in_flight),
+            ("total_ns", u64::MAX),
+            ("self_ns", measured.self_ns),
+            ("max_ns", u64::MAX - 1),
+            ("untimed", measured.untimed),
+        ] {
+            assert_eq!(first[field].as_u64(), Some(expected), "{field}");
+        }
+        assert_eq!(first["histogram"]["buckets"], serde_json::json!([[46, 900], [52, 100]]));
+        assert_eq!(document["methods"].as_array().unwrap().len(), 4);
+        assert_eq!(document["methods"][3]["method"], "call");
+        assert_eq!(document["methods"][3]["class"], "été.日本\u{1b}[2J");
+        assert_eq!(document["losses"]["unreturned"], 1_234_567);
+        assert_eq!(document["elapsed_ns"], 2_500_000_000_u64);
+    }
+
+    /// Check that what `--count-only` does not measure is null.
+    #[test]
+    fn count_only_has_no_times() {
+        let mut snapshot = samples::eventful();
+        snapshot.timed = false;
+        let document: Value = serde_json::from_str(&text(&snapshot)).unwrap();
+        for field in ["in_flight", "total_ns", "self_ns", "max_ns", "p50_ns", "p90_ns", "p99_ns", "histogram"] {
+            assert!(document["methods"][0].get(field).is_some_and(Value::is_null), "{field}");
+        }
+        assert_eq!(document["methods"][0]["calls"], 1000);
+    }
+
+    /// Check that at most five skipped methods are named, and all are counted.
+    #[test]
+    fn names_some_skipped_methods() {
+        let mut snapshot = samples::eventful();
+        snapshot.skipped = vec![snapshot.skipped[0].clone(); 7];
+        let document: Value = serde_json::from_str(&text(&snapshot)).unwrap();
+        assert_eq!(document["skipped"][0]["count"], 7);
+        assert_eq!(document["skipped"][0]["examples"].as_array().unwrap().len(), 5);
+    }
+}

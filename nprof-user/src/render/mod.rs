@@ -1,0 +1,21 @@
+//! Results for people and for programs. Renderers take plain values and a writer; they decide nothing about files,
+//! terminals or colours: the caller says whether there is a terminal, and how wide it is ([`grid::Screen`]).
+
+pub mod check;
+pub mod csv;
+pub mod grid;
+pub mod json;
+pub mod live;
+pub mod methods;
+mod names;
+mod notes;
+pub mod ps;
+mod rows;
+pub mod table;
+pub mod units;
+mod words;
+
+pub use words::losses;
+
+#[cfg(test)]
+mod samples;

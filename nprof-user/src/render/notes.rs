@@ -1,0 +1,178 @@
+//! What stands below a table: totals, what was not traced, what the marks beside a method mean, and the losses.
+
+use super::rows::Row;
+use super::{names, units, words};
+use crate::model::{ProbeCost, SkipReason, Snapshot};
+
+/// How many functions with several methods are spelled out, and how many methods of each.
+const ALIASES_SHOWN: usize = 5;
+
+/// What holds for all times.
+const TIMES: &str =
+    "~ estimates, within 10 %; all times include the kernel's part of the probes, the same for each call";
+
+/// A property of a row that its numbers cannot be read without.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Late,
+    SingleStepped,
+    Untimed,
+    Shared,
+}
+
+impl Mark {
+    const ALL: [Self; 4] = [Self::Late, Self::SingleStepped, Self::Untimed, Self::Shared];
+
+    fn symbol(self) -> char {
+        match self {
+            Self::Late => '+',
+            Self::SingleStepped => '!',
+            Self::Untimed => '?',
+            Self::Shared => '&',
+        }
+    }
+
+    fn applies_to(self, row: &Row<'_>) -> bool {
+        let measured = row.measured;
+        match self {
+            Self::Late => !measured.traced_after.is_zero(),
+            Self::SingleStepped => measured.cost == ProbeCost::SingleStepped,
+            Self::Untimed => measured.untimed > 0,
+            Self::Shared => measured.methods.len() > 1,
+        }
+    }
+
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::Late => {
+                "traced from a later moment on, when it was bound: earlier calls are not counted, rates are since then"
+            }
+            Self::SingleStepped => {
+                "the kernel single-steps an instruction of it: about ten times the probe cost of others, most of it inside the times"
+            }
+            Self::Untimed => "some of its calls are counted but not timed, because their end was not seen",
+            Self::Shared => "one native function behind several methods; the row is the sum of their calls",
+        }
+    }
+}
+
+/// The marks of a row, to stand behind its name: empty, or a blank and one or more symbols.
+pub(super) fn marks(row: &Row<'_>) -> String {
+    let symbols: String = Mark::ALL.into_iter().filter(|m| m.applies_to(row)).map(Mark::symbol).collect();
+    if symbols.is_empty() { symbols } else { format!(" {symbols}") }
+}
+
+/// The lines below a table of `rows`; the losses are the last.
+pub(super) fn lines(snapshot: &Snapshot, rows: &[Row<'_>]) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !rows.is_empty() {
+        lines.push(totals(snapshot, rows));
+    }
+    lines.extend(silent(snapshot, rows.len()));
+    lines.extend(skipped(snapshot));
+    if snapshot.timed && rows.iter().any(|row| row.timed_calls() > 0) {
+        lines.push(TIMES.to_owned());
+    }
+    for mark in Mark::ALL {
+        if rows.iter().any(|row| mark.applies_to(row)) {
+            lines.push(format!("{} {}", mark.symbol(), mark.meaning()));
+        }
+    }
+    lines.extend(aliases(rows));
+    lines.extend(words::losses(&snapshot.losses));
+    lines
+}
+
+fn totals(snapshot: &Snapshot, rows: &[Row<'_>]) -> String {
+    let calls: u64 = rows.iter().map(|r| r.measured.calls).sum();
+    let in_flight: u64 = rows.iter().map(|r| r.measured.in_flight).sum();
+    let elapsed = snapshot.elapsed;
+    let mut line = format!(
+        "total: {} to {} in {} ({}/s)",
+        plural(calls, "call"),
+        plural(rows.len() as u64, "function"),
+        units::duration(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)),
+        units::rate(per_second(calls, elapsed)),
+    );
+    if snapshot.timed {
+        // Own times, so that a function called by another traced one is not counted twice.
+        let inside = rows.iter().map(|r| r.measured.self_ns).fold(0, u64::saturating_add);
+        line.push_str(&format!(", {} spent inside them (sum over threads)", units::duration(inside)));
+    }
+    if in_flight > 0 {
+        line.push_str(&format!(", {} in flight", units::count(in_flight)));
+    }
+    line
+}
+
+fn silent(snapshot: &Snapshot, with_calls: usize) -> Option<String> {
+    let silent = snapshot.traced.saturating_sub(with_calls) as u64;
+    (silent > 0).then(|| format!("{} had no calls", plural(silent, "traced function")))
+}
+
+fn skipped(snapshot: &Snapshot) -> Option<String> {
+    let reasons: Vec<String> = SkipReason::ALL
+        .into_iter()
+        .map(|reason| (snapshot.skipped_for(reason).count(), reason))
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, reason)| format!("{} {}", units::count(n as u64), words::skip(reason)))
+        .collect();
+    (!reasons.is_empty()).then(|| format!("not traced: {}", reasons.join(", ")))
+}
+
+/// One line for each of the first functions that several methods share.
+fn aliases(rows: &[Row<'_>]) -> Vec<String> {
+    let shared: Vec<&Row<'_>> = rows.iter().filter(|row| Mark::Shared.applies_to(row)).collect();
+    let mut lines: Vec<String> = shared.iter().take(ALIASES_SHOWN).map(|row| alias_line(row)).collect();
+    if shared.len() > ALIASES_SHOWN {
+        lines.push(format!("  and {} more such functions (--format json lists all)", shared.len() - ALIASES_SHOWN));
+    }
+    lines
+}
+
+fn alias_line(row: &Row<'_>) -> String {
+    let methods: Vec<_> = std::iter::once(&row.first.method).chain(row.aliases()).collect();
+    let shown: Vec<String> = names::labels(&methods).into_iter().take(ALIASES_SHOWN).collect();
+    let more = match methods.len() - shown.len() {
+        0 => String::new(),
+        n => format!(" and {} more", units::count(n as u64)),
+    };
+    format!("  {}{more}", shown.join(" = "))
+}
+
+/// `1 call`, `2 calls`.
+fn plural(n: u64, noun: &str) -> String {
+    let ending = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{ending}", units::count(n))
+}
+
+/// Calls per second; 0 where no time has passed.
+#[expect(clippy::cast_precision_loss, reason = "three digits are printed")]
+pub(super) fn per_second(calls: u64, elapsed: std::time::Duration) -> f64 {
+    if elapsed.is_zero() { 0.0 } else { calls as f64 / elapsed.as_secs_f64() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lines;
+    use crate::render::{rows, samples};
+
+    /// Check that long lists of aliases end with how many are left out.
+    #[test]
+    fn abridges_aliases_and_says_so() {
+        let mut snapshot = samples::snapshot();
+        snapshot.methods = (0..7)
+            .map(|i| {
+                let mut function = samples::function(i, &format!("p.C{i}"), 1, 0);
+                function.methods =
+                    (0..8).map(|m| samples::planned(&format!("p.C{i}"), &format!("m{m}"), "()V")).collect();
+                function
+            })
+            .collect();
+        let lines = lines(&snapshot, &rows::all(&snapshot));
+        let spelled: Vec<&String> = lines.iter().filter(|l| l.starts_with("  ")).collect();
+        assert_eq!(spelled.len(), 6);
+        assert_eq!(spelled[0], "  p.C0::m0 = p.C0::m1 = p.C0::m2 = p.C0::m3 = p.C0::m4 and 3 more");
+        assert_eq!(spelled[5], "  and 2 more such functions (--format json lists all)");
+    }
+}

@@ -1,0 +1,131 @@
+//! The rows of a report: which functions, in which order, under which name.
+
+use std::cmp::{Ordering, Reverse};
+
+use crate::aggregate::quantile::quantile;
+use crate::model::{Method, MethodSnapshot, PlannedMethod, Snapshot};
+
+/// One function with calls, under the first of its methods' names.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    /// What was measured.
+    pub(super) measured: &'a MethodSnapshot,
+    /// The method that names the row: the first by class, name and descriptor of those that share the function.
+    pub(super) first: &'a PlannedMethod,
+}
+
+impl<'a> Row<'a> {
+    /// The row of a function, or `None` where there is nothing to report about it.
+    fn of(measured: &'a MethodSnapshot) -> Option<Self> {
+        if measured.calls == 0 && measured.in_flight == 0 {
+            return None;
+        }
+        let first = measured.methods.iter().min_by(|a, b| by_name(&a.method, &b.method))?;
+        Some(Self { measured, first })
+    }
+
+    /// The other methods that share the function, by name.
+    pub(super) fn aliases(&self) -> Vec<&'a Method> {
+        let others = self.measured.methods.iter().filter(|m| !std::ptr::eq(*m, self.first));
+        let mut aliases: Vec<&Method> = others.map(|m| &m.method).collect();
+        aliases.sort_by(|a, b| by_name(a, b));
+        aliases
+    }
+
+    /// How many calls the times are made of.
+    pub(super) fn timed_calls(&self) -> u64 {
+        self.measured.calls.saturating_sub(self.measured.untimed)
+    }
+
+    /// The mean of the timed calls in nanoseconds, rounded; `None` where there is none.
+    pub(super) fn average_ns(&self) -> Option<u64> {
+        let calls = self.timed_calls();
+        self.measured.total_ns.saturating_add(calls / 2).checked_div(calls)
+    }
+
+    /// A quantile of the timed calls in nanoseconds, within 10 %; `None` where there is none.
+    pub(super) fn quantile_ns(&self, q: f64) -> Option<u64> {
+        quantile(&self.measured.histogram, q, self.measured.max_ns)
+    }
+}
+
+/// Every row: longest total time first, then most calls, then by name.
+pub(super) fn all(snapshot: &Snapshot) -> Vec<Row<'_>> {
+    let mut rows: Vec<Row<'_>> = snapshot.methods.iter().filter_map(Row::of).collect();
+    rows.sort_by(order);
+    rows
+}
+
+/// The first `limit` rows, in order, and how many there are in all. Sorts no more than it returns.
+pub(super) fn top(snapshot: &Snapshot, limit: usize) -> (Vec<Row<'_>>, usize) {
+    let mut rows: Vec<Row<'_>> = snapshot.methods.iter().filter_map(Row::of).collect();
+    let all = rows.len();
+    if limit > 0 && limit < all {
+        rows.select_nth_unstable_by(limit - 1, order);
+    }
+    rows.truncate(limit);
+    rows.sort_by(order);
+    (rows, all)
+}
+
+fn order(a: &Row<'_>, b: &Row<'_>) -> Ordering {
+    let weight = |row: &Row<'_>| Reverse((row.measured.total_ns, row.measured.calls));
+    weight(a)
+        .cmp(&weight(b))
+        .then_with(|| by_name(&a.first.method, &b.first.method))
+        .then_with(|| a.measured.index.cmp(&b.measured.index))
+}
+
+fn by_name(a: &Method, b: &Method) -> Ordering {
+    fn key(m: &Method) -> (&str, &str, &str) {
+        (&m.class, &m.name, &m.signature)
+    }
+    key(a).cmp(&key(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{all, top};
+    use crate::render::samples;
+
+    /// Check the order: total time, calls, name; functions without calls are left out.
+    #[test]
+    fn orders_by_time_calls_and_name() {
+        let mut snapshot = samples::snapshot();
+        snapshot.methods = vec![
+            samples::function(0, "b.B", 5, 100),
+            samples::function(1, "a.A", 5, 100),
+            samples::function(2, "c.C", 6, 100),
+            samples::function(3, "d.D", 0, 0),
+            samples::function(4, "e.E", 1, 101),
+        ];
+        let order: Vec<u32> = all(&snapshot).iter().map(|r| r.measured.index).collect();
+        assert_eq!(order, [4, 2, 1, 0]);
+    }
+
+    /// Check that the first rows are those of the full order, for every number of them.
+    #[test]
+    fn top_is_the_start_of_all() {
+        let mut snapshot = samples::snapshot();
+        snapshot.methods = (0..50)
+            .map(|i| samples::function(i, &format!("p.C{}", i % 9), u64::from(i % 3) + 1, u64::from(i * 7 % 5)))
+            .collect();
+        let order: Vec<u32> = all(&snapshot).iter().map(|r| r.measured.index).collect();
+        for limit in 0..52 {
+            let (rows, count) = top(&snapshot, limit);
+            let found: Vec<u32> = rows.iter().map(|r| r.measured.index).collect();
+            assert_eq!((found.as_slice(), count), (&order[..limit.min(50)], 50));
+        }
+    }
+
+    /// Check that averages leave out calls that were not timed, and that no timed call gives none.
+    #[test]
+    fn averages_timed_calls() {
+        let mut snapshot = samples::snapshot();
+        snapshot.methods = vec![samples::function(0, "a.A", 5, 100), samples::function(1, "b.B", 1, 0)];
+        snapshot.methods[0].untimed = 2;
+        snapshot.methods[1].untimed = 1;
+        let averages: Vec<_> = all(&snapshot).iter().map(super::Row::average_ns).collect();
+        assert_eq!(averages, [Some(33), None]);
+    }
+}

@@ -1,0 +1,118 @@
+//! Small values for the tests of the renderers.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::model::{
+    Bound, Histogram, Jvm, JvmKind, Losses, Method, MethodSnapshot, NativeCode, Pid, PlannedMethod, ProbeCost,
+    SkipReason, Skipped, Snapshot, StartTime, VirtAddr,
+};
+
+pub(super) fn method(class: &str, name: &str, signature: &str) -> Method {
+    Method {
+        id: VirtAddr(0),
+        class: class.to_owned(),
+        name: name.to_owned(),
+        signature: signature.to_owned(),
+        code: NativeCode::Unbound,
+    }
+}
+
+pub(super) fn planned(class: &str, name: &str, signature: &str) -> PlannedMethod {
+    PlannedMethod { method: method(class, name, signature), bound: Bound::Export }
+}
+
+/// A function `class::call` in `liba.so` with one method, whose calls all take the same time.
+pub(super) fn function(index: u32, class: &str, calls: u64, total_ns: u64) -> MethodSnapshot {
+    let each = total_ns.checked_div(calls).unwrap_or(0);
+    let fourth = u128::from(each).pow(4);
+    let bucket = (0..127).find(|&i| fourth <= 1 << i).unwrap_or(127);
+    MethodSnapshot {
+        index,
+        methods: vec![planned(class, "call", "()V")],
+        library: "liba.so".to_owned(),
+        cost: ProbeCost::Emulated,
+        traced_after: Duration::ZERO,
+        calls,
+        in_flight: 0,
+        untimed: 0,
+        total_ns,
+        self_ns: total_ns,
+        max_ns: each,
+        histogram: Histogram { buckets: if total_ns > 0 { vec![(bucket, calls)] } else { Vec::new() } },
+    }
+}
+
+/// A JVM that was measured for 2.5 s without a call.
+pub(super) fn snapshot() -> Snapshot {
+    Snapshot {
+        started: Timestamp::from_second(1_700_000_000).unwrap(),
+        elapsed: Duration::from_millis(2500),
+        jvm: Jvm {
+            pid: Pid(1234),
+            start_time: StartTime(987_654),
+            main: "com.acme.Main".to_owned(),
+            kind: JvmKind::HotSpot,
+            vm_name: "OpenJDK 64-Bit Server VM".to_owned(),
+            vm_version: "17.0.15+6".to_owned(),
+            uid: 1000,
+            user: Some("acme".to_owned()),
+            container: None,
+        },
+        timed: true,
+        methods: Vec::new(),
+        traced: 5,
+        skipped: Vec::new(),
+        losses: Losses { counts: vec![("unreturned", 0), ("too-deep", 0)] },
+    }
+}
+
+/// The same with one of everything: overloads, aliases, nesting, calls in flight, a late start, a costly site,
+/// untimed calls, skipped methods and losses.
+pub(super) fn eventful() -> Snapshot {
+    let mut deflate = function(0, "java.util.zip.Deflater", 1000, 3_200_000);
+    deflate.library = "libzip.so".to_owned();
+    deflate.methods = vec![planned("java.util.zip.Deflater", "deflate", "(J[BII)I")];
+    deflate.max_ns = 7000;
+    deflate.histogram.buckets = vec![(46, 900), (52, 100)];
+
+    let mut overload = deflate.clone();
+    overload.index = 1;
+    overload.methods = vec![planned("java.util.zip.Deflater", "deflate", "(J)I")];
+    overload.total_ns = 1_000_000;
+    overload.self_ns = 250_000;
+    overload.max_ns = 2400;
+    overload.histogram.buckets = vec![(40, 900), (45, 100)];
+    overload.cost = ProbeCost::SingleStepped;
+
+    let mut shared = function(2, "java.lang.invoke.VarHandle", 1_234_567, 0);
+    shared.library = "libjvm.so".to_owned();
+    shared.methods =
+        ["set", "get", "getAndAdd"].map(|name| planned("java.lang.invoke.VarHandle", name, "()V")).to_vec();
+    shared.methods[1].bound = Bound::Registered;
+    shared.untimed = 1_234_567;
+    shared.traced_after = Duration::from_millis(500);
+
+    let mut waiting = function(3, "été.日本\u{1b}[2J", 0, 0);
+    waiting.in_flight = 2;
+
+    let skipped = |class: &str, reason| Skipped { method: planned(class, "call", "()V"), reason };
+    Snapshot {
+        methods: vec![shared, overload, waiting, deflate, function(4, "a.Silent", 0, 0)],
+        traced: 9,
+        skipped: vec![
+            skipped("a.Late", SkipReason::Unbound),
+            skipped("a.Handle", SkipReason::Intrinsic),
+            skipped("a.Later", SkipReason::Unbound),
+        ],
+        losses: Losses { counts: vec![("unreturned", 1_234_567), ("too-deep", 0)] },
+        ..snapshot()
+    }
+}
+
+/// A JSON document that is spread over lines for its readers, as it is written: on one line, with this version.
+pub(super) fn one_line(golden: &str) -> String {
+    let joined: String = golden.lines().map(str::trim_start).collect();
+    joined.replace("VERSION", env!("CARGO_PKG_VERSION")) + "\n"
+}

@@ -1,0 +1,168 @@
+//! The table of `trace` for people: one row for each function with calls, and the notes that belong to it.
+
+use std::io::{self, Write};
+
+use super::grid::{Align, Grid, Screen, bold};
+use super::rows::Row;
+use super::{json, names, notes, rows, units};
+use crate::model::{Method, Snapshot};
+
+/// Writes the final table: every function with calls, then the notes, the losses last.
+///
+/// # Errors
+/// What writing to `w` gives.
+pub fn table(snapshot: &Snapshot, screen: Screen, w: &mut impl Write) -> io::Result<()> {
+    let rows = rows::all(snapshot);
+    let rate = |row: &Row<'_>| {
+        let traced_for = snapshot.elapsed.saturating_sub(row.measured.traced_after);
+        notes::per_second(row.measured.calls, traced_for)
+    };
+    let mut grid = grid(snapshot, &rows, rate);
+    let removed = grid.make_room(screen);
+    if rows.is_empty() {
+        writeln!(w, "no calls yet in {}", units::duration(json::nanoseconds(snapshot.elapsed)))?;
+    } else {
+        for line in grid.lines(screen) {
+            writeln!(w, "{line}")?;
+        }
+    }
+    writeln!(w)?;
+    if !removed.is_empty() {
+        writeln!(w, "left out, the terminal is too narrow: {}", removed.join(", "))?;
+    }
+    let lost = snapshot.losses.total() > 0;
+    for line in notes::lines(snapshot, &rows) {
+        let warn = screen.ansi && lost && line.starts_with("losses:");
+        writeln!(w, "{}", bold(&line, warn))?;
+    }
+    Ok(())
+}
+
+/// What a cell is made of.
+struct Line<'a> {
+    row: Row<'a>,
+    /// Calls per second.
+    rate: f64,
+    label: String,
+}
+
+struct Column {
+    title: &'static str,
+    align: Align,
+    cell: fn(&Line<'_>) -> String,
+}
+
+/// The rows as cells. `rate` gives the calls per second of a row.
+pub(super) fn grid<'a>(snapshot: &Snapshot, rows: &[Row<'a>], rate: impl Fn(&Row<'a>) -> f64) -> Grid {
+    let columns = columns(snapshot);
+    let methods: Vec<&Method> = rows.iter().map(|row| &row.first.method).collect();
+    let lines = rows.iter().zip(names::labels(&methods)).map(|(row, name)| Line {
+        row: *row,
+        rate: rate(row),
+        label: name + &notes::marks(row),
+    });
+    Grid {
+        headers: columns.iter().map(|c| (c.title, c.align)).collect(),
+        rows: lines.map(|line| columns.iter().map(|c| (c.cell)(&line)).collect()).collect(),
+        elastic: columns.len() - 1,
+        expendable: &["LIBRARY", "SELF", "~P50", "AVG", "CALLS/s", "MAX"],
+    }
+}
+
+/// The columns that say something about this snapshot.
+fn columns(snapshot: &Snapshot) -> Vec<Column> {
+    let right = |title, cell| Column { title, align: Align::Right, cell };
+    let left = |title, cell| Column { title, align: Align::Left, cell };
+    let mut columns = vec![
+        right("CALLS", |line| units::count(line.row.measured.calls)),
+        right("CALLS/s", |line| units::rate(line.rate)),
+    ];
+    if snapshot.timed {
+        columns.push(right("TOTAL", |line| timed(line, Some(line.row.measured.total_ns))));
+        if snapshot.methods.iter().any(|m| m.self_ns != m.total_ns) {
+            columns.push(right("SELF", |line| timed(line, Some(line.row.measured.self_ns))));
+        }
+        columns.push(right("AVG", |line| timed(line, line.row.average_ns())));
+        columns.push(right("~P50", |line| timed(line, line.row.quantile_ns(0.50))));
+        columns.push(right("~P99", |line| timed(line, line.row.quantile_ns(0.99))));
+        columns.push(right("MAX", |line| timed(line, Some(line.row.measured.max_ns))));
+    }
+    if snapshot.methods.iter().any(|m| m.in_flight > 0) {
+        columns.push(right("IN FLIGHT", |line| units::count(line.row.measured.in_flight)));
+    }
+    columns.push(left("LIBRARY", |line| names::printable(&line.row.measured.library).into_owned()));
+    columns.push(left("METHOD", |line| line.label.clone()));
+    columns
+}
+
+/// A time, or `-` for a function none of whose calls was timed.
+fn timed(line: &Line<'_>, ns: Option<u64>) -> String {
+    match ns {
+        Some(ns) if line.row.timed_calls() > 0 => units::duration(ns),
+        _ => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Screen, table};
+    use crate::model::Snapshot;
+    use crate::render::samples;
+
+    fn text(snapshot: &Snapshot, screen: Screen) -> String {
+        let mut out = Vec::new();
+        table(snapshot, screen, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Check the whole output for a snapshot with one of everything.
+    #[test]
+    fn everything() {
+        assert_eq!(text(&samples::eventful(), Screen::default()), include_str!("golden/table.txt"));
+    }
+
+    /// Check the whole output of a plain run: no column and no note that says nothing.
+    #[test]
+    fn plain() {
+        let mut snapshot = samples::snapshot();
+        snapshot.methods = vec![samples::function(0, "a.A", 5, 10_000), samples::function(1, "b.B", 50, 1000)];
+        snapshot.traced = 2;
+        assert_eq!(text(&snapshot, Screen::default()), include_str!("golden/table_plain.txt"));
+    }
+
+    /// Check the whole output with `--count-only`: no times.
+    #[test]
+    fn count_only() {
+        let mut snapshot = samples::snapshot();
+        snapshot.methods = vec![samples::function(0, "a.A", 5, 0), samples::function(1, "b.B", 5_000_000, 0)];
+        snapshot.timed = false;
+        assert_eq!(text(&snapshot, Screen::default()), include_str!("golden/table_count_only.txt"));
+    }
+
+    /// Check what a snapshot without calls says.
+    #[test]
+    fn no_calls() {
+        assert_eq!(text(&samples::snapshot(), Screen::default()), include_str!("golden/table_no_calls.txt"));
+    }
+
+    /// Check that on a terminal names give way, and on a pipe they never do.
+    #[test]
+    fn fits_a_terminal() {
+        let snapshot = samples::eventful();
+        let narrow = text(&snapshot, Screen { ansi: false, columns: Some(110) });
+        assert!(narrow.lines().take(5).all(|l| crate::render::names::width(l) <= 110), "{narrow}");
+        assert!(narrow.contains("j.u.zip.Deflater::deflate("), "{narrow}");
+        assert!(text(&snapshot, Screen::default()).contains("java.util.zip.Deflater::deflate(long, byte[], int, int)"));
+    }
+
+    /// Check that escape sequences are written only where they are allowed, and change no text.
+    #[test]
+    fn escapes_only_on_request() {
+        let snapshot = samples::eventful();
+        let plain = text(&snapshot, Screen::default());
+        let bold = text(&snapshot, Screen { ansi: true, columns: None });
+        assert!(!plain.contains('\u{1b}'));
+        assert_eq!(bold.matches("\u{1b}[1m").count(), 2);
+        assert_eq!(bold.replace("\u{1b}[1m", "").replace("\u{1b}[0m", ""), plain);
+    }
+}

@@ -1,0 +1,99 @@
+//! Numbers for people: times in three significant digits, counts exact with thousands separators.
+
+/// Units from the smallest up: nanoseconds in one, and the value at which the next takes over.
+const UNITS: [(f64, f64, &str); 5] =
+    [(1e3, 999.5, "us"), (1e6, 999.5, "ms"), (1e9, 59.95, "s"), (60e9, 59.95, "min"), (3600e9, f64::INFINITY, "h")];
+
+/// A time in nanoseconds: `999 ns`, `1.24 us`, `12.4 ms`, `59.9 s`, `2.50 min`, `1,234 h`.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "three digits are printed")]
+pub fn duration(ns: u64) -> String {
+    if ns < 1000 {
+        return format!("{ns} ns");
+    }
+    let ns = ns as f64;
+    let in_unit = |&&(size, limit, _): &&(f64, f64, &str)| ns / size < limit;
+    // The last unit has no limit.
+    let (size, _, unit) = UNITS.iter().find(in_unit).unwrap_or(&UNITS[UNITS.len() - 1]);
+    format!("{} {unit}", three_digits(ns / size))
+}
+
+/// A whole number with thousands separators: `1,234,567`.
+#[must_use]
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A rate per second: `0`, `0.25`, `12.5`, `1,234`.
+#[must_use]
+pub fn rate(per_second: f64) -> String {
+    if per_second > 0.0 { three_digits(per_second) } else { "0".to_owned() }
+}
+
+/// At least three significant digits, never an exponent.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "not negative; conversion to u64 saturates"
+)]
+fn three_digits(value: f64) -> String {
+    // The limits lie where rounding would carry into the next digit.
+    match value {
+        v if v < 9.995 => format!("{v:.2}"),
+        v if v < 99.95 => format!("{v:.1}"),
+        v => count(v.round() as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{count, duration, rate};
+
+    /// Check each unit, and the values at which rounding carries into the next digit or unit.
+    #[test]
+    fn durations() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1000, "1.00 us"),
+            (1244, "1.24 us"),
+            (9_994, "9.99 us"),
+            (9_996, "10.0 us"),
+            (99_960, "100 us"),
+            (999_499, "999 us"),
+            (999_500, "1.00 ms"),
+            (3_400_000, "3.40 ms"),
+            (1_000_000_000, "1.00 s"),
+            (59_949_000_000, "59.9 s"),
+            (59_950_000_000, "1.00 min"),
+            (150_000_000_000, "2.50 min"),
+            (3_597_000_000_000, "1.00 h"),
+            (4_444_444_000_000_000, "1,235 h"),
+            (u64::MAX, "5,124,096 h"),
+        ] {
+            assert_eq!(duration(ns), text, "{ns}");
+        }
+    }
+
+    /// Check the separators of counts, which are never rounded.
+    #[test]
+    fn counts() {
+        assert_eq!(["0", "999", "1,000"], [count(0), count(999), count(1000)].each_ref().map(String::as_str));
+        assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
+    }
+
+    /// Check rates from rare to frequent, and what a division by no time would give.
+    #[test]
+    fn rates() {
+        let texts = [0.0, 0.25, 12.54, 1234.4, 1e7, f64::NAN].map(rate);
+        assert_eq!(texts, ["0", "0.25", "12.5", "1,234", "10,000,000", "0"]);
+    }
+}

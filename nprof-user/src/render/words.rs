@@ -1,0 +1,93 @@
+//! Reasons in words: why a method is not traced, what a loss means and what to do about it.
+
+use crate::model::{Losses, SkipReason};
+
+/// Why a method is not traced, for one method or for many.
+pub(super) fn skip(reason: SkipReason) -> &'static str {
+    match reason {
+        SkipReason::Unbound => "not bound yet (picked up when bound)",
+        SkipReason::Intrinsic => "method-handle intrinsic (the VM's own code, no native function)",
+        SkipReason::NoFile => "bound to generated code (a probe needs a file)",
+        SkipReason::UnreadableLibrary => "in a library that cannot be read",
+        SkipReason::RefusedByKernel => "refused by the kernel (instruction that cannot carry a probe)",
+        SkipReason::OverLimit => {
+            "over the limit (--max-methods, or the room made at the start: trace again, or narrow the pattern)"
+        }
+    }
+}
+
+/// What a loss means and what to do about it; nothing for a reason that this module does not know.
+fn loss(reason: &str) -> Option<&'static str> {
+    Some(match reason {
+        "unreturned" => {
+            "calls left without a return (longjmp, or too deep for the kernel's return probes): counted, not timed; \
+             nothing to do where the library is known to use longjmp"
+        }
+        "too-deep" => "calls nested in more than 64 traced calls: counted, not timed; trace fewer methods",
+        "no-frame" => "no memory for the frames of a thread: calls counted, not timed; trace fewer methods or threads",
+        "max-contended" => "a longest time was not recorded: MAX may be too low; the other numbers are exact",
+        "bad-index" => "hits that nprof cannot attribute to a method: not counted; a defect of nprof, please report it",
+        _ => return None,
+    })
+}
+
+/// What was lost, one line for each reason: `losses: none`, or what happened how often, what it means and what to do.
+/// For the caller of a format without a place for it, such as CSV.
+#[must_use]
+pub fn losses(losses: &Losses) -> Vec<String> {
+    let lines: Vec<String> = losses
+        .counts
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(reason, n)| {
+            let n = super::units::count(*n);
+            match loss(reason) {
+                Some(meaning) => format!("losses: {n} {reason}: {meaning}"),
+                None => format!("losses: {n} {reason}"),
+            }
+        })
+        .collect();
+    if lines.is_empty() { vec!["losses: none".to_owned()] } else { lines }
+}
+
+/// The same in one short line: `losses: 3 unreturned, 1 too-deep`.
+pub(super) fn losses_in_short(losses: &Losses) -> String {
+    let lost: Vec<String> = losses
+        .counts
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(reason, n)| format!("{} {reason}", super::units::count(*n)))
+        .collect();
+    format!("losses: {}", if lost.is_empty() { "none".to_owned() } else { lost.join(", ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{losses, losses_in_short};
+    use crate::model::Losses;
+
+    /// Check that reasons without an occurrence are silent and that an unknown reason is printed as it is.
+    #[test]
+    fn names_each_loss_that_happened() {
+        let none = Losses { counts: vec![("unreturned", 0), ("too-deep", 0)] };
+        assert_eq!(losses(&none), ["losses: none"]);
+        assert_eq!(losses_in_short(&Losses::default()), "losses: none");
+        let some = Losses { counts: vec![("too-deep", 1200), ("unreturned", 0), ("brand-new", 3)] };
+        assert_eq!(
+            losses(&some),
+            [
+                "losses: 1,200 too-deep: calls nested in more than 64 traced calls: counted, not timed; trace fewer methods",
+                "losses: 3 brand-new",
+            ]
+        );
+        assert_eq!(losses_in_short(&some), "losses: 1,200 too-deep, 3 brand-new");
+    }
+
+    /// Check that every loss that nprof knows is explained.
+    #[test]
+    fn explains_every_known_loss() {
+        for loss in nprof_common::Loss::ALL {
+            assert!(super::loss(loss.as_str()).is_some(), "{loss:?}");
+        }
+    }
+}
