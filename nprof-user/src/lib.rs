@@ -9,6 +9,7 @@
 
 pub mod aggregate;
 pub mod attach;
+pub mod cli;
 pub mod collect;
 pub mod discover;
 pub mod hotspot;
@@ -16,3 +17,4 @@ pub mod model;
 pub mod render;
 pub mod resolve;
 pub mod sys;
+pub mod trace;

@@ -1,0 +1,153 @@
+//! `nprof check`: what this kernel, these permissions and these JVMs allow.
+
+use std::io;
+use std::process::ExitCode;
+
+use super::ps::{ListFormat, say_unreadable};
+use super::terminal::stdout_screen;
+use crate::discover::Proc;
+use crate::model::{Finding, Jvm, Pid};
+use crate::render::check::{self, Report};
+
+/// Check what this kernel, these permissions and these JVMs allow
+#[derive(Debug, clap::Args)]
+pub(super) struct CheckArgs {
+    /// Check this JVM instead of all; may be given several times
+    #[arg(long, value_name = "PID")]
+    pid: Vec<u32>,
+    /// How to print the findings
+    #[arg(long, value_enum, default_value_t)]
+    format: ListFormat,
+}
+
+/// What a JVM's inventory and plan say about tracing it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct TracingFacts {
+    /// Native methods of loaded classes.
+    pub(super) natives: usize,
+    /// Of these, the bound ones.
+    pub(super) bound: usize,
+    /// Functions where the kernel single-steps the instruction under the probe; `None` if nobody looked.
+    pub(super) single_stepped: Option<usize>,
+}
+
+/// Prints the findings. `uprobe_multi` tries whether the kernel takes an uprobe_multi link; `inspect` reads a JVM's
+/// inventory.
+///
+/// Ends with 0 if all that tracing needs is there, with 2 if something is missing.
+pub(super) fn run(
+    args: &CheckArgs,
+    uprobe_multi: impl Fn() -> Result<(), String>,
+    inspect: impl Fn(&Jvm) -> Result<TracingFacts, String>,
+) -> anyhow::Result<ExitCode> {
+    let proc = Proc::host();
+    let mut host = proc.host_findings();
+    host.push(uprobe_multi_finding(uprobe_multi()));
+    let jvms = chosen(&proc, &args.pid)?.into_iter().map(|jvm| {
+        let findings = jvm_findings(&proc, &jvm, !args.pid.is_empty(), &inspect);
+        (jvm, findings)
+    });
+    let report = Report { host, jvms: jvms.collect() };
+
+    let mut out = io::stdout().lock();
+    match args.format {
+        ListFormat::Table => check::table(&mut out, &report, stdout_screen())?,
+        ListFormat::Json => check::json(&mut out, &report)?,
+    }
+    Ok(ExitCode::from(if report.fails() { 2 } else { 0 }))
+}
+
+/// The JVMs that were asked for, or all.
+fn chosen(proc: &Proc, pids: &[u32]) -> anyhow::Result<Vec<Jvm>> {
+    if !pids.is_empty() {
+        let jvms: Result<_, _> = pids.iter().map(|pid| proc.jvm(Pid(*pid))).collect();
+        return Ok(jvms?);
+    }
+    let scan = proc.jvms()?;
+    say_unreadable(scan.unreadable);
+    Ok(scan.jvms)
+}
+
+/// What was found about one JVM. One that was not asked for by its pid fails nothing by being unsupported.
+fn jvm_findings(
+    proc: &Proc,
+    jvm: &Jvm,
+    asked_for: bool,
+    inspect: impl Fn(&Jvm) -> Result<TracingFacts, String>,
+) -> Vec<Finding> {
+    if !jvm.kind.is_supported() {
+        return vec![unsupported_finding(jvm, asked_for)];
+    }
+    let mut findings = proc
+        .jvm_findings(jvm)
+        .unwrap_or_else(|error| vec![Finding::fail("process", error.to_string(), "run nprof check again")]);
+    findings.push(natives_finding(&inspect(jvm)));
+    findings
+}
+
+fn uprobe_multi_finding(tried: Result<(), String>) -> Finding {
+    const CHECK: &str = "uprobe_multi";
+    match tried {
+        Ok(()) => Finding::ok(CHECK, "the kernel takes such links"),
+        Err(error) => Finding::fail(
+            CHECK,
+            format!("the kernel does not take such a link: {error}"),
+            "mend what fails above; if nothing does, this kernel lacks CONFIG_UPROBE_EVENTS or CONFIG_BPF_EVENTS",
+        ),
+    }
+}
+
+fn unsupported_finding(jvm: &Jvm, asked_for: bool) -> Finding {
+    const CHECK: &str = "vm";
+    let says = format!("{} is not supported", jvm.kind.as_str());
+    let fix = "nprof reads the server and client VMs of HotSpot";
+    if asked_for { Finding::fail(CHECK, says, fix) } else { Finding::warn(CHECK, says, fix) }
+}
+
+fn natives_finding(facts: &Result<TracingFacts, String>) -> Finding {
+    const CHECK: &str = "natives";
+    match facts {
+        Err(problem) => Finding::fail(
+            CHECK,
+            format!("the native methods cannot be read: {problem}"),
+            "mend what fails above; if nothing does, this is a VM that nprof does not know yet",
+        ),
+        Ok(facts) => {
+            let says = format!("{} native methods, {} bound", facts.natives, facts.bound);
+            match facts.single_stepped {
+                Some(n) if n > 0 => Finding::warn(
+                    CHECK,
+                    format!("{says}; at {n} functions a hit is single-stepped, about ten times as dear"),
+                    "leave those out that are called often (--exclude; `nprof methods` shows the cost)",
+                ),
+                _ => Finding::ok(CHECK, says),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Verdict;
+
+    /// Check that only functions that are single-stepped make a warning, and an unreadable inventory a failure.
+    #[test]
+    fn judges_the_natives() {
+        let verdict = |facts| natives_finding(&facts).verdict;
+        let facts = |single_stepped| TracingFacts { natives: 300, bound: 200, single_stepped };
+        assert_eq!(verdict(Ok(facts(None))), Verdict::Ok);
+        assert_eq!(verdict(Ok(facts(Some(0)))), Verdict::Ok);
+        assert_eq!(verdict(Ok(facts(Some(3)))), Verdict::Warn);
+        assert_eq!(verdict(Err("no tables".to_owned())), Verdict::Fail);
+    }
+
+    /// Check that a kernel that refuses the trial fails the check, with its reason.
+    #[test]
+    fn judges_the_trial() {
+        assert_eq!(uprobe_multi_finding(Ok(())).verdict, Verdict::Ok);
+        let finding = uprobe_multi_finding(Err("EINVAL".to_owned()));
+        assert_eq!(finding.verdict, Verdict::Fail);
+        assert!(finding.says.contains("EINVAL"));
+    }
+}

@@ -1,0 +1,226 @@
+//! `nprof trace`: counts and times the native methods of a JVM while it runs.
+
+mod output;
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
+
+use self::output::{Format, Output};
+use super::NOTHING_MATCHED;
+use super::terminal::{harmless, say};
+use crate::discover::Proc;
+use crate::model::Pid;
+use crate::resolve::select::Selection;
+use crate::sys::process_end::ProcessEnd;
+use crate::trace::{Options, Prepared, Tracer};
+
+/// How often the VM is asked for methods that have been bound since. With what it takes to attach them, one second is
+/// kept.
+const REFRESH: Duration = Duration::from_millis(700);
+/// How often a terminal is redrawn where the user does not say.
+const REDRAW: Duration = Duration::from_secs(1);
+
+/// Count and time the native methods of a running JVM
+///
+/// Prints a summary on Ctrl-C, after --duration, or when the JVM ends. On a terminal, a live table until then.
+#[derive(Debug, Args)]
+#[command(after_help = crate::resolve::pattern::PATTERN_HELP)]
+pub(super) struct TraceArgs {
+    /// The JVM's process id
+    #[arg(short, long)]
+    pid: u32,
+    #[command(flatten)]
+    selection: SelectionArgs,
+    /// Trace at most this many functions; bound methods go first
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_methods: Option<u32>,
+    /// Only count calls: no times, no probe on returns, about 60 % of the cost
+    #[arg(long)]
+    count_only: bool,
+    /// Stop after this time, such as 10s or 1m30s
+    #[arg(short, long, value_name = "TIME", value_parser = super::time::parse)]
+    duration: Option<Duration>,
+    /// Print what was measured so far this often [on a terminal: 1s]
+    #[arg(short, long, value_name = "TIME", value_parser = super::time::parse)]
+    interval: Option<Duration>,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Which methods.
+#[derive(Debug, Args)]
+pub(super) struct SelectionArgs {
+    /// Which methods, as globs on class::method; all if there is none
+    #[arg(value_name = "PATTERN")]
+    patterns: Vec<String>,
+    /// Leave these methods out; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Only methods whose code is in such a library, as a glob on its file name or path; may be given several times
+    #[arg(long, value_name = "GLOB")]
+    library: Vec<String>,
+}
+
+impl SelectionArgs {
+    /// The selection that was typed.
+    ///
+    /// # Errors
+    /// For a pattern that is none.
+    pub(super) fn parse(&self) -> anyhow::Result<Selection> {
+        Ok(Selection::parse(&self.patterns, &self.exclude, &self.library)?)
+    }
+}
+
+/// Traces until there is a reason to stop, then prints what was measured.
+///
+/// # Errors
+/// If the JVM cannot be traced, or the output cannot be written.
+pub(super) fn run(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(trace(args, quiet))
+}
+
+async fn trace(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
+    // First of all: a signal from now on ends the tracing in good order.
+    let mut stop = Stop::new()?;
+    let proc = Proc::host();
+    let jvm = proc.jvm(Pid(args.pid))?;
+    stop.with_process(jvm.pid)?;
+    let options = Options {
+        selection: args.selection.parse()?,
+        timed: !args.count_only,
+        max_functions: args.max_methods.map(|most| most as usize),
+    };
+    let prepared = Prepared::new(proc, jvm, options)?;
+    if let Some(code) = refuse_unmatched(&prepared) {
+        return Ok(code);
+    }
+    let mut tracer = prepared.attach()?;
+    if !quiet {
+        announce(&tracer);
+    }
+    let mut output = Output::new(args.format, args.interval.is_some());
+    let deadline = args.duration.map(|duration| Instant::now() + duration);
+    let result = follow(&mut tracer, &mut output, &mut stop, deadline, args.interval.unwrap_or(REDRAW)).await;
+    tracer.stop();
+    result?;
+    output.finish(&tracer.snapshot())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A pattern without a match is an error that says which names come near.
+fn refuse_unmatched(prepared: &Prepared) -> Option<ExitCode> {
+    let unmatched = prepared.unmatched();
+    for pattern in &unmatched {
+        say(format_args!("{pattern}"));
+    }
+    if !unmatched.is_empty() {
+        say("only methods of loaded classes are known; `nprof methods` lists them");
+        return Some(ExitCode::from(NOTHING_MATCHED));
+    }
+    let plan = prepared.plan();
+    if plan.probes.is_empty() && plan.skipped.is_empty() {
+        let jvm = prepared.jvm();
+        say(format_args!(
+            "no native method of {} ({}) is selected; `nprof methods --pid {}` lists them",
+            jvm.pid, jvm.main, jvm.pid
+        ));
+        return Some(ExitCode::from(NOTHING_MATCHED));
+    }
+    None
+}
+
+/// Says that everything is attached. Scripts wait for this line.
+#[expect(clippy::print_stderr, reason = "the announcement has a form of its own")]
+fn announce(tracer: &Tracer) {
+    let jvm = tracer.jvm();
+    let methods = tracer.methods();
+    let noun = if methods == 1 { "method" } else { "methods" };
+    eprintln!("tracing {methods} {noun} of {} ({})", jvm.pid, harmless(&jvm.main));
+}
+
+/// Keeps the picture current until there is a reason to stop.
+async fn follow(
+    tracer: &mut Tracer,
+    output: &mut Output,
+    stop: &mut Stop,
+    deadline: Option<Instant>,
+    redraw: Duration,
+) -> anyhow::Result<()> {
+    let mut refresh = every(REFRESH);
+    let mut redraw = every(redraw);
+    loop {
+        tokio::select! {
+            biased;
+            reason = stop.wait(deadline) => return reason.map(|_| ()),
+            _ = refresh.tick() => if let Err(error) = tracer.refresh() {
+                // The target may be ending; if so, the next round of this loop says so.
+                tracing::debug!("no look for new methods: {error}");
+            },
+            _ = redraw.tick(), if output.is_live() => output.update(&tracer.snapshot())?,
+        }
+    }
+}
+
+fn every(period: Duration) -> Interval {
+    let mut interval = interval_at(Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+/// The reasons to stop: a signal, the time, the end of the target.
+struct Stop {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hang_up: tokio::signal::unix::Signal,
+    target: Option<ProcessEnd>,
+}
+
+impl Stop {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+            target: None,
+        })
+    }
+
+    /// Also stop when this process ends.
+    fn with_process(&mut self, pid: Pid) -> anyhow::Result<()> {
+        self.target = Some(ProcessEnd::watch(pid).with_context(|| format!("process {pid} cannot be watched"))?);
+        Ok(())
+    }
+
+    async fn wait(&mut self, deadline: Option<Instant>) -> anyhow::Result<()> {
+        let Self { interrupt, terminate, hang_up, target } = self;
+        tokio::select! {
+            _ = interrupt.recv() => Ok(()),
+            _ = terminate.recv() => Ok(()),
+            _ = hang_up.recv() => Ok(()),
+            () = at(deadline) => Ok(()),
+            ended = ended(target.as_ref()) => ended.map_err(Into::into),
+        }
+    }
+}
+
+async fn at(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn ended(target: Option<&ProcessEnd>) -> io::Result<()> {
+    match target {
+        Some(target) => target.wait().await,
+        None => std::future::pending().await,
+    }
+}

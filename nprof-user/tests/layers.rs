@@ -1,0 +1,329 @@
+//! Checks the direction of the pipeline: a stage uses only what stands left of it in [`ALLOWED`].
+//!
+//! The sources are read as tokens, not as a syntax tree, so that paths inside macro calls are seen too. Every path that
+//! starts at `crate` or at `super` is followed to the stage that it reaches. What cannot be followed (the crate root
+//! renamed, or all of it imported) is a violation as well: a rule that can be stepped around is none.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+/// The stages and what each may use besides itself, in the order of the pipeline. `*` is everything.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("sys", &["model"]),
+    ("discover", &["model", "sys"]),
+    ("hotspot", &["model", "sys"]),
+    ("resolve", &["model", "sys"]),
+    ("attach", &["model", "sys"]),
+    ("collect", &["model", "sys"]),
+    ("aggregate", &["model"]),
+    ("render", &["model", "aggregate"]),
+    ("trace", &["model", "sys", "discover", "hotspot", "resolve", "attach", "collect", "aggregate"]),
+    ("cli", &["*"]),
+];
+
+/// The files that only name the stages.
+const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
+
+/// A use of something that the stage must not know.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Violation {
+    file: PathBuf,
+    line: usize,
+    what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file.display(), self.line, self.what)
+    }
+}
+
+/// A path from the crate's root, as far as it was written.
+#[derive(Debug, PartialEq, Eq)]
+struct Reach {
+    line: usize,
+    target: Target,
+}
+
+/// Where a path leads.
+#[derive(Debug, PartialEq, Eq)]
+enum Target {
+    /// Into this module of the crate's root.
+    Stage(String),
+    /// To the root itself: renamed or imported as a whole.
+    Root,
+}
+
+/// Finds the paths of one file.
+struct Scanner {
+    /// The module that the tokens at hand are in, from the root: `["hotspot", "reader"]`.
+    module: Vec<String>,
+    found: Vec<Reach>,
+}
+
+impl Scanner {
+    fn scan(&mut self, stream: TokenStream) {
+        let tokens: Vec<TokenTree> = stream.into_iter().collect();
+        let mut at = 0;
+        while at < tokens.len() {
+            at = self.step(&tokens, at);
+        }
+    }
+
+    /// Reads what begins at `at` and gives where the next thing begins.
+    fn step(&mut self, tokens: &[TokenTree], at: usize) -> usize {
+        match &tokens[at] {
+            TokenTree::Group(group) => self.scan(group.stream()),
+            TokenTree::Ident(word) if word == "mod" => {
+                if let (Some(name), Some(TokenTree::Group(body))) = (ident(tokens, at + 1), tokens.get(at + 2)) {
+                    self.module.push(name);
+                    self.scan(body.stream());
+                    self.module.pop();
+                    return at + 3;
+                }
+            }
+            TokenTree::Ident(word) if word == "crate" || word == "super" || word == "self" => {
+                return self.path(tokens, at);
+            }
+            _ => {}
+        }
+        at + 1
+    }
+
+    /// Follows a path from its first word on.
+    fn path(&mut self, tokens: &[TokenTree], start: usize) -> usize {
+        let mut module = self.module.clone();
+        let mut at = start;
+        loop {
+            match ident(tokens, at).as_deref() {
+                Some("crate") => module.clear(),
+                Some("super") => {
+                    module.pop();
+                }
+                // `self` stands for the module at the start of a path and within a tree of imports.
+                Some("self") => {}
+                _ => break,
+            }
+            if !is_colons(tokens, at + 1) {
+                return self.bare(tokens, start, at, &module);
+            }
+            at += 3;
+        }
+        self.follow(tokens, at, &module);
+        at
+    }
+
+    /// `crate`, `super` or `self` that no `::` follows.
+    fn bare(&mut self, tokens: &[TokenTree], start: usize, at: usize, module: &[String]) -> usize {
+        let renamed = ident(tokens, at + 1).as_deref() == Some("as");
+        // `pub(crate)`, `pub(super)` and the value `self` are no paths.
+        if module.is_empty() && (renamed || at > start) {
+            self.note(tokens, at, Target::Root);
+        }
+        at + 1
+    }
+
+    /// The words after `crate::` or `super::`, when they have led to `module`.
+    fn follow(&mut self, tokens: &[TokenTree], at: usize, module: &[String]) {
+        if let Some(stage) = module.first() {
+            self.note(tokens, at, Target::Stage(stage.clone()));
+            return;
+        }
+        match tokens.get(at) {
+            Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
+                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                for branch in branches(&inner) {
+                    self.follow(&inner, branch, module);
+                }
+            }
+            Some(TokenTree::Ident(word)) if word != "self" => {
+                self.note(tokens, at, Target::Stage(word.to_string()));
+            }
+            Some(_) => self.note(tokens, at, Target::Root),
+            None => {}
+        }
+    }
+
+    fn note(&mut self, tokens: &[TokenTree], at: usize, target: Target) {
+        let line = tokens.get(at).map_or(0, |t| t.span().start().line);
+        self.found.push(Reach { line, target });
+    }
+}
+
+/// Where the branches of a tree of imports begin.
+fn branches(tokens: &[TokenTree]) -> Vec<usize> {
+    let commas = tokens
+        .iter()
+        .enumerate()
+        .filter(|(_, token)| matches!(token, TokenTree::Punct(p) if p.as_char() == ','))
+        .map(|(at, _)| at + 1);
+    std::iter::once(0).chain(commas).filter(|at| *at < tokens.len()).collect()
+}
+
+fn ident(tokens: &[TokenTree], at: usize) -> Option<String> {
+    match tokens.get(at) {
+        Some(TokenTree::Ident(word)) => Some(word.to_string()),
+        _ => None,
+    }
+}
+
+fn is_colons(tokens: &[TokenTree], at: usize) -> bool {
+    let colon = |at| matches!(tokens.get(at), Some(TokenTree::Punct(p)) if p.as_char() == ':');
+    colon(at) && colon(at + 1)
+}
+
+/// The module that a file below `src` is: `hotspot/reader.rs` is `["hotspot", "reader"]`.
+fn module_of(file: &Path) -> Vec<String> {
+    let mut module: Vec<String> =
+        file.with_extension("").components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
+    if module.last().is_some_and(|last| last == "mod") {
+        module.pop();
+    }
+    module
+}
+
+/// The violations in one file, given by its path below `src` and its text.
+fn violations(file: &Path, text: &str) -> Vec<Violation> {
+    let violation = |line, what| Violation { file: file.to_path_buf(), line, what };
+    let module = module_of(file);
+    let stage = module.first().cloned().unwrap_or_default();
+    let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| *name == stage) else {
+        return vec![violation(1, format!("`{stage}` is no stage of the pipeline"))];
+    };
+    let stream = match text.parse::<TokenStream>() {
+        Ok(stream) => stream,
+        Err(error) => return vec![violation(1, format!("cannot be read: {error}"))],
+    };
+    let found = Vec::new();
+    let mut scanner = Scanner { module, found };
+    scanner.scan(stream);
+    let mut violations = Vec::new();
+    for Reach { line, target } in scanner.found {
+        match target {
+            Target::Stage(used) => {
+                let fine = used == stage || allowed.contains(&used.as_str()) || *allowed == ["*"];
+                if !fine {
+                    violations.push(violation(line, format!("`{stage}` must not use `{used}`")));
+                }
+            }
+            Target::Root => {
+                violations.push(violation(line, "the crate's root is imported or renamed as a whole".to_owned()))
+            }
+        }
+    }
+    violations
+}
+
+/// Every Rust file below `directory`, as paths from `root` on.
+fn sources(root: &Path, directory: &Path, into: &mut BTreeSet<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("the sources can be listed") {
+        let path = entry.expect("the sources can be listed").path();
+        if path.is_dir() {
+            sources(root, &path, into);
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            let below = path.strip_prefix(root).expect("a path below the root");
+            into.insert(below.to_path_buf());
+        }
+    }
+}
+
+/// Check that no stage uses a later one.
+#[test]
+fn stages_use_only_what_stands_before_them() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = BTreeSet::new();
+    sources(&root, &root, &mut files);
+    let mut found = Vec::new();
+    for file in &files {
+        if ROOTS.iter().any(|name| file == Path::new(name)) {
+            continue;
+        }
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        found.extend(violations(file, &text));
+    }
+    let lines: Vec<String> = found.iter().map(Violation::to_string).collect();
+    assert!(lines.is_empty(), "\n{}\n", lines.join("\n"));
+    for (stage, _) in ALLOWED {
+        assert!(files.iter().any(|file| file.starts_with(stage)), "the table names `{stage}`, which is not there");
+    }
+}
+
+/// Check that the table itself runs in one direction: nothing but `*` names a later row.
+#[test]
+fn table_has_no_cycle() {
+    for (row, (stage, allowed)) in ALLOWED.iter().enumerate() {
+        for used in allowed.iter().filter(|used| **used != "*") {
+            let earlier = ALLOWED[..row].iter().any(|(name, _)| name == used);
+            assert!(earlier, "`{stage}` is before `{used}`");
+        }
+    }
+}
+
+fn complaints(file: &str, text: &str) -> Vec<String> {
+    violations(Path::new(file), text).iter().map(Violation::to_string).collect()
+}
+
+/// Check that a later stage is found however it is written, and with its line.
+#[test]
+fn violation_is_found() {
+    let expected = |line: usize| vec![format!("resolve/elf.rs:{line}: `resolve` must not use `render`")];
+    for text in [
+        "\nuse crate::render::Table;",
+        "\nuse crate::{model::Plan, render::Table};",
+        "\nuse crate::{model::{Plan, Site}, render};",
+        "\nuse super::super::render::Table;",
+        "\nuse super::super::{model, render};",
+        "\npub(in crate::render) fn f() {}",
+        "\nfn f() { crate::render::table() }",
+        "\nfn f() { assert!(crate::render::table() == vec![1]); }",
+        "\nmod tests { use super::super::super::render; }",
+        "\nmacro_rules! m { () => { $crate::render::table() } }",
+    ] {
+        assert_eq!(complaints("resolve/elf.rs", text), expected(2), "{text}");
+    }
+    let from_mod = complaints("resolve/mod.rs", "use super::render;");
+    assert_eq!(from_mod, ["resolve/mod.rs:1: `resolve` must not use `render`"]);
+}
+
+/// Check that what is allowed, and what only looks like a path, passes.
+#[test]
+fn allowed_is_not_a_violation() {
+    let text = r#"
+        //! Talks about crate::render in words.
+        use crate::{model::Plan, sys};
+        use super::{Error, name};
+        use self::inner::Thing;
+        pub(crate) struct A;
+        pub(super) fn f(self_: &A) -> usize { "crate::render".len() }
+        impl A { fn g(self) -> Self { self.h(); crate::resolve::f(); self } }
+        mod tests { use super::*; use super::super::name; }
+    "#;
+    assert_eq!(complaints("resolve/elf.rs", text), [""; 0]);
+    let cli = "use crate::render::Table; use crate::attach;";
+    assert_eq!(complaints("cli/trace.rs", cli), [""; 0]);
+}
+
+/// Check that ways around the rule are violations too.
+#[test]
+fn detours_are_violations() {
+    for text in [
+        "use crate::*;",
+        "use crate as all;",
+        "use crate::{self as all};",
+        "use super::super::*;",
+        "use super::super as all;",
+    ] {
+        let found = complaints("resolve/elf.rs", text);
+        assert_eq!(found.len(), 1, "{text}: {found:?}");
+        assert!(found[0].contains("crate's root"), "{found:?}");
+    }
+    let unknown = complaints("extra/mod.rs", "");
+    assert_eq!(unknown, ["extra/mod.rs:1: `extra` is no stage of the pipeline"]);
+    let reexport = complaints("resolve/elf.rs", "use crate::Table;");
+    assert_eq!(reexport, ["resolve/elf.rs:1: `resolve` must not use `Table`"]);
+}
