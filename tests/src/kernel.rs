@@ -1,0 +1,102 @@
+//! What a process holds in the kernel's BPF tables, and what is still there after it ended.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use aya::maps::loaded_maps;
+use aya::programs::{loaded_links, loaded_programs};
+
+/// The kernel frees programs and links in the background, after the last user has left them.
+const FREED_WITHIN: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Ids of BPF objects.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BpfObjects {
+    /// Programs.
+    pub programs: BTreeSet<u32>,
+    /// Maps.
+    pub maps: BTreeSet<u32>,
+    /// Links.
+    pub links: BTreeSet<u32>,
+}
+
+impl BpfObjects {
+    /// Those that a process holds open.
+    ///
+    /// # Errors
+    /// When the process has ended.
+    pub fn held_by(pid: u32) -> Result<Self> {
+        let directory = format!("/proc/{pid}/fdinfo");
+        let mut held = Self::default();
+        for entry in std::fs::read_dir(&directory).with_context(|| directory.clone())? {
+            // A descriptor may be closed between the listing and the reading.
+            let info = std::fs::read_to_string(entry?.path()).unwrap_or_default();
+            held.links.extend(field(&info, "link_id:"));
+            held.maps.extend(field(&info, "map_id:"));
+            held.programs.extend(field(&info, "prog_id:"));
+        }
+        Ok(held)
+    }
+
+    /// Those of them that the kernel still has.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn still_there(&self) -> Result<Self> {
+        let mut there = Self::default();
+        for program in loaded_programs() {
+            there.programs.insert(program?.id());
+        }
+        for map in loaded_maps() {
+            there.maps.insert(map?.id());
+        }
+        for link in loaded_links() {
+            there.links.insert(link?.id());
+        }
+        Ok(Self {
+            programs: &self.programs & &there.programs,
+            maps: &self.maps & &there.maps,
+            links: &self.links & &there.links,
+        })
+    }
+
+    /// Waits until the kernel has none of them any more and returns what it keeps.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn left_over(&self) -> Result<Self> {
+        let deadline = Instant::now() + FREED_WITHIN;
+        loop {
+            let left = self.still_there()?;
+            if left == Self::default() || Instant::now() > deadline {
+                return Ok(left);
+            }
+            // Nothing announces the freeing: there is only looking again.
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn field(fdinfo: &str, name: &str) -> Option<u32> {
+    fdinfo.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that ids are read from fdinfo as the kernel prints it.
+    #[test]
+    fn reads_ids() {
+        assert_eq!(field("pos:\t0\nlink_type:\tuprobe_multi\nlink_id:\t17\nprog_id:\t4\n", "link_id:"), Some(17));
+        assert_eq!(field("pos:\t0\nflags:\t02\n", "link_id:"), None);
+    }
+
+    /// Check that a process without BPF objects holds none.
+    #[test]
+    fn this_process_holds_nothing() {
+        assert_eq!(BpfObjects::held_by(std::process::id()).unwrap(), BpfObjects::default());
+    }
+}

@@ -1,0 +1,16 @@
+//! Harness that starts targets and nprof for the tests of this package.
+//!
+//! Nothing here waits without a limit, and nothing is synchronised by sleeping: a target says when it is ready and
+//! when a command is done, and nprof says when everything is attached.
+
+pub mod child;
+pub mod code;
+pub mod jdk;
+pub mod kernel;
+pub mod name;
+pub mod nprof;
+pub mod process;
+pub mod report;
+pub mod require;
+pub mod target;
+pub mod truth;

@@ -1,0 +1,147 @@
+//! Runs the `nprof` binary as its users do: arguments in, stdout, stderr and an exit code out.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+use serde::de::DeserializeOwned;
+
+use crate::child::{Child, Stream};
+use crate::report::{MethodList, Report};
+use crate::target::cargo_target_dir;
+
+/// What nprof prints on stderr when everything is attached.
+const ATTACHED: &str = "tracing ";
+
+/// How a run of nprof ended.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The exit code; `None` when it was killed by a signal.
+    pub code: Option<i32>,
+    /// Data.
+    pub stdout: String,
+    /// Talk.
+    pub stderr: String,
+}
+
+/// A running `nprof trace` with everything attached.
+#[derive(Debug)]
+pub struct Trace {
+    child: Child,
+    /// The line that said that everything is attached.
+    pub announcement: String,
+}
+
+/// Runs nprof to its end.
+///
+/// # Errors
+/// When it cannot be started or does not end.
+pub fn run(args: &[&str]) -> Result<Outcome> {
+    outcome(spawn(args)?)
+}
+
+/// Starts nprof without waiting for anything.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn spawn(args: &[&str]) -> Result<Child> {
+    let binary = binary();
+    ensure!(binary.exists(), "no nprof at {}: cargo build --release, or set NPROF_BIN", binary.display());
+    Child::spawn(&format!("nprof {}", args.join(" ")), Command::new(binary).args(args))
+}
+
+/// Waits for the end of a running nprof.
+///
+/// # Errors
+/// When it does not end.
+pub fn outcome(mut child: Child) -> Result<Outcome> {
+    let (status, stdout) = child.wait()?;
+    Ok(Outcome { code: status.code(), stdout, stderr: child.rest_of_stderr()? })
+}
+
+/// `nprof methods` with JSON output.
+///
+/// # Errors
+/// When it ends with an error or prints something else.
+pub fn methods(pid: u32, patterns: &[&str]) -> Result<MethodList> {
+    let pid = pid.to_string();
+    let run = run(&[&["methods", "--format", "json", "--pid", &pid], patterns].concat())?;
+    ensure!(run.code == Some(0), "{run:?}");
+    last_document(&run.stdout)
+}
+
+impl Trace {
+    /// Starts `nprof trace` with JSON output and returns when everything is attached.
+    ///
+    /// # Errors
+    /// When nprof ends before that.
+    pub fn start(pid: u32, args: &[&str]) -> Result<Self> {
+        let pid = pid.to_string();
+        let mut child = spawn(&[&["trace", "--format", "json", "--pid", &pid], args].concat())?;
+        let announcement = child.line_with_prefix(Stream::Stderr, ATTACHED)?;
+        Ok(Self { child, announcement })
+    }
+
+    /// nprof's own process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// The next document of a trace with `--interval`.
+    ///
+    /// # Errors
+    /// When none comes, or it is not one line of JSON.
+    pub fn next_report(&mut self) -> Result<Report> {
+        let line = self.child.line(Stream::Stdout)?;
+        serde_json::from_str(&line).with_context(|| format!("not a report in one line: {line}"))
+    }
+
+    /// Ends the trace with Ctrl-C and returns its final document.
+    ///
+    /// # Errors
+    /// When it does not end with success.
+    pub fn finish(self) -> Result<Report> {
+        self.finish_by(Signal::INT)
+    }
+
+    /// Ends the trace with a signal and returns its final document.
+    ///
+    /// # Errors
+    /// When it does not end with success.
+    pub fn finish_by(self, signal: Signal) -> Result<Report> {
+        self.child.signal(signal)?;
+        self.wait()
+    }
+
+    /// Waits for the trace to end by itself and returns its final document.
+    ///
+    /// # Errors
+    /// When it does not end with success.
+    pub fn wait(mut self) -> Result<Report> {
+        let (status, stdout) = self.child.wait()?;
+        ensure!(status.success(), self.child.failure(&format!("ended with {status}")));
+        last_document(&stdout)
+    }
+
+    /// Ends nprof the hard way.
+    ///
+    /// # Errors
+    /// When it cannot be signalled.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill()
+    }
+}
+
+/// The binary under test.
+#[must_use]
+pub fn binary() -> PathBuf {
+    std::env::var_os("NPROF_BIN").map_or_else(|| cargo_target_dir().join("release/nprof"), PathBuf::from)
+}
+
+fn last_document<T: DeserializeOwned>(stdout: &str) -> Result<T> {
+    let documents = serde_json::Deserializer::from_str(stdout).into_iter::<T>();
+    let document = documents.last().with_context(|| format!("no document on stdout: '{stdout}'"))?;
+    document.with_context(|| format!("not a document of the contract: {stdout}"))
+}

@@ -1,0 +1,208 @@
+//! A target in a JVM of its own, started with a handshake and driven by commands (`tests/targets/Target.java`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::child::{Child, Stream};
+use crate::jdk::Jdk;
+use crate::name::MethodName;
+use crate::target::Targets;
+
+/// A target that has said that it is ready. Dropping it kills and reaps it.
+#[derive(Debug)]
+pub struct RemoteProcess {
+    child: Child,
+}
+
+/// Calls made to one C function: as the Java code counted them, and as the function itself did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Called {
+    /// The methods that are bound to the function.
+    pub methods: Vec<MethodName>,
+    /// Calls made, by the Java code.
+    pub made: u64,
+    /// Calls begun, by the C code.
+    pub counted: u64,
+}
+
+/// Calls that timed themselves from the inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SelfTimed {
+    /// The method.
+    pub method: MethodName,
+    /// Calls made.
+    pub calls: u64,
+    /// The sum of their times, in nanoseconds.
+    pub total_ns: u64,
+    /// The longest, in nanoseconds.
+    pub max_ns: u64,
+}
+
+impl RemoteProcess {
+    /// Natives of many shapes (`Shapes.java`).
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn shapes(jdk: &Jdk) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.arg("targets.Shapes").arg(targets.library("libshapes.so")))
+    }
+
+    /// Libraries and classes that come and go (`LateLibrary.java`).
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn late_library(jdk: &Jdk) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        command.arg("targets.LateLibrary").arg(targets.library("liblate.so"));
+        Self::start(jdk, command.arg(targets.guest_classes()).arg(targets.library("libguest.so")))
+    }
+
+    /// The JVM that is observed by the truth agent (`Truth.java`).
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn truth(jdk: &Jdk) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        let agent = targets.library("libtruth.so");
+        // Options have to stand before the class.
+        command.arg(format!("-agentpath:{}", agent.display()));
+        Self::start(jdk, command.arg("targets.Truth").arg(targets.library("libshapes.so")))
+    }
+
+    /// Natives to be timed, and two thousand of them (`Bench.java`).
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn bench(jdk: &Jdk) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        let libraries = ["libshapes.so", "libmany.so"].map(|name| targets.library(name));
+        Self::start(jdk, command.arg("targets.Bench").args(libraries))
+    }
+
+    fn start(jdk: &Jdk, command: &mut Command) -> Result<Self> {
+        let mut child = Child::spawn(&format!("target on {jdk}"), command)?;
+        let ready = child.line_with_prefix(Stream::Stdout, "ready ")?;
+        ensure!(ready == format!("ready {}", child.pid()), "another process answered: {ready}");
+        Ok(Self { child })
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// Has it run a command and returns the data lines of its answer.
+    ///
+    /// # Errors
+    /// When the target says that the command failed, or says nothing.
+    pub fn run(&mut self, command: &str) -> Result<Vec<String>> {
+        self.child.send(&format!("run {command}"))?;
+        let mut answer = Vec::new();
+        loop {
+            let line = self.child.line(Stream::Stdout).with_context(|| format!("running '{command}'"))?;
+            match line.split(' ').next() {
+                Some("done") => return Ok(answer),
+                Some("failed") => bail!(self.child.failure(&line)),
+                _ => answer.push(line),
+            }
+        }
+    }
+
+    /// Makes a known number of calls: `rounds` of `shape` (or `all`) on each of `threads` threads.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn calls(&mut self, shape: &str, threads: u32, rounds: u32) -> Result<Vec<Called>> {
+        self.run_and_count(&format!("calls {shape} {threads} {rounds}"))
+    }
+
+    /// Runs a command that answers with the calls that it made.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_and_count(&mut self, command: &str) -> Result<Vec<Called>> {
+        let mut functions: BTreeMap<u32, Called> = BTreeMap::new();
+        for line in self.run(command)? {
+            let words: Vec<&str> = line.split(' ').collect();
+            let ["made", class, method, signature, made, counter, counted] = words[..] else {
+                bail!("not a count: {line}");
+            };
+            let function = functions.entry(number(counter)?).or_insert_with(|| Called {
+                methods: Vec::new(),
+                made: 0,
+                counted: 0,
+            });
+            function.methods.push(MethodName::new(class, method, signature));
+            function.made += number::<u64>(made)?;
+            function.counted = number(counted)?;
+        }
+        Ok(functions.into_values().collect())
+    }
+
+    /// Makes `calls` calls that time themselves: `sleep` with nanoseconds, `work` with iterations as argument.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn self_timed(&mut self, what: &str, calls: u32, argument: u64) -> Result<SelfTimed> {
+        let answer = self.run(&format!("{what} {calls} {argument}"))?.join("\n");
+        let words: Vec<&str> = answer.split(' ').collect();
+        let ["timed", class, method, signature, calls, total_ns, max_ns] = words[..] else {
+            bail!("not a time: {answer}");
+        };
+        Ok(SelfTimed {
+            method: MethodName::new(class, method, signature),
+            calls: number(calls)?,
+            total_ns: number(total_ns)?,
+            max_ns: number(max_ns)?,
+        })
+    }
+
+    /// Nanoseconds per call of the target's smallest native, the best of several runs.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn speed_ns(&mut self, calls: u32) -> Result<f64> {
+        let answer = self.run(&format!("speed {calls}"))?.join("\n");
+        number(answer.strip_prefix("speed ").with_context(|| format!("not a speed: {answer}"))?)
+    }
+
+    /// Ends it the hard way.
+    ///
+    /// # Errors
+    /// When it cannot be signalled.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()
+    }
+
+    /// Ends it in good order.
+    ///
+    /// # Errors
+    /// When it does not end, or not well.
+    pub fn exit(mut self) -> Result<()> {
+        self.child.send("exit")?;
+        let (status, _) = self.child.wait()?;
+        ensure!(status.success(), self.child.failure(&format!("ended with {status}")));
+        Ok(())
+    }
+}
+
+fn java(jdk: &Jdk, classes: &Path) -> Command {
+    let mut command = Command::new(jdk.tool("java"));
+    // A class file's name is not ASCII; without a UTF-8 locale the VM does not find it.
+    command.env("LC_ALL", "C.UTF-8").env_remove("JAVA_TOOL_OPTIONS").args(["-Xmx128m", "-cp"]).arg(classes);
+    command
+}
+
+fn number<T: FromStr<Err: std::error::Error + Send + Sync + 'static>>(text: &str) -> Result<T> {
+    text.parse().with_context(|| format!("not a number: {text}"))
+}

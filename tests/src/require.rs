@@ -1,0 +1,156 @@
+//! What a test needs from the machine: JDKs, root and a kernel. What is missing is printed, never passed over, and
+//! what is listed in `NPROF_TEST_REQUIRE` (`kernel`, `jvm`, JDK versions: `kernel,jvm,17,25`) must be there.
+
+use std::io::Write;
+use std::sync::Once;
+
+use anyhow::{Context, Result, bail};
+
+use crate::jdk::{Jdk, OLDEST_SUPPORTED};
+
+/// The JDK versions that are expected on a machine that runs these tests.
+const EXPECTED_VERSIONS: [u32; 2] = [17, 25];
+
+/// The first kernel with `uprobe_multi` links.
+const OLDEST_KERNEL: (u32, u32) = (6, 6);
+
+/// Runs `test` with every JDK of this machine.
+///
+/// # Errors
+/// What the test returns, with the JDK named; or that a required JDK is missing.
+pub fn on_every_jdk(test: impl Fn(&Jdk) -> Result<()>) -> Result<()> {
+    for jdk in jdks()? {
+        test(&jdk).with_context(|| format!("on {jdk}"))?;
+    }
+    Ok(())
+}
+
+/// Runs `test` with every JDK of this machine if it can be traced on.
+///
+/// # Errors
+/// As [`on_every_jdk`]; or that the kernel is required and cannot be used.
+pub fn traced_on_every_jdk(test: impl Fn(&Jdk) -> Result<()>) -> Result<()> {
+    on_kernel(|| on_every_jdk(test))
+}
+
+/// Runs `test` if BPF programs can be loaded and attached on this machine.
+///
+/// # Errors
+/// What the test returns; or that the kernel is required and cannot be used.
+pub fn on_kernel(test: impl FnOnce() -> Result<()>) -> Result<()> {
+    match missing_from_kernel() {
+        None => test(),
+        Some(missing) if is_required("kernel") => {
+            bail!("required by NPROF_TEST_REQUIRE: {missing}")
+        }
+        Some(missing) => {
+            say(&format!("not run: {}: {missing}", test_name()));
+            Ok(())
+        }
+    }
+}
+
+/// How many fresh targets an exactness test goes through: `NPROF_TEST_ROUNDS`, 2 without it. A release is checked
+/// with 20.
+///
+/// # Errors
+/// When the variable is not a number.
+pub fn rounds() -> Result<u32> {
+    match std::env::var("NPROF_TEST_ROUNDS") {
+        Ok(text) => text.parse().with_context(|| format!("NPROF_TEST_ROUNDS={text}")),
+        Err(_) => Ok(2),
+    }
+}
+
+/// The JDKs to test with. Prints once what is missing or cannot be used.
+fn jdks() -> Result<Vec<Jdk>> {
+    static REPORT: Once = Once::new();
+    let (usable, old): (Vec<_>, Vec<_>) = Jdk::find_all()?.into_iter().partition(|jdk| jdk.version >= OLDEST_SUPPORTED);
+    let missing = missing_versions(&usable);
+    REPORT.call_once(|| {
+        for version in &missing {
+            say(&format!("missing: no JDK {version} under /usr/lib/jvm: nothing is tested with it"));
+        }
+        for jdk in &old {
+            say(&format!("not used: {jdk} is older than the targets' sources ({OLDEST_SUPPORTED})"));
+        }
+    });
+    if let Some(version) = missing.iter().find(|version| is_required(&version.to_string())) {
+        bail!("required by NPROF_TEST_REQUIRE: no JDK {version} under /usr/lib/jvm");
+    }
+    if usable.is_empty() && is_required("jvm") {
+        bail!("required by NPROF_TEST_REQUIRE: no JDK under /usr/lib/jvm");
+    }
+    Ok(usable)
+}
+
+fn missing_versions(found: &[Jdk]) -> Vec<u32> {
+    let required = requirements().filter_map(|word| word.parse().ok());
+    let mut wanted: Vec<u32> = EXPECTED_VERSIONS.into_iter().chain(required).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    wanted.retain(|version| found.iter().all(|jdk| jdk.version != *version));
+    wanted
+}
+
+/// What keeps nprof from tracing here, if anything does.
+fn missing_from_kernel() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("tracing needs root".into());
+    }
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let version = kernel_version(&release);
+    if version < Some(OLDEST_KERNEL) {
+        return Some(format!("kernel {} is older than {}.{}", release.trim(), OLDEST_KERNEL.0, OLDEST_KERNEL.1));
+    }
+    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Some("the kernel has no BTF (/sys/kernel/btf/vmlinux)".into());
+    }
+    None
+}
+
+fn kernel_version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn is_required(what: &str) -> bool {
+    requirements().any(|word| word == what)
+}
+
+fn requirements() -> impl Iterator<Item = String> {
+    let list = std::env::var("NPROF_TEST_REQUIRE").unwrap_or_default();
+    list.split(',').map(|word| word.trim().to_owned()).collect::<Vec<_>>().into_iter()
+}
+
+fn test_name() -> String {
+    std::thread::current().name().unwrap_or("test").to_owned()
+}
+
+/// Prints past the test runner, which keeps back what a passing test prints.
+fn say(message: &str) {
+    // In one piece, as other tests print too. If nobody can be told, the tests themselves still count.
+    drop(std::io::stderr().write_all(format!("nprof-tests: {message}\n").as_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that kernel versions compare as numbers, distribution suffixes left out.
+    #[test]
+    fn kernel_versions_are_numbers() {
+        assert_eq!(kernel_version("6.18.0-rc3+deb13\n"), Some((6, 18)));
+        assert!(kernel_version("6.18.5") > Some(OLDEST_KERNEL));
+        assert!(kernel_version("6.1.0-31-amd64") < Some(OLDEST_KERNEL));
+        assert!(kernel_version("strange") < Some(OLDEST_KERNEL));
+    }
+
+    /// Check that an expected JDK that is not there is noticed.
+    #[test]
+    fn missing_versions_are_noticed() {
+        let only_25 = [Jdk { version: 25, home: "/jdk".into() }];
+        assert!(missing_versions(&only_25).contains(&17));
+        assert!(!missing_versions(&only_25).contains(&25));
+    }
+}

@@ -1,0 +1,169 @@
+//! The BPF programs on a program without a JVM, every function of which is called a known number of times.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use nprof::attach::{Session, Target};
+use nprof::collect::Reader;
+use nprof::model::{FileId, Library, LibraryId, Losses, Pid, Probe, ProbeCost, Sample, Site};
+use nprof::resolve::Image;
+use nprof_common::{Loss, SLOTS};
+use nprof_tests::child::{Child, Stream};
+use nprof_tests::require::on_kernel;
+use nprof_tests::target::Targets;
+
+const FUNCTIONS: [&str; 5] = ["leaf", "parent", "nest", "outer", "tail"];
+
+/// The program, with a probe on each of its functions.
+struct Traced {
+    child: Child,
+    session: Session,
+    reader: Reader,
+}
+
+impl Traced {
+    fn start() -> Result<Self> {
+        let program = Targets::get()?.library("calls");
+        let mut child = Child::spawn("calls", &mut Command::new(&program))?;
+        child.line_with_prefix(Stream::Stdout, "ready")?;
+        let target = Target { pid: Pid(child.pid()), timed: true, capacity: FUNCTIONS.len().try_into()? };
+        let mut session = Session::load(target)?;
+        let reader = Reader::new(session.stats()?, session.losses()?, session.shards());
+        let attached = session.attach(&[library(program.clone())], &probes(&program)?);
+        ensure!(attached.attached.len() == FUNCTIONS.len(), "{attached:?}");
+        Ok(Self { child, session, reader })
+    }
+
+    fn run(&mut self, command: &str) -> Result<()> {
+        self.child.send(command)?;
+        self.child.line_with_prefix(Stream::Stdout, "done")?;
+        Ok(())
+    }
+
+    /// What was recorded, by function.
+    fn finish(mut self) -> (HashMap<&'static str, Sample>, Losses) {
+        self.session.detach();
+        let samples = (0u32..).zip(FUNCTIONS).filter_map(|(index, name)| Some((name, self.reader.sample(index)?)));
+        (samples.collect(), self.reader.losses())
+    }
+}
+
+/// Calls begun, ended with a time, and ended without.
+fn counts(sample: &Sample) -> (u64, u64, u64) {
+    (sample.stats.entered, sample.stats.histogram.iter().sum(), sample.stats.untimed)
+}
+
+fn lost(losses: &Losses, loss: Loss) -> u64 {
+    losses.counts.iter().find(|(name, _)| *name == loss.as_str()).map_or(0, |(_, count)| *count)
+}
+
+fn library(program: PathBuf) -> Library {
+    let file = FileId { major: 0, minor: 0, inode: 0 };
+    Library { file, path: program.clone(), deleted: false, open_path: program, mappings: Vec::new() }
+}
+
+fn probes(program: &Path) -> Result<Vec<Probe>> {
+    let image = Image::open(program)?;
+    let probe = |(index, name)| {
+        let entry = image.export(&format!("Java_Calls_{name}")).context("no such function")?;
+        let site = Site { library: LibraryId(0), offset: entry, entry, cost: ProbeCost::Emulated };
+        Ok(Probe { index, site, methods: Vec::new() })
+    };
+    (0u32..).zip(FUNCTIONS).map(probe).collect()
+}
+
+/// Runs a test where BPF programs can be loaded.
+fn traced(test: impl FnOnce(Traced) -> Result<()>) -> Result<()> {
+    on_kernel(|| test(Traced::start()?))
+}
+
+/// Check that nested calls are counted to the unit from one thread and from 64, and that self time leaves out callees.
+#[test]
+fn counts_and_self_time() -> Result<()> {
+    traced(|mut target| {
+        target.run("l 1000")?;
+        target.run("p 2000")?;
+        let (samples, losses) = target.finish();
+        let calls = 1_000 + 64 * 2_000;
+        assert_eq!(counts(&samples["leaf"]), (calls, calls, 0));
+        assert_eq!(counts(&samples["parent"]), (calls, calls, 0));
+        assert_eq!(samples["parent"].stats.child_ns, samples["leaf"].stats.total_ns);
+        assert_eq!(samples["leaf"].stats.child_ns, 0);
+        assert_eq!(losses.total(), 0);
+        Ok(())
+    })
+}
+
+/// Check that recursion is followed to the kernel's limit, and that what is deeper is counted and said to be lost.
+#[test]
+fn recursion() -> Result<()> {
+    traced(|mut target| {
+        target.run("n 64")?;
+        target.run("n 100")?;
+        let (samples, losses) = target.finish();
+        assert_eq!(counts(&samples["nest"]), (164, 128, 36));
+        assert_eq!((lost(&losses, Loss::TooDeep), losses.total()), (36, 36));
+        Ok(())
+    })
+}
+
+/// Check that a function that jumps to another as its last act ends together with it, and that neither is lost.
+#[test]
+fn tail_calls() -> Result<()> {
+    traced(|mut target| {
+        target.run("t 5000")?;
+        let (samples, losses) = target.finish();
+        assert_eq!(counts(&samples["tail"]), (5_000, 5_000, 0));
+        assert_eq!(counts(&samples["leaf"]), (5_000, 5_000, 0));
+        assert_eq!(losses.total(), 0);
+        Ok(())
+    })
+}
+
+/// Check that calls left by `longjmp` are counted and said to be untimed, and do not disturb those that follow.
+#[test]
+fn long_jumps() -> Result<()> {
+    traced(|mut target| {
+        target.run("j 1000")?;
+        target.run("l 1000")?;
+        let (samples, losses) = target.finish();
+        // The last one left is noticed by the first call above it on the stack; there was none.
+        let (begun, timed, untimed) = counts(&samples["outer"]);
+        assert_eq!((begun, timed), (1_000, 0));
+        assert!((999..=1_000).contains(&untimed), "{untimed}");
+        assert_eq!(counts(&samples["parent"]), (1_000, 1_000, 0));
+        assert_eq!((lost(&losses, Loss::Unreturned), losses.total()), (untimed, untimed));
+        Ok(())
+    })
+}
+
+/// Check that a call in which its thread ends lasts until then.
+#[test]
+fn threads_that_end_inside() -> Result<()> {
+    traced(|mut target| {
+        target.run("d 500")?;
+        let (samples, losses) = target.finish();
+        assert_eq!(counts(&samples["outer"]), (500, 500, 0));
+        assert_eq!(losses.total(), 0);
+        Ok(())
+    })
+}
+
+/// Check more threads inside at once than there are slots: those whose slot is taken lose nothing, twice.
+#[test]
+fn more_threads_than_slots() -> Result<()> {
+    traced(|mut target| {
+        let threads = SLOTS + 300;
+        target.run(&format!("m {threads}"))?;
+        target.run(&format!("m {threads}"))?;
+        let (samples, losses) = target.finish();
+        let calls = 2 * u64::from(threads);
+        assert_eq!(counts(&samples["outer"]), (calls, calls, 0));
+        assert_eq!(counts(&samples["leaf"]), (calls, calls, 0));
+        assert_eq!(samples["outer"].stats.child_ns, samples["leaf"].stats.total_ns);
+        assert_eq!(losses.total(), 0);
+        Ok(())
+    })
+}

@@ -1,0 +1,81 @@
+//! What cannot be measured is counted and said: losses are provoked here, and must show.
+
+use anyhow::{Result, ensure};
+use nprof_tests::nprof::{Trace, methods};
+use nprof_tests::process::{Called, RemoteProcess};
+use nprof_tests::report::Report;
+use nprof_tests::require::traced_on_every_jdk;
+
+use crate::TARGETS;
+
+fn lossy(target: &mut RemoteProcess, shape: &str, rounds: u32) -> Result<(Vec<Called>, Report)> {
+    let trace = Trace::start(target.pid(), &[TARGETS])?;
+    let called = target.calls(shape, 1, rounds)?;
+    let report = trace.finish()?;
+    report.must_equal(&called)?;
+    ensure!(report.lost() > 0, "nothing is said of what was lost: {:?}", report.losses);
+    let untimed: u64 = report.methods.iter().map(|row| row.untimed).sum();
+    ensure!(untimed == report.lost(), "{untimed} calls are untimed, losses say {:?}", report.losses);
+    Ok((called, report))
+}
+
+/// Check that calls nested deeper than the tracer can follow are counted, and their missing times are said.
+#[test]
+fn too_deep() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let (called, report) = lossy(&mut target, "deep", 20)?;
+        let row = report.needed_row(&called[0].methods[0])?;
+        ensure!(row.untimed >= 20 && row.untimed < row.calls, "{row:?}");
+        ensure!(row.times()?.calls == row.calls - row.untimed, "the histogram disagrees: {row:?}");
+        Ok(())
+    })
+}
+
+/// Check that a call that is left by longjmp is counted, and that its caller's time is not disturbed.
+#[test]
+fn left_by_longjmp() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let (called, report) = lossy(&mut target, "jumping", 100)?;
+        let (outer, inner) = (&called[0].methods[0], &called[1].methods[0]);
+        ensure!(report.needed_row(outer)?.untimed == 0, "{:?}", report.needed_row(outer)?);
+        ensure!(report.needed_row(inner)?.untimed == 100, "{:?}", report.needed_row(inner)?);
+        Ok(())
+    })
+}
+
+/// Check that what was lost once does not shift what is measured after it.
+#[test]
+fn losses_do_not_spread() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let trace = Trace::start(target.pid(), &[TARGETS])?;
+        target.calls("jumping", 4, 50)?;
+        target.calls("deep", 4, 5)?;
+        let called = target.calls("static", 4, 1000)?;
+        let report = trace.finish()?;
+        report.must_equal(&called)?;
+        ensure!(report.needed_row(&called[0].methods[0])?.untimed == 0, "{:?}", report.methods);
+        Ok(())
+    })
+}
+
+/// Check that a native that cannot be probed is said to be skipped, by `methods` as well, or else counted.
+#[test]
+fn refused_by_the_kernel() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let listed = methods(target.pid(), &["targets.Entries::lockFirst"])?;
+        let trace = Trace::start(target.pid(), &["targets.Entries::*"])?;
+        let called = target.calls("locked", 1, 100)?;
+        let report = trace.finish()?;
+        let refused = report.skipped.iter().find(|skipped| skipped.reason == "refused-by-kernel");
+        match refused {
+            Some(skipped) => ensure!(skipped.examples == ["targets.Entries::lockFirst"], "{skipped:?}"),
+            None => report.must_equal(&called)?,
+        }
+        ensure!(listed.methods[0].traceable == refused.is_none(), "{:?} but {:?}", listed.methods, report.skipped);
+        Ok(())
+    })
+}

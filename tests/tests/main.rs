@@ -1,0 +1,20 @@
+//! nprof as a black box, against JVMs and the kernel of this machine. One binary; a module per promise.
+//!
+//! The tests of nprof want `target/release/nprof` (or `NPROF_BIN`), root and a kernel with `uprobe_multi`; those of
+//! the targets want only JDKs. What is missing is printed; `NPROF_TEST_REQUIRE=kernel,jvm,17,25` makes it fail.
+//! `--test-threads=1` gives the timing tests the quiet that they need.
+
+mod clean;
+mod cli;
+mod errors;
+mod exact;
+mod inflight;
+mod inventory;
+mod kernel;
+mod late;
+mod losses;
+mod targets;
+mod timing;
+
+/// Selects every native method of the targets.
+const TARGETS: &str = "targets.*::*";
