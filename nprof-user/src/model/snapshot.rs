@@ -69,6 +69,8 @@ pub struct Snapshot {
     pub elapsed: Duration,
     /// The JVM.
     pub jvm: Jvm,
+    /// Whether the JVM has ended: nothing of this will change any more.
+    pub ended: bool,
     /// Whether calls were timed, or only counted (`--count-only`).
     pub timed: bool,
     /// Functions with calls that ended or are in flight.

@@ -60,6 +60,7 @@ pub(super) fn snapshot() -> Snapshot {
             user: Some("acme".to_owned()),
             container: None,
         },
+        ended: false,
         timed: true,
         methods: Vec::new(),
         traced: 5,

@@ -230,6 +230,7 @@ impl Tracer {
             methods: methods.collect(),
             elapsed: self.end.unwrap_or_else(|| self.start.elapsed()),
             jvm: self.jvm.clone(),
+            ended: false,
             timed: self.timed,
             traced: probes.len(),
             skipped,
