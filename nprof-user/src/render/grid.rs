@@ -4,9 +4,9 @@ use super::names;
 
 /// Columns between two cells.
 const GAP: usize = 2;
-/// The least that the column which gives way keeps.
+/// The least that a column which gives way keeps.
 const LEAST_WIDTH: usize = 16;
-/// Names narrower than this are hard to tell apart: other columns go first.
+/// What a column of methods should keep.
 const READABLE_WIDTH: usize = 32;
 
 /// Where text goes.
@@ -25,13 +25,33 @@ pub(super) enum Align {
     Right,
 }
 
+/// A column of names that can be shortened.
+#[derive(Clone, Copy)]
+pub(super) struct Elastic {
+    pub(super) column: usize,
+    /// Names narrower than this are hard to tell apart: other columns go first.
+    readable: usize,
+}
+
+impl Elastic {
+    /// For names of methods and classes.
+    pub(super) fn names(column: usize) -> Self {
+        Self { column, readable: READABLE_WIDTH }
+    }
+
+    /// For names that a few letters of are enough.
+    pub(super) fn short_names(column: usize) -> Self {
+        Self { column, readable: LEAST_WIDTH }
+    }
+}
+
 /// A table of printable texts.
 pub(super) struct Grid {
     pub(super) headers: Vec<(&'static str, Align)>,
     /// Rows of as many cells as there are headers.
     pub(super) rows: Vec<Vec<String>>,
-    /// The column of names that are shortened where the screen is too narrow.
-    pub(super) elastic: usize,
+    /// The columns that are shortened where the screen is too narrow, the first first.
+    pub(super) elastic: Vec<Elastic>,
     /// The columns to do without, the first first, where the names would become unreadable.
     pub(super) expendable: &'static [&'static str],
 }
@@ -58,8 +78,9 @@ impl Grid {
         };
         for title in self.expendable {
             let widths = self.widths();
-            let name = widths.get(self.elastic).copied().unwrap_or(0);
-            if total_width(&widths) - name + name.min(READABLE_WIDTH) <= columns {
+            let spare =
+                |elastic: &Elastic| widths.get(elastic.column).map_or(0, |w| w.saturating_sub(elastic.readable));
+            if total_width(&widths) - self.elastic.iter().map(spare).sum::<usize>() <= columns {
                 break;
             }
             if let Some(at) = self.headers.iter().position(|(t, _)| t == title) {
@@ -75,7 +96,9 @@ impl Grid {
         for row in self.rows.iter_mut().filter(|row| column < row.len()) {
             row.remove(column);
         }
-        self.elastic -= usize::from(column < self.elastic);
+        for elastic in &mut self.elastic {
+            elastic.column -= usize::from(column < elastic.column);
+        }
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -88,10 +111,16 @@ impl Grid {
         widths
     }
 
-    /// Shortens the elastic column so that the lines fit into `columns`, if it can.
+    /// Shortens the elastic columns so that the lines fit into `columns`, if they can.
     fn shrink(&mut self, widths: &mut [usize], columns: usize) {
+        for at in 0..self.elastic.len() {
+            self.shrink_one(self.elastic[at].column, widths, columns);
+        }
+    }
+
+    fn shrink_one(&mut self, column: usize, widths: &mut [usize], columns: usize) {
         let total = total_width(widths);
-        let Some(width) = widths.get_mut(self.elastic) else {
+        let Some(width) = widths.get_mut(column) else {
             return;
         };
         let allowed = width.saturating_sub(total.saturating_sub(columns)).max(LEAST_WIDTH);
@@ -99,11 +128,11 @@ impl Grid {
             return;
         }
         *width = 0;
-        for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(self.elastic)) {
+        for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(column)) {
             *cell = names::fit(cell, allowed).into_owned();
             *width = (*width).max(names::width(cell));
         }
-        *width = (*width).max(names::width(self.headers[self.elastic].0));
+        *width = (*width).max(names::width(self.headers[column].0));
     }
 
     fn line<S: AsRef<str>>(&self, cells: &[S], widths: &[usize]) -> String {
@@ -133,7 +162,7 @@ pub(super) fn bold(text: &str, ansi: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Align, Grid, Screen};
+    use super::{Align, Elastic, Grid, Screen};
 
     fn grid() -> Grid {
         Grid {
@@ -141,7 +170,7 @@ mod tests {
             rows: [["1", "com.example.Thing::call", "x"], ["1,000", "日本.A::b", ""]]
                 .map(|row| row.map(str::to_owned).to_vec())
                 .to_vec(),
-            elastic: 1,
+            elastic: vec![Elastic::names(1)],
             expendable: &["END", "N"],
         }
     }
@@ -163,6 +192,21 @@ mod tests {
         assert_eq!(lines(34)[1], "    1  c.example.Thing::call  x");
         assert_eq!(lines(28), ["    N  NAME             END", "    1  c.e.Thing::call  x", "1,000  日本.A::b"]);
         assert_eq!(lines(5), lines(28));
+    }
+
+    /// Check that of two elastic columns the first gives way before the second.
+    #[test]
+    fn shrinks_the_first_column_first() {
+        let lines = |columns| {
+            let mut grid = grid();
+            grid.rows[0][0] = "com.example.another.Program".to_owned();
+            grid.headers[0].0 = "JVM";
+            grid.elastic = vec![Elastic::short_names(0), Elastic::names(1)];
+            grid.lines(Screen { ansi: false, columns: Some(columns) })[1].clone()
+        };
+        assert_eq!(lines(60), "com.example.another.Program  com.example.Thing::call  x");
+        assert_eq!(lines(50), "c.e.another.Program  com.example.Thing::call  x");
+        assert_eq!(lines(40), "c.e.a.Program  c.e.Thing::call  x");
     }
 
     /// Check that columns go in their order, no more than needed, and never on a pipe.

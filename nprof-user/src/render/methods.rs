@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::grid::{Align, Grid, Screen};
+use super::grid::{Align, Elastic, Grid, Screen};
 use super::json::{self, SCHEMA, Target};
 use super::{names, units, words};
 use crate::model::descriptor;
@@ -48,7 +48,7 @@ pub fn table(rows: &[MethodRow<'_>], screen: Screen, w: &mut impl Write) -> io::
             ("TRACEABLE", Align::Left),
         ],
         rows: rows.iter().map(cells).collect(),
-        elastic: 0,
+        elastic: vec![Elastic::names(0)],
         expendable: &[],
     };
     for line in grid.lines(screen) {

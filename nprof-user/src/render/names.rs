@@ -65,13 +65,15 @@ pub(super) fn width(text: &str) -> usize {
 }
 
 /// The name in at most `columns`: package parts shrink to their initials from the left, as many as need be; if that
-/// is not enough, the middle is cut out.
+/// is not enough, or if it is a jar's name, the middle is cut out.
 pub(super) fn fit(name: &str, columns: usize) -> Cow<'_, str> {
     let excess = width(name).saturating_sub(columns);
     if excess == 0 {
         return Cow::Borrowed(name);
     }
-    Cow::Owned(cut(&shorten_packages(name, excess), columns))
+    // The dots in `orders-1.2.jar` separate no packages.
+    let is_jar = name.split(' ').any(|word| word.ends_with(".jar"));
+    Cow::Owned(if is_jar { cut(name, columns) } else { cut(&shorten_packages(name, excess), columns) })
 }
 
 fn shorten_packages(name: &str, mut excess: usize) -> String {
@@ -169,6 +171,7 @@ mod tests {
         assert_eq!(fit(name, 37), "j.u.zip.Deflater::deflateBytesBytes");
         assert_eq!(fit(name, 33), "j.u.z.Deflater::deflateBytesBytes");
         assert_eq!(fit(name, 21), "j.u.z.Defl…BytesBytes");
+        assert_eq!(fit("orders-1.2.jar x", 12), "order….jar x");
         assert_eq!(fit("p.A$B::m", 3), "p…m");
         assert_eq!(fit("日本語.A::m", 8), "日.A::m");
     }

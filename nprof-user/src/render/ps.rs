@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::grid::{Align, Grid, Screen};
+use super::grid::{Align, Elastic, Grid, Screen};
 use super::names::{cut, printable};
 use crate::model::{Jvm, JvmKind};
 
@@ -41,7 +41,8 @@ pub fn table(out: &mut impl Write, entries: &[Entry], screen: Screen) -> io::Res
         ("NATIVES", Align::Right),
         ("BOUND", Align::Right),
     ];
-    let grid = Grid { headers, rows: entries.iter().map(row).collect(), elastic: 1, expendable: &[] };
+    let grid =
+        Grid { headers, rows: entries.iter().map(row).collect(), elastic: vec![Elastic::names(1)], expendable: &[] };
     for line in grid.lines(screen) {
         writeln!(out, "{line}")?;
     }

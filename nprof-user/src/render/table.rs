@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::grid::{Align, Grid, Screen, bold};
+use super::grid::{Align, Elastic, Grid, Screen, bold};
 use super::rows::Row;
 use super::{json, names, notes, rows, units};
 use crate::model::{Method, Snapshot};
@@ -64,7 +64,7 @@ pub(super) fn grid<'a>(snapshot: &Snapshot, rows: &[Row<'a>], rate: impl Fn(&Row
     Grid {
         headers: columns.iter().map(|c| (c.title, c.align)).collect(),
         rows: lines.map(|line| columns.iter().map(|c| (c.cell)(&line)).collect()).collect(),
-        elastic: columns.len() - 1,
+        elastic: vec![Elastic::names(columns.len() - 1)],
         expendable: &["LIBRARY", "SELF", "~P50", "AVG", "CALLS/s", "MAX"],
     }
 }
