@@ -1,4 +1,4 @@
-//! `trace` as CSV: a header and one row for each function with calls. Times are whole nanoseconds.
+//! `trace` as CSV: a header and one row for each function with calls, of all JVMs. Times are whole nanoseconds.
 //!
 //! Fields are quoted by RFC 4180 where they need it; lines end with a line feed alone, as Unix tools expect. What was
 //! not measured is an empty field. The losses have no place in the rows: whoever writes CSV tells them elsewhere.
@@ -17,17 +17,18 @@ const HEADER: &str = "pid,class,method,signature,library,bound,tier,calls,in_fli
 ///
 /// # Errors
 /// What writing to `w` gives.
-pub fn csv(snapshot: &Snapshot, w: &mut impl Write) -> io::Result<()> {
+pub fn csv(jvms: &[Snapshot], w: &mut impl Write) -> io::Result<()> {
     writeln!(w, "{HEADER}")?;
-    for row in rows::all(snapshot) {
-        let fields = fields(snapshot, &row);
+    for row in rows::all(jvms) {
+        let fields = fields(&row);
         let fields: Vec<Cow<'_, str>> = fields.iter().map(|field| quoted(field)).collect();
         writeln!(w, "{}", fields.join(","))?;
     }
     Ok(())
 }
 
-fn fields(snapshot: &Snapshot, row: &Row<'_>) -> Vec<String> {
+fn fields(row: &Row<'_>) -> Vec<String> {
+    let snapshot = row.snapshot;
     let measured = row.measured;
     let method = &row.first.method;
     let timed = |ns: Option<u64>| ns.filter(|_| snapshot.timed).map_or_else(String::new, |ns| ns.to_string());
@@ -70,9 +71,9 @@ mod tests {
     use crate::model::Snapshot;
     use crate::render::samples;
 
-    fn text(snapshot: &Snapshot) -> String {
+    fn text(jvms: &[Snapshot]) -> String {
         let mut out = Vec::new();
-        csv(snapshot, &mut out).unwrap();
+        csv(jvms, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -80,13 +81,22 @@ mod tests {
     #[test]
     fn everything() {
         let golden = include_str!("golden/trace.csv").replace("<ESC>", "\u{1b}");
-        assert_eq!(text(&samples::eventful()), golden);
+        assert_eq!(text(&[samples::eventful()]), golden);
+    }
+
+    /// Check that the rows of several JVMs stand in one order, each with its pid, and that no JVM gives the header alone.
+    #[test]
+    fn several_jvms() {
+        let text = text(&samples::several());
+        let pids: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
+        assert_eq!(pids, ["77", "1234", "1234", "77", "1234", "1234"]);
+        assert_eq!(self::text(&[]), format!("{HEADER}\n"));
     }
 
     /// Check that a snapshot without calls gives the header alone.
     #[test]
     fn no_calls() {
-        assert_eq!(text(&samples::snapshot()), format!("{HEADER}\n"));
+        assert_eq!(text(&[samples::snapshot()]), format!("{HEADER}\n"));
     }
 
     /// Check that every row has as many fields as the header, and that times are empty with `--count-only`.
@@ -94,7 +104,7 @@ mod tests {
     fn count_only_has_no_times() {
         let mut snapshot = samples::eventful();
         snapshot.timed = false;
-        let text = text(&snapshot);
+        let text = text(&[snapshot]);
         assert!(text.lines().all(|line| line.split(',').count() == HEADER.split(',').count()), "{text}");
         assert!(text.lines().nth(1).unwrap().contains(",kernel,1000,,0,,,,,,,0,emulated,"), "{text}");
     }

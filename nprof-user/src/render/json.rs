@@ -1,13 +1,15 @@
 //! The JSON document of `trace`: the contract with other programs. Times are whole nanoseconds.
 //!
 //! Names are as in the target, not shortened or escaped beyond JSON's own rules. What was not measured is `null`,
-//! never 0: all times and `in_flight` with `--count-only`, the quantiles of a function without a timed call.
+//! never 0: all times and `in_flight` with `--count-only`, the quantiles of a function without a timed call, the start
+//! of a run that has found no JVM yet.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use super::run::{Run, Scope};
 use super::{names, rows};
 use crate::model::{Histogram, Jvm, Losses, SkipReason, Snapshot};
 
@@ -18,12 +20,13 @@ const HISTOGRAM_SCHEMA: u32 = 2;
 /// How many skipped methods are named for each reason.
 const EXAMPLES: usize = 5;
 
-/// Writes a snapshot as one document on one line. Writes in small pieces: `w` should be buffered.
+/// Writes what was measured of all JVMs as one document on one line; without a JVM its lists are empty. Writes in small
+/// pieces: `w` should be buffered.
 ///
 /// # Errors
 /// What writing to `w` gives.
-pub fn json(snapshot: &Snapshot, w: &mut impl Write) -> io::Result<()> {
-    line(&Document::of(snapshot), w)
+pub fn json(jvms: &[Snapshot], w: &mut impl Write) -> io::Result<()> {
+    line(&Document::of(Run::new(jvms, Scope::All)), w)
 }
 
 /// Writes any value as JSON on one line.
@@ -36,22 +39,30 @@ pub(super) fn line(value: &impl Serialize, w: &mut impl Write) -> io::Result<()>
 struct Document<'a> {
     schema: u32,
     nprof: &'static str,
-    started: String,
+    started: Option<String>,
     elapsed_ns: u64,
-    targets: [Target<'a>; 1],
+    targets: Vec<MeasuredTarget<'a>>,
     methods: Vec<Method<'a>>,
     skipped: Vec<Skipped>,
     #[serde(serialize_with = "as_map")]
-    losses: &'a Losses,
+    losses: Losses,
 }
 
-/// The JVM that a document is about.
+/// A JVM that a document is about.
 #[derive(Serialize)]
 pub(super) struct Target<'a> {
     pid: u32,
     main: &'a str,
     jvm: String,
     start_time: u64,
+}
+
+/// A JVM that was measured.
+#[derive(Serialize)]
+struct MeasuredTarget<'a> {
+    #[serde(flatten)]
+    target: Target<'a>,
+    ended: bool,
 }
 
 #[derive(Serialize)]
@@ -92,16 +103,16 @@ struct Skipped {
 }
 
 impl<'a> Document<'a> {
-    fn of(snapshot: &'a Snapshot) -> Self {
+    fn of(run: Run<'a>) -> Self {
         Self {
             schema: SCHEMA,
             nprof: env!("CARGO_PKG_VERSION"),
-            started: snapshot.started.to_string(),
-            elapsed_ns: nanoseconds(snapshot.elapsed),
-            targets: [Target::of(&snapshot.jvm)],
-            methods: rows::all(snapshot).iter().map(|row| Method::of(row, snapshot)).collect(),
-            skipped: SkipReason::ALL.into_iter().filter_map(|reason| Skipped::of(snapshot, reason)).collect(),
-            losses: &snapshot.losses,
+            started: run.started().map(|started| started.to_string()),
+            elapsed_ns: nanoseconds(run.elapsed()),
+            targets: run.jvms.iter().map(MeasuredTarget::of).collect(),
+            methods: rows::all(run.jvms).iter().map(Method::of).collect(),
+            skipped: SkipReason::ALL.into_iter().filter_map(|reason| Skipped::of(run, reason)).collect(),
+            losses: run.losses(),
         }
     }
 }
@@ -117,9 +128,15 @@ impl<'a> Target<'a> {
     }
 }
 
+impl<'a> MeasuredTarget<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        Self { target: Target::of(&snapshot.jvm), ended: snapshot.ended }
+    }
+}
+
 impl<'a> Method<'a> {
-    fn of(row: &rows::Row<'a>, snapshot: &Snapshot) -> Self {
-        let measured = row.measured;
+    fn of(row: &rows::Row<'a>) -> Self {
+        let (snapshot, measured) = (row.snapshot, row.measured);
         let method = &row.first.method;
         let timed = |ns: u64| snapshot.timed.then_some(ns);
         let quantile = |q: f64| {
@@ -157,11 +174,23 @@ impl<'a> Buckets<'a> {
 }
 
 impl Skipped {
-    fn of(snapshot: &Snapshot, reason: SkipReason) -> Option<Self> {
-        let count = snapshot.skipped_for(reason).count();
-        let examples = snapshot.skipped_for(reason).take(EXAMPLES).map(|s| names::qualified(&s.method.method));
-        (count > 0).then(|| Self { reason: reason.as_str(), count, examples: examples.collect() })
+    fn of(run: Run<'_>, reason: SkipReason) -> Option<Self> {
+        let count = run.skipped(reason);
+        (count > 0).then(|| Self { reason: reason.as_str(), count, examples: examples(run, reason) })
     }
+}
+
+/// The first skipped methods of one reason. What an earlier JVM already gave is not repeated.
+fn examples(run: Run<'_>, reason: SkipReason) -> Vec<String> {
+    let mut examples: Vec<String> = Vec::with_capacity(EXAMPLES);
+    for jvm in run.jvms {
+        let earlier = examples.len();
+        let names = jvm.skipped_for(reason).map(|skipped| names::qualified(&skipped.method.method));
+        let new: Vec<String> =
+            names.filter(|name| !examples[..earlier].contains(name)).take(EXAMPLES - earlier).collect();
+        examples.extend(new);
+    }
+    examples
 }
 
 /// Nanoseconds of a duration; 584 years are enough.
@@ -181,22 +210,55 @@ mod tests {
     use crate::model::Snapshot;
     use crate::render::samples;
 
-    fn text(snapshot: &Snapshot) -> String {
+    fn text(jvms: &[Snapshot]) -> String {
         let mut out = Vec::new();
-        json(snapshot, &mut out).unwrap();
+        json(jvms, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     /// Check the whole document, field by field and in order.
     #[test]
     fn everything() {
-        assert_eq!(text(&samples::eventful()), samples::one_line(include_str!("golden/trace.json")));
+        assert_eq!(text(&[samples::eventful()]), samples::one_line(include_str!("golden/trace.json")));
     }
 
     /// Check that the document of a snapshot without calls is complete.
     #[test]
     fn no_calls() {
-        assert_eq!(text(&samples::snapshot()), samples::one_line(include_str!("golden/trace_no_calls.json")));
+        assert_eq!(text(&[samples::snapshot()]), samples::one_line(include_str!("golden/trace_no_calls.json")));
+    }
+
+    /// Check the whole document of several JVMs: all targets, methods by total time, skips and losses of all.
+    #[test]
+    fn several_jvms() {
+        assert_eq!(text(&samples::several()), samples::one_line(include_str!("golden/trace_all.json")));
+    }
+
+    /// Check that the document of a run without a JVM is complete, and lists every loss at zero.
+    #[test]
+    fn no_jvm() {
+        let document: Value = serde_json::from_str(&text(&[])).unwrap();
+        for list in ["targets", "methods", "skipped"] {
+            assert_eq!(document[list], serde_json::json!([]), "{list}");
+        }
+        assert!(document["started"].is_null() && document["elapsed_ns"] == 0);
+        let losses = document["losses"].as_object().unwrap();
+        assert!(!losses.is_empty() && losses.values().all(|n| *n == 0), "{losses:?}");
+    }
+
+    /// Check that the examples of several JVMs are different methods, as many as one JVM alone would give.
+    #[test]
+    fn examples_of_several_jvms_differ() {
+        let mut jvms = samples::several();
+        for jvm in &mut jvms {
+            jvm.skipped.truncate(1);
+        }
+        jvms[1].skipped = vec![jvms[0].skipped[0].clone(); 9];
+        jvms[1].skipped[1..].iter_mut().for_each(|skipped| skipped.method.method.name = "other".to_owned());
+        let document: Value = serde_json::from_str(&text(&jvms)).unwrap();
+        assert_eq!(document["skipped"][0]["count"], 10);
+        let examples = [&["a.Late::call"][..], &["a.Late::other"; 4]].concat();
+        assert_eq!(document["skipped"][0]["examples"], serde_json::json!(examples));
     }
 
     /// Check that the numbers that a program reads back are those of the snapshot, the largest included.
@@ -206,7 +268,7 @@ mod tests {
         let method = &mut snapshot.methods[3];
         method.total_ns = u64::MAX;
         method.max_ns = u64::MAX - 1;
-        let document: Value = serde_json::from_str(&text(&snapshot)).unwrap();
+        let document: Value = serde_json::from_str(&text(std::slice::from_ref(&snapshot))).unwrap();
         let (first, measured) = (&document["methods"][0], &snapshot.methods[3]);
         for (field, expected) in [
             ("calls", measured.calls),
@@ -231,7 +293,7 @@ mod tests {
     fn count_only_has_no_times() {
         let mut snapshot = samples::eventful();
         snapshot.timed = false;
-        let document: Value = serde_json::from_str(&text(&snapshot)).unwrap();
+        let document: Value = serde_json::from_str(&text(&[snapshot])).unwrap();
         for field in ["in_flight", "total_ns", "self_ns", "max_ns", "p50_ns", "p90_ns", "p99_ns", "histogram"] {
             assert!(document["methods"][0].get(field).is_some_and(Value::is_null), "{field}");
         }
@@ -243,7 +305,7 @@ mod tests {
     fn names_some_skipped_methods() {
         let mut snapshot = samples::eventful();
         snapshot.skipped = vec![snapshot.skipped[0].clone(); 7];
-        let document: Value = serde_json::from_str(&text(&snapshot)).unwrap();
+        let document: Value = serde_json::from_str(&text(&[snapshot])).unwrap();
         assert_eq!(document["skipped"][0]["count"], 7);
         assert_eq!(document["skipped"][0]["examples"].as_array().unwrap().len(), 5);
     }

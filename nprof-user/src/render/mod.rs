@@ -9,13 +9,18 @@ pub mod live;
 pub mod methods;
 mod names;
 mod notes;
+mod previous;
 pub mod ps;
 mod rows;
+mod run;
 pub mod table;
 pub mod units;
 mod words;
 
+pub use run::Scope;
 pub use words::losses;
 
+#[cfg(test)]
+mod fake_terminal;
 #[cfg(test)]
 mod samples;

@@ -1,11 +1,17 @@
 //! What stands below a table: totals, what was not traced, what the marks beside a method mean, and the losses.
 
+use std::collections::HashSet;
+
 use super::rows::Row;
+use super::run::Run;
 use super::{names, units, words};
 use crate::model::{ProbeCost, SkipReason, Snapshot};
 
 /// How many functions with several methods are spelled out, and how many methods of each.
 const ALIASES_SHOWN: usize = 5;
+
+/// The mark of a JVM that has ended.
+const ENDED: char = 'x';
 
 /// What holds for all times.
 const TIMES: &str =
@@ -62,16 +68,31 @@ pub(super) fn marks(row: &Row<'_>) -> String {
     if symbols.is_empty() { symbols } else { format!(" {symbols}") }
 }
 
+/// The JVM's name, to stand beside its rows, with a mark if it has ended.
+pub(super) fn jvm(snapshot: &Snapshot) -> String {
+    let name = match snapshot.jvm.main.as_str() {
+        "" => "-".into(),
+        main => names::printable(main),
+    };
+    if snapshot.ended { format!("{name} {ENDED}") } else { name.into_owned() }
+}
+
 /// The lines below a table of `rows`; the losses are the last.
-pub(super) fn lines(snapshot: &Snapshot, rows: &[Row<'_>]) -> Vec<String> {
+pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
     if !rows.is_empty() {
-        lines.push(totals(snapshot, rows));
+        lines.push(totals(run, rows));
     }
-    lines.extend(silent(snapshot, rows.len()));
-    lines.extend(skipped(snapshot));
-    if snapshot.timed && rows.iter().any(|row| row.timed_calls() > 0) {
+    if run.jvms.len() > 1 {
+        lines.push(jvms(run));
+    }
+    lines.extend(silent(run, rows.len()));
+    lines.extend(skipped(run));
+    if run.timed() && rows.iter().any(|row| row.timed_calls() > 0) {
         lines.push(TIMES.to_owned());
+    }
+    if run.names_jvms() && rows.iter().any(|row| row.snapshot.ended) {
+        lines.push(format!("{ENDED} this JVM has ended"));
     }
     for mark in Mark::ALL {
         if rows.iter().any(|row| mark.applies_to(row)) {
@@ -79,14 +100,14 @@ pub(super) fn lines(snapshot: &Snapshot, rows: &[Row<'_>]) -> Vec<String> {
         }
     }
     lines.extend(aliases(rows));
-    lines.extend(words::losses(&snapshot.losses));
+    lines.extend(words::losses(&run.losses()));
     lines
 }
 
-fn totals(snapshot: &Snapshot, rows: &[Row<'_>]) -> String {
+fn totals(run: Run<'_>, rows: &[Row<'_>]) -> String {
     let calls: u64 = rows.iter().map(|r| r.measured.calls).sum();
     let in_flight: u64 = rows.iter().map(|r| r.measured.in_flight).sum();
-    let elapsed = snapshot.elapsed;
+    let elapsed = run.elapsed();
     let mut line = format!(
         "total: {} to {} in {} ({}/s)",
         plural(calls, "call"),
@@ -94,7 +115,7 @@ fn totals(snapshot: &Snapshot, rows: &[Row<'_>]) -> String {
         units::duration(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)),
         units::rate(per_second(calls, elapsed)),
     );
-    if snapshot.timed {
+    if run.timed() {
         // Own times, so that a function called by another traced one is not counted twice.
         let inside = rows.iter().map(|r| r.measured.self_ns).fold(0, u64::saturating_add);
         line.push_str(&format!(", {} spent inside them (sum over threads)", units::duration(inside)));
@@ -105,27 +126,40 @@ fn totals(snapshot: &Snapshot, rows: &[Row<'_>]) -> String {
     line
 }
 
-fn silent(snapshot: &Snapshot, with_calls: usize) -> Option<String> {
-    let silent = snapshot.traced.saturating_sub(with_calls) as u64;
+/// `JVMs: 4 (2 ended), 1,234 functions traced`.
+fn jvms(run: Run<'_>) -> String {
+    let ended = match run.ended() {
+        0 => String::new(),
+        n => format!(" ({} ended)", units::count(n as u64)),
+    };
+    let traced = plural(run.traced() as u64, "function");
+    format!("JVMs: {}{ended}, {traced} traced", units::count(run.jvms.len() as u64))
+}
+
+fn silent(run: Run<'_>, with_calls: usize) -> Option<String> {
+    let silent = run.traced().saturating_sub(with_calls) as u64;
     (silent > 0).then(|| format!("{} had no calls", plural(silent, "traced function")))
 }
 
-fn skipped(snapshot: &Snapshot) -> Option<String> {
+fn skipped(run: Run<'_>) -> Option<String> {
     let reasons: Vec<String> = SkipReason::ALL
         .into_iter()
-        .map(|reason| (snapshot.skipped_for(reason).count(), reason))
+        .map(|reason| (run.skipped(reason), reason))
         .filter(|(n, _)| *n > 0)
         .map(|(n, reason)| format!("{} {}", units::count(n as u64), words::skip(reason)))
         .collect();
     (!reasons.is_empty()).then(|| format!("not traced: {}", reasons.join(", ")))
 }
 
-/// One line for each of the first functions that several methods share.
+/// One line for each of the first functions that several methods share. What is the same in several JVMs is said once.
 fn aliases(rows: &[Row<'_>]) -> Vec<String> {
-    let shared: Vec<&Row<'_>> = rows.iter().filter(|row| Mark::Shared.applies_to(row)).collect();
-    let mut lines: Vec<String> = shared.iter().take(ALIASES_SHOWN).map(|row| alias_line(row)).collect();
-    if shared.len() > ALIASES_SHOWN {
-        lines.push(format!("  and {} more such functions (--format json lists all)", shared.len() - ALIASES_SHOWN));
+    let mut said = HashSet::new();
+    let shared = rows.iter().filter(|row| Mark::Shared.applies_to(row)).map(alias_line);
+    let mut lines: Vec<String> = shared.filter(|line| said.insert(line.clone())).collect();
+    let more = lines.len().saturating_sub(ALIASES_SHOWN);
+    lines.truncate(ALIASES_SHOWN);
+    if more > 0 {
+        lines.push(format!("  and {more} more such functions (--format json lists all)"));
     }
     lines
 }
@@ -141,7 +175,7 @@ fn alias_line(row: &Row<'_>) -> String {
 }
 
 /// `1 call`, `2 calls`.
-fn plural(n: u64, noun: &str) -> String {
+pub(super) fn plural(n: u64, noun: &str) -> String {
     let ending = if n == 1 { "" } else { "s" };
     format!("{} {noun}{ending}", units::count(n))
 }
@@ -155,6 +189,7 @@ pub(super) fn per_second(calls: u64, elapsed: std::time::Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::lines;
+    use crate::render::run::{Run, Scope};
     use crate::render::{rows, samples};
 
     /// Check that long lists of aliases end with how many are left out.
@@ -169,7 +204,8 @@ mod tests {
                 function
             })
             .collect();
-        let lines = lines(&snapshot, &rows::all(&snapshot));
+        let jvms = [snapshot];
+        let lines = lines(Run::new(&jvms, Scope::One), &rows::all(&jvms));
         let spelled: Vec<&String> = lines.iter().filter(|l| l.starts_with("  ")).collect();
         assert_eq!(spelled.len(), 6);
         assert_eq!(spelled[0], "  p.C0::m0 = p.C0::m1 = p.C0::m2 = p.C0::m3 = p.C0::m4 and 3 more");

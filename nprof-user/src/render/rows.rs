@@ -3,11 +3,13 @@
 use std::cmp::{Ordering, Reverse};
 
 use crate::aggregate::quantile::quantile;
-use crate::model::{Method, MethodSnapshot, PlannedMethod, Snapshot};
+use crate::model::{Method, MethodSnapshot, Pid, PlannedMethod, Snapshot, StartTime};
 
-/// One function with calls, under the first of its methods' names.
+/// One function of one JVM with calls, under the first of its methods' names.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
+    /// What it is a part of: everything measured of its JVM.
+    pub(super) snapshot: &'a Snapshot,
     /// What was measured.
     pub(super) measured: &'a MethodSnapshot,
     /// The method that names the row: the first by class, name and descriptor of those that share the function.
@@ -16,12 +18,12 @@ pub(super) struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// The row of a function, or `None` where there is nothing to report about it.
-    fn of(measured: &'a MethodSnapshot) -> Option<Self> {
+    fn of(snapshot: &'a Snapshot, measured: &'a MethodSnapshot) -> Option<Self> {
         if measured.calls == 0 && measured.in_flight == 0 {
             return None;
         }
         let first = measured.methods.iter().min_by(|a, b| by_name(&a.method, &b.method))?;
-        Some(Self { measured, first })
+        Some(Self { snapshot, measured, first })
     }
 
     /// The other methods that share the function, by name.
@@ -49,16 +51,17 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Every row: longest total time first, then most calls, then by name.
-pub(super) fn all(snapshot: &Snapshot) -> Vec<Row<'_>> {
-    let mut rows: Vec<Row<'_>> = snapshot.methods.iter().filter_map(Row::of).collect();
+/// Every row of every JVM: longest total time first, then most calls, then by name. Equal functions of several JVMs
+/// stay several rows.
+pub(super) fn all(jvms: &[Snapshot]) -> Vec<Row<'_>> {
+    let mut rows = unordered(jvms);
     rows.sort_by(order);
     rows
 }
 
 /// The first `limit` rows, in order, and how many there are in all. Sorts no more than it returns.
-pub(super) fn top(snapshot: &Snapshot, limit: usize) -> (Vec<Row<'_>>, usize) {
-    let mut rows: Vec<Row<'_>> = snapshot.methods.iter().filter_map(Row::of).collect();
+pub(super) fn top(jvms: &[Snapshot], limit: usize) -> (Vec<Row<'_>>, usize) {
+    let mut rows = unordered(jvms);
     let all = rows.len();
     if limit > 0 && limit < all {
         rows.select_nth_unstable_by(limit - 1, order);
@@ -68,12 +71,23 @@ pub(super) fn top(snapshot: &Snapshot, limit: usize) -> (Vec<Row<'_>>, usize) {
     (rows, all)
 }
 
+fn unordered<'a>(jvms: &'a [Snapshot]) -> Vec<Row<'a>> {
+    let of_jvm = |jvm: &'a Snapshot| jvm.methods.iter().filter_map(move |measured| Row::of(jvm, measured));
+    jvms.iter().flat_map(of_jvm).collect()
+}
+
 fn order(a: &Row<'_>, b: &Row<'_>) -> Ordering {
     let weight = |row: &Row<'_>| Reverse((row.measured.total_ns, row.measured.calls));
     weight(a)
         .cmp(&weight(b))
         .then_with(|| by_name(&a.first.method, &b.first.method))
+        .then_with(|| process(a.snapshot).cmp(&process(b.snapshot)))
         .then_with(|| a.measured.index.cmp(&b.measured.index))
+}
+
+/// What tells a JVM from the others of a run, and from one that had its pid before.
+pub(super) fn process(snapshot: &Snapshot) -> (Pid, StartTime) {
+    (snapshot.jvm.pid, snapshot.jvm.start_time)
 }
 
 fn by_name(a: &Method, b: &Method) -> Ordering {
@@ -86,6 +100,7 @@ fn by_name(a: &Method, b: &Method) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::{all, top};
+    use crate::model::Pid;
     use crate::render::samples;
 
     /// Check the order: total time, calls, name; functions without calls are left out.
@@ -99,7 +114,7 @@ mod tests {
             samples::function(3, "d.D", 0, 0),
             samples::function(4, "e.E", 1, 101),
         ];
-        let order: Vec<u32> = all(&snapshot).iter().map(|r| r.measured.index).collect();
+        let order: Vec<u32> = all(&[snapshot]).iter().map(|r| r.measured.index).collect();
         assert_eq!(order, [4, 2, 1, 0]);
     }
 
@@ -110,12 +125,25 @@ mod tests {
         snapshot.methods = (0..50)
             .map(|i| samples::function(i, &format!("p.C{}", i % 9), u64::from(i % 3) + 1, u64::from(i * 7 % 5)))
             .collect();
-        let order: Vec<u32> = all(&snapshot).iter().map(|r| r.measured.index).collect();
+        let jvms = [snapshot];
+        let order: Vec<u32> = all(&jvms).iter().map(|r| r.measured.index).collect();
         for limit in 0..52 {
-            let (rows, count) = top(&snapshot, limit);
+            let (rows, count) = top(&jvms, limit);
             let found: Vec<u32> = rows.iter().map(|r| r.measured.index).collect();
             assert_eq!((found.as_slice(), count), (&order[..limit.min(50)], 50));
         }
+    }
+
+    /// Check that equal functions of two JVMs stay two rows, by pid.
+    #[test]
+    fn never_merges_jvms() {
+        let mut first = samples::snapshot();
+        first.methods = vec![samples::function(0, "a.A", 5, 100)];
+        let mut second = first.clone();
+        second.jvm.pid = Pid(first.jvm.pid.0 - 1);
+        let jvms = [first, second];
+        let pids: Vec<Pid> = all(&jvms).iter().map(|r| r.snapshot.jvm.pid).collect();
+        assert_eq!(pids, [jvms[1].jvm.pid, jvms[0].jvm.pid]);
     }
 
     /// Check that averages leave out calls that were not timed, and that no timed call gives none.
@@ -125,7 +153,7 @@ mod tests {
         snapshot.methods = vec![samples::function(0, "a.A", 5, 100), samples::function(1, "b.B", 1, 0)];
         snapshot.methods[0].untimed = 2;
         snapshot.methods[1].untimed = 1;
-        let averages: Vec<_> = all(&snapshot).iter().map(super::Row::average_ns).collect();
+        let averages: Vec<_> = all(&[snapshot]).iter().map(super::Row::average_ns).collect();
         assert_eq!(averages, [Some(33), None]);
     }
 }

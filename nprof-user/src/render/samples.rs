@@ -112,6 +112,25 @@ pub(super) fn eventful() -> Snapshot {
     }
 }
 
+/// Two JVMs of one run: the eventful one, and one that started a second later, has the same overloads apart from
+/// one, and has ended.
+pub(super) fn several() -> Vec<Snapshot> {
+    let first = eventful();
+    let mut second = snapshot();
+    second.started += Duration::from_secs(1);
+    second.elapsed = Duration::from_millis(2000);
+    second.jvm.pid = Pid(77);
+    second.jvm.main = "orders-1.2.jar".to_owned();
+    second.ended = true;
+    second.methods = vec![first.methods[3].clone(), first.methods[0].clone()];
+    second.methods[0].total_ns = 4_000_000;
+    second.methods[0].self_ns = 4_000_000;
+    second.traced = 3;
+    second.skipped = vec![first.skipped[0].clone()];
+    second.losses = Losses { counts: vec![("unreturned", 3), ("too-deep", 4)] };
+    vec![first, second]
+}
+
 /// A JSON document that is spread over lines for its readers, as it is written: on one line, with this version.
 pub(super) fn one_line(golden: &str) -> String {
     let joined: String = golden.lines().map(str::trim_start).collect();

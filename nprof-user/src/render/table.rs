@@ -1,26 +1,32 @@
-//! The table of `trace` for people: one row for each function with calls, and the notes that belong to it.
+//! The table of `trace` for people: one row for each function with calls, and the notes that belong to it. Where there
+//! may be several JVMs, each row begins with its own.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::grid::{Align, Elastic, Grid, Screen, bold};
 use super::rows::Row;
+use super::run::{Run, Scope};
 use super::{json, names, notes, rows, units};
-use crate::model::{Method, Snapshot};
+use crate::model::{Method, MethodSnapshot, Snapshot};
 
 /// Writes the final table: every function with calls, then the notes, the losses last.
 ///
 /// # Errors
 /// What writing to `w` gives.
-pub fn table(snapshot: &Snapshot, screen: Screen, w: &mut impl Write) -> io::Result<()> {
-    let rows = rows::all(snapshot);
+pub fn table(jvms: &[Snapshot], scope: Scope, screen: Screen, w: &mut impl Write) -> io::Result<()> {
+    let run = Run::new(jvms, scope);
+    let rows = rows::all(jvms);
     let rate = |row: &Row<'_>| {
-        let traced_for = snapshot.elapsed.saturating_sub(row.measured.traced_after);
+        let traced_for = row.snapshot.elapsed.saturating_sub(row.measured.traced_after);
         notes::per_second(row.measured.calls, traced_for)
     };
-    let mut grid = grid(snapshot, &rows, rate);
+    let mut grid = grid(run, &rows, rate);
     let removed = grid.make_room(screen);
-    if rows.is_empty() {
-        writeln!(w, "no calls yet in {}", units::duration(json::nanoseconds(snapshot.elapsed)))?;
+    if jvms.is_empty() {
+        writeln!(w, "no JVM yet")?;
+    } else if rows.is_empty() {
+        writeln!(w, "no calls yet in {}", units::duration(json::nanoseconds(run.elapsed())))?;
     } else {
         for line in grid.lines(screen) {
             writeln!(w, "{line}")?;
@@ -30,8 +36,8 @@ pub fn table(snapshot: &Snapshot, screen: Screen, w: &mut impl Write) -> io::Res
     if !removed.is_empty() {
         writeln!(w, "left out, the terminal is too narrow: {}", removed.join(", "))?;
     }
-    let lost = snapshot.losses.total() > 0;
-    for line in notes::lines(snapshot, &rows) {
+    let lost = run.losses().total() > 0;
+    for line in notes::lines(run, &rows) {
         let warn = screen.ansi && lost && line.starts_with("losses:");
         writeln!(w, "{}", bold(&line, warn))?;
     }
@@ -53,10 +59,9 @@ struct Column {
 }
 
 /// The rows as cells. `rate` gives the calls per second of a row.
-pub(super) fn grid<'a>(snapshot: &Snapshot, rows: &[Row<'a>], rate: impl Fn(&Row<'a>) -> f64) -> Grid {
-    let columns = columns(snapshot);
-    let methods: Vec<&Method> = rows.iter().map(|row| &row.first.method).collect();
-    let lines = rows.iter().zip(names::labels(&methods)).map(|(row, name)| Line {
+pub(super) fn grid<'a>(run: Run<'_>, rows: &[Row<'a>], rate: impl Fn(&Row<'a>) -> f64) -> Grid {
+    let columns = columns(run);
+    let lines = rows.iter().zip(labels(rows)).map(|(row, name)| Line {
         row: *row,
         rate: rate(row),
         label: name + &notes::marks(row),
@@ -64,22 +69,48 @@ pub(super) fn grid<'a>(snapshot: &Snapshot, rows: &[Row<'a>], rate: impl Fn(&Row
     Grid {
         headers: columns.iter().map(|c| (c.title, c.align)).collect(),
         rows: lines.map(|line| columns.iter().map(|c| (c.cell)(&line)).collect()).collect(),
-        elastic: vec![Elastic::names(columns.len() - 1)],
+        elastic: elastic(run, &columns),
         expendable: &["LIBRARY", "SELF", "~P50", "AVG", "CALLS/s", "MAX"],
     }
 }
 
-/// The columns that say something about this snapshot.
-fn columns(snapshot: &Snapshot) -> Vec<Column> {
+/// The label of each row, told apart from those of the same JVM.
+fn labels(rows: &[Row<'_>]) -> Vec<String> {
+    let mut by_process: HashMap<_, Vec<usize>> = HashMap::new();
+    for (at, row) in rows.iter().enumerate() {
+        by_process.entry(rows::process(row.snapshot)).or_default().push(at);
+    }
+    let mut labels = vec![String::new(); rows.len()];
+    for of_process in by_process.into_values() {
+        let methods: Vec<&Method> = of_process.iter().map(|&at| &rows[at].first.method).collect();
+        for (at, label) in of_process.into_iter().zip(names::labels(&methods)) {
+            labels[at] = label;
+        }
+    }
+    labels
+}
+
+/// The JVM's name gives way before the method's.
+fn elastic(run: Run<'_>, columns: &[Column]) -> Vec<Elastic> {
+    let method = Elastic::names(columns.len() - 1);
+    if run.names_jvms() { vec![Elastic::short_names(1), method] } else { vec![method] }
+}
+
+/// The columns that say something about this run.
+fn columns(run: Run<'_>) -> Vec<Column> {
     let right = |title, cell| Column { title, align: Align::Right, cell };
+    let any = |wanted: fn(&MethodSnapshot) -> bool| run.jvms.iter().flat_map(|jvm| &jvm.methods).any(wanted);
     let left = |title, cell| Column { title, align: Align::Left, cell };
-    let mut columns = vec![
-        right("CALLS", |line| units::count(line.row.measured.calls)),
-        right("CALLS/s", |line| units::rate(line.rate)),
-    ];
-    if snapshot.timed {
+    let mut columns = Vec::new();
+    if run.names_jvms() {
+        columns.push(right("PID", |line| line.row.snapshot.jvm.pid.to_string()));
+        columns.push(left("JVM", |line| notes::jvm(line.row.snapshot)));
+    }
+    columns.push(right("CALLS", |line| units::count(line.row.measured.calls)));
+    columns.push(right("CALLS/s", |line| units::rate(line.rate)));
+    if run.timed() {
         columns.push(right("TOTAL", |line| timed(line, Some(line.row.measured.total_ns))));
-        if snapshot.methods.iter().any(|m| m.self_ns != m.total_ns) {
+        if any(|m| m.self_ns != m.total_ns) {
             columns.push(right("SELF", |line| timed(line, Some(line.row.measured.self_ns))));
         }
         columns.push(right("AVG", |line| timed(line, line.row.average_ns())));
@@ -87,7 +118,7 @@ fn columns(snapshot: &Snapshot) -> Vec<Column> {
         columns.push(right("~P99", |line| timed(line, line.row.quantile_ns(0.99))));
         columns.push(right("MAX", |line| timed(line, Some(line.row.measured.max_ns))));
     }
-    if snapshot.methods.iter().any(|m| m.in_flight > 0) {
+    if any(|m| m.in_flight > 0) {
         columns.push(right("IN FLIGHT", |line| units::count(line.row.measured.in_flight)));
     }
     columns.push(left("LIBRARY", |line| names::printable(&line.row.measured.library).into_owned()));
@@ -105,13 +136,19 @@ fn timed(line: &Line<'_>, ns: Option<u64>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use super::{Screen, table};
     use crate::model::Snapshot;
-    use crate::render::samples;
+    use crate::render::{Scope, samples};
 
     fn text(snapshot: &Snapshot, screen: Screen) -> String {
+        text_of(from_ref(snapshot), Scope::One, screen)
+    }
+
+    fn text_of(jvms: &[Snapshot], scope: Scope, screen: Screen) -> String {
         let mut out = Vec::new();
-        table(snapshot, screen, &mut out).unwrap();
+        table(jvms, scope, screen, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -143,6 +180,41 @@ mod tests {
     #[test]
     fn no_calls() {
         assert_eq!(text(&samples::snapshot(), Screen::default()), include_str!("golden/table_no_calls.txt"));
+    }
+
+    /// Check the whole output for several JVMs: rows name theirs, overloads are told apart in each of them alone, what
+    /// one JVM's notes already say is not repeated.
+    #[test]
+    fn several_jvms() {
+        assert_eq!(text_of(&samples::several(), Scope::All, Screen::default()), include_str!("golden/table_all.txt"));
+    }
+
+    /// Check that where there may be several JVMs a single one is named too, and a mark explained only if it is there.
+    #[test]
+    fn one_of_all_jvms() {
+        let [first, second] = samples::several().try_into().unwrap();
+        let text = |jvm| text_of(&[jvm], Scope::All, Screen::default());
+        let (running, ended) = (text(first), text(second));
+        assert!(running.starts_with(" PID  JVM            ") && !running.contains("JVMs: "), "{running}");
+        assert!(!running.contains("this JVM has ended"), "{running}");
+        assert!(ended.contains(" 77  orders-1.2.jar x  ") && ended.contains("\nx this JVM has ended\n"), "{ended}");
+    }
+
+    /// Check what is said where there was no JVM.
+    #[test]
+    fn no_jvm() {
+        assert_eq!(text_of(&[], Scope::All, Screen::default()), "no JVM yet\n\nlosses: none\n");
+    }
+
+    /// Check that on a terminal the JVM's name gives way before the method's.
+    #[test]
+    fn shortens_jvms_first() {
+        let mut jvms = samples::several();
+        jvms[0].jvm.main = "com.acme.orders.internal.OrderService".to_owned();
+        let narrow = text_of(&jvms, Scope::All, Screen { ansi: false, columns: Some(179) });
+        assert!(narrow.lines().take(6).all(|l| crate::render::names::width(l) <= 179), "{narrow}");
+        assert!(narrow.contains("1234  c.a.o.i.OrderService  "), "{narrow}");
+        assert!(narrow.contains("java.util.zip.Deflater::deflate(long, byte[], int, int)"), "{narrow}");
     }
 
     /// Check that on a terminal names give way, and on a pipe they never do.

@@ -1,13 +1,14 @@
 //! Where the results of `nprof trace` go: a live table on a terminal, documents or a table elsewhere.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::slice::from_ref;
 
 use clap::ValueEnum;
 
 use super::super::terminal;
 use crate::model::Snapshot;
 use crate::render::live::LiveView;
-use crate::render::{csv, json, table};
+use crate::render::{Scope, csv, json, table};
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -34,7 +35,7 @@ impl Output {
     /// For results in this format; `repeats` if the user asked for results in between.
     pub(super) fn new(format: Format, repeats: bool) -> Self {
         let live = format == Format::Table && io::stdout().is_terminal();
-        Self { format, repeats, live: live.then(LiveView::new) }
+        Self { format, repeats, live: live.then(|| LiveView::new(Scope::One)) }
     }
 
     /// Whether [`Self::update`] prints anything.
@@ -49,8 +50,8 @@ impl Output {
     pub(super) fn update(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         let mut out = io::stdout().lock();
         match &mut self.live {
-            Some(live) => live.draw(snapshot, terminal::size(), &mut out)?,
-            None => print(self.format, snapshot, &mut out)?,
+            Some(live) => live.draw(from_ref(snapshot), terminal::size(), &mut out)?,
+            None => print(self.format, from_ref(snapshot), &mut out)?,
         }
         out.flush()
     }
@@ -66,17 +67,17 @@ impl Output {
         }
         let mut out = io::stdout().lock();
         match self.live {
-            Some(live) => live.finish(snapshot, terminal::size(), &mut out)?,
-            None => print(self.format, snapshot, &mut out)?,
+            Some(live) => live.finish(from_ref(snapshot), terminal::size(), &mut out)?,
+            None => print(self.format, from_ref(snapshot), &mut out)?,
         }
         out.flush()
     }
 }
 
-fn print(format: Format, snapshot: &Snapshot, out: &mut impl io::Write) -> io::Result<()> {
+fn print(format: Format, jvms: &[Snapshot], out: &mut impl io::Write) -> io::Result<()> {
     match format {
-        Format::Table => table::table(snapshot, terminal::stdout_screen(), out),
-        Format::Json => json::json(snapshot, out),
-        Format::Csv => csv::csv(snapshot, out),
+        Format::Table => table::table(jvms, Scope::One, terminal::stdout_screen(), out),
+        Format::Json => json::json(jvms, out),
+        Format::Csv => csv::csv(jvms, out),
     }
 }
