@@ -5,12 +5,14 @@
 #![no_std]
 
 pub mod cookie;
+pub mod exec;
 pub mod frame;
 pub mod histogram;
 pub mod loss;
 pub mod stats;
 
 pub use cookie::Cookie;
+pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
 pub use loss::Loss;
 pub use stats::{MethodStats, Mode};
@@ -25,6 +27,8 @@ pub mod maps {
     pub const FRAMES: &str = "NPROF_FRAMES";
     /// Counters by `Loss`.
     pub const LOSSES: &str = "NPROF_LOSSES";
+    /// `ExecEvent`s on their way out; a ring buffer.
+    pub const EXECS: &str = "NPROF_EXECS";
 }
 
 /// Names of the constants that are set when the BPF object is loaded.
@@ -43,6 +47,8 @@ pub mod programs {
     pub const RETURN: &str = "nprof_return";
     /// Runs when any thread of the host ends: closes the calls that a target's thread was still in.
     pub const EXIT: &str = "nprof_exit";
+    /// Runs when any process of the host begins to run a program: says so.
+    pub const EXEC: &str = "nprof_exec";
 }
 
 #[cfg(test)]
@@ -52,11 +58,9 @@ mod tests {
     /// Check that the kernel keeps every name whole.
     #[test]
     fn names_fit() {
-        for name in [maps::STATS, maps::SLOTS, maps::FRAMES, maps::LOSSES].into_iter().chain([
-            programs::ENTER,
-            programs::RETURN,
-            programs::EXIT,
-        ]) {
+        let maps = [maps::STATS, maps::SLOTS, maps::FRAMES, maps::LOSSES, maps::EXECS];
+        let programs = [programs::ENTER, programs::RETURN, programs::EXIT, programs::EXEC];
+        for name in maps.into_iter().chain(programs) {
             assert!(name.len() <= 15, "{name}");
         }
     }

@@ -15,11 +15,14 @@ pub enum Loss {
     MaxContended = 3,
     /// A hit carried an index beyond the maps: a defect of nprof. The call is not counted.
     BadIndex = 4,
+    /// A process began to run a program and there was no room to say so. If it is a JVM, it is found late.
+    MissedExec = 5,
 }
 
 impl Loss {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Self; 5] = [Self::Unreturned, Self::TooDeep, Self::NoFrame, Self::MaxContended, Self::BadIndex];
+    pub const ALL: [Self; 6] =
+        [Self::Unreturned, Self::TooDeep, Self::NoFrame, Self::MaxContended, Self::BadIndex, Self::MissedExec];
 
     /// The word for reports, JSON and metrics.
     #[must_use]
@@ -30,6 +33,7 @@ impl Loss {
             Self::NoFrame => "no-frame",
             Self::MaxContended => "max-contended",
             Self::BadIndex => "bad-index",
+            Self::MissedExec => "missed-exec",
         }
     }
 }

@@ -12,6 +12,7 @@
 
 mod atomic;
 mod calls;
+mod events;
 mod maps;
 mod threads;
 

@@ -51,6 +51,24 @@ pub enum Error {
         #[source]
         source: Box<aya::programs::ProgramError>,
     },
+    /// The hook on the start of programs cannot be attached.
+    #[error("cannot hook the start of programs ({name})")]
+    Exec {
+        /// The program.
+        name: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: Box<aya::programs::ProgramError>,
+    },
+    /// A map cannot be waited for.
+    #[error("cannot wait for {name}")]
+    Wait {
+        /// The map.
+        name: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
     /// The kernel has no `uprobe_multi` links.
     #[error("this kernel has no uprobe_multi links; nprof needs Linux 6.6 or newer")]
     NoUprobeMulti,

@@ -2,11 +2,13 @@
 //! everything away when its descriptors are closed, however nprof ends.
 
 mod error;
+mod events;
 mod features;
 mod object;
 mod session;
 mod sites;
 
 pub use error::Error;
+pub use events::ExecEvents;
 pub use features::{pid_filter_works, probe_uprobe_multi};
 pub use session::{Attached, Session, Target};

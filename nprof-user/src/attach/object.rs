@@ -67,6 +67,21 @@ impl Object {
     }
 }
 
+/// Makes the maps for programs that tell of events: room for `ring_bytes` of them, and the least of everything that
+/// calls are recorded in. No program is loaded yet.
+///
+/// # Errors
+/// See [`Error`]; most likely missing permissions.
+pub(super) fn load_for_events(ring_bytes: u32) -> Result<Ebpf, Error> {
+    EbpfLoader::new()
+        .map_max_entries(maps::STATS, 1)
+        .map_max_entries(maps::SLOTS, 1)
+        .map_max_entries(maps::EXECS, ring_bytes)
+        .allow_unsupported_maps()
+        .load(OBJECT)
+        .map_err(|error| Error::Maps(Box::new(error)))
+}
+
 fn load_uprobes(ebpf: &Ebpf) -> Result<[OwnedFd; 2], Error> {
     let mut object = aya_obj::Object::parse(OBJECT)?;
     let definitions = object.maps.clone();
@@ -100,7 +115,7 @@ fn hook_thread_end(ebpf: &mut Ebpf) -> Result<(), Error> {
 /// What stands behind a map, whatever aya thinks of its type.
 fn data(map: &Map) -> Option<&MapData> {
     match map {
-        Map::Array(data) | Map::Unsupported(data) => Some(data),
+        Map::Array(data) | Map::RingBuf(data) | Map::Unsupported(data) => Some(data),
         _ => None,
     }
 }

@@ -4,3 +4,4 @@ pub mod bpf;
 pub mod mapped_array;
 pub mod process_end;
 pub mod remote_memory;
+pub mod ring;
