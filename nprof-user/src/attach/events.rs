@@ -57,7 +57,7 @@ impl ExecEvents {
         Ok(Pid(event.tgid))
     }
 
-    /// Starts that could not be told, because the ring was full.
+    /// Starts that could not be told up to now, because the ring was full.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.losses.load(Loss::MissedExec as usize).unwrap_or(0)

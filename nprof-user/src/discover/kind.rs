@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::maps;
 use crate::model::{JvmKind, Library, Mapping};
 
 /// The VM whose library is mapped to be run. A debugger or a profiler maps the same files only to read them.
@@ -13,6 +14,17 @@ pub(super) fn kind_of(mappings: &[Mapping]) -> Option<JvmKind> {
     }
     let libjvm = paths().find(|path| is_libjvm(path))?;
     Some(if is_minimal(libjvm) { JvmKind::HotSpotMinimal } else { JvmKind::HotSpot })
+}
+
+/// Whether a VM's library is mapped to be run, from the text of `/proc/PID/maps`. Only the lines that name one are
+/// parsed: this is asked of every program that starts on the host.
+pub(super) fn maps_a_vm(maps: &[u8]) -> bool {
+    let names_one = |line: &&[u8]| {
+        let name = line.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        name.starts_with(b"libjvm.so") || name.starts_with(b"libj9vm")
+    };
+    let mut lines = maps.split(|b| *b == b'\n').filter(names_one);
+    lines.any(|line| maps::parse(line).is_ok_and(|mappings| kind_of(&mappings).is_some()))
 }
 
 /// The library that holds the HotSpot VM.
@@ -77,6 +89,27 @@ mod tests {
     fn sees_openj9_behind_its_libjvm() {
         let files = mapped(&[("/jdk/lib/server/libjvm.so", true), ("/jdk/lib/default/libj9vm29.so", true)]);
         assert_eq!(kind_of(&files), Some(JvmKind::OpenJ9));
+    }
+
+    /// Check that the quick look at the text agrees: a VM that is run counts, deleted or not, one that is read, or a
+    /// file that is only called alike, does not.
+    #[test]
+    fn quick_look_agrees() {
+        let line = |permissions: &str, path: &str| format!("1000-2000 {permissions} 00000000 08:01 7   {path}\n");
+        let libc = line("r-xp", "/lib/libc.so.6");
+        for (permissions, path, is_vm) in [
+            ("r-xp", "/jdk/lib/server/libjvm.so", true),
+            ("r-xp", "/jdk/lib/server/libjvm.so (deleted)", true),
+            ("r-xp", "/jdk/lib/default/libj9vm29.so", true),
+            ("r--p", "/jdk/lib/server/libjvm.so", false),
+            ("r-xp", "/jdk/lib/server/libjvm.so.debug", false),
+            ("r-xp", "/libjvm.so/notes", false),
+        ] {
+            let text = format!("{libc}{}{libc}", line(permissions, path));
+            assert_eq!(maps_a_vm(text.as_bytes()), is_vm, "{permissions} {path}");
+        }
+        assert!(!maps_a_vm(b""));
+        assert!(!maps_a_vm(b"nonsense/libjvm.so"));
     }
 
     /// Check that a process that only reads libjvm.so is no JVM.

@@ -22,6 +22,9 @@ mod test_proc;
 #[cfg(test)]
 mod tests;
 mod users;
+mod watch;
+#[cfg(test)]
+mod watch_tests;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -31,6 +34,7 @@ use std::path::PathBuf;
 pub use error::Error;
 pub use kernel::{KernelVersion, uretprobe_killed_by_seccomp};
 pub use kind::libjvm;
+pub use watch::JvmWatch;
 
 use crate::model::{Jvm, JvmKind, Library, Mapping, Pid, StartTime};
 use process::ProcessDir;

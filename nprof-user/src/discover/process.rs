@@ -26,6 +26,15 @@ const MAPS_BYTES: u64 = 64 << 20;
 /// The flag of a thread of the kernel in `stat` (`PF_KTHREAD`).
 const PF_KTHREAD: u32 = 0x0020_0000;
 
+/// What a process runs: changes with every program that it starts, which leaves its pid and its start time alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Program {
+    pub(super) start_time: StartTime,
+    /// Where its stack begins: elsewhere in each program, unless address randomisation is off. Zero for those who may
+    /// not look.
+    stack: u64,
+}
+
 /// The directory of one process.
 #[derive(Debug, Clone)]
 pub(super) struct ProcessDir {
@@ -61,6 +70,12 @@ impl ProcessDir {
     pub(super) fn start_time_and_kernel_thread(&self) -> Result<(StartTime, bool), Error> {
         let stat = self.stat()?;
         Ok((StartTime(stat.starttime), stat.flags & PF_KTHREAD != 0))
+    }
+
+    /// What it runs at the moment.
+    pub(super) fn program(&self) -> Result<Program, Error> {
+        let stat = self.stat()?;
+        Ok(Program { start_time: StartTime(stat.starttime), stack: stat.startstack })
     }
 
     fn stat(&self) -> Result<Stat, Error> {

@@ -60,6 +60,7 @@ impl TestProc {
             cap_eff: "0000000000000000".to_owned(),
             kernel_thread: false,
             start_time: 1000 + u64::from(pid.0),
+            stack: 0x7ff0_0000_0000,
             args: Vec::new(),
             exe: "/jdk/bin/java".to_owned(),
             maps: Vec::new(),
@@ -80,6 +81,7 @@ pub(super) struct TestProcess<'a> {
     cap_eff: String,
     kernel_thread: bool,
     start_time: u64,
+    stack: u64,
     args: Vec<String>,
     exe: String,
     maps: Vec<u8>,
@@ -119,6 +121,12 @@ impl TestProcess<'_> {
 
     pub(super) fn start_time(mut self, ticks: u64) -> Self {
         self.start_time = ticks;
+        self
+    }
+
+    /// Where its stack begins: what the start of another program changes.
+    pub(super) fn stack(mut self, address: u64) -> Self {
+        self.stack = address;
         self
     }
 
@@ -165,10 +173,12 @@ impl TestProcess<'_> {
             uid = self.uid,
         );
         let flags = if self.kernel_thread { 0x0020_8040 } else { 0 };
-        // Fields 4 to 8, 10 to 21, and those after the start time.
-        let (first, second, last) = ("0 ".repeat(5), "0 ".repeat(12), "0 ".repeat(30));
-        let stat =
-            format!("{} ({}) {} {first}{flags} {second}{} {last}\n", self.pid, self.comm, self.state, self.start_time);
+        // Fields 4 to 8, 10 to 21, 23 to 27, and those after the stack's start.
+        let [first, second, third, last] = [5, 12, 5, 24].map(|fields| "0 ".repeat(fields));
+        let stat = format!(
+            "{} ({}) {} {first}{flags} {second}{} {third}{} {last}\n",
+            self.pid, self.comm, self.state, self.start_time, self.stack
+        );
         let mut cmdline = self.args.join("\0");
         if !cmdline.is_empty() {
             cmdline.push('\0');

@@ -28,8 +28,8 @@ fn loss(reason: &str) -> Option<&'static str> {
         "max-contended" => "a longest time was not recorded: MAX may be too low; the other numbers are exact",
         "bad-index" => "hits that nprof cannot attribute to a method: not counted; a defect of nprof, please report it",
         "missed-exec" => {
-            "a process start was not noticed, and a JVM among them is found up to 30 seconds late; nothing to do, the \
-             host started programs faster than nprof could read"
+            "a process start was not noticed, because programs started faster than nprof could read of them: a JVM among \
+             them is found up to 30 seconds late; nothing to do"
         }
         _ => return None,
     })
