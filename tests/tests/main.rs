@@ -7,6 +7,7 @@
 mod clean;
 mod cli;
 mod errors;
+mod events;
 mod exact;
 mod inflight;
 mod inventory;
