@@ -80,7 +80,7 @@ impl JvmWatch {
     }
 
     /// Takes the news that programs have started that nobody can name: all processes are looked at soon. However often
-    /// this is said, that is not put off, and not done more than once in [`SCAN_WHEN_MISSED`].
+    /// this is said, that is not put off, and not done more than once a second.
     pub fn missed(&mut self, now: Instant) {
         let soon = now + SCAN_WHEN_MISSED;
         if self.next_scan > soon {
