@@ -78,7 +78,19 @@ impl Trace {
     /// When nprof ends before that.
     pub fn start(pid: u32, args: &[&str]) -> Result<Self> {
         let pid = pid.to_string();
-        let mut child = spawn(&[&["trace", "--format", "json", "--pid", &pid], args].concat())?;
+        Self::spawn(&[&["--pid", &pid], args].concat())
+    }
+
+    /// The same for every JVM of the host.
+    ///
+    /// # Errors
+    /// When nprof ends before everything is attached.
+    pub fn start_all(args: &[&str]) -> Result<Self> {
+        Self::spawn(&[&["--all"], args].concat())
+    }
+
+    fn spawn(args: &[&str]) -> Result<Self> {
+        let mut child = spawn(&[&["trace", "--format", "json"], args].concat())?;
         let announcement = child.line_with_prefix(Stream::Stderr, ATTACHED)?;
         Ok(Self { child, announcement })
     }

@@ -14,7 +14,8 @@ use crate::process::Called;
 pub struct Report {
     pub schema: u32,
     pub nprof: String,
-    pub started: String,
+    /// `null` where there is no JVM.
+    pub started: Option<String>,
     pub elapsed_ns: u64,
     pub targets: Vec<TargetRow>,
     pub methods: Vec<Row>,
@@ -30,6 +31,9 @@ pub struct TargetRow {
     pub main: String,
     pub jvm: String,
     pub start_time: u64,
+    /// Only in documents of `trace`.
+    #[serde(default)]
+    pub ended: bool,
 }
 
 /// One traced function with calls. With `--count-only` there are no calls in flight and no times; without a timed call
@@ -121,6 +125,15 @@ impl Row {
 }
 
 impl Report {
+    /// What the report says of one process.
+    #[must_use]
+    pub fn of(&self, pid: u32) -> Self {
+        let mut own = self.clone();
+        own.targets.retain(|target| target.pid == pid);
+        own.methods.retain(|row| row.pid == pid);
+        own
+    }
+
     /// The row of a method, also if it is only an alias there.
     #[must_use]
     pub fn row(&self, method: &MethodName) -> Option<&Row> {

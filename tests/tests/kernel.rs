@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use nprof::attach::{Session, Target};
+use nprof::attach::{Engine, Session, Target};
 use nprof::collect::Reader;
 use nprof::model::{FileId, Library, LibraryId, Losses, Pid, Probe, ProbeCost, Sample, Site};
 use nprof::resolve::Image;
@@ -28,9 +28,9 @@ impl Traced {
         let program = Targets::get()?.library("calls");
         let mut child = Child::spawn("calls", &mut Command::new(&program))?;
         child.line_with_prefix(Stream::Stdout, "ready")?;
-        let target = Target { pid: Pid(child.pid()), timed: true, capacity: FUNCTIONS.len().try_into()? };
-        let mut session = Session::load(target)?;
-        let reader = Reader::new(session.stats()?, session.losses()?, session.shards());
+        let engine = Engine::load(FUNCTIONS.len().try_into()?)?;
+        let reader = Reader::new(engine.stats()?, engine.losses()?, engine.shards());
+        let mut session = Session::new(engine, Target { pid: Pid(child.pid()), timed: true });
         let attached = session.attach(&[library(program.clone())], &probes(&program)?);
         ensure!(attached.attached.len() == FUNCTIONS.len(), "{attached:?}");
         Ok(Self { child, session, reader })
@@ -45,7 +45,9 @@ impl Traced {
     /// What was recorded, by function.
     fn finish(mut self) -> (HashMap<&'static str, Sample>, Losses) {
         self.session.detach();
-        let samples = (0u32..).zip(FUNCTIONS).filter_map(|(index, name)| Some((name, self.reader.sample(index)?)));
+        let samples = (0u32..)
+            .zip(FUNCTIONS)
+            .filter_map(|(index, name)| Some((name, self.reader.sample(self.session.record(index)?)?)));
         (samples.collect(), self.reader.losses())
     }
 }

@@ -4,6 +4,7 @@
 //! the targets want only JDKs. What is missing is printed; `NPROF_TEST_REQUIRE=kernel,jvm,17,25` makes it fail.
 //! `--test-threads=1` gives the timing tests the quiet that they need.
 
+mod all;
 mod clean;
 mod cli;
 mod errors;

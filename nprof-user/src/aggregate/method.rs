@@ -14,7 +14,7 @@ pub fn method(sample: &Sample, probe: &Probe, library: &str, traced_after: Durat
     let ended = stats.histogram.iter().sum::<u64>() + stats.untimed;
     let buckets = (0i32..).zip(stats.histogram).filter(|&(_, count)| count != 0);
     MethodSnapshot {
-        index: sample.index,
+        index: probe.index,
         methods: probe.methods.clone(),
         library: library.to_owned(),
         cost: probe.site.cost,
@@ -46,7 +46,7 @@ mod tests {
         let offset = FileOffset(0x40);
         let site = Site { library: LibraryId(0), offset, entry: offset, cost: ProbeCost::Emulated };
         let probe = Probe { index: 3, site, methods: Vec::new() };
-        let report = method(&Sample { index: 3, stats }, &probe, "libx.so", Duration::ZERO);
+        let report = method(&Sample { record: 7, stats }, &probe, "libx.so", Duration::ZERO);
         assert_eq!((report.calls, report.in_flight, report.untimed), (7, 3, 2));
         assert_eq!((report.total_ns, report.self_ns, report.max_ns), (900, 600, 500));
         assert_eq!(report.histogram.buckets, [(30, 4), (36, 1)]);

@@ -1,6 +1,7 @@
 //! Plan in, attached probes out. What is attached lives as long as the [`Session`] and not longer: the kernel takes
 //! everything away when its descriptors are closed, however nprof ends.
 
+mod engine;
 mod error;
 mod events;
 mod features;
@@ -8,6 +9,7 @@ mod object;
 mod session;
 mod sites;
 
+pub use engine::Engine;
 pub use error::Error;
 pub use events::ExecEvents;
 pub use features::{pid_filter_works, probe_uprobe_multi};

@@ -1,21 +1,21 @@
 //! One target with its probes attached.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::mem::offset_of;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::thread;
 
-use nprof_common::{Cookie, MethodStats, Mode, maps};
+use nprof_common::{Cookie, Mode};
 
-use super::object::{Object, Sizes};
+use super::Error;
+use super::engine::Engine;
 use super::sites::{Outcome, link_all};
-use super::{Error, pid_filter_works, probe_uprobe_multi};
 use crate::model::{Library, LibraryId, Pid, Probe};
 use crate::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi};
-use crate::sys::mapped_array::MappedArray;
 
-/// Memory that the records of all methods may take, in bytes, before CPUs have to share shards.
-const STATS_BUDGET: usize = 24 << 20;
+/// How many links are closed at the same time.
+const CLOSED_TOGETHER: usize = 64;
 
 /// What to attach to and how.
 #[derive(Debug, Clone, Copy)]
@@ -24,19 +24,16 @@ pub struct Target {
     pub pid: Pid,
     /// Time the calls. If not, entries alone are attached and calls are counted.
     pub timed: bool,
-    /// How many dense indices there will ever be, methods that are bound later included.
-    pub capacity: u32,
 }
 
-/// The maps and programs in the kernel, and the links that hold the probes.
+/// The links that hold the probes of one target, and the records that they write to.
 #[derive(Debug)]
 pub struct Session {
     target: Target,
-    shards: u32,
-    filter_by_pid: bool,
-    records: MappedArray,
+    engine: Arc<Engine>,
     links: Vec<OwnedFd>,
-    object: Object,
+    /// The record of each probe, by the probe's index.
+    records: BTreeMap<u32, u32>,
 }
 
 /// What [`Session::attach`] did.
@@ -48,34 +45,22 @@ pub struct Attached {
     pub refused: Vec<u32>,
     /// Libraries that could not be attached to at all, with the indices that this concerns.
     pub failed: Vec<(Error, Vec<u32>)>,
+    /// Indices for which there was no record left.
+    pub no_room: Vec<u32>,
 }
 
-/// A site and the cookie of its probe.
+/// A site, and the index of its probe.
 #[derive(Debug, Clone, Copy)]
-struct SiteCookie {
+struct IndexedSite {
     index: u32,
     offset: u64,
 }
 
 impl Session {
-    /// Loads maps and programs for a target. Nothing is attached yet.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn load(target: Target) -> Result<Self, Error> {
-        if let Err(source) = probe_uprobe_multi() {
-            return Err(match source.raw_os_error() {
-                // The kernel knows the program type but not this kind of link.
-                Some(libc::EINVAL) => Error::NoUprobeMulti,
-                _ => Error::Load { name: "nprof_probe", source },
-            });
-        }
-        let shards = shards_for(target.capacity, aya::util::nr_cpus().unwrap_or(1));
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let filter_by_pid = pid_filter_works(&release);
-        let object = Object::load(Sizes { methods: target.capacity, shards, filtered: filter_by_pid })?;
-        let records = map_records(&object, target.capacity, shards)?;
-        Ok(Self { target, shards, filter_by_pid, records, links: Vec::new(), object })
+    /// A session without probes.
+    #[must_use]
+    pub fn new(engine: Arc<Engine>, target: Target) -> Self {
+        Self { target, engine, links: Vec::new(), records: BTreeMap::new() }
     }
 
     /// Attaches probes, one link per library and kind. Returns are attached before entries: an entry that runs
@@ -83,9 +68,10 @@ impl Session {
     ///
     /// What cannot be attached is reported and left out; the rest is attached.
     pub fn attach(&mut self, libraries: &[Library], probes: &[Probe]) -> Attached {
-        let mut result = Attached::default();
+        let mut result = Attached { no_room: self.take_records(probes), ..Attached::default() };
         let mut accepted = Vec::new();
-        for (library, sites) in by_library(libraries, probes) {
+        for (library, mut sites) in by_library(libraries, probes) {
+            sites.retain(|site| self.records.contains_key(&site.index));
             match self.link_returns(library, &sites) {
                 Ok(outcome) => {
                     result.refused.extend(outcome.refused.iter().map(|site| site.index));
@@ -105,55 +91,52 @@ impl Session {
                 Err(error) => result.failed.push((error, sites.iter().map(|site| site.index).collect())),
             }
         }
-        self.switch(result.attached.iter().copied(), if self.target.timed { Mode::Time } else { Mode::Count });
+        let records = result.attached.iter().filter_map(|index| self.records.get(index).copied());
+        self.engine.switch(records, if self.target.timed { Mode::Time } else { Mode::Count });
         result
     }
 
-    /// Switches methods to a mode: a write to memory for each shard, which the next hit sees.
-    pub fn switch(&self, indices: impl IntoIterator<Item = u32>, mode: Mode) {
-        for index in indices {
-            for shard in 0..self.shards {
-                let record = (index * self.shards + shard) as usize * size_of::<MethodStats>();
-                self.records.store((record + offset_of!(MethodStats, mode)) / size_of::<u64>(), mode as u64);
-            }
-        }
+    /// The record of a probe: what [`crate::model::Sample`] is read from.
+    #[must_use]
+    pub fn record(&self, index: u32) -> Option<u32> {
+        self.records.get(&index).copied()
     }
 
     /// Detaches all probes and keeps the records readable. No call begins to count after this is called, in no
     /// library; calls that have begun are ended if they return while it runs.
     pub fn detach(&mut self) {
-        self.switch(0..self.target.capacity, Mode::Off);
+        self.engine.switch(self.records.values().copied(), Mode::Off);
         // The kernel waits for running programs at the close of each link: together that takes no longer than for one.
-        thread::scope(|scope| {
-            for link in self.links.drain(..) {
-                scope.spawn(|| drop(link));
+        while !self.links.is_empty() {
+            let rest = self.links.len().saturating_sub(CLOSED_TOGETHER);
+            thread::scope(|scope| {
+                for link in self.links.drain(rest..) {
+                    scope.spawn(|| drop(link));
+                }
+            });
+        }
+    }
+
+    /// Detaches everything and gives the records to others. To be called when the target has ended: a thread that
+    /// lives on may have open calls, which its next hit would charge to whoever has the record then.
+    pub fn give_back(mut self) {
+        self.detach();
+        self.engine.give_back(std::mem::take(&mut self.records).into_values());
+    }
+
+    /// Takes a record for each probe that has none. Returns the probes for which there was none.
+    fn take_records(&mut self, probes: &[Probe]) -> Vec<u32> {
+        let mut without = Vec::new();
+        for probe in probes {
+            match self.records.get(&probe.index).copied().or_else(|| self.engine.take()) {
+                Some(record) => drop(self.records.insert(probe.index, record)),
+                None => without.push(probe.index),
             }
-        });
+        }
+        without
     }
 
-    /// The records, mapped: value `index * shards + shard` is a [`MethodStats`].
-    ///
-    /// # Errors
-    /// If the kernel does not map them.
-    pub fn stats(&self) -> Result<MappedArray, Error> {
-        map_records(&self.object, self.target.capacity, self.shards)
-    }
-
-    /// The losses, mapped: one word per [`nprof_common::Loss`].
-    ///
-    /// # Errors
-    /// If the kernel does not map them.
-    pub fn losses(&self) -> Result<MappedArray, Error> {
-        map_array(&self.object, maps::LOSSES, nprof_common::Loss::ALL.len(), size_of::<u64>())
-    }
-
-    /// Shards of each record.
-    #[must_use]
-    pub fn shards(&self) -> u32 {
-        self.shards
-    }
-
-    fn link_returns(&self, library: &Library, sites: &[SiteCookie]) -> Result<Outcome<OwnedFd, SiteCookie>, Error> {
+    fn link_returns(&self, library: &Library, sites: &[IndexedSite]) -> Result<Outcome<OwnedFd, IndexedSite>, Error> {
         if self.target.timed {
             self.link(library, sites, true)
         } else {
@@ -164,21 +147,19 @@ impl Session {
     fn link(
         &self,
         library: &Library,
-        sites: &[SiteCookie],
+        sites: &[IndexedSite],
         on_return: bool,
-    ) -> Result<Outcome<OwnedFd, SiteCookie>, Error> {
+    ) -> Result<Outcome<OwnedFd, IndexedSite>, Error> {
         let failed = |source| Error::Library { path: library.open_path.clone(), source };
         let path = c_path(&library.open_path).map_err(failed)?;
-        let program: BorrowedFd<'_> = if on_return { self.object.leave.as_fd() } else { self.object.enter.as_fd() };
         let pid = self.target.pid.0;
-        link_all(sites, &mut |batch: &[SiteCookie]| -> io::Result<OwnedFd> {
+        link_all(sites, &mut |batch: &[IndexedSite]| -> io::Result<OwnedFd> {
             let offsets: Vec<u64> = batch.iter().map(|site| site.offset).collect();
-            let cookies: Vec<u64> = batch.iter().map(|site| Cookie::new(pid, site.index).0).collect();
-            let pid = self.filter_by_pid.then_some(pid);
-            link_uprobe_multi(
-                program,
-                UprobeMulti { path: &path, offsets: &offsets, cookies: &cookies, on_return, pid },
-            )
+            let records = batch.iter().filter_map(|site| self.records.get(&site.index));
+            let cookies: Vec<u64> = records.map(|&record| Cookie::new(pid, record).0).collect();
+            let pid = self.engine.is_filtered().then_some(pid);
+            let to = UprobeMulti { path: &path, offsets: &offsets, cookies: &cookies, on_return, pid };
+            link_uprobe_multi(self.engine.program(on_return), to)
         })
         .map_err(failed)
     }
@@ -190,32 +171,14 @@ impl Drop for Session {
     }
 }
 
-fn map_records(object: &Object, methods: u32, shards: u32) -> Result<MappedArray, Error> {
-    map_array(object, maps::STATS, methods as usize * shards as usize, size_of::<MethodStats>())
-}
-
-fn map_array(object: &Object, name: &'static str, values: usize, value_size: usize) -> Result<MappedArray, Error> {
-    MappedArray::map(object.map(name)?, values, value_size).map_err(|source| Error::Map { name, source })
-}
-
 /// The probes of each library, libraries without probes left out.
-fn by_library<'a>(libraries: &'a [Library], probes: &[Probe]) -> Vec<(&'a Library, Vec<SiteCookie>)> {
-    let sites_in = |id: LibraryId| -> Vec<SiteCookie> {
+fn by_library<'a>(libraries: &'a [Library], probes: &[Probe]) -> Vec<(&'a Library, Vec<IndexedSite>)> {
+    let sites_in = |id: LibraryId| -> Vec<IndexedSite> {
         let there = probes.iter().filter(|probe| probe.site.library == id);
-        there.map(|probe| SiteCookie { index: probe.index, offset: probe.site.offset.0 }).collect()
+        there.map(|probe| IndexedSite { index: probe.index, offset: probe.site.offset.0 }).collect()
     };
     let each = libraries.iter().enumerate().map(|(place, library)| (library, sites_in(LibraryId(place))));
     each.filter(|(_, sites)| !sites.is_empty()).collect()
-}
-
-/// Shards per record: the number of CPUs rounded up to a power of two, halved until the records fit the budget.
-fn shards_for(methods: u32, cpus: usize) -> u32 {
-    let record = size_of::<MethodStats>() * methods.max(1) as usize;
-    let mut shards = u32::try_from(cpus.next_power_of_two()).unwrap_or(1);
-    while shards > 1 && record * shards as usize > STATS_BUDGET {
-        shards /= 2;
-    }
-    shards
 }
 
 #[cfg(test)]
@@ -259,15 +222,5 @@ mod tests {
     fn unknown_library() {
         assert!(by_library(&[library(10)], &[probe(0, 1, 0x100)]).is_empty());
         assert!(by_library(&[], &[]).is_empty());
-    }
-
-    /// Check that shards are a power of two that covers the CPUs, within the budget.
-    #[test]
-    fn shards_follow_cpus_and_budget() {
-        assert_eq!(shards_for(100, 1), 1);
-        assert_eq!(shards_for(100, 6), 8);
-        assert_eq!(shards_for(2_500, 2), 2);
-        assert_eq!(shards_for(2_500, 64), 4);
-        assert_eq!(shards_for(1_000_000, 64), 1);
     }
 }

@@ -14,6 +14,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::level_filters::LevelFilter;
 
 use self::terminal::say;
@@ -56,6 +57,7 @@ pub fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     log_to_stderr(&cli);
+    raise_descriptor_limit();
     match run(&cli) {
         Ok(code) => code,
         // Whoever read our output has seen enough.
@@ -95,6 +97,14 @@ fn log_to_stderr(cli: &Cli) {
         (_, _) => LevelFilter::TRACE,
     };
     tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(level).without_time().with_target(false).init();
+}
+
+/// A library of a target and a link to it take a descriptor each; the usual soft limit is from other times.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::debug!("the limit of open files stays as it is: {error}");
+    }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

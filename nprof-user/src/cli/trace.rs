@@ -1,5 +1,6 @@
 //! `nprof trace`: counts and times the native methods of a JVM while it runs.
 
+mod all;
 mod output;
 
 use std::io;
@@ -16,13 +17,13 @@ use super::NOTHING_MATCHED;
 use super::terminal::{harmless, say};
 use crate::discover::Proc;
 use crate::model::Pid;
+use crate::render::Scope;
 use crate::resolve::select::Selection;
 use crate::sys::process_end::ProcessEnd;
 use crate::trace::{Options, Prepared, Tracer};
 
-/// How often the VM is asked for methods that have been bound since. With what it takes to attach them, one second is
-/// kept.
-const REFRESH: Duration = Duration::from_millis(700);
+/// How often it is asked whether it is time to look for methods that have been bound since.
+const REFRESH: Duration = Duration::from_millis(100);
 /// How often a terminal is redrawn where the user does not say.
 const REDRAW: Duration = Duration::from_secs(1);
 
@@ -33,8 +34,11 @@ const REDRAW: Duration = Duration::from_secs(1);
 #[command(after_help = crate::resolve::pattern::PATTERN_HELP)]
 pub(super) struct TraceArgs {
     /// The JVM's process id
-    #[arg(short, long)]
-    pid: u32,
+    #[arg(short, long, required_unless_present = "all")]
+    pid: Option<u32>,
+    /// Trace every JVM of this host, those that start later included
+    #[arg(long, conflicts_with = "pid")]
+    all: bool,
     #[command(flatten)]
     selection: SelectionArgs,
     /// Trace at most this many functions; bound methods go first
@@ -84,14 +88,17 @@ impl SelectionArgs {
 /// If the JVM cannot be traced, or the output cannot be written.
 pub(super) fn run(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(trace(args, quiet))
+    match args.pid {
+        Some(pid) => runtime.block_on(trace(args, Pid(pid), quiet)),
+        None => runtime.block_on(all::trace_all(args, quiet)),
+    }
 }
 
-async fn trace(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
+async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCode> {
     // First of all: a signal from now on ends the tracing in good order.
     let mut stop = Stop::new()?;
     let proc = Proc::host();
-    let jvm = proc.jvm(Pid(args.pid))?;
+    let jvm = proc.jvm(pid)?;
     stop.with_process(jvm.pid)?;
     let options = Options {
         selection: args.selection.parse()?,
@@ -106,12 +113,12 @@ async fn trace(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     if !quiet {
         announce(&tracer);
     }
-    let mut output = Output::new(args.format, args.interval.is_some());
+    let mut output = Output::new(args.format, Scope::One, args.interval.is_some());
     let deadline = args.duration.map(|duration| Instant::now() + duration);
     let result = follow(&mut tracer, &mut output, &mut stop, deadline, args.interval.unwrap_or(REDRAW)).await;
     tracer.stop();
     result?;
-    output.finish(&tracer.snapshot())?;
+    output.finish(&[tracer.snapshot()])?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -160,12 +167,19 @@ async fn follow(
         tokio::select! {
             biased;
             reason = stop.wait(deadline) => return reason.map(|_| ()),
-            _ = refresh.tick() => if let Err(error) = tracer.refresh() {
-                // The target may be ending; if so, the next round of this loop says so.
-                tracing::debug!("no look for new methods: {error}");
-            },
-            _ = redraw.tick(), if output.is_live() => output.update(&tracer.snapshot())?,
+            _ = refresh.tick() => look(tracer),
+            _ = redraw.tick(), if output.is_live() => output.update(&[tracer.snapshot()])?,
         }
+    }
+}
+
+/// Looks for methods that have been bound since, if it is time to.
+fn look(tracer: &mut Tracer) {
+    if tracer.is_due()
+        && let Err(error) = tracer.refresh()
+    {
+        // The target may be ending; if so, that is noticed by itself.
+        tracing::debug!("no look for new methods: {error}");
     }
 }
 

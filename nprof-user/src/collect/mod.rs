@@ -37,12 +37,12 @@ impl<W: Words> Reader<W> {
         Self { stats, losses, shards: shards as usize }
     }
 
-    /// What was recorded under one index; `None` if nothing was, which costs two reads a shard to find out.
+    /// What stands in one record; `None` if nothing was, which costs two reads a shard to find out.
     #[must_use]
-    pub fn sample(&self, index: u32) -> Option<Sample> {
+    pub fn sample(&self, record: u32) -> Option<Sample> {
         let begun = [offset_of!(MethodStats, counted), offset_of!(MethodStats, entered)];
-        let hit = self.shards_of(index).any(|first| begun.iter().any(|&offset| self.word(first, offset) != 0));
-        hit.then(|| Sample { index, stats: self.sum(index) })
+        let hit = self.shards_of(record).any(|first| begun.iter().any(|&offset| self.word(first, offset) != 0));
+        hit.then(|| Sample { record, stats: self.sum(record) })
     }
 
     /// The losses up to now.
@@ -54,9 +54,9 @@ impl<W: Words> Reader<W> {
 
     /// The sum over all shards. Ends are read before entries: a call that ends in between is then still in flight,
     /// and never is there an end without its entry.
-    fn sum(&self, index: u32) -> MethodStats {
+    fn sum(&self, record: u32) -> MethodStats {
         let mut sum = MethodStats::ZERO;
-        for first in self.shards_of(index) {
+        for first in self.shards_of(record) {
             for (bucket, count) in sum.histogram.iter_mut().enumerate() {
                 *count += self.word(first, offset_of!(MethodStats, histogram) + bucket * size_of::<u64>());
             }
@@ -65,7 +65,7 @@ impl<W: Words> Reader<W> {
             sum.child_ns += self.word(first, offset_of!(MethodStats, child_ns));
             sum.max_ns = sum.max_ns.max(self.word(first, offset_of!(MethodStats, max_ns)));
         }
-        for first in self.shards_of(index) {
+        for first in self.shards_of(record) {
             sum.entered += self.word(first, offset_of!(MethodStats, entered));
             sum.counted += self.word(first, offset_of!(MethodStats, counted));
         }
@@ -73,8 +73,8 @@ impl<W: Words> Reader<W> {
     }
 
     /// The first word of each of a method's shards.
-    fn shards_of(&self, index: u32) -> impl Iterator<Item = usize> {
-        (0..self.shards).map(move |shard| (index as usize * self.shards + shard) * WORDS)
+    fn shards_of(&self, record: u32) -> impl Iterator<Item = usize> {
+        (0..self.shards).map(move |shard| (record as usize * self.shards + shard) * WORDS)
     }
 
     fn word(&self, first: usize, offset: usize) -> u64 {
@@ -151,7 +151,7 @@ mod tests {
         for (bucket, count) in expected.histogram.iter_mut().enumerate() {
             *count = 40_000 + 2 * bucket as u64;
         }
-        assert_eq!((sum.index, sum.stats), (1, expected));
+        assert_eq!((sum.record, sum.stats), (1, expected));
     }
 
     /// Check that an index that was never hit gives nothing and costs two reads a shard.

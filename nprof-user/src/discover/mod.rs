@@ -30,6 +30,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use error::Error;
 pub use kernel::{KernelVersion, uretprobe_killed_by_seccomp};
@@ -142,6 +143,15 @@ impl Proc {
         let process = self.process(jvm.pid);
         let lives = || process.status().is_ok_and(|status| !status.has_ended());
         process.start_time().ok() == Some(jvm.start_time) && lives()
+    }
+
+    /// How long a JVM has been running; `None` where `/proc/uptime` does not tell.
+    #[must_use]
+    pub fn age(&self, jvm: &Jvm) -> Option<Duration> {
+        let uptime = std::fs::read_to_string(self.root.join("uptime")).ok()?;
+        let since_boot = Duration::try_from_secs_f64(uptime.split_whitespace().next()?.parse().ok()?).ok()?;
+        let ticks = rustix::param::clock_ticks_per_second().max(1);
+        Some(since_boot.saturating_sub(Duration::from_millis(jvm.start_time.0.saturating_mul(1_000) / ticks)))
     }
 
     fn process(&self, pid: Pid) -> ProcessDir {

@@ -205,3 +205,15 @@ fn reads_the_real_proc() {
     assert!(!proc.libraries(pid).unwrap().is_empty());
     assert_eq!(proc.start_time(pid).unwrap(), proc.start_time(pid).unwrap());
 }
+
+/// Check that a JVM's age is the time since its start, and that nobody guesses where the host does not tell.
+#[test]
+fn tells_the_age_of_a_jvm() {
+    let host = TestProc::new();
+    let ticks = rustix::param::clock_ticks_per_second();
+    host.process(Pid(42)).start_time(90 * ticks + ticks / 2).args(&["java", "Main"]).maps_libjvm().add();
+    let jvm = host.proc().jvm(Pid(42)).unwrap();
+    assert_eq!(host.proc().age(&jvm), None);
+    host.file("proc/uptime", "100.50 30.00\n");
+    assert_eq!(host.proc().age(&jvm), Some(Duration::from_secs(10)));
+}

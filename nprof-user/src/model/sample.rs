@@ -2,11 +2,11 @@
 
 use nprof_common::MethodStats;
 
-/// The record of one dense index, all shards summed, from the start to now.
+/// A record, all shards summed, from the start to now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// The dense index.
-    pub index: u32,
+    /// The record's number in the kernel.
+    pub record: u32,
     /// The sum of all shards.
     pub stats: MethodStats,
 }

@@ -69,7 +69,7 @@ pub struct Snapshot {
     pub elapsed: Duration,
     /// The JVM.
     pub jvm: Jvm,
-    /// Whether the JVM has ended: nothing of this will change any more.
+    /// Whether the JVM has ended. A trace of one JVM leaves it open: its end ends the trace.
     pub ended: bool,
     /// Whether calls were timed, or only counted (`--count-only`).
     pub timed: bool,

@@ -45,4 +45,10 @@ pub enum Error {
         /// How many.
         functions: usize,
     },
+    /// A part of nprof has failed on this JVM in a way that was not foreseen.
+    #[error("nprof has a defect: {what}; please report it")]
+    Defect {
+        /// What is known of it.
+        what: String,
+    },
 }

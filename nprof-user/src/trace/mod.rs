@@ -8,22 +8,25 @@
 //! ```
 
 mod error;
+mod fleet;
 mod vm;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 pub use error::Error;
+pub use fleet::{Fleet, Joining};
 pub use vm::survey;
 
 use self::vm::{describe, ended_or, open};
-use crate::attach::{Attached, Session, Target};
+use crate::attach::{Attached, Engine, Session, Target};
 use crate::collect::Reader;
 use crate::discover::Proc;
 use crate::hotspot::Vm;
-use crate::model::{Inventory, Jvm, Library, Method, Plan, Probe, SkipReason, Skipped, Snapshot};
+use crate::model::{Inventory, Jvm, Library, Losses, Method, Plan, Probe, SkipReason, Skipped, Snapshot};
 use crate::resolve::select::{Selection, Unmatched};
 use crate::resolve::{Limits, Planner};
 use crate::sys::remote_memory::ProcessMemory;
@@ -38,6 +41,11 @@ const MAX_FUNCTIONS: usize = 1 << 16;
 /// A full walk forgets what was unloaded; between two of them only additions are looked for.
 const FULL_WALK_EVERY: Duration = Duration::from_secs(60);
 
+/// How often methods that have been bound since are looked for: with what it takes to attach them, one second is kept.
+const LOOK_EVERY: Duration = Duration::from_millis(700);
+/// The same while a JVM is young: then it binds most of its methods.
+const LOOK_EVERY_WHILE_YOUNG: Duration = Duration::from_millis(100);
+const YOUNG: Duration = Duration::from_secs(5);
 /// How often the mappings are read where no method has changed: a new library may carry what is not bound yet.
 const MAPS_EVERY: Duration = Duration::from_secs(2);
 /// What the user wants to be traced.
@@ -77,7 +85,9 @@ impl Prepared {
         describe(&mut jvm, &mut vm);
         let inventory = vm.inventory()?;
         if !inventory.complete {
-            tracing::warn!("classes come and go so fast that not all were seen; those left out are looked for again");
+            tracing::debug!(
+                "not all classes were seen: they come and go, or the JVM is starting; they are looked for again"
+            );
         }
         let libraries = proc.libraries(jvm.pid)?;
         let functions = options.max_functions.unwrap_or(MAX_FUNCTIONS);
@@ -104,24 +114,35 @@ impl Prepared {
         &self.jvm
     }
 
-    /// Attaches everything that is planned.
+    /// Attaches everything that is planned, with maps and programs of its own.
     ///
     /// # Errors
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub fn attach(mut self) -> Result<Tracer, Error> {
-        if self.options.timed && self.proc.return_probes_crash(&self.jvm)? {
-            return Err(Error::ReturnProbesKill { pid: self.jvm.pid });
-        }
         let planned = self.planner.probes().len();
         let room = (planned + planned / 4 + HEADROOM).max(MIN_ROOM);
         let functions = self.options.max_functions.map_or(room, |most| most.min(room)).max(1);
         self.planner.limit(Limits { functions });
         let capacity = u32::try_from(functions).map_err(|_over| Error::TooMany { functions })?;
-        let mut session = Session::load(Target { pid: self.jvm.pid, timed: self.options.timed, capacity })?;
-        let reader = Reader::new(session.stats()?, session.losses()?, session.shards());
+        let engine = Engine::load(capacity)?;
+        self.attach_to(&engine)
+    }
+
+    /// Attaches everything that is planned, with maps and programs that others use too.
+    ///
+    /// # Errors
+    /// As [`Self::attach`].
+    pub fn attach_to(self, engine: &Arc<Engine>) -> Result<Tracer, Error> {
+        if self.options.timed && self.proc.return_probes_crash(&self.jvm)? {
+            return Err(Error::ReturnProbesKill { pid: self.jvm.pid });
+        }
+        let reader = Reader::new(engine.stats()?, engine.losses()?, engine.shards());
         if !self.proc.is_same(&self.jvm) {
             return Err(Error::Ended { pid: self.jvm.pid });
         }
+        let age = self.proc.age(&self.jvm).unwrap_or(YOUNG);
+        let target = Target { pid: self.jvm.pid, timed: self.options.timed };
+        let mut session = Session::new(Arc::clone(engine), target);
         let attached = session.attach(self.planner.libraries(), self.planner.probes());
         let mut tracer = Tracer {
             proc: self.proc,
@@ -137,8 +158,11 @@ impl Prepared {
             late: BTreeMap::new(),
             walked: Instant::now(),
             mapped: Instant::now(),
+            looked: Instant::now(),
+            age,
         };
-        tracer.take_in(attached, planned)?;
+        let wanted = tracer.planner.probes().len();
+        tracer.take_in(attached, wanted)?;
         Ok(tracer)
     }
 }
@@ -162,6 +186,10 @@ pub struct Tracer {
     walked: Instant,
     /// When the mappings were last read.
     mapped: Instant,
+    /// When methods that have been bound since were last looked for.
+    looked: Instant,
+    /// The JVM's age at the start.
+    age: Duration,
 }
 
 impl Tracer {
@@ -183,11 +211,20 @@ impl Tracer {
         self.planner.skipped().count()
     }
 
+    /// Whether it is time for another [`Self::refresh`].
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        let is_young = self.age + self.start.elapsed() < YOUNG;
+        let pause = if is_young { LOOK_EVERY_WHILE_YOUNG } else { LOOK_EVERY };
+        self.looked.elapsed() >= pause
+    }
+
     /// Looks for methods that have been bound since, and attaches their probes. Returns how many functions were added.
     ///
     /// # Errors
     /// If the target's memory cannot be read any more: it has ended, as a rule.
     pub fn refresh(&mut self) -> Result<usize, Error> {
+        self.looked = Instant::now();
         let found = if self.walked.elapsed() >= FULL_WALK_EVERY {
             self.walked = Instant::now();
             self.vm.inventory()?
@@ -200,7 +237,11 @@ impl Tracer {
         self.mapped = Instant::now();
         let libraries = self.proc.libraries(self.jvm.pid)?;
         let added = if found.complete {
-            self.planner.renew(&found.methods, &libraries, |index| self.reader.sample(index).is_some())
+            {
+                let (session, reader) = (&self.session, &self.reader);
+                let is_counted = |index| session.record(index).is_some_and(|record| reader.sample(record).is_some());
+                self.planner.renew(&found.methods, &libraries, is_counted)
+            }
         } else {
             self.planner.add(&found.methods, &libraries)
         };
@@ -214,12 +255,18 @@ impl Tracer {
         Ok(added.len())
     }
 
+    /// What went wrong in the measurement so far, of all JVMs that share maps with this one.
+    #[must_use]
+    pub fn losses(&self) -> Losses {
+        self.reader.losses()
+    }
+
     /// Everything measured from the start to now, or to the end if tracing was stopped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let probes = self.planner.probes();
         let methods = probes.iter().filter_map(|probe| {
-            let sample = self.reader.sample(probe.index)?;
+            let sample = self.reader.sample(self.session.record(probe.index)?)?;
             let late = self.late.get(&probe.index).copied().unwrap_or_default();
             Some(aggregate::method(&sample, probe, &self.library_name(probe), late))
         });
@@ -244,12 +291,22 @@ impl Tracer {
         self.session.detach();
     }
 
+    /// Ends the tracing of a JVM that has ended: its last snapshot. What it had in the kernel is given to others.
+    #[must_use]
+    pub fn end(mut self) -> Snapshot {
+        self.stop();
+        let snapshot = self.snapshot();
+        self.session.give_back();
+        snapshot
+    }
+
     /// Moves what could not be attached from the plan's probes to what is skipped.
     ///
     /// # Errors
     /// If of `wanted` probes every one failed with its library.
     fn take_in(&mut self, attached: Attached, wanted: usize) -> Result<(), Error> {
         self.planner.refuse(&attached.refused, SkipReason::RefusedByKernel);
+        self.planner.refuse(&attached.no_room, SkipReason::OverLimit);
         let failed: usize = attached.failed.iter().map(|(_, indices)| indices.len()).sum();
         for (error, indices) in attached.failed {
             if failed == wanted {

@@ -1,11 +1,11 @@
 //! Where the results of `nprof trace` go: a live table on a terminal, documents or a table elsewhere.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::slice::from_ref;
 
 use clap::ValueEnum;
 
 use super::super::terminal;
+use crate::aggregate::merge_losses;
 use crate::model::Snapshot;
 use crate::render::live::LiveView;
 use crate::render::{Scope, csv, json, table};
@@ -26,6 +26,7 @@ pub(super) enum Format {
 #[derive(Debug)]
 pub(super) struct Output {
     format: Format,
+    scope: Scope,
     /// Whether something is printed before the end.
     repeats: bool,
     live: Option<LiveView>,
@@ -33,9 +34,9 @@ pub(super) struct Output {
 
 impl Output {
     /// For results in this format; `repeats` if the user asked for results in between.
-    pub(super) fn new(format: Format, repeats: bool) -> Self {
+    pub(super) fn new(format: Format, scope: Scope, repeats: bool) -> Self {
         let live = format == Format::Table && io::stdout().is_terminal();
-        Self { format, repeats, live: live.then(|| LiveView::new(Scope::One)) }
+        Self { format, scope, repeats, live: live.then(|| LiveView::new(scope)) }
     }
 
     /// Whether [`Self::update`] prints anything.
@@ -47,11 +48,11 @@ impl Output {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(super) fn update(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+    pub(super) fn update(&mut self, jvms: &[Snapshot]) -> io::Result<()> {
         let mut out = io::stdout().lock();
         match &mut self.live {
-            Some(live) => live.draw(from_ref(snapshot), terminal::size(), &mut out)?,
-            None => print(self.format, from_ref(snapshot), &mut out)?,
+            Some(live) => live.draw(jvms, terminal::size(), &mut out)?,
+            None => self.print(jvms, &mut out)?,
         }
         out.flush()
     }
@@ -60,24 +61,25 @@ impl Output {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(super) fn finish(self, snapshot: &Snapshot) -> io::Result<()> {
+    pub(super) fn finish(self, jvms: &[Snapshot]) -> io::Result<()> {
         if self.format == Format::Csv {
             // The format has no place for them.
-            crate::render::losses(&snapshot.losses).into_iter().for_each(terminal::say);
+            let losses = merge_losses(jvms.iter().map(|jvm| &jvm.losses));
+            crate::render::losses(&losses).into_iter().for_each(terminal::say);
         }
         let mut out = io::stdout().lock();
         match self.live {
-            Some(live) => live.finish(from_ref(snapshot), terminal::size(), &mut out)?,
-            None => print(self.format, from_ref(snapshot), &mut out)?,
+            Some(live) => live.finish(jvms, terminal::size(), &mut out)?,
+            None => self.print(jvms, &mut out)?,
         }
         out.flush()
     }
-}
 
-fn print(format: Format, jvms: &[Snapshot], out: &mut impl io::Write) -> io::Result<()> {
-    match format {
-        Format::Table => table::table(jvms, Scope::One, terminal::stdout_screen(), out),
-        Format::Json => json::json(jvms, out),
-        Format::Csv => csv::csv(jvms, out),
+    fn print(&self, jvms: &[Snapshot], out: &mut impl io::Write) -> io::Result<()> {
+        match self.format {
+            Format::Table => table::table(jvms, self.scope, terminal::stdout_screen(), out),
+            Format::Json => json::json(jvms, out),
+            Format::Csv => csv::csv(jvms, out),
+        }
     }
 }

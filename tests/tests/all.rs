@@ -1,0 +1,118 @@
+//! Every JVM of the host at once: those that run, those that start, those that end. Results are per JVM.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nprof_tests::name::MethodName;
+use nprof_tests::nprof::Trace;
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::report::{Report, TargetRow};
+use nprof_tests::require::traced_on_every_jdk;
+
+use crate::TARGETS;
+
+/// The promise.
+const NOTICED_WITHIN: Duration = Duration::from_secs(1);
+/// How long to look before a test gives up. Longer than the promise, so that a miss says by how much.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
+/// JVMs that come and go in the test of what stays behind.
+const CROWD: usize = 50;
+
+/// Reads documents until one has what is wanted of it; returns how long that took.
+fn until(trace: &mut Trace, what: &str, mut has_it: impl FnMut(&Report) -> bool) -> Result<Duration> {
+    let began = Instant::now();
+    while !has_it(&trace.next_report()?) {
+        ensure!(began.elapsed() < GIVE_UP_AFTER, "{what}: not within {GIVE_UP_AFTER:?}");
+    }
+    Ok(began.elapsed())
+}
+
+/// The count that no longer changes while the target makes no calls.
+fn settled(trace: &mut Trace, pid: u32, native: &MethodName) -> Result<u64> {
+    let mut before = trace.next_report()?.of(pid).calls(native);
+    for _ in 0..100 {
+        let now = trace.next_report()?.of(pid).calls(native);
+        if now == before {
+            return Ok(now);
+        }
+        before = now;
+    }
+    bail!("the count of {native} does not settle")
+}
+
+fn target(report: &Report, pid: u32) -> Option<&TargetRow> {
+    report.targets.iter().find(|target| target.pid == pid)
+}
+
+/// Check that calls are told apart by JVM and counted to the unit, in one that ran before and in one that starts later,
+/// and that the results of one that ends stay.
+#[test]
+fn each_jvm_by_itself() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut before = RemoteProcess::shapes(jdk)?;
+        let mut trace = Trace::start_all(&["--interval", "100ms", TARGETS])?;
+        let mut later = RemoteProcess::shapes(jdk)?;
+        let (first, second) = (before.pid(), later.pid());
+        let took = until(&mut trace, "the later JVM", |report| target(report, second).is_some())?;
+        ensure!(took <= NOTICED_WITHIN, "a JVM that was ready was traced only {took:?} later");
+        // It joined while it was starting: what it has bound since is picked up within a second.
+        let native = later.calls("static", 1, 1)?.remove(0).methods.remove(0);
+        let picked_up = until(&mut trace, "its native", |report| {
+            later.calls("static", 1, 1).is_ok() && report.of(second).calls(&native) > 0
+        })?;
+        ensure!(picked_up <= NOTICED_WITHIN, "its native was traced only {picked_up:?} later");
+        let counted = settled(&mut trace, second, &native)?;
+        let called_before = before.calls("static", 1, 1000)?;
+        let called_later = later.calls("static", 2, 700)?;
+        before.exit()?;
+        until(&mut trace, "the end of the first", |report| target(report, first).is_some_and(|row| row.ended))?;
+        let report = trace.finish()?;
+        report.of(first).must_equal(&called_before)?;
+        let made: u64 = called_later.iter().map(|called| called.made).sum();
+        ensure!(
+            report.of(second).calls(&native) == counted + made,
+            "{counted} and {made}: {:?}",
+            report.of(second).methods
+        );
+        report.must_be_lossless()?;
+        ensure!(!target(&report, second).context("the later JVM")?.ended, "{:?}", report.targets);
+        later.exit()
+    })
+}
+
+/// Check that JVMs that come and go leave nothing behind: no descriptor, no record, hardly any memory.
+#[test]
+fn a_crowd_leaves_nothing_behind() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut trace = Trace::start_all(&["--interval", "100ms", TARGETS])?;
+        let mut sizes = Vec::new();
+        for round in 0..CROWD {
+            let mut target_jvm = RemoteProcess::shapes(jdk)?;
+            let pid = target_jvm.pid();
+            until(&mut trace, "a JVM of the crowd", |report| target(report, pid).is_some())?;
+            target_jvm.calls("static", 1, 10)?;
+            target_jvm.kill()?;
+            until(&mut trace, "its end", |report| target(report, pid).is_none_or(|row| row.ended))?;
+            if round == CROWD / 5 || round == CROWD - 1 {
+                sizes.push((descriptors(trace.pid())?, resident_kb(trace.pid())?));
+            }
+        }
+        let report = trace.finish()?;
+        report.must_be_lossless()?;
+        let [(descriptors_early, memory_early), (descriptors_late, memory_late)] = sizes[..] else { unreachable!() };
+        ensure!(descriptors_late <= descriptors_early, "{sizes:?}");
+        // What is kept of the results grows; what was needed for tracing does not.
+        ensure!(memory_late < memory_early + 8_000, "{sizes:?}");
+        Ok(())
+    })
+}
+
+fn descriptors(pid: u32) -> Result<usize> {
+    Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+}
+
+fn resident_kb(pid: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
