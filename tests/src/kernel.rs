@@ -1,6 +1,8 @@
 //! What a process holds in the kernel's BPF tables, and what is still there after it ended.
 
 use std::collections::BTreeSet;
+use std::error::Error;
+use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -47,13 +49,13 @@ impl BpfObjects {
     pub fn still_there(&self) -> Result<Self> {
         let mut there = Self::default();
         for program in loaded_programs() {
-            there.programs.insert(program?.id());
+            there.programs.extend(unless_gone(program)?.map(|program| program.id()));
         }
         for map in loaded_maps() {
-            there.maps.insert(map?.id());
+            there.maps.extend(unless_gone(map)?.map(|map| map.id()));
         }
         for link in loaded_links() {
-            there.links.insert(link?.id());
+            there.links.extend(unless_gone(link)?.map(|link| link.id()));
         }
         Ok(Self {
             programs: &self.programs & &there.programs,
@@ -79,6 +81,20 @@ impl BpfObjects {
     }
 }
 
+/// An object of a listing; `None` if the kernel has freed it since it listed its number.
+fn unless_gone<T, E: Error + Send + Sync + 'static>(listed: Result<T, E>) -> Result<Option<T>> {
+    match listed {
+        Ok(object) => Ok(Some(object)),
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            let is_missing = |cause: &(dyn Error + 'static)| {
+                cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+            };
+            if error.chain().any(is_missing) { Ok(None) } else { Err(error) }
+        }
+    }
+}
+
 fn field(fdinfo: &str, name: &str) -> Option<u32> {
     fdinfo.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
@@ -92,6 +108,14 @@ mod tests {
     fn reads_ids() {
         assert_eq!(field("pos:\t0\nlink_type:\tuprobe_multi\nlink_id:\t17\nprog_id:\t4\n", "link_id:"), Some(17));
         assert_eq!(field("pos:\t0\nflags:\t02\n", "link_id:"), None);
+    }
+
+    /// Check that an object that is freed while the listing is read is no error, and that other failures are.
+    #[test]
+    fn what_is_freed_meanwhile_is_gone() {
+        let failed = |code| Err::<(), _>(io::Error::from_raw_os_error(code));
+        assert!(unless_gone(failed(2)).unwrap().is_none());
+        assert!(unless_gone(failed(1)).is_err());
     }
 
     /// Check that a process without BPF objects holds none.
