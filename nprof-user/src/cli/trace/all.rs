@@ -177,6 +177,10 @@ impl Run {
         for problem in &self.problems {
             say(problem);
         }
+        // Otherwise it stands with the losses of the results.
+        if self.missed > 0 && self.fleet.snapshots().is_empty() {
+            say(format_args!("{} starts of programs were not noticed; JVMs may be among them", self.missed));
+        }
         if self.fleet.forgotten() > 0 {
             say(format_args!("{} JVMs ended so long ago that their results are left out", self.fleet.forgotten()));
         }
