@@ -4,8 +4,12 @@
 //! imports a later stage:
 //!
 //! ```text
-//! discover ─> hotspot (inventory) ─> resolve (plan) ─> attach ─> collect ─> aggregate ─> render
+//! discover ─> hotspot (inventory) ─> resolve (plan) ─> attach ─> collect ─> aggregate ─┬─> render
+//!                                                        └─ govern (cost) ─┘           └─> export
 //! ```
+//!
+//! [`trace`] puts the stages together, for one JVM or all of a host. [`service`] keeps that running by a [`config`], for
+//! scrapes ([`export`]) and commands ([`control`]). [`cli`] is what users type.
 
 pub mod aggregate;
 pub mod attach;

@@ -22,7 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("collect", &["model", "sys"]),
     ("aggregate", &["model"]),
     ("render", &["model", "aggregate"]),
-    ("trace", &["model", "sys", "discover", "hotspot", "resolve", "attach", "collect", "aggregate"]),
+    ("trace", &["model", "sys", "discover", "hotspot", "resolve", "attach", "collect", "aggregate", "govern"]),
     ("cli", &["*"]),
 ];
 

@@ -60,6 +60,26 @@ fn run_by_launcher(args: &[String], read_argfile: impl Fn(&Path) -> Option<Strin
     None
 }
 
+/// The value that `-Dname=value` on the command line gives to a system property: the last one, as in the VM, and empty
+/// for a bare `-Dname`. Properties set elsewhere are not seen: in `JDK_JAVA_OPTIONS`, `JAVA_TOOL_OPTIONS` and
+/// `_JAVA_OPTIONS`, in argument files (passed over, as if they held options alone), and by the program itself.
+pub(super) fn property<'a>(args: &'a [String], name: &str) -> Option<&'a str> {
+    let mut value = None;
+    let mut awaited = Awaited::Option;
+    // Behind the main class stand the program's own arguments.
+    for arg in args.get(1..).unwrap_or_default().iter().filter(|arg| !arg.starts_with('@')) {
+        if let (Awaited::Option, Some(property)) = (&awaited, arg.strip_prefix("-D")) {
+            let (key, given) = property.split_once('=').unwrap_or((property, ""));
+            value = if key == name { Some(given) } else { value };
+        }
+        match awaited.after(arg) {
+            Awaited::Nothing(_) => break,
+            next => awaited = next,
+        }
+    }
+    value
+}
+
 /// What the launcher takes the next word for.
 enum Awaited {
     /// An option or the main class.
@@ -179,6 +199,18 @@ mod tests {
         assert_eq!(name_of(&["java", "@@Odd"]), "@Odd");
         assert_eq!(name_of(&["java", "--disable-@files", "@args"]), "@args");
         assert_eq!(name_of(&["java", "@unreadable", "NotTheMain"]), "java");
+    }
+
+    /// Check that the last `-D` in front of the main class counts, and neither an option's value nor what is the
+    /// program's.
+    #[test]
+    fn finds_properties() {
+        let line = "java -Dteam=a -cp -Dteam=path -Dbare -Dteam=b=c -Dteams=x @args com.acme.Main -Dteam=program";
+        let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        assert_eq!(property(&args, "team"), Some("b=c"));
+        assert_eq!(property(&args, "bare"), Some(""));
+        assert_eq!(property(&args, "tea"), None);
+        assert_eq!(property(&[], "team"), None);
     }
 
     /// Check that programs that embed a VM and launchers without a main class go by their own name.

@@ -6,17 +6,22 @@
 
 mod checks;
 mod container;
+mod environ;
 mod error;
+mod filter;
 mod kernel;
 mod kind;
+mod label;
 mod launch;
 mod libraries;
 mod maps;
 mod native_image;
 mod permissions;
+mod pod;
 mod process;
 mod release;
 mod status;
+mod template;
 #[cfg(test)]
 mod test_proc;
 #[cfg(test)]
@@ -33,8 +38,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use error::Error;
+pub use filter::{FilterError, JvmFilter};
 pub use kernel::{KernelVersion, uretprobe_killed_by_seccomp};
 pub use kind::libjvm;
+pub use label::{LabelError, Labels};
+pub use template::{LabelTemplate, TEMPLATE_HELP, TemplateError};
 pub use watch::JvmWatch;
 
 use crate::model::{Jvm, JvmKind, Library, Mapping, Pid, StartTime};
@@ -152,6 +160,15 @@ impl Proc {
         let since_boot = Duration::try_from_secs_f64(uptime.split_whitespace().next()?.parse().ok()?).ok()?;
         let ticks = rustix::param::clock_ticks_per_second().max(1);
         Some(since_boot.saturating_sub(Duration::from_millis(jvm.start_time.0.saturating_mul(1_000) / ticks)))
+    }
+
+    /// The time that all threads of a process have spent on CPUs so far, those that have ended too.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub fn cpu_time(&self, pid: Pid) -> Result<Duration, Error> {
+        let ticks = self.process(pid).cpu_ticks()?;
+        Ok(Duration::from_millis(ticks.saturating_mul(1_000) / rustix::param::clock_ticks_per_second().max(1)))
     }
 
     fn process(&self, pid: Pid) -> ProcessDir {

@@ -18,7 +18,7 @@ use crate::model::{Pid, StartTime};
 
 /// Small files: `status`, `stat`, `cgroup`, `comm`.
 const SMALL_BYTES: u64 = 64 << 10;
-/// A command line may be as long as the kernel's limit for arguments, 6 MiB.
+/// Arguments and environment together may be as long as the kernel's limit for them, 6 MiB.
 const CMDLINE_BYTES: u64 = 6 << 20;
 /// Half a million mappings; a process at the default `vm.max_map_count` (65,530) stays far below.
 const MAPS_BYTES: u64 = 64 << 20;
@@ -78,6 +78,12 @@ impl ProcessDir {
         Ok(Program { start_time: StartTime(stat.starttime), stack: stat.startstack })
     }
 
+    /// Time on CPUs, in clock ticks.
+    pub(super) fn cpu_ticks(&self) -> Result<u64, Error> {
+        let stat = self.stat()?;
+        Ok(stat.utime.saturating_add(stat.stime))
+    }
+
     fn stat(&self) -> Result<Stat, Error> {
         let bytes = self.read("stat", SMALL_BYTES)?;
         Stat::from_read(bytes.as_slice()).ok().ok_or_else(|| self.malformed("stat", &bytes))
@@ -89,6 +95,11 @@ impl ProcessDir {
 
     pub(super) fn cgroup(&self) -> Result<Vec<u8>, Error> {
         self.read("cgroup", SMALL_BYTES)
+    }
+
+    /// The environment that its program was started with: `NAME=value`, each with a zero byte behind it.
+    pub(super) fn environ(&self) -> Result<Vec<u8>, Error> {
+        self.read("environ", CMDLINE_BYTES)
     }
 
     /// The arguments, as far as they are text; empty for a kernel thread or a zombie.
