@@ -1,7 +1,12 @@
 //! System calls that no library offers in the form that nprof needs. The only place of the crate with `unsafe`.
 
+pub mod allocator;
 pub mod bpf;
 pub mod mapped_array;
+pub mod notify;
+pub mod peer_groups;
+pub mod privileges;
 pub mod process_end;
 pub mod remote_memory;
 pub mod ring;
+pub mod specimen;
