@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::model::{Histogram, MethodSnapshot, Probe, Sample};
+use crate::model::{Histogram, MethodSnapshot, Probe, Sample, Traced};
 
 /// The report of one function: its record, and what the plan knows of it.
 ///
 /// Calls that have ended are those in the histogram and the untimed ones; what has begun and is in neither is in
-/// flight.
+/// flight. Calls that were only counted are calls too, and nobody looks for their ends.
 #[must_use]
-pub fn method(sample: &Sample, probe: &Probe, library: &str, traced_after: Duration) -> MethodSnapshot {
+pub fn method(sample: &Sample, probe: &Probe, library: &str, traced_after: Duration, traced: Traced) -> MethodSnapshot {
     let stats = &sample.stats;
     let ended = stats.histogram.iter().sum::<u64>() + stats.untimed;
     let buckets = (0i32..).zip(stats.histogram).filter(|&(_, count)| count != 0);
@@ -19,6 +19,8 @@ pub fn method(sample: &Sample, probe: &Probe, library: &str, traced_after: Durat
         library: library.to_owned(),
         cost: probe.site.cost,
         traced_after,
+        traced,
+        counted: stats.counted,
         calls: stats.counted + ended,
         in_flight: stats.entered.saturating_sub(ended),
         untimed: stats.untimed,
@@ -34,20 +36,21 @@ mod tests {
     use nprof_common::MethodStats;
 
     use super::*;
-    use crate::model::{FileOffset, LibraryId, ProbeCost, Site};
+    use crate::model::{FileOffset, LibraryId, ProbeCost, Site, Tracing};
 
     /// Check that calls, calls in flight and self time are what the record says.
     #[test]
     fn derives_from_record() {
-        let mut stats =
-            MethodStats { entered: 10, untimed: 2, total_ns: 900, child_ns: 300, max_ns: 500, ..MethodStats::ZERO };
+        let stats = MethodStats { counted: 40, entered: 10, untimed: 2, ..MethodStats::ZERO };
+        let mut stats = MethodStats { total_ns: 900, child_ns: 300, max_ns: 500, ..stats };
         stats.histogram[30] = 4;
         stats.histogram[36] = 1;
         let offset = FileOffset(0x40);
         let site = Site { library: LibraryId(0), offset, entry: offset, cost: ProbeCost::Emulated };
         let probe = Probe { index: 3, site, methods: Vec::new() };
-        let report = method(&Sample { record: 7, stats }, &probe, "libx.so", Duration::ZERO);
-        assert_eq!((report.calls, report.in_flight, report.untimed), (7, 3, 2));
+        let report =
+            method(&Sample { record: 7, stats }, &probe, "libx.so", Duration::ZERO, Traced::as_wanted(Tracing::Timed));
+        assert_eq!((report.calls, report.counted, report.in_flight, report.untimed), (47, 40, 3, 2));
         assert_eq!((report.total_ns, report.self_ns, report.max_ns), (900, 600, 500));
         assert_eq!(report.histogram.buckets, [(30, 4), (36, 1)]);
     }

@@ -10,6 +10,7 @@ mod method;
 mod plan;
 mod sample;
 mod snapshot;
+mod status;
 
 pub use address::{AddressError, ElfAddr, FileOffset, VirtAddr};
 pub use finding::{Finding, Verdict};
@@ -19,4 +20,5 @@ pub use library::{FileId, Library, LibraryId, Mapping};
 pub use method::{Inventory, Method, NativeCode};
 pub use plan::{Bound, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason, Skipped};
 pub use sample::Sample;
-pub use snapshot::{Histogram, Losses, MethodSnapshot, Snapshot};
+pub use snapshot::{Histogram, Losses, MethodSnapshot, Snapshot, States, Traced, Tracing};
+pub use status::{CallCost, FunctionStatus, JvmStatus, Status};

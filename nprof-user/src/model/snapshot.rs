@@ -1,8 +1,11 @@
 //! What was measured, at one moment.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::{Jvm, PlannedMethod, ProbeCost, SkipReason, Skipped};
 
@@ -28,8 +31,13 @@ pub struct MethodSnapshot {
     pub cost: ProbeCost,
     /// When its probe was attached, from the start of the measurement on; zero for those attached at the start.
     pub traced_after: Duration,
-    /// Calls that have ended, by a return or otherwise. With `--count-only` the calls that have begun.
+    /// Whether its calls are timed, counted, or not seen at all. If they were unwatched for a time, the numbers are
+    /// less than what the JVM did.
+    pub traced: Traced,
+    /// Calls that have ended, by a return or otherwise, and those that were only counted when they began.
     pub calls: u64,
+    /// Of `calls`, those that were only counted: they are in none of the times. All of them with `--count-only`.
+    pub counted: u64,
     /// Calls that have begun and not ended. Always 0 with `--count-only`.
     pub in_flight: u64,
     /// Of `calls`, those whose end was not seen and whose time is therefore in none of the fields below
@@ -41,8 +49,78 @@ pub struct MethodSnapshot {
     pub self_ns: u64,
     /// The longest timed call, in nanoseconds.
     pub max_ns: u64,
-    /// The timed calls by duration. Its counts add up to `calls - untimed`.
+    /// The timed calls by duration. Its counts add up to `calls - counted - untimed`.
     pub histogram: Histogram,
+}
+
+/// What is done at a function's calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tracing {
+    /// There is no probe: calls cost nothing and are not seen.
+    Detached,
+    /// The probe is there and does nothing.
+    Off,
+    /// Calls are counted when they begin.
+    Counted,
+    /// Calls are counted and timed.
+    Timed,
+}
+
+impl Tracing {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Detached, Self::Off, Self::Counted, Self::Timed];
+
+    /// The word for JSON and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Detached => "detached",
+            Self::Off => "off",
+            Self::Counted => "counted",
+            Self::Timed => "timed",
+        }
+    }
+
+    /// Whether calls are seen.
+    #[must_use]
+    pub fn is_watched(self) -> bool {
+        self >= Self::Counted
+    }
+}
+
+impl fmt::Display for Tracing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// How a function is traced at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traced {
+    /// What is done at its calls.
+    pub tracing: Tracing,
+    /// What the user wants to be done.
+    pub wanted: Tracing,
+    /// For how long its calls have not been seen since it was first traced.
+    pub unwatched: Duration,
+}
+
+impl Traced {
+    /// As it was asked for, from the start on.
+    #[must_use]
+    pub fn as_wanted(wanted: Tracing) -> Self {
+        Self { tracing: wanted, wanted, unwatched: Duration::ZERO }
+    }
+}
+
+/// How many functions of a JVM are in which state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct States {
+    /// By [`Tracing`], in the order of [`Tracing::ALL`].
+    pub functions: [usize; Tracing::ALL.len()],
+    /// Those that are in a lesser state than was asked for.
+    pub demoted: usize,
 }
 
 /// Events that were not measured as they should have been, by reason. All are zero in a clean run.
@@ -77,8 +155,14 @@ pub struct Snapshot {
     pub methods: Vec<MethodSnapshot>,
     /// How many functions are traced, those without calls included.
     pub traced: usize,
+    /// In which state these are.
+    pub states: States,
+    /// The estimated time that tracing has cost the JVM's threads, if the cost of a probe is known.
+    pub cost: Option<Duration>,
+    /// The CPU time that the JVM has used while that was estimated, by all its threads.
+    pub cpu: Option<Duration>,
     /// Selected methods that are not traced.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Arc<[Skipped]>,
     /// What went wrong in the measurement.
     pub losses: Losses,
 }

@@ -11,9 +11,10 @@ use super::{json, names};
 use crate::model::Snapshot;
 
 const HEADER: &str = "pid,class,method,signature,library,bound,tier,calls,in_flight,untimed,total_ns,self_ns,max_ns,\
-                      p50_ns,p90_ns,p99_ns,traced_after_ns,cost,aliases";
+                      p50_ns,p90_ns,p99_ns,traced_after_ns,cost,aliases,counted,unwatched_ns,state,jvm,ended";
 
-/// Writes the header and the rows, in the order of the JSON document. `aliases` are separated by blanks.
+/// Writes the header and the rows, in the order of the JSON document. `aliases` are separated by blanks. New columns come
+/// last, so that scripts that go by position go on working.
 ///
 /// # Errors
 /// What writing to `w` gives.
@@ -53,6 +54,11 @@ fn fields(row: &Row<'_>) -> Vec<String> {
         json::nanoseconds(measured.traced_after).to_string(),
         measured.cost.to_string(),
         aliases.join(" "),
+        measured.counted.to_string(),
+        json::nanoseconds(measured.traced.unwatched).to_string(),
+        measured.traced.tracing.to_string(),
+        snapshot.jvm.main.clone(),
+        snapshot.ended.to_string(),
     ]
 }
 
@@ -90,6 +96,9 @@ mod tests {
         let text = text(&samples::several());
         let pids: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
         assert_eq!(pids, ["77", "1234", "1234", "77", "1234", "1234"]);
+        let ends: Vec<bool> = text.lines().skip(1).map(|line| line.ends_with(",orders-1.2.jar,true")).collect();
+        assert_eq!(ends, [true, false, false, true, false, false]);
+        assert!(text.lines().nth(2).unwrap().ends_with(",com.acme.Main,false"), "{text}");
         assert_eq!(self::text(&[]), format!("{HEADER}\n"));
     }
 
@@ -107,6 +116,15 @@ mod tests {
         let text = text(&[snapshot]);
         assert!(text.lines().all(|line| line.split(',').count() == HEADER.split(',').count()), "{text}");
         assert!(text.lines().nth(1).unwrap().contains(",kernel,1000,,0,,,,,,,0,emulated,"), "{text}");
+    }
+
+    /// Check that a demoted function says what it is now, how many calls were only counted and how long none was seen.
+    #[test]
+    fn demoted() {
+        let text = text(&[samples::demoted()]);
+        let ends: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(",emulated,,").nth(1)).collect();
+        assert_eq!(ends[0], "0,1500000000,detached,com.acme.Main,false");
+        assert_eq!(ends[1], "39000,0,counted,com.acme.Main,false");
     }
 
     /// Check quoting: names in a class file may hold commas, quotes and line feeds.

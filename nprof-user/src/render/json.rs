@@ -2,7 +2,8 @@
 //!
 //! Names are as in the target, not shortened or escaped beyond JSON's own rules. What was not measured is `null`,
 //! never 0: all times and `in_flight` with `--count-only`, the quantiles of a function without a timed call, the start
-//! of a run that has found no JVM yet.
+//! of a run that has found no JVM yet, the cost of tracing where nobody estimates it. Times and quantiles are of the
+//! timed calls: `calls` less `counted` and `untimed`.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use super::run::{Run, Scope};
 use super::{names, rows};
-use crate::model::{Histogram, Jvm, Losses, SkipReason, Snapshot};
+use crate::model::{Histogram, Jvm, Losses, SkipReason, Snapshot, States, Tracing};
 
 /// The version of the document's form.
 pub(super) const SCHEMA: u32 = 1;
@@ -63,6 +64,18 @@ struct MeasuredTarget<'a> {
     #[serde(flatten)]
     target: Target<'a>,
     ended: bool,
+    functions: Functions,
+    cost_ns: Option<u64>,
+}
+
+/// How many functions of a JVM are in which state.
+#[derive(Serialize)]
+struct Functions {
+    timed: usize,
+    counted: usize,
+    off: usize,
+    detached: usize,
+    demoted: usize,
 }
 
 #[derive(Serialize)]
@@ -87,6 +100,10 @@ struct Method<'a> {
     untimed: u64,
     aliases: Vec<String>,
     cost: String,
+    state: &'static str,
+    wanted: &'static str,
+    counted: u64,
+    unwatched_ns: u64,
 }
 
 #[derive(Serialize)]
@@ -130,7 +147,25 @@ impl<'a> Target<'a> {
 
 impl<'a> MeasuredTarget<'a> {
     fn of(snapshot: &'a Snapshot) -> Self {
-        Self { target: Target::of(&snapshot.jvm), ended: snapshot.ended }
+        Self {
+            target: Target::of(&snapshot.jvm),
+            ended: snapshot.ended,
+            functions: Functions::of(&snapshot.states),
+            cost_ns: snapshot.cost.map(nanoseconds),
+        }
+    }
+}
+
+impl Functions {
+    fn of(states: &States) -> Self {
+        let in_state = |tracing: Tracing| states.functions[tracing as usize];
+        Self {
+            timed: in_state(Tracing::Timed),
+            counted: in_state(Tracing::Counted),
+            off: in_state(Tracing::Off),
+            detached: in_state(Tracing::Detached),
+            demoted: states.demoted,
+        }
     }
 }
 
@@ -163,6 +198,10 @@ impl<'a> Method<'a> {
             untimed: measured.untimed,
             aliases: row.aliases().into_iter().map(names::qualified).collect(),
             cost: measured.cost.to_string(),
+            state: measured.traced.tracing.as_str(),
+            wanted: measured.traced.wanted.as_str(),
+            counted: measured.counted,
+            unwatched_ns: nanoseconds(measured.traced.unwatched),
         }
     }
 }
@@ -251,10 +290,11 @@ mod tests {
     fn examples_of_several_jvms_differ() {
         let mut jvms = samples::several();
         for jvm in &mut jvms {
-            jvm.skipped.truncate(1);
+            jvm.skipped = jvm.skipped[..1].into();
         }
-        jvms[1].skipped = vec![jvms[0].skipped[0].clone(); 9];
-        jvms[1].skipped[1..].iter_mut().for_each(|skipped| skipped.method.method.name = "other".to_owned());
+        let mut many = vec![jvms[0].skipped[0].clone(); 9];
+        many[1..].iter_mut().for_each(|skipped| skipped.method.method.name = "other".to_owned());
+        jvms[1].skipped = many.into();
         let document: Value = serde_json::from_str(&text(&jvms)).unwrap();
         assert_eq!(document["skipped"][0]["count"], 10);
         let examples = [&["a.Late::call"][..], &["a.Late::other"; 4]].concat();
@@ -300,11 +340,28 @@ mod tests {
         assert_eq!(document["methods"][0]["calls"], 1000);
     }
 
+    /// Check that a demoted function says so, and keeps the times of the calls that were timed.
+    #[test]
+    fn demoted_functions_say_so() {
+        let document: Value = serde_json::from_str(&text(&[samples::demoted()])).unwrap();
+        let target = &document["targets"][0];
+        let functions = serde_json::json!({"timed": 3, "counted": 1, "off": 0, "detached": 1, "demoted": 2});
+        assert_eq!((&target["functions"], &target["cost_ns"]), (&functions, &serde_json::json!(48_000_000)));
+        let fields = |row: usize| {
+            ["class", "state", "wanted", "counted", "unwatched_ns", "calls", "total_ns", "p50_ns"]
+                .map(|field| document["methods"][row][field].clone())
+        };
+        let expected = serde_json::json!(["a.Hot", "detached", "timed", 0, 1_500_000_000, 500_000, 100_000_000, 191]);
+        assert_eq!(serde_json::json!(fields(0)), expected);
+        let expected = serde_json::json!(["a.Warm", "counted", "timed", 39_000, 0, 40_000, 200_000, 191]);
+        assert_eq!(serde_json::json!(fields(1)), expected);
+    }
+
     /// Check that at most five skipped methods are named, and all are counted.
     #[test]
     fn names_some_skipped_methods() {
         let mut snapshot = samples::eventful();
-        snapshot.skipped = vec![snapshot.skipped[0].clone(); 7];
+        snapshot.skipped = vec![snapshot.skipped[0].clone(); 7].into();
         let document: Value = serde_json::from_str(&text(&[snapshot])).unwrap();
         assert_eq!(document["skipped"][0]["count"], 7);
         assert_eq!(document["skipped"][0]["examples"].as_array().unwrap().len(), 5);

@@ -156,8 +156,15 @@ fn measured(run: Run<'_>) -> String {
 }
 
 fn bottom_line(run: Run<'_>, shown: usize, all: usize) -> String {
-    let losses = words::losses_in_short(&run.losses());
-    if shown == all { losses } else { format!("{losses}; {shown} of {} functions shown", units::count(all as u64)) }
+    let mut line = words::losses_in_short(&run.losses());
+    if run.demoted() > 0 {
+        let demoted = notes::plural(run.demoted() as u64, "function");
+        line.push_str(&format!("; {demoted} demoted to keep the cost of tracing low"));
+    }
+    if shown < all {
+        line.push_str(&format!("; {shown} of {} functions shown", units::count(all as u64)));
+    }
+    line
 }
 
 #[cfg(test)]
@@ -198,6 +205,18 @@ mod tests {
         snapshot.methods.pop();
         draw(&mut terminal, &mut view, from_ref(&snapshot));
         assert_eq!(terminal.text(), include_str!("golden/live.txt").trim_end());
+    }
+
+    /// Check that the view says that functions are demoted, and marks those whose numbers are of a part of the calls.
+    #[test]
+    fn shows_what_is_demoted() {
+        let mut terminal = Terminal::new(120, 12);
+        draw(&mut terminal, &mut LiveView::new(Scope::One), &[samples::demoted()]);
+        let text = terminal.text();
+        for line in ["  a.Hot::call <", "  a.Warm::call #%", "  a.Back::call <%", "  a.Cool::call"] {
+            assert!(text.lines().any(|shown| shown.ends_with(line)), "{line}: {text}");
+        }
+        assert!(text.ends_with("\nlosses: none; 2 functions demoted to keep the cost of tracing low"), "{text}");
     }
 
     /// Check that a frame fits any terminal: nothing wraps, and what is above the frame does not scroll away twice.

@@ -13,6 +13,7 @@ mod previous;
 pub mod ps;
 mod rows;
 mod run;
+pub mod status;
 pub mod table;
 pub mod units;
 mod words;
@@ -23,4 +24,4 @@ pub use words::losses;
 #[cfg(test)]
 mod fake_terminal;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;

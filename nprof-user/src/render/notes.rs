@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::rows::Row;
 use super::run::Run;
 use super::{names, units, words};
-use crate::model::{ProbeCost, SkipReason, Snapshot};
+use crate::model::{ProbeCost, SkipReason, Snapshot, Tracing};
 
 /// How many functions with several methods are spelled out, and how many methods of each.
 const ALIASES_SHOWN: usize = 5;
@@ -22,17 +22,31 @@ const TIMES: &str =
 enum Mark {
     Late,
     SingleStepped,
+    Unwatched,
+    OnlyCounted,
+    PartlyCounted,
     Untimed,
     Shared,
 }
 
 impl Mark {
-    const ALL: [Self; 4] = [Self::Late, Self::SingleStepped, Self::Untimed, Self::Shared];
+    const ALL: [Self; 7] = [
+        Self::Late,
+        Self::SingleStepped,
+        Self::Unwatched,
+        Self::OnlyCounted,
+        Self::PartlyCounted,
+        Self::Untimed,
+        Self::Shared,
+    ];
 
     fn symbol(self) -> char {
         match self {
             Self::Late => '+',
             Self::SingleStepped => '!',
+            Self::Unwatched => '<',
+            Self::OnlyCounted => '#',
+            Self::PartlyCounted => '%',
             Self::Untimed => '?',
             Self::Shared => '&',
         }
@@ -43,6 +57,10 @@ impl Mark {
         match self {
             Self::Late => !measured.traced_after.is_zero(),
             Self::SingleStepped => measured.cost == ProbeCost::SingleStepped,
+            Self::Unwatched => !measured.traced.unwatched.is_zero() || !measured.traced.tracing.is_watched(),
+            Self::OnlyCounted => row.is_demoted() && measured.traced.tracing == Tracing::Counted,
+            // With --count-only there are no times to misread.
+            Self::PartlyCounted => row.snapshot.timed && measured.counted > 0,
             Self::Untimed => measured.untimed > 0,
             Self::Shared => measured.methods.len() > 1,
         }
@@ -55,6 +73,15 @@ impl Mark {
             }
             Self::SingleStepped => {
                 "the kernel single-steps an instruction of it: about ten times the probe cost of others, most of it inside the times"
+            }
+            Self::Unwatched => {
+                "for some of the time its calls were not watched, to keep the cost of tracing low (--max-overhead): there were more calls than CALLS says, and CALLS/s is the rate while it was watched"
+            }
+            Self::OnlyCounted => {
+                "by now its calls are only counted, no longer timed, to keep the cost of tracing low (--max-overhead)"
+            }
+            Self::PartlyCounted => {
+                "some of its calls were only counted: TOTAL and the other times are those of the rest alone"
             }
             Self::Untimed => "some of its calls are counted but not timed, because their end was not seen",
             Self::Shared => "one native function behind several methods; the row is the sum of their calls",

@@ -1,6 +1,7 @@
 //! The rows of a report: which functions, in which order, under which name.
 
 use std::cmp::{Ordering, Reverse};
+use std::time::Duration;
 
 use crate::aggregate::quantile::quantile;
 use crate::model::{Method, MethodSnapshot, Pid, PlannedMethod, Snapshot, StartTime};
@@ -34,9 +35,21 @@ impl<'a> Row<'a> {
         aliases
     }
 
-    /// How many calls the times are made of.
+    /// How many calls the times are made of: those that have ended, were not only counted, and whose end was seen.
     pub(super) fn timed_calls(&self) -> u64 {
-        self.measured.calls.saturating_sub(self.measured.untimed)
+        let MethodSnapshot { calls, counted, untimed, .. } = *self.measured;
+        calls.saturating_sub(counted).saturating_sub(untimed)
+    }
+
+    /// How long its calls were seen, late starts and pauses left out: what a rate since the start is to be taken of.
+    pub(super) fn watched_for(&self) -> Duration {
+        let unseen = self.measured.traced_after.saturating_add(self.measured.traced.unwatched);
+        self.snapshot.elapsed.saturating_sub(unseen)
+    }
+
+    /// Whether it is measured less closely than the user wants, at the moment.
+    pub(super) fn is_demoted(&self) -> bool {
+        self.measured.traced.tracing < self.measured.traced.wanted
     }
 
     /// The mean of the timed calls in nanoseconds, rounded; `None` where there is none.
@@ -99,6 +112,8 @@ fn by_name(a: &Method, b: &Method) -> Ordering {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::{all, top};
     use crate::model::Pid;
     use crate::render::samples;
@@ -146,14 +161,27 @@ mod tests {
         assert_eq!(pids, [jvms[1].jvm.pid, jvms[0].jvm.pid]);
     }
 
-    /// Check that averages leave out calls that were not timed, and that no timed call gives none.
+    /// Check that averages leave out calls that were not timed or only counted, and that no timed call gives none.
     #[test]
     fn averages_timed_calls() {
         let mut snapshot = samples::snapshot();
-        snapshot.methods = vec![samples::function(0, "a.A", 5, 100), samples::function(1, "b.B", 1, 0)];
-        snapshot.methods[0].untimed = 2;
-        snapshot.methods[1].untimed = 1;
+        snapshot.methods = vec![samples::function(0, "a.A", 1005, 100), samples::function(1, "b.B", 8, 0)];
+        (snapshot.methods[0].counted, snapshot.methods[0].untimed) = (1000, 2);
+        (snapshot.methods[1].counted, snapshot.methods[1].untimed) = (7, 1);
         let averages: Vec<_> = all(&[snapshot]).iter().map(super::Row::average_ns).collect();
         assert_eq!(averages, [Some(33), None]);
+    }
+
+    /// Check that what nobody watched is no part of the time that a rate is taken of, however long it was.
+    #[test]
+    fn watched_time_leaves_out_pauses() {
+        let mut snapshot = samples::snapshot();
+        snapshot.methods = vec![samples::function(0, "a.A", 5, 100)];
+        snapshot.methods[0].traced_after = Duration::from_millis(500);
+        let mut watched = |unwatched| {
+            snapshot.methods[0].traced.unwatched = Duration::from_millis(unwatched);
+            all(std::slice::from_ref(&snapshot))[0].watched_for().as_millis()
+        };
+        assert_eq!([watched(0), watched(1500), watched(9000)], [2000, 500, 0]);
     }
 }

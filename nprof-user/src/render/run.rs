@@ -58,6 +58,11 @@ impl<'a> Run<'a> {
         self.jvms.iter().map(|jvm| jvm.traced).sum()
     }
 
+    /// How many functions are measured less closely than was asked for.
+    pub(super) fn demoted(self) -> usize {
+        self.jvms.iter().map(|jvm| jvm.states.demoted).sum()
+    }
+
     /// How many of the JVMs have ended.
     pub(super) fn ended(self) -> usize {
         self.jvms.iter().filter(|jvm| jvm.ended).count()

@@ -1,12 +1,13 @@
 //! Small values for the tests of the renderers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::model::{
     Bound, Histogram, Jvm, JvmKind, Losses, Method, MethodSnapshot, NativeCode, Pid, PlannedMethod, ProbeCost,
-    SkipReason, Skipped, Snapshot, StartTime, VirtAddr,
+    SkipReason, Skipped, Snapshot, StartTime, States, Traced, Tracing, VirtAddr,
 };
 
 pub(super) fn method(class: &str, name: &str, signature: &str) -> Method {
@@ -34,6 +35,8 @@ pub(super) fn function(index: u32, class: &str, calls: u64, total_ns: u64) -> Me
         library: "liba.so".to_owned(),
         cost: ProbeCost::Emulated,
         traced_after: Duration::ZERO,
+        traced: Traced::as_wanted(Tracing::Timed),
+        counted: 0,
         calls,
         in_flight: 0,
         untimed: 0,
@@ -64,7 +67,10 @@ pub(super) fn snapshot() -> Snapshot {
         timed: true,
         methods: Vec::new(),
         traced: 5,
-        skipped: Vec::new(),
+        states: States { functions: [0, 0, 0, 5], demoted: 0 },
+        cost: None,
+        cpu: None,
+        skipped: Arc::default(),
         losses: Losses { counts: vec![("unreturned", 0), ("too-deep", 0)] },
     }
 }
@@ -102,12 +108,34 @@ pub(super) fn eventful() -> Snapshot {
     Snapshot {
         methods: vec![shared, overload, waiting, deflate, function(4, "a.Silent", 0, 0)],
         traced: 9,
+        states: States { functions: [0, 0, 0, 9], demoted: 0 },
         skipped: vec![
             skipped("a.Late", SkipReason::Unbound),
             skipped("a.Handle", SkipReason::Intrinsic),
             skipped("a.Later", SkipReason::Unbound),
-        ],
+        ]
+        .into(),
         losses: Losses { counts: vec![("unreturned", 1_234_567), ("too-deep", 0)] },
+        ..snapshot()
+    }
+}
+
+/// A JVM whose budget was too small for three of its functions: one is detached, one only counted, one was detached and
+/// counted for a time and is timed again. Two more are as they should be.
+pub(crate) fn demoted() -> Snapshot {
+    let mut hot = function(0, "a.Hot", 500_000, 100_000_000);
+    hot.traced.tracing = Tracing::Detached;
+    hot.traced.unwatched = Duration::from_millis(1500);
+    let mut warm = function(1, "a.Warm", 1000, 200_000);
+    (warm.calls, warm.counted) = (40_000, 39_000);
+    warm.traced.tracing = Tracing::Counted;
+    let mut back = function(2, "a.Back", 500, 100_000);
+    (back.calls, back.counted) = (1000, 500);
+    back.traced.unwatched = Duration::from_millis(500);
+    Snapshot {
+        methods: vec![function(3, "a.Cool", 5, 10_000), back, warm, hot, function(4, "a.Silent", 0, 0)],
+        states: States { functions: [1, 0, 1, 3], demoted: 2 },
+        cost: Some(Duration::from_millis(48)),
         ..snapshot()
     }
 }
@@ -126,7 +154,8 @@ pub(super) fn several() -> Vec<Snapshot> {
     second.methods[0].total_ns = 4_000_000;
     second.methods[0].self_ns = 4_000_000;
     second.traced = 3;
-    second.skipped = vec![first.skipped[0].clone()];
+    second.states.functions = [0, 0, 0, 3];
+    second.skipped = vec![first.skipped[0].clone()].into();
     second.losses = Losses { counts: vec![("unreturned", 3), ("too-deep", 4)] };
     vec![first, second]
 }

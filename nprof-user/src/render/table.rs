@@ -17,10 +17,7 @@ use crate::model::{Method, MethodSnapshot, Snapshot};
 pub fn table(jvms: &[Snapshot], scope: Scope, screen: Screen, w: &mut impl Write) -> io::Result<()> {
     let run = Run::new(jvms, scope);
     let rows = rows::all(jvms);
-    let rate = |row: &Row<'_>| {
-        let traced_for = row.snapshot.elapsed.saturating_sub(row.measured.traced_after);
-        notes::per_second(row.measured.calls, traced_for)
-    };
+    let rate = |row: &Row<'_>| notes::per_second(row.measured.calls, row.watched_for());
     let mut grid = grid(run, &rows, rate);
     let removed = grid.make_room(screen);
     if jvms.is_empty() {
@@ -174,6 +171,12 @@ mod tests {
         snapshot.methods = vec![samples::function(0, "a.A", 5, 0), samples::function(1, "b.B", 5_000_000, 0)];
         snapshot.timed = false;
         assert_eq!(text(&snapshot, Screen::default()), include_str!("golden/table_count_only.txt"));
+    }
+
+    /// Check the whole output where functions were demoted: which numbers are of a part of the calls, and why.
+    #[test]
+    fn demoted() {
+        assert_eq!(text(&samples::demoted(), Screen::default()), include_str!("golden/table_demoted.txt"));
     }
 
     /// Check what a snapshot without calls says.

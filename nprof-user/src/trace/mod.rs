@@ -26,7 +26,7 @@ use crate::attach::{Attached, Engine, Session, Target};
 use crate::collect::Reader;
 use crate::discover::Proc;
 use crate::hotspot::Vm;
-use crate::model::{Inventory, Jvm, Library, Losses, Method, Plan, Probe, SkipReason, Skipped, Snapshot};
+use crate::model::{Inventory, Jvm, Library, Losses, Method, Plan, Probe, SkipReason, Skipped, Snapshot, States, Traced, Tracing};
 use crate::resolve::select::{Selection, Unmatched};
 use crate::resolve::{Limits, Planner};
 use crate::sys::remote_memory::ProcessMemory;
@@ -268,7 +268,7 @@ impl Tracer {
         let methods = probes.iter().filter_map(|probe| {
             let sample = self.reader.sample(self.session.record(probe.index)?)?;
             let late = self.late.get(&probe.index).copied().unwrap_or_default();
-            Some(aggregate::method(&sample, probe, &self.library_name(probe), late))
+            Some(aggregate::method(&sample, probe, &self.library_name(probe), late, Traced::as_wanted(Tracing::Timed)))
         });
         let mut skipped: Vec<Skipped> = self.planner.skipped().cloned().collect();
         skipped.sort_by(|a, b| name_of(a).cmp(&name_of(b)));
@@ -280,7 +280,10 @@ impl Tracer {
             ended: false,
             timed: self.timed,
             traced: probes.len(),
-            skipped,
+            states: States::default(),
+            cost: None,
+            cpu: None,
+            skipped: skipped.into(),
             losses: self.reader.losses(),
         }
     }
