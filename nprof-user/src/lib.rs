@@ -16,6 +16,7 @@ pub mod attach;
 pub mod cli;
 pub mod collect;
 pub mod discover;
+pub mod govern;
 pub mod hotspot;
 pub mod model;
 pub mod render;

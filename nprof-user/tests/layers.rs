@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("attach", &["model", "sys"]),
     ("collect", &["model", "sys"]),
     ("aggregate", &["model"]),
+    ("govern", &["model"]),
     ("render", &["model", "aggregate"]),
     ("trace", &["model", "sys", "discover", "hotspot", "resolve", "attach", "collect", "aggregate", "govern"]),
     ("cli", &["*"]),

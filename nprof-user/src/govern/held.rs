@@ -1,0 +1,230 @@
+//! What is remembered of a function that was lowered, and how long it waits before it may be raised.
+
+use std::time::Duration;
+
+use super::terms::{Observed, Why};
+use crate::model::{ProbeCost, Tracing};
+
+/// How long the budget must have room before a counted function is timed again: at first and at most.
+const STEADY: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(600));
+
+/// How long a detached function is left alone before it is tried: at first and at most.
+const TRIAL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+
+/// A function that is lowered sooner than this after it was raised has flapped.
+const FLAP: Duration = Duration::from_secs(30);
+
+/// A time to wait that doubles each time it was too short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Backoff {
+    wait: Duration,
+    first: Duration,
+    longest: Duration,
+}
+
+impl Backoff {
+    fn new((first, longest): (Duration, Duration)) -> Self {
+        Self { wait: first, first, longest }
+    }
+
+    fn lengthen(&mut self) {
+        self.wait = (self.wait * 2).min(self.longest);
+    }
+
+    fn reset(&mut self) {
+        self.wait = self.first;
+    }
+}
+
+/// A function that was lowered, or was until not long ago.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// What a hit costs at its site.
+    pub(super) cost: ProbeCost,
+    /// What the user asked for.
+    pub(super) wanted: Tracing,
+    /// The state that it is in.
+    pub(super) tracing: Tracing,
+    /// How often it was called when it was last lowered, per second.
+    pub(super) rate: f64,
+    /// Why it was last lowered.
+    pub(super) why: Why,
+    /// When it was raised, if it was not lowered since.
+    raised: Option<Duration>,
+    /// Since when the budget has had room for it without a break.
+    room_since: Option<Duration>,
+    /// How long that must last.
+    steady: Backoff,
+    /// When its next trial is due, if it is detached.
+    due: Duration,
+    /// How long after the last one.
+    trial: Backoff,
+}
+
+impl Held {
+    /// A function as it is before it is lowered.
+    pub(super) fn new(seen: &Observed, why: Why) -> Self {
+        Self {
+            cost: seen.cost,
+            wanted: seen.wanted,
+            tracing: seen.tracing,
+            rate: 0.0,
+            why,
+            raised: None,
+            room_since: None,
+            steady: Backoff::new(STEADY),
+            due: Duration::ZERO,
+            trial: Backoff::new(TRIAL),
+        }
+    }
+
+    /// Takes over the state that the function was seen in: it counts, not what was asked for.
+    pub(super) fn follow(&mut self, seen: &Observed) {
+        self.cost = seen.cost;
+        self.wanted = seen.wanted;
+        self.tracing = seen.tracing;
+    }
+
+    /// Whether it gets less than the user asked for. A function that is to be off misses nothing.
+    pub(super) fn is_demoted(&self) -> bool {
+        self.tracing < self.wanted && self.wanted.is_watched()
+    }
+
+    /// Whether nothing is left to remember: it is what the user wants, and has been for long enough.
+    pub(super) fn is_settled(&self, now: Duration) -> bool {
+        !self.is_demoted() && self.raised.is_none_or(|at| now.saturating_sub(at) >= FLAP)
+    }
+
+    /// Notes that it was lowered. What was raised not long ago waits longer from now on.
+    pub(super) fn lowered(&mut self, now: Duration, to: Tracing, rate: f64, why: Why) {
+        match self.raised.take() {
+            Some(at) if now.saturating_sub(at) < FLAP => {
+                self.steady.lengthen();
+                self.trial.lengthen();
+            }
+            Some(_) => self.start_over(),
+            None => {}
+        }
+        (self.tracing, self.rate, self.why) = (to, rate, why);
+        self.room_since = None;
+        self.due = now.saturating_add(self.trial.wait);
+    }
+
+    /// Notes that it was raised.
+    pub(super) fn raised(&mut self, now: Duration, to: Tracing) {
+        self.tracing = to;
+        self.raised = Some(now);
+        self.room_since = None;
+    }
+
+    /// Notes a trial that did not bring it back.
+    pub(super) fn failed(&mut self, now: Duration) {
+        self.trial.lengthen();
+        self.due = now.saturating_add(self.trial.wait);
+    }
+
+    /// Notes that the budget had room for it from `from` to `now`. Answers whether that has lasted long enough.
+    pub(super) fn had_room(&mut self, from: Duration, now: Duration) -> bool {
+        let since = *self.room_since.get_or_insert(from);
+        now.saturating_sub(since) >= self.steady.wait
+    }
+
+    /// Notes that the budget had no room for it.
+    pub(super) fn had_no_room(&mut self) {
+        self.room_since = None;
+    }
+
+    /// When its next trial is due, if there is one.
+    pub(super) fn trial_due(&self) -> Option<Duration> {
+        (self.tracing == Tracing::Detached && self.is_demoted()).then_some(self.due)
+    }
+
+    /// Forgets that it had to wait: it is tried at once, and waits are short again.
+    pub(super) fn start_over(&mut self) {
+        self.steady.reset();
+        self.trial.reset();
+        self.due = Duration::ZERO;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHY: Why = Why::OverBudget { share: 1.0 };
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn held() -> Held {
+        let (wanted, tracing) = (Tracing::Timed, Tracing::Timed);
+        Held::new(&Observed { id: 0, cost: ProbeCost::Emulated, wanted, tracing, calls: 0 }, WHY)
+    }
+
+    /// Check that failed trials come 5, 10, 20 … seconds apart, and at last every five minutes.
+    #[test]
+    fn trials_back_off() {
+        let mut held = held();
+        held.lowered(at(0), Tracing::Detached, 1.0, WHY);
+        let mut now = Duration::ZERO;
+        let waits: Vec<u64> = (0..9)
+            .map(|_| {
+                let due = held.trial_due().expect("a detached function has a trial");
+                let wait = due - now;
+                now = due;
+                held.failed(now);
+                wait.as_secs()
+            })
+            .collect();
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
+    }
+
+    /// Check that only a function that flaps waits longer, at most ten minutes, and that a calm half minute ends it.
+    #[test]
+    fn flapping_waits_longer() {
+        let mut held = held();
+        let mut now = 0;
+        let mut waits = Vec::new();
+        for calm in [0, 29, 29, 29, 29, 29, 29, 29, 29, 29, 30] {
+            now += calm;
+            held.lowered(at(now), Tracing::Counted, 1.0, WHY);
+            assert!(!held.had_room(at(now), at(now)));
+            waits.push((1..=600).find(|&wait| held.had_room(at(now), at(now + wait))).unwrap());
+            held.raised(at(now), Tracing::Timed);
+        }
+        assert_eq!(waits, [3, 6, 12, 24, 48, 96, 192, 384, 600, 600, 3]);
+    }
+
+    /// Check that room counts only without a break.
+    #[test]
+    fn room_must_last() {
+        let mut held = held();
+        held.lowered(at(0), Tracing::Counted, 1.0, WHY);
+        assert!(!held.had_room(at(0), at(2)));
+        held.had_no_room();
+        assert!(!held.had_room(at(2), at(4)));
+        assert!(held.had_room(at(4), at(5)));
+    }
+
+    /// Check that a function is remembered for as long as it is demoted or may flap, and no longer.
+    #[test]
+    fn settles_after_a_calm_time() {
+        let mut held = held();
+        held.lowered(at(0), Tracing::Counted, 1.0, WHY);
+        assert!(held.is_demoted() && !held.is_settled(at(1_000)));
+        held.raised(at(1_000), Tracing::Timed);
+        assert!(!held.is_demoted() && !held.is_settled(at(1_029)));
+        assert!(held.is_settled(at(1_030)));
+    }
+
+    /// Check that a detached function that the user switched off is neither demoted nor tried.
+    #[test]
+    fn off_is_not_demoted() {
+        let mut held = held();
+        held.lowered(at(0), Tracing::Detached, 1.0, WHY);
+        held.wanted = Tracing::Off;
+        assert!(!held.is_demoted());
+        assert_eq!(held.trial_due(), None);
+    }
+}

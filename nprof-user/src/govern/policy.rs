@@ -1,0 +1,248 @@
+//! Decides which functions are lowered and which are raised.
+//!
+//! Lowering is quick: one period over the budget is enough, and all that is needed is lowered at once. Raising is slow:
+//! the budget must have had room for a while, and what was raised too early waits longer the next time. Between the two
+//! lies a gap ([`ROOM`]), so that a function at the edge of the budget stays as it is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use super::held::Held;
+use super::load::{Load, lower, total_ns};
+use super::terms::{Budget, Change, Costs, Observed, Period, Why, factor};
+use super::trials::Trials;
+use crate::model::Tracing;
+
+/// The part of the budget up to which functions are raised.
+const ROOM: f64 = 0.7;
+
+/// The part of the budget that is too little to matter: what costs no more needs no gap, as it is not what will bring
+/// tracing over the budget. Without this, a function that has cooled down could not come back while others use most of
+/// the budget.
+const LITTLE: f64 = 0.01;
+
+/// How long a change takes to show in the smoothed share.
+const SMOOTHING: Duration = Duration::from_secs(2);
+
+/// Keeps the cost of tracing one JVM within its budget.
+#[derive(Debug)]
+pub struct Governor {
+    costs: Costs,
+    budget: Option<Budget>,
+    /// Functions that were lowered. Those that never were are not here.
+    held: BTreeMap<u32, Held>,
+    trials: Trials,
+    outlook: Outlook,
+    share: Option<f64>,
+    spent_ns: f64,
+}
+
+/// What the last period leads to, in nanoseconds per second.
+#[derive(Debug, Clone, Copy, Default)]
+struct Outlook {
+    /// The JVM's own time.
+    own: f64,
+    /// The cost of tracing in the states that were decided, at the rates that were seen.
+    cost: f64,
+}
+
+impl Governor {
+    /// The governor of one JVM. Without a budget it only estimates what tracing costs.
+    #[must_use]
+    pub fn new(costs: Costs, budget: Option<Budget>) -> Self {
+        Self {
+            costs,
+            budget,
+            held: BTreeMap::new(),
+            trials: Trials::default(),
+            outlook: Outlook::default(),
+            share: None,
+            spent_ns: 0.0,
+        }
+    }
+
+    /// Decides at the end of a period what is to change, the most often called function first. `observed` is every
+    /// function of the JVM, detached ones too: what is missing is gone. The caller applies the changes at once; what it
+    /// could not apply is decided anew at the end of the next period.
+    pub fn decide(&mut self, period: Period, observed: &[Observed]) -> Vec<Change> {
+        let mut loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
+        let cost_ns = total_ns(&loads, &self.costs);
+        self.spent_ns += cost_ns;
+        if period.length.is_zero() {
+            return Vec::new();
+        }
+        let all_ns = cost_ns + self.trials.take_recent();
+        let own_ns = period.own_ns(all_ns);
+        self.smooth(all_ns / own_ns, period.length);
+        self.follow(period.now, observed);
+        let changes = match self.budget {
+            None => {
+                self.give_back(&mut loads);
+                self.changes(&loads, period, Why::NoBudget)
+            }
+            Some(Budget { share: limit }) if cost_ns > limit * own_ns => {
+                self.held.values_mut().for_each(Held::had_no_room);
+                lower(&mut loads, &self.costs, limit * own_ns);
+                self.changes(&loads, period, Why::OverBudget { share: cost_ns / own_ns })
+            }
+            Some(Budget { share: limit }) => {
+                self.raise(&mut loads, period, limit * own_ns);
+                self.changes(&loads, period, Why::RoomAgain)
+            }
+        };
+        self.look_ahead(&loads, period, own_ns);
+        changes
+    }
+
+    /// Answers a trial: the function was attached and counted for `length`, in which it was called `calls` times. The
+    /// answer is the state that it is to be in from now on. A function that was forgotten during its trial stays
+    /// detached here: whoever made the governor forget it knows better.
+    pub fn tried(&mut self, now: Duration, id: u32, calls: u64, length: Duration) -> Tracing {
+        self.trials.end(id);
+        let Some(held) = self.held.get_mut(&id) else { return Tracing::Detached };
+        let cost_ns = factor(calls) * self.costs.of(Tracing::Counted, held.cost);
+        self.trials.charge(cost_ns);
+        self.spent_ns += cost_ns;
+        let limit = self.budget.map_or(f64::INFINITY, |budget| budget.share * self.outlook.own);
+        let rate = if length.is_zero() { f64::INFINITY } else { factor(calls) / length.as_secs_f64() };
+        let mut states = [Tracing::Timed, Tracing::Counted].into_iter().filter(|to| *to <= held.wanted);
+        let affordable = |to: &Tracing| has_room(self.outlook.cost, rate * self.costs.of(*to, held.cost), limit);
+        let Some(to) = states.find(affordable) else {
+            held.failed(now);
+            return Tracing::Detached;
+        };
+        self.outlook.cost += rate * self.costs.of(to, held.cost);
+        held.raised(now, to);
+        to
+    }
+
+    /// The detached function that is to be tried now, if there is one: at most one until [`tried`](Self::tried) has
+    /// told of it. The caller attaches it, counts its calls for some 20 ms and detaches it again.
+    pub fn due_trials(&mut self, now: Duration) -> Vec<u32> {
+        if let Some(held) = self.trials.give_up(now).and_then(|id| self.held.get_mut(&id)) {
+            held.failed(now);
+        }
+        if self.budget.is_none() || !self.trials.may_start() {
+            return Vec::new();
+        }
+        let due = self.held.iter().filter_map(|(id, held)| held.trial_due().map(|at| (at, *id)));
+        let Some((_, id)) = due.min().filter(|(at, _)| *at <= now) else { return Vec::new() };
+        self.trials.start(now, id);
+        vec![id]
+    }
+
+    /// What tracing costs, as a share of the JVM's own time: 0.02 slows it down by 2 %. An exponential mean over the
+    /// periods with a time constant of two seconds. Decisions use the last period alone.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.share.unwrap_or(0.0)
+    }
+
+    /// What tracing has cost since the start, trials included.
+    #[must_use]
+    pub fn spent(&self) -> Duration {
+        Duration::try_from_secs_f64(self.spent_ns / 1e9).unwrap_or(Duration::MAX)
+    }
+
+    /// Changes the budget. When it grows, functions are raised as if they had just been lowered; without a budget the
+    /// next decision gives back all that was lowered.
+    pub fn set_budget(&mut self, budget: Option<Budget>) {
+        let share = |budget: Option<Budget>| budget.map_or(f64::INFINITY, |budget| budget.share);
+        if share(budget) > share(self.budget) {
+            self.held.values_mut().for_each(Held::start_over);
+        }
+        self.budget = budget;
+    }
+
+    /// Whether the function gets less than the user asked for.
+    #[must_use]
+    pub fn is_demoted(&self, id: u32) -> bool {
+        self.held.get(&id).is_some_and(Held::is_demoted)
+    }
+
+    /// The functions that get less than the user asked for: how often each was called per second when it was lowered,
+    /// and why it was.
+    pub fn demoted(&self) -> impl Iterator<Item = (u32, f64, Why)> {
+        self.held.iter().filter(|(_, held)| held.is_demoted()).map(|(id, held)| (*id, held.rate, held.why))
+    }
+
+    /// Forgets a function, because it is gone or the user asked for something else. In the second case the caller puts
+    /// it into the state that the user wants.
+    pub fn forget(&mut self, id: u32) {
+        self.held.remove(&id);
+        self.trials.end(id);
+    }
+
+    fn smooth(&mut self, share: f64, length: Duration) {
+        let seconds = length.as_secs_f64();
+        let weight = seconds / (seconds + SMOOTHING.as_secs_f64());
+        self.share = Some(self.share.map_or(share, |mean| mean + (share - mean) * weight));
+    }
+
+    /// Takes over the states that were seen and forgets what is gone or settled.
+    fn follow(&mut self, now: Duration, observed: &[Observed]) {
+        let seen: HashMap<u32, &Observed> =
+            observed.iter().filter(|seen| self.held.contains_key(&seen.id)).map(|seen| (seen.id, seen)).collect();
+        self.held.retain(|id, held| {
+            let Some(seen) = seen.get(id) else { return false };
+            held.follow(seen);
+            !held.is_settled(now)
+        });
+    }
+
+    /// Times counted functions again for which there has been room for long enough, the cheapest first.
+    fn raise(&mut self, loads: &mut [Load<'_>], period: Period, limit_ns: f64) {
+        let mut cost_ns = total_ns(loads, &self.costs);
+        let extra_ns = |load: &Load<'_>| load.cost_in(Tracing::Timed, &self.costs) - load.cost_ns(&self.costs);
+        let mut counted: Vec<&mut Load<'_>> =
+            loads.iter_mut().filter(|load| load.to == Tracing::Counted && load.seen.wanted == Tracing::Timed).collect();
+        counted.sort_by(|a, b| extra_ns(a).total_cmp(&extra_ns(b)));
+        for load in counted {
+            let Some(held) = self.held.get_mut(&load.seen.id) else { continue };
+            let extra_ns = extra_ns(load);
+            if !has_room(cost_ns, extra_ns, limit_ns) {
+                held.had_no_room();
+            } else if held.had_room(period.now.saturating_sub(period.length), period.now) {
+                load.to = Tracing::Timed;
+                cost_ns += extra_ns;
+            }
+        }
+    }
+
+    /// Puts every function that was lowered back into the state that the user asked for.
+    fn give_back(&self, loads: &mut [Load<'_>]) {
+        for load in loads.iter_mut().filter(|load| self.is_demoted(load.seen.id)) {
+            load.to = load.seen.wanted;
+        }
+    }
+
+    /// Notes what the period leads to, and pays for trials out of it.
+    fn look_ahead(&mut self, loads: &[Load<'_>], period: Period, own_ns: f64) {
+        let seconds = period.length.as_secs_f64();
+        self.outlook = Outlook { own: own_ns / seconds, cost: total_ns(loads, &self.costs) / seconds };
+        self.trials.pay(self.budget.map_or(f64::INFINITY, |budget| budget.share * own_ns));
+    }
+
+    /// Notes what was decided, as the list for the caller.
+    fn changes(&mut self, loads: &[Load<'_>], period: Period, why: Why) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for Load { seen, to } in loads.iter().filter(|load| load.to != load.seen.tracing) {
+            let rate = factor(seen.calls) / period.length.as_secs_f64();
+            let held = self.held.entry(seen.id).or_insert_with(|| Held::new(seen, why));
+            if *to < seen.tracing {
+                held.lowered(period.now, *to, rate, why);
+            } else {
+                held.raised(period.now, *to);
+            }
+            changes.push(Change { id: seen.id, to: *to, rate, why });
+        }
+        changes.sort_by(|a, b| b.rate.total_cmp(&a.rate));
+        changes
+    }
+}
+
+/// Whether a function may be raised that will cost `extra` more, if tracing costs `cost` now.
+fn has_room(cost: f64, extra: f64, limit: f64) -> bool {
+    let after = cost + extra;
+    after <= ROOM * limit || (after <= limit && extra <= LITTLE * limit)
+}

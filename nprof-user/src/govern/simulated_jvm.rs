@@ -1,0 +1,201 @@
+//! A JVM for tests, in simulated time: functions that are called at rates which change, traced as its governor says.
+
+use std::time::Duration;
+
+use super::{Budget, Change, Costs, Governor, Observed, Period};
+use crate::model::{ProbeCost, Tracing};
+
+/// What tracing costs, calibrated and in truth.
+pub(super) const COSTS: Costs =
+    Costs { timed_ns: [1_000.0, 5_500.0], counted_ns: [500.0, 5_000.0], off_ns: [450.0, 4_900.0] };
+
+/// How finely time runs. Rates change at its multiples.
+const STEP: Duration = Duration::from_millis(10);
+/// How often the caller asks for trials, in steps.
+const TRIALS_ASKED: u32 = 10;
+/// How long a trial takes, in steps.
+const TRIAL: u32 = 2;
+/// How often the governor decides, in steps.
+const PERIOD: u32 = 50;
+
+/// How a function is called.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Calls {
+    /// So often per second, whatever it costs.
+    PerSecond(f64),
+    /// By one thread that does nothing else. A call takes so many nanoseconds, without the cost of tracing.
+    Loop(f64),
+}
+
+/// A traced function.
+pub(super) struct Function {
+    pub(super) cost: ProbeCost,
+    pub(super) wanted: Tracing,
+    pub(super) tracing: Tracing,
+    calls: Box<dyn Fn(Duration) -> Calls>,
+    /// Calls since the start that were not made yet, less than one.
+    fraction: f64,
+    seen: u64,
+}
+
+impl Function {
+    /// A function that is to be timed, called as `calls` says for each moment.
+    pub(super) fn new(cost: ProbeCost, calls: impl Fn(Duration) -> Calls + 'static) -> Self {
+        let calls = Box::new(calls);
+        Self { cost, wanted: Tracing::Timed, tracing: Tracing::Timed, calls, fraction: 0.0, seen: 0 }
+    }
+
+    /// A function whose rate stays as it is.
+    pub(super) fn steady(calls: Calls) -> Self {
+        Self::new(ProbeCost::Emulated, move |_| calls)
+    }
+
+    /// Lets `STEP` pass in the state. Gives calls, own work and cost, times in nanoseconds.
+    fn step(&mut self, now: Duration, tracing: Tracing) -> (u64, f64, f64) {
+        let cost = COSTS.of(tracing, self.cost);
+        let (calls, work) = match (self.calls)(now) {
+            Calls::PerSecond(rate) => (rate * STEP.as_secs_f64(), 0.0),
+            Calls::Loop(work) => (STEP.as_secs_f64() * 1e9 / (work + cost), work),
+        };
+        let calls = calls + self.fraction;
+        self.fraction = calls.fract();
+        #[expect(clippy::cast_possible_truncation, reason = "a step has few calls")]
+        let whole = calls.trunc() as u64;
+        (whole, calls.trunc() * work, calls.trunc() * cost)
+    }
+}
+
+/// What truly happened in one period, and what the governor made of it.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    /// When it ended.
+    pub(super) now: Duration,
+    /// The JVM's own work and the cost of tracing, in nanoseconds.
+    pub(super) own_ns: f64,
+    pub(super) cost_ns: f64,
+    /// The part of the cost that was for trials.
+    pub(super) trials_ns: f64,
+    /// Trials that were answered.
+    pub(super) trials: usize,
+    /// What was decided at the end.
+    pub(super) changes: Vec<Change>,
+}
+
+impl Passed {
+    /// By what tracing slowed the JVM down.
+    pub(super) fn slowdown(&self) -> f64 {
+        self.cost_ns / self.own_ns
+    }
+}
+
+/// The JVM and its governor.
+pub(super) struct SimulatedJvm {
+    pub(super) governor: Governor,
+    pub(super) functions: Vec<Function>,
+    /// How many cores are busy besides the calls of [`Calls::Loop`].
+    pub(super) cores: f64,
+    pub(super) now: Duration,
+    trial: Option<Trial>,
+}
+
+struct Trial {
+    id: usize,
+    left: u32,
+    calls: u64,
+}
+
+impl SimulatedJvm {
+    pub(super) fn new(budget: f64, cores: f64, functions: Vec<Function>) -> Self {
+        let governor = Governor::new(COSTS, Some(Budget { share: budget }));
+        Self { governor, functions, cores, now: Duration::ZERO, trial: None }
+    }
+
+    /// Lets time pass until `seconds` after the start.
+    pub(super) fn run_until(&mut self, seconds: u64) -> Vec<Passed> {
+        let mut all = Vec::new();
+        while self.now < Duration::from_secs(seconds) {
+            all.push(self.period());
+        }
+        all
+    }
+
+    fn period(&mut self) -> Passed {
+        let mut passed = Passed::default();
+        for step in 1..=PERIOD {
+            self.step(&mut passed);
+            self.answer_trial(&mut passed);
+            if step == PERIOD {
+                passed.changes = self.decide(&passed);
+            }
+            if step % TRIALS_ASKED == 0 {
+                self.start_trial();
+            }
+        }
+        passed.now = self.now;
+        passed
+    }
+
+    fn step(&mut self, passed: &mut Passed) {
+        passed.own_ns += self.cores * STEP.as_secs_f64() * 1e9;
+        for (id, function) in self.functions.iter_mut().enumerate() {
+            let trial = self.trial.as_mut().filter(|trial| trial.id == id);
+            let tracing = if trial.is_some() { Tracing::Counted } else { function.tracing };
+            let (calls, own_ns, cost_ns) = function.step(self.now, tracing);
+            passed.own_ns += own_ns;
+            passed.cost_ns += cost_ns;
+            if let Some(trial) = trial {
+                trial.calls += calls;
+                passed.trials_ns += cost_ns;
+            } else if tracing.is_watched() {
+                function.seen += calls;
+            }
+        }
+        self.now += STEP;
+    }
+
+    fn start_trial(&mut self) {
+        let due = self.governor.due_trials(self.now);
+        assert!(due.len() <= 1 && (self.trial.is_none() || due.is_empty()), "more than one trial at a time");
+        if let Some(&id) = due.first() {
+            let id = id as usize;
+            assert_eq!(self.functions[id].tracing, Tracing::Detached);
+            self.trial = Some(Trial { id, left: TRIAL, calls: 0 });
+        }
+    }
+
+    fn answer_trial(&mut self, passed: &mut Passed) {
+        let Some(trial) = &mut self.trial else { return };
+        trial.left -= 1;
+        if trial.left == 0 {
+            let function = &mut self.functions[trial.id];
+            function.tracing = self.governor.tried(self.now, id(trial.id), trial.calls, STEP * TRIAL);
+            assert!(function.tracing <= function.wanted);
+            passed.trials += 1;
+            self.trial = None;
+        }
+    }
+
+    fn decide(&mut self, passed: &Passed) -> Vec<Change> {
+        #[expect(clippy::cast_possible_truncation, reason = "a period is short")]
+        let target_cpu = Duration::from_nanos((passed.own_ns + passed.cost_ns) as u64);
+        let observed: Vec<Observed> = (0..)
+            .zip(&mut self.functions)
+            .map(|(id, function)| {
+                let Function { cost, wanted, tracing, .. } = *function;
+                Observed { id, cost, wanted, tracing, calls: std::mem::take(&mut function.seen) }
+            })
+            .collect();
+        let period = Period { now: self.now, length: STEP * PERIOD, target_cpu };
+        let changes = self.governor.decide(period, &observed);
+        for change in &changes {
+            let function = &mut self.functions[change.id as usize];
+            assert!(change.to != function.tracing && change.to <= function.wanted, "{change:?}");
+            function.tracing = change.to;
+        }
+        changes
+    }
+}
+
+fn id(place: usize) -> u32 {
+    u32::try_from(place).expect("few functions")
+}

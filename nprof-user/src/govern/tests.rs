@@ -1,0 +1,379 @@
+//! What the governor promises, proven on a simulated JVM.
+
+use std::time::Duration;
+
+use super::simulated_jvm::{COSTS, Calls, Function, Passed, SimulatedJvm};
+use super::{Budget, Governor, Observed, Period, Why};
+use crate::model::ProbeCost::{Emulated, SingleStepped};
+use crate::model::Tracing::{self, Counted, Detached, Off, Timed};
+
+/// The budget of most tests.
+const BUDGET: f64 = 0.02;
+
+/// A million calls a second, when they cost nothing.
+const HOT: Calls = Calls::Loop(1_000.0);
+
+/// Two hundred functions that are called ten times a second.
+fn cool() -> impl Iterator<Item = Function> {
+    (0..200).map(|_| Function::steady(Calls::PerSecond(10.0)))
+}
+
+/// A JVM whose work is one hot function, and the cool ones.
+fn one_hot(hot: Function) -> SimulatedJvm {
+    SimulatedJvm::new(BUDGET, 0.0, std::iter::once(hot).chain(cool()).collect())
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// The worst slowdown over any two periods in a row, which is one second.
+fn worst_second(passed: &[Passed]) -> f64 {
+    let slowdown = |two: &[Passed]| (two[0].cost_ns + two[1].cost_ns) / (two[0].own_ns + two[1].own_ns);
+    passed.windows(2).map(slowdown).fold(0.0, f64::max)
+}
+
+fn worst(passed: &[Passed]) -> f64 {
+    passed.iter().map(Passed::slowdown).fold(0.0, f64::max)
+}
+
+/// The most changes within a minute.
+fn most_changes(passed: &[Passed]) -> usize {
+    passed.windows(120).map(|minute| minute.iter().map(|p| p.changes.len()).sum()).max().expect("more than a minute")
+}
+
+/// Check that a hot function is detached after one period, and that from then on the JVM is never slowed down by twice
+/// the budget, in no period of ten minutes and with trials, while the cool functions stay timed.
+#[test]
+fn hot_function_is_detached_at_once() {
+    let mut jvm = one_hot(Function::steady(HOT));
+    let passed = jvm.run_until(600);
+    let [first, rest @ ..] = &*passed else { panic!("no period") };
+    assert!(first.slowdown() > 0.9, "{}", first.slowdown());
+    let changes: Vec<_> = passed.iter().flat_map(|p| &p.changes).map(|change| (change.id, change.to)).collect();
+    assert_eq!(changes, [(0, Detached)]);
+    assert!(worst(rest) < 2.0 * BUDGET, "{}", worst(rest));
+    let trials: usize = passed.iter().map(|p| p.trials).sum();
+    assert_eq!(trials, 6, "after 5, 10, 20, 40, 80 and 160 seconds; the next is due after 300 more");
+    assert!(jvm.functions[1..].iter().all(|function| function.tracing == Timed));
+}
+
+/// Check that trials of whatever is hot stay within twice the budget in each second and within a tenth of it in the
+/// long run, also if there are many hot functions.
+#[test]
+fn trials_stay_cheap() {
+    for (cost, calls, functions, cores) in [
+        (Emulated, Calls::Loop(12.0), 1, 0.0),
+        (SingleStepped, Calls::Loop(100.0), 1, 0.0),
+        (SingleStepped, HOT, 30, 0.0),
+        (SingleStepped, Calls::PerSecond(20_000.0), 200, 1.0),
+    ] {
+        let hot = (0..functions).map(|_| Function::new(cost, move |_| calls));
+        let mut jvm = SimulatedJvm::new(BUDGET, cores, hot.collect());
+        let passed = jvm.run_until(300);
+        assert!(worst_second(&passed[1..]) < 2.0 * BUDGET, "{calls:?}: {}", worst_second(&passed[1..]));
+        let (trials_ns, own_ns) = passed.iter().fold((0.0, 0.0), |(t, o), p| (t + p.trials_ns, o + p.own_ns));
+        assert!(trials_ns > 0.0 && trials_ns < 0.101 * BUDGET * own_ns, "{calls:?}: {}", trials_ns / own_ns);
+    }
+}
+
+/// Check that a function which cools down is timed again within its backoff, and that the budget holds one second
+/// after it turns hot again.
+#[test]
+fn budget_holds_after_each_change() {
+    for (cools, within) in [(60, 20), (1_200, 301)] {
+        let hot_again = cools + 400;
+        let rate = move |now: Duration| {
+            let calm = now >= seconds(cools) && now < seconds(hot_again) + Duration::from_millis(330);
+            if calm { Calls::PerSecond(100.0) } else { HOT }
+        };
+        let mut jvm = SimulatedJvm::new(BUDGET, 0.5, vec![Function::new(Emulated, rate)]);
+        jvm.run_until(cools);
+        assert_eq!(jvm.functions[0].tracing, Detached);
+        jvm.run_until(cools + within);
+        assert_eq!(jvm.functions[0].tracing, Timed, "hot for {cools} s");
+        jvm.run_until(hot_again);
+        let passed = jvm.run_until(hot_again + 60);
+        assert!(passed[0].slowdown() > BUDGET, "the change must be felt");
+        let later: Vec<&Passed> = passed.iter().filter(|p| p.now > seconds(hot_again + 1)).collect();
+        assert!(later.iter().filter(|p| p.trials == 0).all(|p| p.slowdown() < BUDGET));
+        assert!(later.iter().all(|p| p.slowdown() < 2.0 * BUDGET));
+    }
+}
+
+/// Check that of many equal functions as many are kept as the budget has room for, and that these stay.
+#[test]
+fn many_warm_functions_share_the_budget() {
+    let warm = (0..500).map(|_| Function::steady(Calls::PerSecond(2_000.0)));
+    let mut jvm = SimulatedJvm::new(BUDGET, 1.0, warm.collect());
+    let passed = jvm.run_until(120);
+    assert_eq!(passed[0].changes.len(), 500);
+    assert!(worst(&passed[1..]) < 1.2 * BUDGET, "{}", worst(&passed[1..]));
+    let later: usize = passed[1..].iter().map(|p| p.changes.len()).sum();
+    assert_eq!(later, 0, "nothing flaps");
+    let kept = jvm.functions.iter().filter(|function| function.tracing == Counted).count();
+    assert_eq!(kept, 20, "2,000 counted calls a second are 0.1 %");
+}
+
+/// Check that a function which has cooled down comes back even if others use nearly all of the budget.
+#[test]
+fn cool_function_comes_back_into_a_full_budget() {
+    let rate = |now| if now < seconds(2) { HOT } else { Calls::PerSecond(100.0) };
+    let warm = (0..2).map(|_| Function::steady(Calls::PerSecond(9_500.0)));
+    let functions = std::iter::once(Function::new(Emulated, rate)).chain(warm).collect();
+    let mut jvm = SimulatedJvm::new(BUDGET, 1.0, functions);
+    jvm.run_until(1);
+    assert_eq!(jvm.functions[0].tracing, Detached);
+    let passed = jvm.run_until(30);
+    assert!(jvm.functions.iter().all(|function| function.tracing == Timed));
+    assert!((0.9 * BUDGET..BUDGET).contains(&passed[50].slowdown()), "{}", passed[50].slowdown());
+}
+
+/// Check that a rate that swings across the budget at any pace does not make a function flap.
+#[test]
+fn swinging_rates_do_not_flap() {
+    let warm = [Calls::PerSecond(10_000.0), Calls::PerSecond(30_000.0)];
+    let hot = [Calls::PerSecond(100.0), HOT];
+    for [low, high] in [warm, hot] {
+        for half in [1, 2, 3, 4, 5, 7, 10, 20, 30, 31, 40, 60] {
+            let rate = move |now: Duration| if (now.as_secs() / half).is_multiple_of(2) { high } else { low };
+            let mut jvm = SimulatedJvm::new(BUDGET, 1.0, vec![Function::new(Emulated, rate)]);
+            let passed = jvm.run_until(1_200);
+            let most = most_changes(&passed);
+            assert!(most > 0 && most <= 6, "{high:?} for {half} s: {most}");
+            let last = most_changes(&passed[1_200..]);
+            assert!(last <= 3, "{high:?} for {half} s: {last} later on");
+        }
+    }
+}
+
+/// Check that noise below the budget changes nothing, and that noise around it does not go on lowering and raising.
+#[test]
+fn noise_does_not_flap() {
+    for (rate, most) in [(9_000.0, 0), (19_000.0, 4)] {
+        // A new rate every half second, between half and one and a half of the mean.
+        let noisy = move |now: Duration| {
+            let random = (now.as_millis() / 500).wrapping_mul(2_654_435_761) % 1_000;
+            Calls::PerSecond(rate * (0.5 + f64::from(u16::try_from(random).unwrap()) / 1_000.0))
+        };
+        let mut jvm = SimulatedJvm::new(BUDGET, 1.0, vec![Function::new(Emulated, noisy)]);
+        let passed = jvm.run_until(600);
+        assert!(most_changes(&passed) <= most, "{rate}: {}", most_changes(&passed));
+    }
+}
+
+/// Check that a JVM that does nothing but a few calls keeps them timed, even dear ones.
+#[test]
+fn idle_jvm_is_left_alone() {
+    for cost in [Emulated, SingleStepped] {
+        let few = Function::new(cost, |_| Calls::PerSecond(50.0));
+        let mut jvm = SimulatedJvm::new(BUDGET, 0.0, vec![few]);
+        assert!(jvm.run_until(600).iter().all(|p| p.changes.is_empty()));
+    }
+}
+
+/// Check that of two functions called equally often the single-stepped one goes.
+#[test]
+fn single_stepped_goes_first() {
+    let [emulated, single_stepped] =
+        [Emulated, SingleStepped].map(|cost| Function::new(cost, |_| Calls::PerSecond(4_000.0)));
+    let mut jvm = SimulatedJvm::new(BUDGET, 1.0, vec![emulated, single_stepped]);
+    jvm.run_until(2);
+    assert_eq!(jvm.functions.iter().map(|f| f.tracing).collect::<Vec<_>>(), [Timed, Detached]);
+}
+
+/// Check that a changed budget holds after one period, that a greater one brings functions back in seconds, and that
+/// none brings back all of them at once.
+#[test]
+fn budget_changes_at_run_time() {
+    let rates = [2_000.0, 8_000.0, 400_000.0];
+    let mut jvm = SimulatedJvm::new(BUDGET, 1.0, rates.map(|r| Function::steady(Calls::PerSecond(r))).into());
+    let states = |jvm: &SimulatedJvm| jvm.functions.iter().map(|f| f.tracing).collect::<Vec<_>>();
+    jvm.run_until(1);
+    assert_eq!(states(&jvm), [Timed, Timed, Detached]);
+    jvm.governor.set_budget(Some(Budget { share: 0.005 }));
+    jvm.run_until(2);
+    assert_eq!(states(&jvm), [Timed, Detached, Detached]);
+    jvm.run_until(300);
+    jvm.governor.set_budget(Some(Budget { share: BUDGET }));
+    jvm.run_until(302);
+    assert_eq!(states(&jvm), [Timed, Timed, Detached]);
+    jvm.governor.set_budget(Some(Budget { share: 0.5 }));
+    jvm.run_until(330);
+    assert_eq!(states(&jvm), [Timed, Timed, Counted], "timed, all would be at 41 %: above 70 % of the budget");
+    jvm.governor.set_budget(None);
+    let passed = jvm.run_until(331);
+    assert_eq!(states(&jvm), [Timed, Timed, Timed]);
+    assert_eq!(passed[0].changes[0].why, Why::NoBudget);
+    assert_eq!(jvm.governor.demoted().count(), 0);
+}
+
+/// Check that the estimate is what tracing truly cost, and that it is there without a budget too.
+#[test]
+fn estimate_is_the_truth() {
+    for budget in [Some(Budget { share: BUDGET }), None] {
+        let mut jvm = one_hot(Function::steady(HOT));
+        jvm.governor.set_budget(budget);
+        let passed = jvm.run_until(60);
+        let truth_ns: f64 = passed.iter().map(|p| p.cost_ns).sum();
+        let spent = jvm.governor.spent().as_secs_f64() * 1e9;
+        assert!((spent / truth_ns - 1.0).abs() < 1e-6, "{spent} of {truth_ns}");
+        let last = passed.last().expect("a period").slowdown();
+        assert!((jvm.governor.share() / last - 1.0).abs() < 0.01, "{} of {last}", jvm.governor.share());
+    }
+}
+
+/// Check what is told of a demoted function, and that it is told until the function is back.
+#[test]
+fn demotion_is_told() {
+    let rate = |now| if now < seconds(8) { HOT } else { Calls::PerSecond(100.0) };
+    let mut jvm = one_hot(Function::new(Emulated, rate));
+    jvm.cores = 0.5;
+    let passed = jvm.run_until(5);
+    let change = passed[0].changes[0];
+    let demoted: Vec<_> = jvm.governor.demoted().collect();
+    assert_eq!(demoted, [(0, change.rate, change.why)]);
+    let Why::OverBudget { share } = change.why else { panic!("{:?}", change.why) };
+    assert!((share / passed[0].slowdown() - 1.0).abs() < 1e-6);
+    assert!((499_000.0..501_000.0).contains(&change.rate), "{}", change.rate);
+    assert!(jvm.governor.is_demoted(0) && !jvm.governor.is_demoted(1));
+    jvm.run_until(17);
+    assert!(!jvm.governor.is_demoted(0));
+}
+
+fn period(now: u64) -> Period {
+    Period { now: seconds(now), length: seconds(1), target_cpu: seconds(1) }
+}
+
+fn observed(wanted: Tracing, tracing: Tracing, calls: u64) -> Observed {
+    Observed { id: 3, cost: Emulated, wanted, tracing, calls }
+}
+
+fn governor() -> Governor {
+    Governor::new(COSTS, Some(Budget { share: BUDGET }))
+}
+
+/// Check that a function is never raised above what the user asked for, and that one which is off stays off.
+#[test]
+fn wanted_is_the_most() {
+    let mut governor = governor();
+    assert_eq!(governor.decide(period(1), &[observed(Counted, Counted, 1_000_000)])[0].to, Detached);
+    assert_eq!(governor.due_trials(seconds(6)), [3]);
+    assert_eq!(governor.tried(seconds(6), 3, 0, seconds(1)), Counted);
+    for now in 7..100 {
+        assert_eq!(governor.decide(period(now), &[observed(Counted, Counted, 1)]), []);
+        assert_eq!(governor.decide(period(now), &[observed(Off, Off, 0)]), []);
+    }
+}
+
+/// Check that periods without length, counters gone mad and costs that are not numbers give no panic and no `NaN`.
+#[test]
+fn numbers_stay_numbers() {
+    let nan = super::Costs { timed_ns: [f64::NAN; 2], counted_ns: [f64::INFINITY; 2], off_ns: [-1.0; 2] };
+    for costs in [COSTS, nan] {
+        for share in [BUDGET, 0.0, f64::NAN, f64::INFINITY] {
+            let mut governor = Governor::new(costs, Some(Budget { share }));
+            for length in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+                for calls in [0, 1, u64::MAX] {
+                    let period = Period { now: seconds(9), length, target_cpu: Duration::ZERO };
+                    let changes = governor.decide(period, &[observed(Timed, Timed, calls)]);
+                    assert!(changes.iter().all(|change| change.rate.is_finite()));
+                    governor.due_trials(Duration::MAX);
+                    governor.tried(Duration::ZERO, 3, calls, length);
+                }
+            }
+            assert!(governor.share().is_finite());
+            assert!(governor.spent() < Duration::MAX);
+        }
+    }
+}
+
+/// Check that a function that is gone, or that the user changed, is forgotten with its trial.
+#[test]
+fn forgets_what_is_gone() {
+    let mut governor = governor();
+    let hot = [observed(Timed, Timed, 1_000_000)];
+    governor.decide(period(1), &hot);
+    assert!(governor.is_demoted(3));
+    governor.decide(period(2), &[]);
+    assert!(!governor.is_demoted(3));
+    governor.decide(period(3), &hot);
+    assert_eq!(governor.due_trials(seconds(8)), [3]);
+    governor.forget(3);
+    assert_eq!(governor.tried(seconds(8), 3, 0, seconds(1)), Detached);
+    assert_eq!((governor.demoted().count(), governor.due_trials(seconds(1_000))), (0, vec![]));
+}
+
+/// Check that a change which the caller could not make is asked for again.
+#[test]
+fn failed_change_is_repeated() {
+    let mut governor = governor();
+    let hot = [observed(Timed, Timed, 1_000_000)];
+    let first = governor.decide(period(1), &hot);
+    assert_eq!((first.len(), first[0].to), (1, Detached));
+    assert_eq!(governor.decide(period(2), &hot), first);
+}
+
+/// Check that a function without a trial's answer is tried again later, and that its trial does not hold up others.
+#[test]
+fn unanswered_trial_has_failed() {
+    let mut governor = governor();
+    let two = [3, 4].map(|id| Observed { id, ..observed(Timed, Timed, 1_000_000) });
+    governor.decide(period(1), &two);
+    assert_eq!(governor.due_trials(seconds(6)), [3]);
+    assert_eq!(governor.due_trials(seconds(15)), [0; 0]);
+    assert_eq!(governor.due_trials(seconds(16)), [4]);
+    assert_eq!(governor.tried(seconds(16), 4, 0, seconds(1)), Timed);
+    assert_eq!(governor.due_trials(seconds(25)), [0; 0]);
+    assert_eq!(governor.due_trials(seconds(26)), [3]);
+}
+
+/// Check that two functions that are tried in one period do not get the same room.
+#[test]
+fn trials_share_the_room() {
+    let mut governor = governor();
+    let two = [3, 4].map(|id| Observed { id, ..observed(Timed, Timed, 100_000) });
+    governor.decide(period(1), &two);
+    // Timed, 10,000 calls a second are 60 % of the budget.
+    let answers = [3, 4].map(|id| governor.tried(seconds(6), id, 100, Duration::from_millis(10)));
+    assert_eq!(answers, [Timed, Detached]);
+}
+
+/// Check that what a trial cost is in the share of its period.
+#[test]
+fn trials_are_in_the_share() {
+    let share = |calls| {
+        let mut governor = governor();
+        governor.decide(period(1), &[observed(Timed, Timed, 1_000_000)]);
+        governor.tried(seconds(2), 3, calls, Duration::from_millis(20));
+        governor.decide(period(2), &[observed(Timed, Detached, 0)]);
+        governor.share()
+    };
+    assert!(share(20_000) > share(0) + 0.003, "10 ms in a second, smoothed over three");
+}
+
+/// Check that a period over the budget makes all functions wait anew, also those that did not cause it.
+#[test]
+fn waits_anew_after_a_period_over_the_budget() {
+    let mut governor = governor();
+    let mut states = [Timed, Timed];
+    let raised = [[25_000, 0], [1_000, 0], [1_000, 0], [1_000, 30_000], [1_000, 0], [1_000, 0], [1_000, 0]]
+        .into_iter()
+        .zip(1..)
+        .filter_map(|(calls, now)| {
+            let function = |id: u32| Observed { id, ..observed(Timed, states[id as usize], calls[id as usize]) };
+            let changes = governor.decide(period(now), &[function(0), function(1)]);
+            changes.iter().for_each(|change| states[change.id as usize] = change.to);
+            changes.iter().any(|change| change.id == 0 && change.to == Timed).then_some(now)
+        });
+    assert_eq!(raised.collect::<Vec<_>>(), [7]);
+}
+
+/// Check that without a budget nothing is lowered, and only what the governor itself lowered is given back.
+#[test]
+fn without_a_budget_nothing_changes() {
+    let mut governor = Governor::new(COSTS, None);
+    assert_eq!(governor.decide(period(1), &[observed(Timed, Timed, 1_000_000)]), []);
+    assert_eq!(governor.decide(period(2), &[observed(Timed, Detached, 0)]), []);
+    assert_eq!(governor.due_trials(seconds(1_000)), [0; 0]);
+}
