@@ -15,6 +15,7 @@ pub mod aggregate;
 pub mod attach;
 pub mod cli;
 pub mod collect;
+pub mod config;
 pub mod discover;
 pub mod govern;
 pub mod hotspot;

@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("discover", &["model", "sys"]),
     ("hotspot", &["model", "sys"]),
     ("resolve", &["model", "sys"]),
+    ("config", &["model", "discover", "resolve"]),
     ("attach", &["model", "sys"]),
     ("collect", &["model", "sys"]),
     ("aggregate", &["model"]),

@@ -1,0 +1,333 @@
+//! From settings to a configuration: every setting checked, and all of them together.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{AuthFile, Config, DEFAULT_CONTROL, Partial, Place, Problem, duration, value};
+use crate::discover::{JvmFilter, Labels};
+use crate::resolve::select::Selection;
+
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9464);
+const DEFAULT_SERIES: usize = 300;
+const DEFAULT_KEEP_ENDED: Duration = Duration::from_secs(5 * 60);
+const DEFAULT_OVERHEAD: f64 = 0.02;
+const DEFAULT_CONNECTIONS: usize = 32;
+/// Some twenty JVMs, as large as the usual one.
+const DEFAULT_TOTAL: usize = 12_288;
+
+/// More series than this of one JVM are more than a Prometheus should be given.
+const MOST_SERIES: usize = 100_000;
+/// More connections than this are no scrapes.
+const MOST_CONNECTIONS: usize = 10_000;
+/// The most functions that can be traced.
+const MOST_TOTAL: usize = 1_000_000;
+const MOST_METHODS: usize = u32::MAX as usize;
+/// The most bytes of a socket's path (`sun_path` in `unix(7)`), without the zero byte behind it.
+const SOCKET_PATH_BYTES: usize = 107;
+
+impl TryFrom<Partial> for Config {
+    /// All of them, in the order of their places.
+    type Error = Vec<Problem>;
+
+    /// Checks the settings as a whole. Reads nothing, but looks whether the files that are named are there.
+    fn try_from(partial: Partial) -> Result<Self, Self::Error> {
+        let mut check = Check { partial: &partial, problems: Vec::new() };
+        let config = check.config();
+        let mut problems = check.problems;
+        problems.sort_by(|a, b| a.place.cmp(&b.place));
+        if problems.is_empty() { Ok(config) } else { Err(problems) }
+    }
+}
+
+/// The settings, and what is wrong with those that have been looked at.
+struct Check<'a> {
+    partial: &'a Partial,
+    problems: Vec<Problem>,
+}
+
+impl Check<'_> {
+    /// The configuration; where there is a problem, with something in its place.
+    fn config(&mut self) -> Config {
+        let partial = self.partial;
+        let number = |n: Option<usize>, default| n.unwrap_or(default);
+        Config {
+            selection: self.selection(),
+            jvms: self.jvms(),
+            listen: self.text("listen", partial.listen.as_ref(), value::listen).unwrap_or(DEFAULT_LISTEN),
+            labels: self.labels(),
+            with_signature: partial.with_signature.unwrap_or_default(),
+            max_series: self.within("max-series", number(partial.max_series, DEFAULT_SERIES), MOST_SERIES),
+            keep_ended: self
+                .text("keep-ended", partial.keep_ended.as_ref(), duration::parse)
+                .unwrap_or(DEFAULT_KEEP_ENDED),
+            max_overhead: self
+                .text("max-overhead", partial.max_overhead.as_ref(), value::share)
+                .unwrap_or(Some(DEFAULT_OVERHEAD)),
+            timed: !partial.count_only.unwrap_or_default(),
+            max_functions: partial.max_methods.map(|most| self.within("max-methods", most, MOST_METHODS)),
+            max_total: self.within("max-total", number(partial.max_total, DEFAULT_TOTAL), MOST_TOTAL),
+            control: self.control(),
+            control_group: self.text("control-group", partial.control_group.as_ref(), value::group),
+            tls: self.tls(),
+            auth: self.auth(),
+            max_connections: self.within(
+                "max-connections",
+                number(partial.max_connections, DEFAULT_CONNECTIONS),
+                MOST_CONNECTIONS,
+            ),
+        }
+    }
+
+    fn problem(&mut self, key: &str, says: impl ToString) {
+        let place = self.partial.place(key);
+        self.problems.push(Problem { place, key: key.to_owned(), says: says.to_string() });
+    }
+
+    /// The value behind a text, if there is one and it is good.
+    fn text<T>(&mut self, key: &str, text: Option<&String>, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        match parse(text?) {
+            Ok(value) => Some(value),
+            Err(says) => {
+                self.problem(key, format!("`{}`: {says}", text?));
+                None
+            }
+        }
+    }
+
+    fn within(&mut self, key: &str, n: usize, most: usize) -> usize {
+        if n == 0 || n > most {
+            self.problem(key, format!("{n} is not between 1 and {most}"));
+        }
+        n
+    }
+
+    /// The entries of a list that are good by themselves; the others are problems.
+    fn good<E: ToString>(
+        &mut self,
+        key: &str,
+        list: Option<&Vec<String>>,
+        test: impl Fn(&str) -> Result<(), E>,
+    ) -> Vec<String> {
+        let mut good = Vec::new();
+        for entry in list.into_iter().flatten() {
+            match test(entry) {
+                Ok(()) => good.push(entry.clone()),
+                Err(error) => self.problem(key, error),
+            }
+        }
+        good
+    }
+
+    fn selection(&mut self) -> Selection {
+        let none: [&str; 0] = [];
+        let method = |p: &str| Selection::parse(&[p], &none, &none).map(drop);
+        let library = |p: &str| Selection::parse(&none, &none, &[p]).map(drop);
+        let patterns = self.good("patterns", self.partial.patterns.as_ref(), method);
+        let exclude = self.good("exclude", self.partial.exclude.as_ref(), method);
+        let libraries = self.good("library", self.partial.library.as_ref(), library);
+        // What is left is good: there is no error that has not been told.
+        Selection::parse(&patterns, &exclude, &libraries).unwrap_or_default()
+    }
+
+    fn jvms(&mut self) -> JvmFilter {
+        let none: [&str; 0] = [];
+        let jvm = |p: &str| JvmFilter::parse(&[p], &none, &none).map(drop);
+        let user = |u: &str| JvmFilter::parse(&none, &none, &[u]).map(drop);
+        let include = self.good("jvm", self.partial.jvm.as_ref(), jvm);
+        let exclude = self.good("exclude-jvm", self.partial.exclude_jvm.as_ref(), jvm);
+        let users = self.good("user", self.partial.user.as_ref(), user);
+        JvmFilter::parse(&include, &exclude, &users).unwrap_or_default()
+    }
+
+    fn labels(&mut self) -> Labels {
+        let empty = BTreeMap::new();
+        let mut good = Vec::new();
+        for (name, template) in self.partial.label.as_ref().unwrap_or(&empty) {
+            if self.is_misplaced(name) {
+                self.problem(
+                    "label",
+                    format!("`{name}` stands below [label], which makes it a label: move it above [label]"),
+                );
+            } else if let Err(error) = Labels::parse(&[(name, template)]) {
+                self.problem("label", error);
+            } else {
+                good.push((name.as_str(), template.as_str()));
+            }
+        }
+        Labels::parse(&good).unwrap_or_default()
+    }
+
+    /// Whether a label looks like a setting that slipped into the table in front of it. Two keys are fair names.
+    fn is_misplaced(&self, name: &str) -> bool {
+        let in_file = self.partial.place("label") != Place::Flag;
+        in_file && Partial::KEYS.contains(&name) && name != "jvm" && name != "user"
+    }
+
+    fn control(&mut self) -> PathBuf {
+        let default = PathBuf::from(DEFAULT_CONTROL);
+        let path = self.path("control", self.partial.control.as_ref()).unwrap_or(default);
+        if path.as_os_str().len() > SOCKET_PATH_BYTES {
+            self.problem("control", format!("the path of a socket has at most {SOCKET_PATH_BYTES} bytes"));
+        }
+        path
+    }
+
+    fn tls(&mut self) -> Option<(PathBuf, PathBuf)> {
+        let cert = self.file("tls-cert", self.partial.tls_cert.as_ref());
+        let key = self.file("tls-key", self.partial.tls_key.as_ref());
+        match (&self.partial.tls_cert, &self.partial.tls_key) {
+            (Some(_), None) => self.problem("tls-cert", "a certificate needs its key: set tls-key too"),
+            (None, Some(_)) => self.problem("tls-key", "a key needs its certificate: set tls-cert too"),
+            _ => {}
+        }
+        cert.zip(key)
+    }
+
+    fn auth(&mut self) -> AuthFile {
+        let basic = self.file("basic-auth-file", self.partial.basic_auth_file.as_ref());
+        let bearer = self.file("bearer-token-file", self.partial.bearer_token_file.as_ref());
+        match (basic, bearer) {
+            (Some(_), Some(_)) => {
+                self.problem("bearer-token-file", "there is basic-auth-file already: remove one of the two");
+                AuthFile::None
+            }
+            (Some(path), None) => AuthFile::Basic(path),
+            (None, Some(path)) => AuthFile::Bearer(path),
+            (None, None) => AuthFile::None,
+        }
+    }
+
+    /// A file that is there. It is read by those who need it.
+    fn file(&mut self, key: &str, path: Option<&PathBuf>) -> Option<PathBuf> {
+        let path = self.path(key, path)?;
+        match std::fs::metadata(&path) {
+            Ok(found) if found.is_file() => {}
+            Ok(_) => self.problem(key, format!("{} is no regular file", path.display())),
+            Err(error) => self.problem(key, format!("{} cannot be opened: {error}", path.display())),
+        }
+        Some(path)
+    }
+
+    /// A path that means the same wherever nprof is started. A shell's user knows where that is.
+    fn path(&mut self, key: &str, path: Option<&PathBuf>) -> Option<PathBuf> {
+        let path: &Path = path?;
+        if path.is_relative() && self.partial.place(key) != Place::Flag {
+            self.problem(
+                key,
+                format!("`{}` is relative to nothing that is known: write the whole path", path.display()),
+            );
+        }
+        Some(path.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ConfigFile;
+
+    fn problems(text: &str) -> Vec<String> {
+        let file = ConfigFile::parse(Path::new("n.toml"), text);
+        assert_eq!(file.problems, []);
+        Config::try_from(file.settings).unwrap_err().iter().map(Problem::to_string).collect()
+    }
+
+    /// Check what holds where nothing is set.
+    #[test]
+    fn has_defaults() {
+        let config = Config::try_from(Partial::default()).unwrap();
+        assert_eq!(config.listen.to_string(), "127.0.0.1:9464");
+        assert_eq!((config.max_series, config.max_connections, config.max_functions), (300, 32, None));
+        assert_eq!((config.keep_ended, config.max_overhead), (Duration::from_secs(300), Some(0.02)));
+        assert_eq!((config.timed, config.with_signature, config.max_total), (true, false, 12_288));
+        assert_eq!(config.control, Path::new("/run/nprof/control.sock"));
+        assert_eq!((config.tls, config.auth, config.control_group), (None, AuthFile::None, None));
+    }
+
+    /// Check that a whole configuration arrives where it belongs.
+    #[test]
+    fn takes_every_setting() {
+        let dir = tempfile::tempdir().unwrap();
+        let [cert, key, token] = ["cert", "key", "token"].map(|name| dir.path().join(name));
+        for path in [&cert, &key, &token] {
+            std::fs::write(path, "").unwrap();
+        }
+        let text = format!(
+            "listen = '[::1]:1'\nwith-signature = true\nmax-series = 5\nkeep-ended = '90s'\nmax-overhead = '0.5 %'\n\
+             count-only = true\nmax-methods = 7\nmax-total = 9\ncontrol = '/c'\ncontrol-group = 'ops'\nmax-connections = 2\n\
+             tls-cert = '{}'\ntls-key = '{}'\nbearer-token-file = '{}'\nlabel.team = '{{user}}'\n",
+            cert.display(),
+            key.display(),
+            token.display()
+        );
+        let file = ConfigFile::parse(Path::new("n.toml"), &text);
+        assert_eq!(file.problems, []);
+        let config = Config::try_from(file.settings).unwrap();
+        assert_eq!((config.listen.to_string().as_str(), config.with_signature), ("[::1]:1", true));
+        assert_eq!((config.max_series, config.keep_ended), (5, Duration::from_secs(90)));
+        assert_eq!((config.max_overhead, config.timed, config.max_functions), (Some(0.005), false, Some(7)));
+        assert_eq!((config.control, config.control_group.as_deref()), (PathBuf::from("/c"), Some("ops")));
+        assert_eq!((config.tls, config.auth), (Some((cert, key)), AuthFile::Bearer(token)));
+        assert_eq!((config.max_connections, config.max_total), (2, 9));
+        assert_eq!(config.labels, Labels::parse(&[("team", "{user}")]).unwrap());
+    }
+
+    /// Check that every problem is told at once, in order, each with its line and what to write.
+    #[test]
+    fn tells_every_problem() {
+        let text = "patterns = ['A::[', 'ok', '']\njvm = ['']\nuser = ['a b']\nlisten = 'localhost'\nmax-series = 0\n\
+                    keep-ended = 'soon'\nmax-overhead = '2'\ncontrol = 'here'\ncontrol-group = ''\n\
+                    tls-cert = '/no/such/cert'\nmax-connections = 99999\nmax-methods = 0\n\
+                    [label]\nle = 'x'\nteam = '{pid}'\n";
+        let found = problems(text);
+        let expected = [
+            ("n.toml:1:1: patterns: ", "unclosed character class"),
+            ("n.toml:1:1: patterns: ", "the class is missing"),
+            ("n.toml:2:1: jvm: ", "write *"),
+            ("n.toml:3:1: user: ", "/etc/passwd"),
+            ("n.toml:4:1: listen: `localhost`: ", "127.0.0.1:9464"),
+            ("n.toml:5:1: max-series: ", "between 1 and"),
+            ("n.toml:6:1: keep-ended: `soon`: ", "10s"),
+            ("n.toml:7:1: max-overhead: `2`: ", "such as 2%"),
+            ("n.toml:8:1: control: ", "write the whole path"),
+            ("n.toml:9:1: control-group: ", "/etc/group"),
+            ("n.toml:10:1: tls-cert: ", "cannot be opened"),
+            ("n.toml:10:1: tls-cert: ", "set tls-key too"),
+            ("n.toml:11:1: max-connections: ", "between 1 and"),
+            ("n.toml:12:1: max-methods: ", "between 1 and"),
+            ("n.toml:13:2: label: ", "choose another name"),
+            ("n.toml:13:2: label: ", "a process id never comes back"),
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for (found, (place, says)) in found.iter().zip(expected) {
+            assert!(found.starts_with(place) && found.contains(says), "{found}\n{place} {says}");
+        }
+    }
+
+    /// Check that what slipped into the table of labels is noticed, and that fair names of labels are not.
+    #[test]
+    fn notices_settings_among_the_labels() {
+        let found = problems("[label]\nuser = '{user}'\nlisten = '0.0.0.0:1'\n");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("`listen` stands below [label]"), "{found:?}");
+    }
+
+    /// Check that flags are named as flags, may use relative paths, and exclude each other like keys.
+    #[test]
+    fn checks_flags() {
+        let flags = Partial {
+            listen: Some("x".to_owned()),
+            control: Some("here".into()),
+            basic_auth_file: Some("/dev/null".into()),
+            bearer_token_file: Some("/dev/null".into()),
+            ..Partial::default()
+        };
+        let found: Vec<String> = Config::try_from(flags).unwrap_err().iter().map(Problem::to_string).collect();
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert!(found[0].starts_with("--listen: `x`: "), "{found:?}");
+        assert!(found[1].starts_with("--basic-auth-file: /dev/null is no regular file"), "{found:?}");
+        assert!(found[3].starts_with("--bearer-token-file: there is basic-auth-file already"), "{found:?}");
+    }
+}

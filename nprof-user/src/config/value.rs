@@ -1,0 +1,60 @@
+//! Values that settings write as text, and what to write instead of what is none.
+
+use std::net::SocketAddr;
+
+/// An address with a port.
+pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_error| "write an address and a port, such as 127.0.0.1:9464 or [::1]:9464".to_owned())
+}
+
+/// `2%` as 0.02, `off` as no limit.
+///
+/// # Errors
+/// What to write instead.
+pub fn share(text: &str) -> Result<Option<f64>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let percent = text.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
+    match percent {
+        Some(percent) if percent > 0.0 && percent <= 100.0 => Ok(Some(percent / 100.0)),
+        Some(_) => Err("it must be more than 0% and at most 100%; off for no limit".to_owned()),
+        None => Err("write a share such as 2% or 0.5%, or off".to_owned()),
+    }
+}
+
+/// The name of a group, which need not be there.
+pub(super) fn group(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.chars().any(|c| c == ':' || c.is_whitespace() || c.is_control()) {
+        return Err("write the name of a group as in /etc/group".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check the budget's words.
+    #[test]
+    fn reads_shares() {
+        assert_eq!(share("2%"), Ok(Some(0.02)));
+        assert_eq!(share("off"), Ok(None));
+        for wrong in ["", "2", "0%", "-1%", "101%", "nan%", "inf%", "%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// Check what can be an address and the name of a group.
+    #[test]
+    fn reads_addresses_and_groups() {
+        assert!(listen("0.0.0.0:9464").is_ok() && listen("[::]:1").is_ok());
+        for wrong in ["", "9464", ":9464", "localhost:9464", "127.0.0.1", "1.2.3.4:70000"] {
+            assert!(listen(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(group("ops"), Ok("ops".to_owned()));
+        for wrong in ["", "a b", "a:b", "a\n"] {
+            assert!(group(wrong).is_err(), "{wrong}");
+        }
+    }
+}
