@@ -17,6 +17,7 @@ pub mod cli;
 pub mod collect;
 pub mod config;
 pub mod discover;
+pub mod export;
 pub mod govern;
 pub mod hotspot;
 pub mod model;

@@ -25,6 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("govern", &["model"]),
     ("render", &["model", "aggregate"]),
     ("trace", &["model", "sys", "discover", "hotspot", "resolve", "attach", "collect", "aggregate", "govern"]),
+    ("export", &["model", "aggregate"]),
     ("cli", &["*"]),
 ];
 

@@ -1,0 +1,170 @@
+//! The JVMs with the same labels, those that have ended included, and the series that they have in common.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::as_u64;
+use super::seats::{Name, Seat, Seats};
+use super::series::{Series, nanoseconds};
+use crate::export::exposition::{Exposition, Value};
+use crate::export::families::Id;
+use crate::export::input::Limits;
+use crate::export::labels::Labels;
+use crate::model::{JvmLabels, MethodSnapshot, SkipReason, Snapshot, States, Tracing};
+
+/// The series of one set of JVM labels.
+#[derive(Debug)]
+pub(super) struct Group {
+    jvm: Arc<JvmLabels>,
+    seats: Seats,
+    /// The series of methods that have their own, by the number in their seat.
+    own: Vec<Series>,
+    /// The series of all other methods, once there are any.
+    shared: Option<Series>,
+    /// The estimated cost of tracing.
+    cost: Times,
+    /// The CPU time that the JVMs have used.
+    cpu: Times,
+    /// How many functions of living JVMs are in which state.
+    states: States,
+    /// How many methods of living JVMs are skipped, in the order of [`SkipReason::ALL`].
+    skipped: [u64; SkipReason::ALL.len()],
+    /// When the last JVM ended; nothing while one is known to live.
+    ended: Option<Instant>,
+}
+
+/// Times of JVMs added up, in nanoseconds. `None` as long as no JVM's is known.
+#[derive(Debug, Default)]
+struct Times {
+    ended: Option<u64>,
+    shown: Option<u64>,
+}
+
+impl Times {
+    /// Keeps the last time of a JVM that has ended.
+    fn retire(&mut self, time: Option<Duration>) {
+        self.ended = sum([self.ended, time.map(nanoseconds)]);
+    }
+
+    /// Adds those of the living JVMs to those of ended ones.
+    fn update(&mut self, living: impl Iterator<Item = Option<Duration>>) {
+        let now = sum(living.map(|time| time.map(nanoseconds)).chain([self.ended]));
+        self.shown = now.max(self.shown);
+    }
+}
+
+impl Group {
+    /// A group without a JVM.
+    pub(super) fn new(jvm: Arc<JvmLabels>) -> Self {
+        Self {
+            jvm,
+            seats: Seats::default(),
+            own: Vec::new(),
+            shared: None,
+            cost: Times::default(),
+            cpu: Times::default(),
+            states: States::default(),
+            skipped: [0; SkipReason::ALL.len()],
+            ended: None,
+        }
+    }
+
+    /// When the last JVM ended, if none is known to live.
+    pub(super) fn ended(&self) -> Option<Instant> {
+        self.ended.filter(|_| self.seats.is_empty())
+    }
+
+    /// Keeps the last numbers of a JVM that has ended.
+    pub(super) fn retire(&mut self, jvm: &Snapshot, limits: &Limits, now: Instant) {
+        self.seat(&[jvm], limits);
+        self.each_function(jvm, |series, function| series.retire(function, jvm.timed));
+        self.seats.leave(jvm);
+        self.cost.retire(jvm.cost);
+        self.cpu.retire(jvm.cpu);
+        self.ended = Some(now);
+    }
+
+    /// Adds up what the JVMs that live now have done and what ended ones did.
+    pub(super) fn update(&mut self, jvms: &[&Snapshot], limits: &Limits, now: Instant) {
+        self.seats.keep_only(jvms);
+        self.seat(jvms, limits);
+        self.own.iter_mut().chain(&mut self.shared).for_each(Series::begin);
+        for jvm in jvms {
+            self.each_function(jvm, |series, function| series.add(function, jvm.timed));
+        }
+        self.own.iter_mut().chain(&mut self.shared).for_each(Series::finish);
+        self.cost.update(jvms.iter().map(|jvm| jvm.cost));
+        self.cpu.update(jvms.iter().map(|jvm| jvm.cpu));
+        self.take_stock(jvms);
+        self.ended = if jvms.is_empty() { self.ended.or(Some(now)) } else { None };
+    }
+
+    /// Counts states and skipped methods.
+    fn take_stock(&mut self, jvms: &[&Snapshot]) {
+        self.states = States::default();
+        self.skipped = [0; SkipReason::ALL.len()];
+        for jvm in jvms {
+            for (sum, n) in self.states.functions.iter_mut().zip(jvm.states.functions) {
+                *sum += n;
+            }
+            for (sum, reason) in self.skipped.iter_mut().zip(SkipReason::ALL) {
+                *sum += as_u64(jvm.skipped_for(reason).count());
+            }
+        }
+    }
+
+    /// Gives every function a series.
+    fn seat(&mut self, jvms: &[&Snapshot], limits: &Limits) {
+        for name in self.seats.assign(jvms, limits) {
+            self.own.push(Series::new(Labels::of_jvm(&self.jvm, name.labels())));
+        }
+        if self.shared.is_none() && jvms.iter().any(|jvm| self.has_hidden(jvm)) {
+            let name = Name::other(limits.with_signature);
+            self.shared = Some(Series::new(Labels::of_jvm(&self.jvm, name.labels())));
+        }
+    }
+
+    fn has_hidden(&self, jvm: &Snapshot) -> bool {
+        self.seats.of_jvm(jvm).is_some_and(|seats| seats.values().any(|seat| matches!(seat, Seat::Shared(_))))
+    }
+
+    /// Calls `f` with each function of a JVM and its series.
+    fn each_function(&mut self, jvm: &Snapshot, f: impl Fn(&mut Series, &MethodSnapshot)) {
+        let Some(seats) = self.seats.of_jvm(jvm) else { return };
+        for function in &jvm.methods {
+            let series = match seats.get(&function.index) {
+                Some(Seat::Own(at)) => self.own.get_mut(*at),
+                Some(Seat::Shared(_)) => self.shared.as_mut(),
+                None => None,
+            };
+            if let Some(series) = series {
+                f(series, function);
+            }
+        }
+    }
+
+    /// Adds the series to the scrape.
+    pub(super) fn show(&self, out: &mut Exposition) {
+        for series in self.own.iter().chain(&self.shared) {
+            series.show(out);
+        }
+        let labels = Labels::of_jvm(&self.jvm, Vec::new());
+        for (tracing, n) in Tracing::ALL.iter().zip(self.states.functions) {
+            out.push(Id::Methods, &labels.and("state", tracing.as_str()), Value::Whole(as_u64(n)));
+        }
+        for (reason, n) in SkipReason::ALL.iter().zip(self.skipped) {
+            out.push(Id::SkippedMethods, &labels.and("reason", reason.as_str()), Value::Whole(n));
+        }
+        out.push(Id::SeriesHidden, &labels, Value::Whole(as_u64(self.seats.hidden())));
+        for (family, times) in [(Id::Overhead, &self.cost), (Id::JvmCpu, &self.cpu)] {
+            if let Some(ns) = times.shown {
+                out.push(family, &labels, Value::Nanoseconds(ns));
+            }
+        }
+    }
+}
+
+/// The sum of what is known.
+fn sum(parts: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
+    parts.into_iter().flatten().reduce(u64::saturating_add)
+}

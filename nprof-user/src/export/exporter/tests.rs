@@ -1,0 +1,238 @@
+//! The exporter's promises, one by one.
+
+use std::time::Duration;
+
+use super::samples::{function, host, jvm, limits, lines, measured};
+use super::*;
+
+fn scrape(exporter: &mut Exporter, living: &[Measured], now: Instant) -> Vec<String> {
+    lines(&exporter.collect_with(living, &host(), &Usage::default(), now))
+}
+
+/// The values of the series with this beginning.
+fn values(lines: &[String], start: &str) -> Vec<String> {
+    lines.iter().filter_map(|line| line.strip_prefix(start)).map(|rest| rest.trim().to_owned()).collect()
+}
+
+const CALLS: &str = "nprof_native_calls_total";
+
+/// Check that JVMs of one name, overloads and functions of one name are one series with the sum.
+#[test]
+fn what_shares_a_name_is_added_up() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    let mut overload = function(1, "A", 20);
+    overload.methods[0].method.signature = "(I)V".to_owned();
+    let living = [
+        measured("x", jvm(1, vec![function(0, "A", 1), overload, function(2, "A", 300)])),
+        measured("x", jvm(2, vec![function(0, "A", 4000)])),
+        measured("y", jvm(3, vec![function(0, "A", 50_000)])),
+    ];
+    let lines = scrape(&mut exporter, &living, now);
+    assert_eq!(
+        values(&lines, CALLS),
+        [
+            r#"{jvm="x",class="A",method="call",library="liba.so"} 4321"#,
+            r#"{jvm="y",class="A",method="call",library="liba.so"} 50000"#
+        ]
+    );
+}
+
+/// Check that cost and CPU time of ended JVMs stay in the sums, and that what is not known yet adds nothing.
+#[test]
+fn cost_and_cpu_time_are_added_up() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    let spent = |pid, spent: Option<(u64, u64)>| {
+        let mut jvm = jvm(pid, vec![function(0, "A", 1)]);
+        jvm.cost = spent.map(|(cost, _)| Duration::from_millis(cost));
+        jvm.cpu = spent.map(|(_, cpu)| Duration::from_secs(cpu));
+        measured("x", jvm)
+    };
+    let mut scraped = |living: &[Measured]| {
+        let lines = scrape(&mut exporter, living, now);
+        ["nprof_overhead_seconds_total", "nprof_jvm_cpu_seconds_total"].map(|name| values(&lines, name))
+    };
+    assert_eq!(scraped(&[spent(1, None)]), [[""; 0]; 2]);
+    assert_eq!(scraped(&[spent(1, None), spent(2, Some((20, 1)))]), [[r#"{jvm="x"} 0.02"#], [r#"{jvm="x"} 1"#]]);
+    exporter.retire(spent(2, Some((40, 2))), now);
+    let lines = scrape(&mut exporter, &[spent(1, Some((100, 3)))], now);
+    assert_eq!(values(&lines, "nprof_overhead_seconds_total"), [r#"{jvm="x"} 0.14"#]);
+    assert_eq!(values(&lines, "nprof_jvm_cpu_seconds_total"), [r#"{jvm="x"} 5"#]);
+    assert_eq!(values(&lines, "nprof_overhead_budget_ratio"), ["0.02"]);
+}
+
+/// Check that the signature tells overloads apart if it is wanted, and that series begin anew when that changes.
+#[test]
+fn signature_is_a_label_if_wanted() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    let living = [measured("x", jvm(1, vec![function(0, "A", 7)]))];
+    scrape(&mut exporter, &living, now);
+    exporter.set_limits(Limits { with_signature: true, ..limits() });
+    let lines = scrape(&mut exporter, &living, now);
+    let expected = r#"{jvm="x",class="A",method="call",library="liba.so",signature="()V"} 7"#;
+    assert_eq!(values(&lines, CALLS), [expected]);
+}
+
+/// Check that a function keeps the name of its first export when other methods are bound to it later.
+#[test]
+fn name_of_a_function_stays() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    let mut shared = function(0, "B", 1);
+    scrape(&mut exporter, &[measured("x", jvm(1, vec![shared.clone()]))], now);
+    shared.methods.insert(0, function(0, "A", 0).methods[0].clone());
+    let stays = scrape(&mut exporter, &[measured("x", jvm(1, vec![shared.clone()]))], now);
+    assert_eq!(values(&stays, CALLS), [r#"{jvm="x",class="B",method="call",library="liba.so"} 1"#]);
+    // The first of several by class, however they are ordered.
+    shared.methods.reverse();
+    let other = scrape(&mut exporter, &[measured("y", jvm(1, vec![shared]))], now);
+    assert_eq!(values(&other, "nprof_native_calls_total{jvm=\"y\",class=\"A\"").len(), 1);
+}
+
+/// Check that the cap takes the methods with the most time, keeps them for ever, and says what it hides.
+#[test]
+fn cap_is_sticky() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(Limits { series_per_jvm: 2, ..limits() });
+    let first = jvm(1, vec![function(0, "A", 1), function(1, "B", 5), function(2, "C", 3)]);
+    let lines = scrape(&mut exporter, &[measured("x", first.clone())], now);
+    let own = [r#"class="B",method="call",library="liba.so"} 5"#, r#"class="C",method="call",library="liba.so"} 3"#];
+    let start = format!("{CALLS}{{jvm=\"x\",");
+    let other = r#"class="",method="other",library=""} 1"#;
+    assert_eq!(values(&lines, &start), [own[0], own[1], other]);
+    assert_eq!(values(&lines, "nprof_series_hidden{jvm=\"x\"} "), ["1"]);
+
+    // D is now by far the busiest, but comes too late; a second JVM's A is the same hidden method.
+    let mut grown = first;
+    grown.methods.push(function(3, "D", 1000));
+    let second = jvm(2, vec![function(7, "A", 20)]);
+    exporter.set_limits(Limits { series_per_jvm: 2, ..limits() });
+    let living = [measured("x", grown.clone()), measured("x", second)];
+    let lines = scrape(&mut exporter, &living, now);
+    assert_eq!(values(&lines, &start), [own[0], own[1], r#"class="",method="other",library=""} 1021"#]);
+    assert_eq!(values(&lines, "nprof_series_hidden{jvm=\"x\"} "), ["2"]);
+
+    // A higher limit gives new methods a series, and leaves those in the shared one where they are.
+    exporter.set_limits(Limits { series_per_jvm: 3, ..limits() });
+    grown.methods.push(function(4, "E", 8));
+    let lines = scrape(&mut exporter, &[measured("x", grown), living[1].clone()], now);
+    assert_eq!(values(&lines, &start)[2], r#"class="E",method="call",library="liba.so"} 8"#);
+    assert_eq!(values(&lines, &start)[3], r#"class="",method="other",library=""} 1021"#);
+}
+
+/// Check that a method without a class, which would be named as the shared series is, goes there.
+#[test]
+fn nothing_is_named_as_the_shared_series() {
+    let mut exporter = Exporter::new(limits());
+    let mut odd = function(0, "", 1);
+    odd.methods[0].method.name = "other".to_owned();
+    odd.library = String::new();
+    let lines = scrape(&mut exporter, &[measured("x", jvm(1, vec![odd, function(1, "", 2)]))], Instant::now());
+    assert_eq!(values(&lines, CALLS), [r#"{jvm="x",class="",method="other",library=""} 3"#]);
+}
+
+/// Check that series stay for the set time after the last JVM has ended, gauges at zero, and then go together.
+#[test]
+fn ended_series_stay_for_a_time() {
+    let start = Instant::now();
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let mut exporter = Exporter::new(Limits { keep_ended: Duration::from_secs(60), ..limits() });
+    let mut busy = function(0, "A", 5);
+    busy.in_flight = 2;
+    let (one, two) = (measured("x", jvm(1, vec![busy.clone()])), measured("x", jvm(2, vec![busy])));
+    scrape(&mut exporter, &[one.clone(), two.clone()], at(0));
+    exporter.retire(one, at(1));
+    // The other JVM of the group lives on for longer than ended ones are kept.
+    let lines = scrape(&mut exporter, std::slice::from_ref(&two), at(100));
+    assert!(values(&lines, CALLS)[0].ends_with(" 10"));
+    exporter.retire(two, at(100));
+    let lines = scrape(&mut exporter, &[], at(159));
+    assert!(values(&lines, CALLS)[0].ends_with(" 10"));
+    assert!(values(&lines, "nprof_native_calls_in_flight")[0].ends_with(" 0"));
+    assert_eq!(values(&lines, "nprof_methods{").iter().filter(|value| value.ends_with(" 0")).count(), 4);
+    let lines = scrape(&mut exporter, &[], at(160));
+    assert!(!lines.iter().any(|line| line.contains("jvm=\"x\"")), "{lines:?}");
+    assert!(exporter.groups.is_empty());
+}
+
+/// Check that a group stays that has a living JVM which was not scraped yet, however long ago another ended.
+#[test]
+fn group_of_an_unseen_jvm_stays() {
+    let start = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    let (one, two) = (jvm(1, vec![function(0, "A", 5)]), jvm(2, vec![function(0, "A", 1)]));
+    scrape(&mut exporter, &[measured("x", one.clone())], start);
+    exporter.retire(measured("x", one), start);
+    let later = start + 2 * limits().keep_ended;
+    exporter.retire(measured("y", jvm(3, Vec::new())), later);
+    let lines = scrape(&mut exporter, &[measured("x", two)], later);
+    assert!(values(&lines, CALLS)[0].ends_with(" 6"), "{lines:?}");
+}
+
+/// Check that a JVM that came and went between two scrapes is counted.
+#[test]
+fn jvm_between_two_scrapes_counts() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    exporter.retire(measured("x", jvm(1, vec![function(0, "A", 9)])), now);
+    let lines = scrape(&mut exporter, &[], now);
+    assert!(values(&lines, CALLS)[0].ends_with(" 9"));
+}
+
+/// Check that ended groups are bounded even if nobody scrapes, and that the oldest go.
+#[test]
+fn ended_groups_are_bounded() {
+    let start = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    let living = measured("living", jvm(9999, vec![function(0, "A", 1)]));
+    scrape(&mut exporter, std::slice::from_ref(&living), start);
+    for n in 0..300 {
+        exporter.retire(measured(&format!("jvm{n}"), jvm(n, Vec::new())), start + Duration::from_millis(n.into()));
+    }
+    assert_eq!(exporter.groups.len(), MAX_ENDED_GROUPS + 1);
+    let names: Vec<&str> = exporter.groups.keys().map(|labels| labels.0[0].1.as_str()).collect();
+    assert!(names.contains(&"living") && names.contains(&"jvm299") && names.contains(&"jvm44"));
+    assert!(!names.contains(&"jvm43"));
+}
+
+/// Check that new labels begin with the full numbers of the living, and that nothing of the old ones stays.
+#[test]
+fn relabel_begins_anew() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    let living = jvm(1, vec![function(0, "A", 5)]);
+    exporter.retire(measured("old", jvm(2, vec![function(0, "A", 100)])), now);
+    scrape(&mut exporter, &[measured("old", living.clone())], now);
+    exporter.relabel();
+    let lines = scrape(&mut exporter, &[measured("new", living)], now);
+    assert_eq!(values(&lines, CALLS), [r#"{jvm="new",class="A",method="call",library="liba.so"} 5"#]);
+}
+
+/// Check that a counter stays where it is if a JVM's numbers are lower for once.
+#[test]
+fn lower_numbers_are_not_shown() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    scrape(&mut exporter, &[measured("x", jvm(1, vec![function(0, "A", 5)]))], now);
+    let lines = scrape(&mut exporter, &[measured("x", jvm(1, vec![function(0, "A", 4)]))], now);
+    assert!(values(&lines, CALLS)[0].ends_with(" 5"));
+    assert!(values(&lines, "nprof_native_call_duration_seconds_count")[0].ends_with(" 5"));
+    let lines = scrape(&mut exporter, &[measured("x", jvm(1, vec![function(0, "A", 6)]))], now);
+    assert!(values(&lines, CALLS)[0].ends_with(" 6"));
+}
+
+/// Check that what only some methods have is shown only for them, and that times need timed calls.
+#[test]
+fn only_what_there_is() {
+    let mut exporter = Exporter::new(limits());
+    let mut snapshot = jvm(1, vec![function(0, "A", 5)]);
+    snapshot.timed = false;
+    let a = &mut snapshot.methods[0];
+    (a.counted, a.histogram, a.total_ns, a.self_ns) = (5, crate::model::Histogram::default(), 0, 0);
+    let lines = scrape(&mut exporter, &[measured("x", snapshot)], Instant::now());
+    let of_method: Vec<&str> =
+        lines.iter().filter(|line| line.contains("class=")).map(|line| line.split('{').next().unwrap()).collect();
+    assert_eq!(of_method, ["nprof_native_calls_total", "nprof_native_calls_untimed_total"]);
+}
