@@ -15,6 +15,7 @@ mod exporter;
 mod exposition;
 mod families;
 mod format;
+pub mod http;
 mod input;
 mod labels;
 mod native;

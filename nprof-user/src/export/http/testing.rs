@@ -1,0 +1,191 @@
+//! For tests: pages that do as they are told, a running endpoint, and a client that sees each byte.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::*;
+
+/// No test waits longer for anything: a test that hangs is to fail.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Pages whose metrics are made by a function.
+pub(super) struct Fake {
+    metrics: Box<dyn Fn(Format) -> Vec<u8> + Send + Sync>,
+    sick: Mutex<Option<String>>,
+}
+
+impl Fake {
+    pub(super) fn new(metrics: impl Fn(Format) -> Vec<u8> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { metrics: Box::new(metrics), sick: Mutex::new(None) })
+    }
+
+    /// The metrics say the format that was asked for.
+    pub(super) fn plain() -> Arc<Self> {
+        Self::new(|format| format!("{format:?}\n").into_bytes())
+    }
+
+    pub(super) fn fall_sick(&self, with: &str) {
+        *self.sick.lock().unwrap() = Some(with.to_owned());
+    }
+
+    fn state(&self) -> Result<(), String> {
+        self.sick.lock().unwrap().clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Pages for Fake {
+    fn metrics(&self, format: Format) -> Vec<u8> {
+        (self.metrics)(format)
+    }
+
+    fn healthy(&self) -> Result<(), String> {
+        self.state()
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        self.state()
+    }
+
+    fn about(&self) -> Vec<(String, String)> {
+        vec![("version".to_owned(), "<1>".to_owned())]
+    }
+}
+
+/// Options for a free port on loopback, with limits that no test reaches unless it means to.
+pub(super) fn options(auth: Auth) -> Options {
+    let limits = Limits { request_time: PATIENCE, response_time: PATIENCE, idle: PATIENCE, ..Limits::default() };
+    Options { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls: None, auth, limits }
+}
+
+/// The same with other limits.
+pub(super) fn limited(change: impl FnOnce(&mut Limits)) -> Options {
+    let mut options = options(Auth::None);
+    change(&mut options.limits);
+    options
+}
+
+/// Writes a file that only its owner may read.
+pub(super) fn secret(directory: &Path, name: &str, content: &str) -> PathBuf {
+    let path = directory.join(name);
+    fs::write(&path, content).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+/// A running endpoint.
+pub(super) struct Endpoint {
+    pub(super) address: SocketAddr,
+    pub(super) reloader: Reloader,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Endpoint {
+    pub(super) async fn start(options: Options, pages: Arc<Fake>) -> Self {
+        let server = Server::bind(options).await.unwrap();
+        let (address, reloader) = (server.address(), server.reloader());
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(server.run(pages, async { drop(stopped.await) }));
+        Self { address, reloader, stop: Some(stop), task }
+    }
+
+    pub(super) async fn connect(&self) -> Client<TcpStream> {
+        Client(within(TcpStream::connect(self.address)).await.unwrap())
+    }
+
+    /// The answer to one GET on a connection of its own.
+    pub(super) async fn get(&self, path: &str, headers: &str) -> Reply {
+        self.connect().await.ask(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n")).await
+    }
+
+    /// Has the endpoint stop, as a signal would.
+    pub(super) fn begin_to_stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Waits until it has.
+    pub(super) async fn ended(self) {
+        within(self.task).await.unwrap();
+    }
+}
+
+/// The client's end of a connection.
+pub(super) struct Client<S>(pub(super) S);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    pub(super) async fn send(&mut self, bytes: &str) {
+        within(self.0.write_all(bytes.as_bytes())).await.unwrap();
+        within(self.0.flush()).await.unwrap();
+    }
+
+    /// Sends a request and reads the answer, and no byte more.
+    pub(super) async fn ask(&mut self, request: &str) -> Reply {
+        self.send(request).await;
+        let mut reply = self.head().await;
+        if !request.starts_with("HEAD") {
+            reply.body = vec![0; reply.length()];
+            within(self.0.read_exact(&mut reply.body)).await.unwrap();
+        }
+        reply
+    }
+
+    /// Reads an answer as far as its empty line.
+    pub(super) async fn head(&mut self) -> Reply {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(within(self.0.read_u8()).await.unwrap());
+        }
+        let head = String::from_utf8(head).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Reply { status, head, body: Vec::new() }
+    }
+
+    /// Reads until the other end closes, and gives what came.
+    pub(super) async fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        // A connection that is cut off with bytes on their way is closed just as well.
+        drop(within(self.0.read_to_end(&mut rest)).await);
+        rest
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    head: String,
+    pub(super) body: Vec<u8>,
+}
+
+impl Reply {
+    /// The value of a header, which must be there once.
+    pub(super) fn header(&self, name: &str) -> &str {
+        let mut values = self.head.lines().filter_map(|line| line.split_once(": ")).filter(|(n, _)| *n == name);
+        let (_, value) = values.next().unwrap_or_else(|| panic!("no {name} in {}", self.head));
+        assert!(values.next().is_none(), "{name} twice in {}", self.head);
+        value
+    }
+
+    pub(super) fn length(&self) -> usize {
+        self.header("content-length").parse().unwrap()
+    }
+
+    pub(super) fn text(&self) -> &str {
+        str::from_utf8(&self.body).unwrap()
+    }
+}
+
+/// What comes of something that must not take for ever.
+pub(super) async fn within<T>(what: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, what).await.expect("this takes too long")
+}
