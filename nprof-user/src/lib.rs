@@ -16,6 +16,7 @@ pub mod attach;
 pub mod cli;
 pub mod collect;
 pub mod config;
+pub mod control;
 pub mod discover;
 pub mod export;
 pub mod govern;

@@ -26,6 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("render", &["model", "aggregate"]),
     ("trace", &["model", "sys", "discover", "hotspot", "resolve", "attach", "collect", "aggregate", "govern"]),
     ("export", &["model", "aggregate"]),
+    ("control", &["model", "sys"]),
     ("cli", &["*"]),
 ];
 
