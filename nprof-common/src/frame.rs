@@ -33,8 +33,14 @@ pub struct Frames {
     pub depth: u32,
     /// In a slot, the thread that has it; 0 if nobody has.
     pub owner: u32,
+    /// The stack pointer of the last hit that was marked ([`crate::switch`]).
+    pub mark_sp: u64,
+    /// The dense index of that hit.
+    pub mark_index: u32,
+    /// The hand-over that it was marked in.
+    pub mark_epoch: u32,
     /// The frames.
     pub frames: [Frame; MAX_FRAMES],
 }
 
-const _: () = assert!(size_of::<Frames>() == 8 + 32 * MAX_FRAMES);
+const _: () = assert!(size_of::<Frames>() == 24 + 32 * MAX_FRAMES);

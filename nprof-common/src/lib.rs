@@ -10,12 +10,14 @@ pub mod frame;
 pub mod histogram;
 pub mod loss;
 pub mod stats;
+pub mod switch;
 
 pub use cookie::Cookie;
 pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
 pub use loss::Loss;
 pub use stats::{MethodStats, Mode};
+pub use switch::Switch;
 
 /// Names of the maps in the BPF object. At most 15 bytes: the kernel keeps no more.
 pub mod maps {

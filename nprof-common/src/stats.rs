@@ -4,7 +4,7 @@ use crate::histogram::BUCKETS;
 
 /// What is known of one method, or of one shard of it: the sums over all shards are the method's.
 ///
-/// The mode stands with the counters, in each shard: a hit then finds all that it needs in one place.
+/// The switch stands with the counters, in each shard: a hit then finds all that it needs in one place.
 ///
 /// Of the calls that were to be timed, those that have ended are the sum of the histogram and `untimed`, and those
 /// in flight are `entered` less that. Keeping no separate counters for the two saves an atomic operation each per
@@ -12,8 +12,9 @@ use crate::histogram::BUCKETS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct MethodStats {
-    /// A [`Mode`], read first at each hit; user space changes it at any time.
-    pub mode: u64,
+    /// A [`crate::Switch`], read first at each hit; user space changes it at any time. During a hand-over the one of the
+    /// first shard counts.
+    pub switch: u64,
     /// Calls that began in [`Mode::Count`]: their end is not looked at.
     pub counted: u64,
     /// Calls that began in [`Mode::Time`].
@@ -35,7 +36,7 @@ pub struct MethodStats {
 impl MethodStats {
     /// A record of nothing.
     pub const ZERO: Self = Self {
-        mode: Mode::Off as u64,
+        switch: 0,
         counted: 0,
         entered: 0,
         untimed: 0,

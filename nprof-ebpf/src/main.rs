@@ -13,6 +13,7 @@
 mod atomic;
 mod calls;
 mod events;
+mod handover;
 mod maps;
 mod threads;
 
@@ -20,12 +21,13 @@ use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::macros::{raw_tracepoint, uprobe, uretprobe};
 use aya_ebpf::programs::{ProbeContext, RawTracePointContext, RetProbeContext};
-use nprof_common::{Cookie, Loss, Mode};
+use nprof_common::{Cookie, Loss, Mode, Switch};
 
 /// A native method is entered.
 #[uprobe]
 fn nprof_enter(ctx: ProbeContext) -> u32 {
-    let Some(index) = index_of_hit(&ctx) else { return 0 };
+    let Some(cookie) = cookie_of_hit(&ctx) else { return 0 };
+    let index = cookie.index();
     // SAFETY: the kernel passes the registers of the interrupted thread, valid while the program runs.
     let sp = unsafe { (*ctx.regs).rsp };
     let Some(stats) = maps::stats(index) else {
@@ -33,7 +35,11 @@ fn nprof_enter(ctx: ProbeContext) -> u32 {
         return 0;
     };
     // SAFETY: the map gave the pointer. Volatile, because user space changes the word at any time.
-    let mode = unsafe { (&raw const (*stats).mode).read_volatile() };
+    let switch = Switch(unsafe { (&raw const (*stats).switch).read_volatile() });
+    let mut mode = switch.settled_mode(cookie.lane());
+    if mode > Mode::Time as u64 {
+        mode = handover::mode(index, u64::from(cookie.lane()), sp);
+    }
     if mode == Mode::Time as u64 {
         calls::begin(stats, index, sp);
     } else if mode == Mode::Count as u64 {
@@ -64,14 +70,14 @@ fn nprof_exit(_ctx: RawTracePointContext) -> i32 {
     0
 }
 
-/// The dense index of the method that was hit, or `None` if it was hit by another process than the one that the
-/// probe was attached for: uprobes belong to a file, and the kernel's own filter was broken before 6.10.
+/// What the probe was attached with, or `None` if it was hit by another process than the one that it was attached for:
+/// uprobes belong to a file, and the kernel's own filter was broken before 6.10.
 #[inline(always)]
-fn index_of_hit(ctx: &ProbeContext) -> Option<u32> {
+fn cookie_of_hit(ctx: &ProbeContext) -> Option<Cookie> {
     // SAFETY: the helper takes the program's own context.
     let cookie = Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     let is_ours = maps::is_filtered() || (bpf_get_current_pid_tgid() >> 32) as u32 == cookie.tgid();
-    is_ours.then(|| cookie.index())
+    is_ours.then_some(cookie)
 }
 
 #[panic_handler]

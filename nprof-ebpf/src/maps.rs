@@ -46,6 +46,14 @@ pub(crate) fn stats(index: u32) -> Option<*mut MethodStats> {
     NPROF_STATS.get_ptr_mut(index * (mask + 1) + (cpu & mask))
 }
 
+/// The first shard of a method's record, which all CPUs can read.
+#[inline(always)]
+pub(crate) fn first_shard(index: u32) -> Option<*mut MethodStats> {
+    // SAFETY: as above.
+    let mask = unsafe { ptr::read_volatile(&raw const SHARD_MASK) };
+    NPROF_STATS.get_ptr_mut(index * (mask + 1))
+}
+
 /// Counts a loss.
 #[inline(always)]
 pub(crate) fn lose(loss: Loss) {

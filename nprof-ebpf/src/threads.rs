@@ -86,6 +86,8 @@ pub(crate) fn leave() {
     {
         // SAFETY: the map gave the pointer, and nobody but the owner writes while there is one.
         unsafe { (&raw mut (*slot).depth).write(0) };
+        // SAFETY: as above.
+        unsafe { (&raw mut (*slot).mark_sp).write(0) };
         // SAFETY: as above. Last, for whoever takes it.
         unsafe { (&raw mut (*slot).owner).write_volatile(0) };
     }

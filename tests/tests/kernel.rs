@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use nprof::attach::{Engine, Session, Target};
 use nprof::collect::Reader;
-use nprof::model::{FileId, Library, LibraryId, Losses, Pid, Probe, ProbeCost, Sample, Site};
+use nprof::discover::Proc;
+use nprof::model::{FileId, Library, LibraryId, Losses, Pid, Probe, ProbeCost, Sample, Site, Tracing};
 use nprof::resolve::Image;
+use nprof::trace::calibrate;
 use nprof_common::{Loss, SLOTS};
 use nprof_tests::child::{Child, Stream};
 use nprof_tests::require::on_kernel;
@@ -21,6 +23,8 @@ struct Traced {
     child: Child,
     session: Session,
     reader: Reader,
+    libraries: [Library; 1],
+    probes: Vec<Probe>,
 }
 
 impl Traced {
@@ -29,17 +33,31 @@ impl Traced {
         let mut child = Child::spawn("calls", &mut Command::new(&program))?;
         child.line_with_prefix(Stream::Stdout, "ready")?;
         let engine = Engine::load(FUNCTIONS.len().try_into()?)?;
-        let reader = Reader::new(engine.stats()?, engine.losses()?, engine.shards());
+        let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
         let mut session = Session::new(engine, Target { pid: Pid(child.pid()), timed: true });
-        let attached = session.attach(&[library(program.clone())], &probes(&program)?);
+        let (libraries, probes) = ([library(program.clone())], probes(&program)?);
+        let attached = session.attach(&libraries, &probes);
         ensure!(attached.attached.len() == FUNCTIONS.len(), "{attached:?}");
-        Ok(Self { child, session, reader })
+        Ok(Self { child, session, reader, libraries, probes })
     }
 
     fn run(&mut self, command: &str) -> Result<()> {
         self.child.send(command)?;
         self.child.line_with_prefix(Stream::Stdout, "done")?;
         Ok(())
+    }
+
+    /// Runs a command, and does something else again and again until it is done.
+    fn run_while(&mut self, command: &str, mut act: impl FnMut(&mut Session, &[Library], &[Probe])) -> Result<()> {
+        self.child.send(command)?;
+        let Self { child, session, libraries, probes, .. } = self;
+        std::thread::scope(|scope| {
+            let done = scope.spawn(|| child.line_with_prefix(Stream::Stdout, "done"));
+            while !done.is_finished() {
+                act(session, libraries, probes);
+            }
+            done.join().map_err(|_panic| anyhow!("the reader panicked"))?.map(|_| ())
+        })
     }
 
     /// What was recorded, by function.
@@ -166,6 +184,59 @@ fn more_threads_than_slots() -> Result<()> {
         assert_eq!(counts(&samples["leaf"]), (calls, calls, 0));
         assert_eq!(samples["outer"].stats.child_ns, samples["leaf"].stats.total_ns);
         assert_eq!(losses.total(), 0);
+        Ok(())
+    })
+}
+
+/// The index of a function.
+fn index_of(name: &str) -> u32 {
+    (0u32..).zip(FUNCTIONS).find(|(_, function)| *function == name).map_or(u32::MAX, |(index, _)| index)
+}
+
+/// How often the probes of a function go or come in the test of what others lose by it.
+const CHANGES: usize = 12;
+
+/// Check that taking a function's probes away and putting them back, again and again, neither loses a call of the others
+/// nor counts one twice, whether they are timed or counted.
+#[test]
+fn others_are_exact_while_one_goes_and_comes() -> Result<()> {
+    for tracing in [Tracing::Timed, Tracing::Counted] {
+        traced(|mut target| {
+            target.session.switches().want((0..).take(FUNCTIONS.len()), tracing);
+            let (mut changes, mut calls) = (0, 0);
+            while changes < CHANGES {
+                target.run_while("p 10000", |session, libraries, probes| {
+                    let allowed = if changes % 2 == 0 { Tracing::Detached } else { Tracing::Timed };
+                    session.switches().allow(index_of("tail"), allowed);
+                    assert!(session.settle(libraries, probes));
+                    changes += 1;
+                })?;
+                calls += 64 * 10_000;
+            }
+            let (samples, losses) = target.finish();
+            for function in ["leaf", "parent"] {
+                let stats = &samples[function].stats;
+                let (timed, counted) = if tracing == Tracing::Timed { (calls, 0) } else { (0, calls) };
+                assert_eq!((counts(&samples[function]), stats.counted), ((timed, timed, 0), counted), "{function}");
+            }
+            assert_eq!(losses.total(), 0);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Check that nprof finds out what a probe costs here, and that a function can be detached without loss to others.
+#[test]
+fn calibration() -> Result<()> {
+    on_kernel(|| {
+        let governing = calibrate(&Proc::host(), &Engine::load(8)?)?;
+        let costs = governing.costs;
+        for place in [0, 1] {
+            ensure!(costs.counted_ns[place] > 10.0, "a probe costs something: {costs:?}");
+        }
+        ensure!(costs.timed_ns[0] > costs.counted_ns[0], "two probes cost more than one: {costs:?}");
+        ensure!(governing.detaches, "the probes of a hit run in another order than expected");
         Ok(())
     })
 }

@@ -4,7 +4,8 @@ use std::mem::offset_of;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nprof_common::{Loss, MethodStats, Mode, maps};
+use nprof_common::histogram::BUCKETS;
+use nprof_common::{Cookie, Loss, MethodStats, Switch, maps};
 
 use super::object::{Object, Sizes};
 use super::{Error, pid_filter_works, probe_uprobe_multi};
@@ -12,13 +13,15 @@ use crate::sys::mapped_array::MappedArray;
 
 /// Memory that the records of all methods may take, in bytes, before CPUs have to share shards.
 const STATS_BUDGET: usize = 48 << 20;
+/// The record that no function gets.
+const IDLE_RECORD: u32 = 0;
 const WORDS: usize = size_of::<MethodStats>() / size_of::<u64>();
 
 /// The loaded maps and programs. Nothing is attached by it but the hook on the end of threads.
 #[derive(Debug)]
 pub struct Engine {
     object: Object,
-    records: MappedArray,
+    records: Arc<MappedArray>,
     capacity: u32,
     shards: u32,
     filtered: bool,
@@ -26,7 +29,7 @@ pub struct Engine {
 }
 
 /// The records that no function has.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Free {
     /// Records from this one on were never given out.
     next: u32,
@@ -48,27 +51,30 @@ impl Engine {
             });
         }
         let shards = shards_for(capacity, aya::util::nr_cpus().unwrap_or(1));
+        // One more, which stays idle.
+        let capacity = capacity.saturating_add(1).min(Cookie::MAX_INDEX);
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let filtered = pid_filter_works(&release);
         let object = Object::load(Sizes { methods: capacity, shards, filtered })?;
         let records = map_records(&object, capacity, shards)?;
-        Ok(Arc::new(Self { object, records, capacity, shards, filtered, free: Mutex::default() }))
+        let free = Mutex::new(Free { next: IDLE_RECORD + 1, returned: Vec::new() });
+        let records = Arc::new(records);
+        Ok(Arc::new(Self { object, records, capacity, shards, filtered, free }))
     }
 
-    /// The records, mapped: value `index * shards + shard` is a [`MethodStats`].
-    ///
-    /// # Errors
-    /// If the kernel does not map them.
-    pub fn stats(&self) -> Result<MappedArray, Error> {
-        map_records(&self.object, self.capacity, self.shards)
+    /// The records, mapped: value `index * shards + shard` is a [`MethodStats`]. All share one mapping: what each of
+    /// several has touched would count as memory of nprof again.
+    #[must_use]
+    pub fn stats(&self) -> Arc<MappedArray> {
+        Arc::clone(&self.records)
     }
 
     /// The losses of all sessions together, mapped: one word per [`Loss`].
     ///
     /// # Errors
     /// If the kernel does not map them.
-    pub fn losses(&self) -> Result<MappedArray, Error> {
-        map_array(&self.object, maps::LOSSES, Loss::ALL.len(), size_of::<u64>())
+    pub fn losses(&self) -> Result<Arc<MappedArray>, Error> {
+        map_array(&self.object, maps::LOSSES, Loss::ALL.len(), size_of::<u64>()).map(Arc::new)
     }
 
     /// Shards of each record.
@@ -110,11 +116,47 @@ impl Engine {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).returned.extend(records);
     }
 
-    /// Switches functions to a mode: a write to memory for each shard, which the next hit sees.
-    pub(super) fn switch(&self, records: impl Iterator<Item = u32>, mode: Mode) {
-        for first in records.flat_map(|record| self.shards_of(record)) {
-            self.records.store(first + offset_of!(MethodStats, mode) / size_of::<u64>(), mode as u64);
+    /// Says what is done at a function's hits: a write to memory for each shard, which the next hit sees.
+    ///
+    /// During a hand-over the word of the first shard counts, and the others only point to it. So they are written
+    /// before it when one begins, and after it when one ends.
+    pub(super) fn switch(&self, record: u32, switch: Switch) {
+        let mut shards: Vec<usize> = self.shards_of(record).collect();
+        if switch.epoch().is_some() {
+            shards.reverse();
         }
+        for first in shards {
+            self.records.store(first + offset_of!(MethodStats, switch) / size_of::<u64>(), switch.0);
+        }
+    }
+
+    /// How many timed calls of a function have begun and not ended.
+    pub(super) fn in_flight(&self, record: u32) -> u64 {
+        let sum = |words: std::ops::Range<usize>| -> u64 {
+            self.shards_of(record)
+                .flat_map(|first| words.clone().map(move |word| first + word))
+                .map(|at| self.word(at))
+                .sum()
+        };
+        let field = |offset: usize, words: usize| sum(offset / size_of::<u64>()..offset / size_of::<u64>() + words);
+        // Ends before entries: a call that ends in between is then still in flight.
+        let ended = field(offset_of!(MethodStats, histogram), BUCKETS) + field(offset_of!(MethodStats, untimed), 1);
+        field(offset_of!(MethodStats, entered), 1).saturating_sub(ended)
+    }
+
+    /// How many calls of a function have been counted and not timed.
+    pub(super) fn counted(&self, record: u32) -> u64 {
+        let word = offset_of!(MethodStats, counted) / size_of::<u64>();
+        self.shards_of(record).map(|first| self.word(first + word)).sum()
+    }
+
+    /// A record that is never switched on, for probes that do nothing.
+    pub(super) fn idle_record(&self) -> u32 {
+        IDLE_RECORD
+    }
+
+    fn word(&self, index: usize) -> u64 {
+        self.records.load(index).unwrap_or(0)
     }
 
     /// The first word of each shard of a record.

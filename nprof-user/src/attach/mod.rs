@@ -5,12 +5,16 @@ mod engine;
 mod error;
 mod events;
 mod features;
+mod linker;
+mod links;
 mod object;
 mod session;
 mod sites;
+mod switches;
 
 pub use engine::Engine;
 pub use error::Error;
 pub use events::ExecEvents;
 pub use features::{pid_filter_works, probe_uprobe_multi};
 pub use session::{Attached, Session, Target};
+pub use switches::Switches;

@@ -1,21 +1,17 @@
 //! One target with its probes attached.
 
-use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::thread;
-
-use nprof_common::{Cookie, Mode};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Error;
 use super::engine::Engine;
-use super::sites::{Outcome, link_all};
-use crate::model::{Library, LibraryId, Pid, Probe};
-use crate::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi};
+use super::linker::{Kind, Linker};
+use super::links::{IndexedSite, Links, close};
+use super::switches::{Due, Switches};
+use crate::model::{Library, LibraryId, Pid, Probe, Tracing};
 
-/// How many links are closed at the same time.
-const CLOSED_TOGETHER: usize = 64;
+/// Tells hand-overs apart.
+static EPOCH: AtomicU32 = AtomicU32::new(1);
 
 /// What to attach to and how.
 #[derive(Debug, Clone, Copy)]
@@ -31,9 +27,9 @@ pub struct Target {
 pub struct Session {
     target: Target,
     engine: Arc<Engine>,
-    links: Vec<OwnedFd>,
-    /// The record of each probe, by the probe's index.
-    records: BTreeMap<u32, u32>,
+    entries: Links,
+    returns: Links,
+    switches: Arc<Switches>,
 }
 
 /// What [`Session::attach`] did.
@@ -49,18 +45,18 @@ pub struct Attached {
     pub no_room: Vec<u32>,
 }
 
-/// A site, and the index of its probe.
-#[derive(Debug, Clone, Copy)]
-struct IndexedSite {
-    index: u32,
-    offset: u64,
-}
-
 impl Session {
     /// A session without probes.
     #[must_use]
     pub fn new(engine: Arc<Engine>, target: Target) -> Self {
-        Self { target, engine, links: Vec::new(), records: BTreeMap::new() }
+        let switches = Arc::new(Switches::new(Arc::clone(&engine), target.timed));
+        Self { target, engine, entries: Links::default(), returns: Links::default(), switches }
+    }
+
+    /// What is done at the hits of each function, to be asked and changed at any time.
+    #[must_use]
+    pub fn switches(&self) -> &Arc<Switches> {
+        &self.switches
     }
 
     /// Attaches probes, one link per library and kind. Returns are attached before entries: an entry that runs
@@ -71,97 +67,174 @@ impl Session {
         let mut result = Attached { no_room: self.take_records(probes), ..Attached::default() };
         let mut accepted = Vec::new();
         for (library, mut sites) in by_library(libraries, probes) {
-            sites.retain(|site| self.records.contains_key(&site.index));
-            match self.link_returns(library, &sites) {
-                Ok(outcome) => {
-                    result.refused.extend(outcome.refused.iter().map(|site| site.index));
-                    self.links.extend(outcome.links);
-                    accepted.push((library, outcome.accepted));
-                }
-                Err(error) => result.failed.push((error, sites.iter().map(|site| site.index).collect())),
+            sites.retain(|site| !result.no_room.contains(&site.index));
+            if self.target.timed {
+                sites = self.link(libraries, library, &sites, Kind::Return, &mut result);
             }
+            accepted.push((library, sites));
         }
         for (library, sites) in accepted {
-            match self.link(library, &sites, false) {
-                Ok(outcome) => {
-                    result.refused.extend(outcome.refused.iter().map(|site| site.index));
-                    result.attached.extend(outcome.accepted.iter().map(|site| site.index));
-                    self.links.extend(outcome.links);
-                }
-                Err(error) => result.failed.push((error, sites.iter().map(|site| site.index).collect())),
-            }
+            let sites = self.link(libraries, library, &sites, Kind::Entry, &mut result);
+            result.attached.extend(sites.iter().map(|site| site.index));
         }
-        let records = result.attached.iter().filter_map(|index| self.records.get(index).copied());
-        self.engine.switch(records, if self.target.timed { Mode::Time } else { Mode::Count });
+        self.switches.abandon(&result.refused);
+        result.failed.iter().for_each(|(_, indices)| self.switches.abandon(indices));
+        self.switches.attached(result.attached.iter().copied(), true, self.target.timed);
+        self.switches.attached(result.attached.iter().copied(), false, true);
         result
+    }
+
+    /// Attaches and detaches what the switches ask for. Of everything else each call is counted as before.
+    ///
+    /// Returns whether anything was changed.
+    pub fn settle(&mut self, libraries: &[Library], probes: &[Probe]) -> bool {
+        let due = self.switches.due();
+        let indices = |wanted: fn(&Due) -> bool| -> Vec<u32> {
+            due.iter().filter(|due| wanted(due)).map(|due| due.index).collect()
+        };
+        self.attach_again(libraries, probes, &indices(|due| due.on_return == Some(true)), Kind::Return);
+        self.attach_again(libraries, probes, &indices(|due| due.entry == Some(true)), Kind::Entry);
+        self.drop_entries(libraries, &indices(|due| due.entry == Some(false)));
+        self.drop_returns(libraries, probes, &indices(|due| due.on_return == Some(false)));
+        !due.is_empty()
+    }
+
+    /// Whether this kernel runs the probes of a hit in the order that a hand-over relies on: the newer first.
+    ///
+    /// Gives a function two probes in the middle of a hand-over, and calls it by `call`, which has to do so `calls` times
+    /// on this thread. Each must be counted once.
+    pub fn hands_over(&mut self, libraries: &[Library], probe: &Probe, calls: u64, call: impl FnOnce()) -> bool {
+        let linker = Linker::of(&self.engine, self.target);
+        let (switches, index) = (&self.switches, probe.index);
+        let site = IndexedSite { index, offset: probe.site.offset.0 };
+        let Some((library, record)) = libraries.get(probe.site.library.0).zip(switches.record(index)) else {
+            return false;
+        };
+        switches.want([index], Tracing::Counted);
+        let Ok(second) = linker.link(library, &[site], Kind::OtherLane, switches) else { return false };
+        switches.hand_over([index], Some(EPOCH.fetch_add(1, Ordering::Relaxed)));
+        let before = self.engine.counted(record);
+        call();
+        let counted = self.engine.counted(record) - before;
+        // Back again: the lane changes twice.
+        switches.hand_over([index], None);
+        switches.hand_over([index], None);
+        drop(second);
+        counted == calls
     }
 
     /// The record of a probe: what [`crate::model::Sample`] is read from.
     #[must_use]
     pub fn record(&self, index: u32) -> Option<u32> {
-        self.records.get(&index).copied()
+        self.switches.record(index)
     }
 
     /// Detaches all probes and keeps the records readable. No call begins to count after this is called, in no
     /// library; calls that have begun are ended if they return while it runs.
     pub fn detach(&mut self) {
-        self.engine.switch(self.records.values().copied(), Mode::Off);
-        // The kernel waits for running programs at the close of each link: together that takes no longer than for one.
-        while !self.links.is_empty() {
-            let rest = self.links.len().saturating_sub(CLOSED_TOGETHER);
-            thread::scope(|scope| {
-                for link in self.links.drain(rest..) {
-                    scope.spawn(|| drop(link));
-                }
-            });
-        }
+        self.switches.stop();
+        close(self.entries.take().chain(self.returns.take()).collect());
     }
 
     /// Detaches everything and gives the records to others. To be called when the target has ended: a thread that
     /// lives on may have open calls, which its next hit would charge to whoever has the record then.
     pub fn give_back(mut self) {
         self.detach();
-        self.engine.give_back(std::mem::take(&mut self.records).into_values());
+        self.engine.give_back(self.switches.take_records().into_iter());
     }
 
     /// Takes a record for each probe that has none. Returns the probes for which there was none.
     fn take_records(&mut self, probes: &[Probe]) -> Vec<u32> {
         let mut without = Vec::new();
-        for probe in probes {
-            match self.records.get(&probe.index).copied().or_else(|| self.engine.take()) {
-                Some(record) => drop(self.records.insert(probe.index, record)),
-                None => without.push(probe.index),
+        for index in probes.iter().map(|probe| probe.index) {
+            match self.record(index).or_else(|| self.engine.take()) {
+                Some(record) => self.switches.add(index, record),
+                None => without.push(index),
             }
         }
         without
     }
 
-    fn link_returns(&self, library: &Library, sites: &[IndexedSite]) -> Result<Outcome<OwnedFd, IndexedSite>, Error> {
-        if self.target.timed {
-            self.link(library, sites, true)
-        } else {
-            Ok(Outcome { links: Vec::new(), accepted: sites.to_vec(), refused: Vec::new() })
+    /// Links sites of a library, and reports those that cannot be. Returns the others.
+    fn link(
+        &mut self,
+        libraries: &[Library],
+        id: LibraryId,
+        sites: &[IndexedSite],
+        kind: Kind,
+        result: &mut Attached,
+    ) -> Vec<IndexedSite> {
+        let (linker, switches) = (Linker::of(&self.engine, self.target), &self.switches);
+        let Some(library) = libraries.get(id.0) else { return Vec::new() };
+        let links = if kind == Kind::Return { &mut self.returns } else { &mut self.entries };
+        match links.add((id, library), sites, &mut |library, sites| linker.link(library, sites, kind, switches)) {
+            Ok(outcome) => {
+                result.refused.extend(outcome.refused.iter().map(|site| site.index));
+                outcome.accepted
+            }
+            Err(error) => {
+                result.failed.push((error, sites.iter().map(|site| site.index).collect()));
+                Vec::new()
+            }
         }
     }
 
-    fn link(
-        &self,
-        library: &Library,
-        sites: &[IndexedSite],
-        on_return: bool,
-    ) -> Result<Outcome<OwnedFd, IndexedSite>, Error> {
-        let failed = |source| Error::Library { path: library.open_path.clone(), source };
-        let path = c_path(&library.open_path).map_err(failed)?;
-        let pid = self.target.pid.0;
-        link_all(sites, &mut |batch: &[IndexedSite]| -> io::Result<OwnedFd> {
-            let offsets: Vec<u64> = batch.iter().map(|site| site.offset).collect();
-            let records = batch.iter().filter_map(|site| self.records.get(&site.index));
-            let cookies: Vec<u64> = records.map(|&record| Cookie::new(pid, record).0).collect();
-            let pid = self.engine.is_filtered().then_some(pid);
-            let to = UprobeMulti { path: &path, offsets: &offsets, cookies: &cookies, on_return, pid };
-            link_uprobe_multi(self.engine.program(on_return), to)
-        })
-        .map_err(failed)
+    /// Attaches probes of functions that had them before.
+    fn attach_again(&mut self, libraries: &[Library], probes: &[Probe], indices: &[u32], kind: Kind) {
+        for (library, sites) in by_library(libraries, &chosen(probes, indices)) {
+            let mut result = Attached::default();
+            let linked = self.link(libraries, library, &sites, kind, &mut result);
+            self.switches.attached(linked.iter().map(|site| site.index), kind == Kind::Return, true);
+            result.failed.iter().for_each(|(error, _)| tracing::warn!("{error}"));
+            let failed = result.failed.iter().flat_map(|(_, indices)| indices);
+            let stuck: Vec<u32> = result.refused.iter().chain(failed).copied().collect();
+            self.switches.stuck(&stuck);
+        }
+    }
+
+    /// Takes away probes on returns. The others of their links have two for a moment, of which the second finds nothing
+    /// to end.
+    ///
+    /// A call that is not over needs its return: such a function waits for the next time.
+    fn drop_returns(&mut self, libraries: &[Library], probes: &[Probe], indices: &[u32]) {
+        if indices.is_empty() {
+            return;
+        }
+        let linker = Linker::of(&self.engine, self.target);
+        let switches = &self.switches;
+        // A hit that began before its function was switched may be about to begin a call.
+        for (library, sites) in by_library(libraries, &chosen(probes, indices)) {
+            linker.wait_for_hits(libraries, library, &sites, switches);
+        }
+        let is_idle = |index: &u32| switches.record(*index).is_some_and(|record| self.engine.in_flight(record) == 0);
+        let indices: Vec<u32> = indices.iter().copied().filter(is_idle).collect();
+        let mut link = |library: &Library, sites: &[IndexedSite]| linker.link(library, sites, Kind::Return, switches);
+        let mut replaced = self.returns.replace(libraries, &indices, &mut link);
+        self.switches.attached(replaced.dropped.iter().copied(), true, false);
+        self.switches.stuck(&replaced.stuck);
+        replaced.close();
+    }
+
+    /// Takes away probes on entries. The others of their links are handed over to another: see
+    /// [`nprof_common::switch`].
+    fn drop_entries(&mut self, libraries: &[Library], indices: &[u32]) {
+        if indices.is_empty() {
+            return;
+        }
+        let linker = Linker::of(&self.engine, self.target);
+        let switches = &self.switches;
+        let mut link =
+            |library: &Library, sites: &[IndexedSite]| linker.link(library, sites, Kind::OtherLane, switches);
+        let mut replaced = self.entries.replace(libraries, indices, &mut link);
+        self.switches.attached(replaced.dropped.iter().copied(), false, false);
+        self.switches.stuck(&replaced.stuck);
+        let kept = || replaced.kept.iter().flat_map(|(_, sites)| sites).map(|site| site.index);
+        self.switches.hand_over(kept(), Some(EPOCH.fetch_add(1, Ordering::Relaxed)));
+        for (library, sites) in &replaced.kept {
+            linker.wait_for_hits(libraries, *library, sites, switches);
+        }
+        self.switches.hand_over(kept(), None);
+        replaced.close();
     }
 }
 
@@ -171,13 +244,17 @@ impl Drop for Session {
     }
 }
 
+fn chosen(probes: &[Probe], indices: &[u32]) -> Vec<Probe> {
+    probes.iter().filter(|probe| indices.contains(&probe.index)).cloned().collect()
+}
+
 /// The probes of each library, libraries without probes left out.
-fn by_library<'a>(libraries: &'a [Library], probes: &[Probe]) -> Vec<(&'a Library, Vec<IndexedSite>)> {
+fn by_library(libraries: &[Library], probes: &[Probe]) -> Vec<(LibraryId, Vec<IndexedSite>)> {
     let sites_in = |id: LibraryId| -> Vec<IndexedSite> {
         let there = probes.iter().filter(|probe| probe.site.library == id);
         there.map(|probe| IndexedSite { index: probe.index, offset: probe.site.offset.0 }).collect()
     };
-    let each = libraries.iter().enumerate().map(|(place, library)| (library, sites_in(LibraryId(place))));
+    let each = (0..libraries.len()).map(|place| (LibraryId(place), sites_in(LibraryId(place))));
     each.filter(|(_, sites)| !sites.is_empty()).collect()
 }
 
@@ -211,7 +288,10 @@ mod tests {
         let inodes_and_sites: Vec<_> = grouped
             .iter()
             .map(|(library, sites)| {
-                (library.file.inode, sites.iter().map(|site| (site.index, site.offset)).collect::<Vec<_>>())
+                (
+                    libraries[library.0].file.inode,
+                    sites.iter().map(|site| (site.index, site.offset)).collect::<Vec<_>>(),
+                )
             })
             .collect();
         assert_eq!(inodes_and_sites, [(10, vec![(5, 0x100)]), (12, vec![(4, 0x100), (6, 0x90)])]);

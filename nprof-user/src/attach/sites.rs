@@ -4,10 +4,8 @@ use std::io;
 
 /// What became of a batch of sites.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Outcome<L, S> {
-    /// The links that together hold all accepted sites: one, unless sites were refused.
-    pub links: Vec<L>,
-    /// The sites that the links hold.
+pub(super) struct Outcome<S> {
+    /// The sites that are linked.
     pub accepted: Vec<S>,
     /// The sites that the kernel refused one by one.
     pub refused: Vec<S>,
@@ -18,19 +16,13 @@ pub(super) struct Outcome<L, S> {
 ///
 /// # Errors
 /// An answer of `link` that is not about the code at a site, such as missing permission.
-pub(super) fn link_all<L, S: Copy>(
-    sites: &[S],
-    link: &mut impl FnMut(&[S]) -> io::Result<L>,
-) -> io::Result<Outcome<L, S>> {
-    let mut outcome = Outcome { links: Vec::new(), accepted: Vec::new(), refused: Vec::new() };
+pub(super) fn link_all<S: Copy>(sites: &[S], link: &mut impl FnMut(&[S]) -> io::Result<()>) -> io::Result<Outcome<S>> {
+    let mut outcome = Outcome { accepted: Vec::new(), refused: Vec::new() };
     let mut batches = vec![sites];
     while let Some(batch) = batches.pop() {
         match link(batch) {
             _ if batch.is_empty() => {}
-            Ok(link) => {
-                outcome.links.push(link);
-                outcome.accepted.extend_from_slice(batch);
-            }
+            Ok(()) => outcome.accepted.extend_from_slice(batch),
             Err(error) if !is_about_the_code(&error) => return Err(error),
             Err(_) if batch.len() == 1 => outcome.refused.extend_from_slice(batch),
             Err(_) => {
@@ -54,14 +46,14 @@ fn is_about_the_code(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    /// A kernel that refuses the sites in `bad`; its links are the sites that they hold.
-    fn refusing(bad: &[u32], calls: &mut usize, sites: &[u32]) -> io::Result<Outcome<Vec<u32>, u32>> {
+    /// A kernel that refuses the sites in `bad`.
+    fn refusing(bad: &[u32], calls: &mut usize, sites: &[u32]) -> io::Result<Outcome<u32>> {
         link_all(sites, &mut |batch: &[u32]| {
             *calls += 1;
             if batch.iter().any(|site| bad.contains(site)) {
                 return Err(io::Error::from_raw_os_error(libc::EINVAL));
             }
-            Ok(batch.to_vec())
+            Ok(())
         })
     }
 
@@ -71,7 +63,7 @@ mod tests {
         let mut calls = 0;
         let sites: Vec<u32> = (0..2_000).collect();
         let outcome = refusing(&[], &mut calls, &sites).unwrap();
-        assert_eq!((outcome.links.len(), outcome.accepted, calls), (1, sites, 1));
+        assert_eq!((outcome.accepted, calls), (sites, 1));
     }
 
     /// Check that exactly the bad sites are refused, in few calls, and the order of the rest is kept.
@@ -83,7 +75,6 @@ mod tests {
         assert_eq!(outcome.refused, [17, 200]);
         assert_eq!(outcome.accepted.len(), 254);
         assert!(outcome.accepted.is_sorted());
-        assert_eq!(outcome.links.concat(), outcome.accepted);
         assert!(calls < 40, "{calls} calls");
     }
 

@@ -1,10 +1,12 @@
 //! `nprof check`: what this kernel, these permissions and these JVMs allow.
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::ps::{ListFormat, say_unreadable};
 use super::terminal::stdout_screen;
+use crate::config::{Config, ConfigFile, DEFAULT_FILE};
 use crate::discover::Proc;
 use crate::model::{Finding, Jvm, Pid};
 use crate::render::check::{self, Report};
@@ -43,6 +45,7 @@ pub(super) fn run(
     let proc = Proc::host();
     let mut host = proc.host_findings();
     host.push(uprobe_multi_finding(uprobe_multi()));
+    host.extend(config_finding(Path::new(DEFAULT_FILE)));
     let jvms = chosen(&proc, &args.pid)?.into_iter().map(|jvm| {
         let findings = jvm_findings(&proc, &jvm, !args.pid.is_empty(), &inspect);
         (jvm, findings)
@@ -97,6 +100,26 @@ fn uprobe_multi_finding(tried: Result<(), String>) -> Finding {
     }
 }
 
+/// What `nprof serve` would say to its configuration file; nothing if there is none.
+fn config_finding(path: &Path) -> Option<Finding> {
+    const CHECK: &str = "configuration";
+    if !path.exists() {
+        return None;
+    }
+    let problem = match ConfigFile::read(path) {
+        Ok(file) => {
+            let more = Config::try_from(file.settings).err().unwrap_or_default();
+            file.problems.into_iter().chain(more).next().map(|problem| problem.to_string())
+        }
+        Err(error) => Some(error.to_string()),
+    };
+    Some(match problem {
+        None => Finding::ok(CHECK, format!("`nprof serve` can use {}", path.display())),
+        // What traces without the file goes on.
+        Some(says) => Finding::warn(CHECK, says, "mend it; `nprof serve --check-config` shows every mistake"),
+    })
+}
+
 fn unsupported_finding(jvm: &Jvm, asked_for: bool) -> Finding {
     const CHECK: &str = "vm";
     let says = format!("{} is not supported", jvm.kind.as_str());
@@ -130,6 +153,22 @@ fn natives_finding(facts: &Result<TracingFacts, String>) -> Finding {
 mod tests {
     use super::*;
     use crate::model::Verdict;
+
+    /// Check that a configuration is judged where there is one, and that the first mistake is told.
+    #[test]
+    fn judges_the_configuration() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nprof.toml");
+        assert_eq!(config_finding(&path), None);
+        std::fs::write(&path, "max-series = 10\n").unwrap();
+        assert_eq!(config_finding(&path).unwrap().verdict, Verdict::Ok);
+        for (wrong, says) in [("max-series = 0\n", "max-series: 0"), ("max-serie = 10\n", "nearest: max-series")] {
+            std::fs::write(&path, wrong).unwrap();
+            let finding = config_finding(&path).unwrap();
+            assert_eq!(finding.verdict, Verdict::Warn);
+            assert!(finding.says.contains(says), "{}", finding.says);
+        }
+    }
 
     /// Check that only functions that are single-stepped make a warning, and an unreadable inventory a failure.
     #[test]

@@ -2,8 +2,12 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::path::Path;
 
+use crate::config::FileError;
+use crate::control::{AskError, BindError};
 use crate::discover;
+use crate::export::http;
 
 const PRIVILEGES: &str = "run nprof as root (sudo), or grant it CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, \
     CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH; `nprof check` shows which are missing";
@@ -14,7 +18,59 @@ const PROTECTED: &str = "nprof has all capabilities that it can use: a security 
 /// The fix for the first error of the chain that has one.
 pub(super) fn hint(error: &anyhow::Error) -> Option<String> {
     let privileged = discover::Proc::host().is_privileged();
+    // Where a file or a socket was refused, the privileges for tracing are no help.
+    if let Some(set_up) = error.chain().find_map(for_set_up) {
+        return set_up;
+    }
     error.chain().find_map(|cause| hint_for(cause, privileged))
+}
+
+/// What to do where a service cannot be set up: `None` if the error is of another kind, `Some(None)` if its message says
+/// it all.
+fn for_set_up(error: &(dyn StdError + 'static)) -> Option<Option<String>> {
+    if let Some(error) = error.downcast_ref::<http::Error>() {
+        return Some(for_endpoint(error));
+    }
+    match error.downcast_ref::<FileError>() {
+        Some(FileError::Io { path, source }) => return Some(for_file(path, source)),
+        Some(_) => return Some(None),
+        None => {}
+    }
+    match error.downcast_ref::<BindError>() {
+        Some(BindError::Io { source, .. }) if is_denied(source) => {
+            Some(Some("choose a path where nprof may write with --control, or run it as root (sudo)".to_owned()))
+        }
+        Some(_) => Some(None),
+        None => error.is::<AskError>().then_some(None),
+    }
+}
+
+fn for_endpoint(error: &http::Error) -> Option<String> {
+    match error {
+        http::Error::Listen { address, source } => match source.kind() {
+            io::ErrorKind::AddrInUse => Some(format!(
+                "something listens there already, perhaps another nprof: `ss -ltnp` shows what; stop it, or choose \
+                 another address than {address} with --listen"
+            )),
+            io::ErrorKind::AddrNotAvailable => {
+                Some("this host has no such address: `ip address` shows those that it has".to_owned())
+            }
+            io::ErrorKind::PermissionDenied => Some(
+                "ports below 1024 are for root and CAP_NET_BIND_SERVICE: choose a higher one with --listen".to_owned(),
+            ),
+            _ => None,
+        },
+        http::Error::Read { path, source } => for_file(path, source),
+        _ => None,
+    }
+}
+
+fn for_file(path: &Path, source: &io::Error) -> Option<String> {
+    is_denied(source).then(|| format!("let the user that nprof runs as read {}", path.display()))
+}
+
+fn is_denied(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
 }
 
 fn hint_for(error: &(dyn StdError + 'static), privileged: bool) -> Option<String> {
@@ -22,8 +78,7 @@ fn hint_for(error: &(dyn StdError + 'static), privileged: bool) -> Option<String
     if let Some(error) = error.downcast_ref::<discover::Error>() {
         return for_discover(error, denial);
     }
-    let denied = error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::PermissionDenied);
-    denied.then(|| denial.to_owned())
+    error.downcast_ref::<io::Error>().is_some_and(is_denied).then(|| denial.to_owned())
 }
 
 fn for_discover(error: &discover::Error, denial: &str) -> Option<String> {
@@ -50,6 +105,24 @@ mod tests {
         let thread = discover::Error::IsThread { tid: Pid(43), tgid: Pid(42) };
         let error = Err::<(), _>(thread).context("outer").context("outermost");
         assert_eq!(hint(&error.unwrap_err()).as_deref(), Some("use --pid 42"));
+    }
+
+    /// Check that a refused port, file or socket is not answered with the privileges for tracing.
+    #[test]
+    fn set_up_has_advice_of_its_own() {
+        let failed = |kind: io::ErrorKind| io::Error::from(kind);
+        let listen = |kind| http::Error::Listen { address: "127.0.0.1:80".parse().unwrap(), source: failed(kind) };
+        let denied = || failed(io::ErrorKind::PermissionDenied);
+        let of = |error: anyhow::Error| hint(&error).unwrap_or_default();
+        assert!(of(listen(io::ErrorKind::PermissionDenied).into()).contains("CAP_NET_BIND_SERVICE"));
+        assert!(of(listen(io::ErrorKind::AddrInUse).into()).contains("--listen"));
+        let key = http::Error::Read { path: "/k".into(), source: denied() };
+        assert_eq!(of(key.into()), "let the user that nprof runs as read /k");
+        let config = FileError::Io { path: "/c".into(), source: denied() };
+        assert_eq!(of(config.into()), "let the user that nprof runs as read /c");
+        let socket = BindError::Io { path: "/s".into(), source: denied() };
+        assert!(of(socket.into()).contains("--control"));
+        assert_eq!(of(BindError::NoGroup { group: "ops".to_owned() }.into()), "");
     }
 
     /// Check that a denied permission is recognised whoever met it, that root is not told to become root, and that

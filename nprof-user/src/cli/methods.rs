@@ -8,9 +8,9 @@ use clap::Args;
 use super::NOTHING_MATCHED;
 use super::check::TracingFacts;
 use super::ps::ListFormat;
+use super::selection::SelectionArgs;
 use super::terminal::say;
 use super::terminal::stdout_screen;
-use super::trace::SelectionArgs;
 use crate::discover::Proc;
 use crate::model::{Jvm, NativeCode, Pid, Plan, PlannedMethod, ProbeCost};
 use crate::render::methods::{self, MethodRow};
@@ -74,7 +74,7 @@ pub(super) fn facts(jvm: &Jvm) -> Result<TracingFacts, String> {
 }
 
 fn prepare(proc: Proc, jvm: Jvm, selection: Selection) -> anyhow::Result<Prepared> {
-    Ok(Prepared::new(proc, jvm, Options { selection, timed: true, max_functions: None })?)
+    Ok(Prepared::new(proc, jvm, Options { selection, timed: true, max_functions: None, governing: None })?)
 }
 
 /// One row per method, by class, name and signature.

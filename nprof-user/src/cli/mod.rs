@@ -6,8 +6,8 @@ mod check;
 mod hints;
 mod methods;
 mod ps;
+mod selection;
 mod terminal;
-mod time;
 mod trace;
 
 use std::io;
@@ -16,15 +16,21 @@ use std::process::ExitCode;
 use clap::{ArgAction, Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use self::terminal::say;
 use crate::attach::probe_uprobe_multi;
 use crate::discover::Proc;
+use crate::sys::allocator;
 
 /// Nothing matched what was asked for.
 const NOTHING_MATCHED: u8 = 1;
 /// Something went wrong.
 const FAILED: u8 = 2;
+/// Where the log says that a method is demoted or promoted.
+const CHANGES: &str = concat!(env!("CARGO_CRATE_NAME"), "::trace::overhead");
 
 /// Shows where JVMs cross into native code: how often each native method is called and how long it takes, live,
 /// without an agent, a flag or a restart.
@@ -57,6 +63,7 @@ pub fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     log_to_stderr(&cli);
+    allocator::be_frugal();
     raise_descriptor_limit();
     match run(&cli) {
         Ok(code) => code,
@@ -96,7 +103,12 @@ fn log_to_stderr(cli: &Cli) {
         (_, 1) => LevelFilter::DEBUG,
         (_, _) => LevelFilter::TRACE,
     };
-    tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(level).without_time().with_target(false).init();
+    // `trace` tells at the end which methods were demoted: in between that would go through the live table.
+    let is_told_later = matches!(cli.command, Command::Trace(_)) && cli.verbose == 0;
+    let filter = filter_fn(move |about| !(is_told_later && about.target() == CHANGES));
+    // Colours are for people: not for a journal or a file.
+    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(terminal::stderr_is_coloured());
+    log.with_max_level(level).without_time().with_target(false).finish().with(filter).init();
 }
 
 /// A library of a target and a link to it take a descriptor each; the usual soft limit is from other times.

@@ -11,8 +11,17 @@ pub(super) fn stdout_screen() -> Screen {
     if !io::stdout().is_terminal() {
         return Screen::default();
     }
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    Screen { ansi: !plain, columns: crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns)) }
+    Screen { ansi: !is_plain(), columns: crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns)) }
+}
+
+/// Whether what is said on stderr may have colours.
+pub(super) fn stderr_is_coloured() -> bool {
+    io::stderr().is_terminal() && !is_plain()
+}
+
+/// Whether the user wants no colours anywhere.
+fn is_plain() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
 /// How large the terminal behind stdout is; a small usual size where nobody knows.

@@ -1,6 +1,7 @@
 //! `nprof trace`: counts and times the native methods of a JVM while it runs.
 
 mod all;
+mod demoted;
 mod output;
 
 use std::io;
@@ -12,13 +13,14 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
+use self::demoted::Demoted;
 use self::output::{Format, Output};
 use super::NOTHING_MATCHED;
+use super::selection::SelectionArgs;
 use super::terminal::{harmless, say};
 use crate::discover::Proc;
 use crate::model::Pid;
 use crate::render::Scope;
-use crate::resolve::select::Selection;
 use crate::sys::process_end::ProcessEnd;
 use crate::trace::{Options, Prepared, Tracer};
 
@@ -47,38 +49,38 @@ pub(super) struct TraceArgs {
     /// Only count calls: no times, no probe on returns, about 60 % of the cost
     #[arg(long)]
     count_only: bool,
+    /// The most that tracing may cost a JVM, as a share of its time such as 2%: hot methods are counted instead of timed,
+    /// or not watched at all, and marked
+    #[arg(long, value_name = "SHARE", default_value = "off", value_parser = budget)]
+    max_overhead: Budget,
     /// Stop after this time, such as 10s or 1m30s
-    #[arg(short, long, value_name = "TIME", value_parser = super::time::parse)]
+    #[arg(short, long, value_name = "TIME", value_parser = crate::config::duration::parse)]
     duration: Option<Duration>,
     /// Print what was measured so far this often [on a terminal: 1s]
-    #[arg(short, long, value_name = "TIME", value_parser = super::time::parse)]
+    #[arg(short, long, value_name = "TIME", value_parser = crate::config::duration::parse)]
     interval: Option<Duration>,
     /// How to print
     #[arg(short, long, value_enum, default_value_t)]
     format: Format,
 }
 
-/// Which methods.
-#[derive(Debug, Args)]
-pub(super) struct SelectionArgs {
-    /// Which methods, as globs on class::method; all if there is none
-    #[arg(value_name = "PATTERN")]
-    patterns: Vec<String>,
-    /// Leave these methods out; may be given several times
-    #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<String>,
-    /// Only methods whose code is in such a library, as a glob on its file name or path; may be given several times
-    #[arg(long, value_name = "GLOB")]
-    library: Vec<String>,
+/// What tracing may cost, as a share of a JVM's time; `None` for any cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Budget(Option<f64>);
+
+fn budget(text: &str) -> Result<Budget, String> {
+    crate::config::share(text).map(Budget)
 }
 
-impl SelectionArgs {
-    /// The selection that was typed.
-    ///
-    /// # Errors
-    /// For a pattern that is none.
-    pub(super) fn parse(&self) -> anyhow::Result<Selection> {
-        Ok(Selection::parse(&self.patterns, &self.exclude, &self.library)?)
+impl TraceArgs {
+    /// What to trace. What it may cost comes later, when it is known what a probe costs.
+    fn options(&self) -> anyhow::Result<Options> {
+        Ok(Options {
+            selection: self.selection.parse()?,
+            timed: !self.count_only,
+            max_functions: self.max_methods.map(|most| most as usize),
+            governing: None,
+        })
     }
 }
 
@@ -88,10 +90,13 @@ impl SelectionArgs {
 /// If the JVM cannot be traced, or the output cannot be written.
 pub(super) fn run(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match args.pid {
+    let traced = match args.pid {
         Some(pid) => runtime.block_on(trace(args, Pid(pid), quiet)),
         None => runtime.block_on(all::trace_all(args, quiet)),
-    }
+    };
+    // A JVM that was still being read holds up nobody: what it has in the kernel goes with the process.
+    runtime.shutdown_background();
+    traced
 }
 
 async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCode> {
@@ -100,16 +105,11 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     let proc = Proc::host();
     let jvm = proc.jvm(pid)?;
     stop.with_process(jvm.pid)?;
-    let options = Options {
-        selection: args.selection.parse()?,
-        timed: !args.count_only,
-        max_functions: args.max_methods.map(|most| most as usize),
-    };
-    let prepared = Prepared::new(proc, jvm, options)?;
+    let prepared = Prepared::new(proc, jvm, args.options()?)?;
     if let Some(code) = refuse_unmatched(&prepared) {
         return Ok(code);
     }
-    let mut tracer = prepared.attach()?;
+    let mut tracer = prepared.attach(args.max_overhead.0)?;
     if !quiet {
         announce(&tracer);
     }
@@ -118,7 +118,13 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     let result = follow(&mut tracer, &mut output, &mut stop, deadline, args.interval.unwrap_or(REDRAW)).await;
     tracer.stop();
     result?;
-    output.finish(&[tracer.snapshot()])?;
+    let snapshot = tracer.snapshot();
+    let mut demoted = Demoted::default();
+    demoted.add(&snapshot, &tracer.roster().spent().unwrap_or_default().demoted);
+    output.finish(&[snapshot])?;
+    if !quiet {
+        demoted.tell();
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -167,19 +173,9 @@ async fn follow(
         tokio::select! {
             biased;
             reason = stop.wait(deadline) => return reason.map(|_| ()),
-            _ = refresh.tick() => look(tracer),
+            _ = refresh.tick() => if tracer.is_due() { tracer.tick() },
             _ = redraw.tick(), if output.is_live() => output.update(&[tracer.snapshot()])?,
         }
-    }
-}
-
-/// Looks for methods that have been bound since, if it is time to.
-fn look(tracer: &mut Tracer) {
-    if tracer.is_due()
-        && let Err(error) = tracer.refresh()
-    {
-        // The target may be ending; if so, that is noticed by itself.
-        tracing::debug!("no look for new methods: {error}");
     }
 }
 

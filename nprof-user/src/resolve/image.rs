@@ -4,7 +4,7 @@
 //! kill us), and only a regular file is read (another kind might never answer).
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -58,8 +58,13 @@ impl Image {
     /// # Errors
     /// If the file cannot be read or is no plausible 64-bit ELF file.
     pub fn open(path: &Path) -> Result<Self, ImageError> {
+        let (file, metadata) = open_regular(path)?;
+        Self::read(path, file, metadata.len())
+    }
+
+    /// As [`Self::open`], from a file that is open already and has `length` bytes.
+    pub(super) fn read(path: &Path, file: File, length: u64) -> Result<Self, ImageError> {
         let read_error = |source| ImageError::Read { path: path.to_owned(), source };
-        let (file, length) = open_regular(path).map_err(read_error)?;
         let tables = elf::read(file.try_clone().map_err(read_error)?, length).map_err(|fault| match fault {
             Fault::Parse(source) => ImageError::Parse { path: path.to_owned(), source },
             Fault::TooLarge => ImageError::TooLarge { path: path.to_owned() },
@@ -113,12 +118,14 @@ impl Image {
     }
 }
 
-/// Opens a file without waiting for anything. Also returns its size in bytes.
-fn open_regular(path: &Path) -> io::Result<(File, u64)> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    let metadata = file.metadata()?;
+/// Opens a file without waiting for anything.
+pub(super) fn open_regular(path: &Path) -> Result<(File, Metadata), ImageError> {
+    let read_error = |source| ImageError::Read { path: path.to_owned(), source };
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).map_err(read_error)?;
+    let metadata = file.metadata().map_err(read_error)?;
     if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        return Err(read_error(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
     }
-    Ok((file, metadata.len()))
+    Ok((file, metadata))
 }

@@ -1,8 +1,10 @@
 //! From a method to the function behind it: library and offset of the entry.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::image::Image;
+use super::images;
 use super::mangle::{jni_long_name, jni_short_name};
 use crate::model::{Bound, FileId, FileOffset, Library, LibraryId, Method, NativeCode, SkipReason, VirtAddr};
 
@@ -20,7 +22,7 @@ pub(super) struct Libraries {
     libraries: Vec<Library>,
     by_file: HashMap<FileId, LibraryId>,
     /// In the order of `libraries`; `None` for a file that cannot be read.
-    images: Vec<Option<Image>>,
+    images: Vec<Option<Arc<Image>>>,
 }
 
 impl Libraries {
@@ -54,7 +56,7 @@ impl Libraries {
 
     /// The file of a library, if it could be read.
     pub(super) fn image(&self, id: LibraryId) -> Option<&Image> {
-        self.images.get(id.0)?.as_ref()
+        self.images.get(id.0)?.as_deref()
     }
 
     /// The function behind a method, or why there is none to probe.
@@ -67,7 +69,7 @@ impl Libraries {
     }
 
     fn push(&mut self, library: &Library) {
-        let image = Image::open(&library.open_path)
+        let image = images::open(&library.open_path)
             .inspect_err(|error| {
                 tracing::debug!("{error}: {:?}", std::error::Error::source(error).map(ToString::to_string))
             })

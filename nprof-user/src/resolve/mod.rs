@@ -4,6 +4,7 @@
 mod code;
 mod elf;
 mod image;
+mod images;
 mod locate;
 pub mod mangle;
 pub mod nearest;

@@ -34,6 +34,8 @@ pub struct Planner {
     refused: HashMap<FunctionKey, SkipReason>,
     /// By method, so that one that becomes traceable is no longer listed.
     skipped: HashMap<VirtAddr, Skipped>,
+    /// How often it may have changed.
+    changes: u64,
 }
 
 impl Planner {
@@ -49,6 +51,7 @@ impl Planner {
             by_function: HashMap::new(),
             refused: HashMap::new(),
             skipped: HashMap::new(),
+            changes: 0,
         }
     }
 
@@ -57,7 +60,9 @@ impl Planner {
     /// A method that was bound elsewhere stays listed at its old function too: calls were counted there.
     pub fn add(&mut self, methods: &[Method], mapped: &[Library]) -> Vec<Probe> {
         let mut wanted: Vec<(Function, PlannedMethod)> = Vec::new();
-        if self.libraries.update(mapped) {
+        let any_library_is_new = self.libraries.update(mapped);
+        self.changes += u64::from(any_library_is_new || !methods.is_empty());
+        if any_library_is_new {
             for method in self.unbound() {
                 self.want(&method, &mut wanted);
             }
@@ -79,6 +84,7 @@ impl Planner {
     /// methods that these may have been calls of.
     pub fn renew(&mut self, methods: &[Method], mapped: &[Library], is_counted: impl Fn(u32) -> bool) -> Vec<Probe> {
         let loaded: HashSet<VirtAddr> = methods.iter().map(|method| method.id).collect();
+        self.changes += 1;
         self.skipped.clear();
         for probe in self.probes.iter_mut().filter(|probe| !is_counted(probe.index)) {
             if probe.methods.iter().any(|known| loaded.contains(&known.method.id)) {
@@ -90,6 +96,18 @@ impl Planner {
         self.add(methods, mapped)
     }
 
+    /// Changes what the user selects. Probes stay in the plan; methods are looked at anew by the next [`Planner::renew`].
+    pub fn reselect(&mut self, selection: Selection, limits: Limits) {
+        (self.selection, self.limits) = (selection, limits);
+    }
+
+    /// Whether a probe's function is one that the user selects.
+    #[must_use]
+    pub fn selects(&self, probe: &Probe) -> bool {
+        self.selects_library(probe.site.library)
+            && probe.methods.iter().any(|known| self.selection.selects(&known.method))
+    }
+
     /// Changes how much may be planned from now on.
     pub fn limit(&mut self, limits: Limits) {
         self.limits = limits;
@@ -97,6 +115,7 @@ impl Planner {
 
     /// Takes probes out of the plan that could not be attached.
     pub fn refuse(&mut self, indices: &[u32], reason: SkipReason) {
+        self.changes += 1;
         let indices: HashSet<u32> = indices.iter().copied().collect();
         let is_refused = |probe: &mut Probe| indices.contains(&probe.index);
         for probe in self.probes.extract_if(.., is_refused) {
@@ -106,6 +125,12 @@ impl Planner {
         }
         let places = self.probes.iter().enumerate();
         self.by_function = places.map(|(place, probe)| ((probe.site.library, probe.site.entry), place)).collect();
+    }
+
+    /// A number that stays as it is for as long as the plan does.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Every probe so far, in the order of the index.

@@ -45,6 +45,9 @@ pub enum Error {
         /// How many.
         functions: usize,
     },
+    /// The kernel's news of programs that start cannot be waited for.
+    #[error("programs that start are not noticed any more")]
+    News(#[source] std::io::Error),
     /// A part of nprof has failed on this JVM in a way that was not foreseen.
     #[error("nprof has a defect: {what}; please report it")]
     Defect {

@@ -1,6 +1,5 @@
 //! What nprof itself takes with two thousand methods attached: time to attach and detach, CPU and memory.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::process::Command;
@@ -15,6 +14,7 @@ use nprof_tests::child::{Child, Stream};
 use nprof_tests::nprof::binary;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::target::MANY;
+use nprof_tests::usage::{Usage, cpu_seconds, megabytes};
 use rustix::process::Signal;
 
 /// How long nprof is watched, in seconds.
@@ -44,7 +44,7 @@ impl Footprint {
         target.run(&format!("many {WATCHED}"))?;
         let used = cpu_seconds(nprof)? - before;
         let core_percent = 100.0 * used / began.elapsed().as_secs_f64();
-        let (resident, bpf) = (peak_resident(nprof)?, bpf_memory(nprof)?);
+        let Usage { peak: resident, bpf, .. } = Usage::of(nprof)?;
         let pid = rustix::process::Pid::from_raw(i32::try_from(nprof)?).context("a pid is not zero")?;
         rustix::process::kill_process(pid, Signal::INT)?;
         script.wait()?;
@@ -78,10 +78,10 @@ impl fmt::Display for Footprint {
 fn attach_and_detach(pid: u32) -> Result<(f64, f64)> {
     let proc = Proc::host();
     let jvm = proc.jvm(Pid(pid))?;
-    let options = Options { selection: Selection::default(), timed: true, max_functions: None };
+    let options = Options { selection: Selection::default(), timed: true, max_functions: None, governing: None };
     let prepared = Prepared::new(proc, jvm, options)?;
     let began = Instant::now();
-    let mut tracer = prepared.attach()?;
+    let mut tracer = prepared.attach(None)?;
     let attached = began.elapsed();
     let began = Instant::now();
     tracer.stop();
@@ -91,40 +91,4 @@ fn attach_and_detach(pid: u32) -> Result<(f64, f64)> {
 fn child_of(pid: u32) -> Result<u32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
     children.split_whitespace().next().context("script has no child")?.parse().context("a pid")
-}
-
-/// User and system time so far.
-fn cpu_seconds(pid: u32) -> Result<f64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let fields = stat.rsplit(')').next().context("stat")?;
-    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>).sum::<Result<f64, _>>()?;
-    #[expect(clippy::cast_precision_loss, reason = "a hundred, as a rule")]
-    Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
-}
-
-/// The most that was ever resident, in bytes.
-fn peak_resident(pid: u32) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
-    Ok(1024 * line.trim().trim_end_matches(" kB").parse::<u64>()?)
-}
-
-/// What the kernel charges for the BPF maps and programs that a process holds, in bytes.
-fn bpf_memory(pid: u32) -> Result<u64> {
-    let mut objects = BTreeMap::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
-        let info = fs::read_to_string(entry?.path()).unwrap_or_default();
-        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let id =
-            field("map_id:").map(|id| ("map", id.to_owned())).or(field("prog_id:").map(|id| ("prog", id.to_owned())));
-        if let (Some(id), Some(memory)) = (id, field("memlock:")) {
-            objects.insert(id, memory.parse::<u64>()?);
-        }
-    }
-    Ok(objects.values().sum())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "megabytes are far below 2^52 bytes")]
-fn megabytes(bytes: u64) -> f64 {
-    bytes as f64 / 1e6
 }

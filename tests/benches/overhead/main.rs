@@ -11,6 +11,7 @@ mod peers;
 mod rounds;
 
 use anyhow::{Context, Result};
+use nprof_tests::bars::Bars;
 use nprof_tests::jdk::Jdk;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::target::MANY;
@@ -18,49 +19,36 @@ use nprof_tests::target::MANY;
 use self::footprint::Footprint;
 use self::rounds::{Native, Scale};
 
-/// How a bar was met.
-struct Verdict {
-    bar: &'static str,
-    measured: f64,
-    limit: f64,
-}
-
 fn main() -> Result<()> {
-    let mut verdicts = Vec::new();
+    let mut bars = Bars::default();
     for jdk in Jdk::find_all()? {
         println!("## {jdk}\n");
-        verdicts.extend(bench(&jdk).with_context(|| format!("on {jdk}"))?);
+        bars.extend(bench(&jdk).with_context(|| format!("on {jdk}"))?);
         println!();
     }
-    println!("## Bars\n\n| bar | limit | measured | |\n| --- | --- | --- | --- |");
-    for Verdict { bar, measured, limit } in &verdicts {
-        let met = if measured <= limit { "met" } else { "MISSED" };
-        println!("| {bar} | {limit} | {measured:.3} | {met} |");
-    }
-    let missed = verdicts.iter().filter(|verdict| verdict.measured > verdict.limit).count();
-    anyhow::ensure!(missed == 0, "{missed} bars missed");
-    Ok(())
+    println!("{bars}");
+    bars.must_be_met()
 }
 
-fn bench(jdk: &Jdk) -> Result<Vec<Verdict>> {
+fn bench(jdk: &Jdk) -> Result<Bars> {
     let mut target = RemoteProcess::bench(jdk)?;
-    let mut verdicts = Vec::new();
+    let mut bars = Bars::default();
     for native in [Native::PUSH, Native::MOV] {
         let costs = rounds::compare(&mut target, native)?;
         println!("{costs}");
-        verdicts.push(Verdict { bar: native.floor_bar, measured: costs.nprof_to_empty(), limit: 1.15 });
-        verdicts.push(Verdict { bar: native.peer_bar, measured: costs.nprof_to_bpftrace(), limit: native.peer_limit });
+        bars.add(native.floor_bar, costs.nprof_to_empty(), 1.15);
+        bars.add(native.peer_bar, costs.nprof_to_bpftrace(), native.peer_limit);
     }
     let scale: Scale = rounds::ten_and_many(&mut target)?;
     println!("{scale}");
-    verdicts.push(Verdict { bar: "cost per call, 2,000 attached to 10", measured: scale.ratio(), limit: 1.05 });
+    bars.add("cost per call, 2,000 attached to 10", scale.ratio(), 1.05);
     let footprint = Footprint::measure(&mut target)?;
     println!("{footprint}");
-    verdicts.push(Verdict { bar: "attach 2,000 methods, ms", measured: footprint.attach_ms, limit: 200.0 });
-    verdicts.push(Verdict { bar: "detach them, ms", measured: footprint.detach_ms, limit: 200.0 });
-    verdicts.push(Verdict { bar: "nprof's share of a core, %", measured: footprint.core_percent, limit: 1.0 });
-    verdicts.push(Verdict { bar: "nprof's memory with BPF, MB", measured: footprint.megabytes(), limit: 64.0 });
+    bars.add("attach 2,000 methods, ms", footprint.attach_ms, 200.0);
+    bars.add("detach them, ms", footprint.detach_ms, 200.0);
+    bars.add("nprof's share of a core, %", footprint.core_percent, 1.0);
+    bars.add("nprof's memory with BPF, MB", footprint.megabytes(), 64.0);
     target.exit()?;
     assert_eq!(MANY, 2_000, "the bars speak of two thousand");
-    Ok(verdicts)
+    Ok(bars)
 }

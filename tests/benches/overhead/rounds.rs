@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
+use nprof_tests::bars::median;
 use nprof_tests::nprof::{Trace, methods};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::target::Targets;
@@ -187,11 +188,4 @@ fn shapes() -> Result<PathBuf> {
 
 fn least(times: &[f64]) -> f64 {
     times.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
-/// The middle of an odd number of values.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

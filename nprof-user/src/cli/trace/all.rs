@@ -1,160 +1,126 @@
 //! `nprof trace --all`: every JVM of the host, those that start later included.
 
+use std::collections::VecDeque;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::sync::Arc;
 
-use nprof_common::Loss;
-use tokio::task::{JoinError, JoinSet, spawn_blocking};
-use tokio::time::{Instant as TokioInstant, sleep_until};
+use tokio::time::Instant;
 
+use super::demoted::Demoted;
 use super::output::Output;
-use super::{REDRAW, REFRESH, Stop, TraceArgs, every};
-use crate::attach::ExecEvents;
+use super::{REDRAW, Stop, TraceArgs, every};
+use crate::attach::Engine;
 use crate::cli::terminal::say;
-use crate::discover::{JvmWatch, Proc};
-use crate::model::{Jvm, Snapshot};
+use crate::discover::{JvmFilter, Proc};
+use crate::model::{Jvm, Losses, Snapshot};
 use crate::render::Scope;
-use crate::sys::process_end::ProcessEnd;
-use crate::trace::{Error, Fleet, Options, Tracer};
+use crate::trace::{Error, Event, Governing, Host, Options, Roster, Start, calibrate};
 
+/// Functions that can be traced at a time, of all JVMs together.
+const CAPACITY: u32 = 16_384;
 /// How many problems with single JVMs are told at the end; of more the number is.
 const PROBLEMS_TOLD: usize = 20;
+/// Ended JVMs whose results are kept; of older ones the number is.
+const ENDED_KEPT: usize = 256;
 
-/// What becomes of a JVM that was to join.
-type Joined = (Jvm, Result<Tracer, Error>);
-
-/// The JVMs on their way in, those inside, and those on their way out.
-struct Run {
-    proc: Proc,
-    fleet: Fleet,
-    watch: JvmWatch,
-    joining: JoinSet<Joined>,
-    ending: JoinSet<Jvm>,
+/// What there is to print.
+#[derive(Default)]
+struct Results {
+    living: Vec<Arc<Roster>>,
+    ended: VecDeque<Snapshot>,
+    /// How many ended JVMs are no longer in `ended`.
+    forgotten: u64,
     problems: Vec<String>,
     told: usize,
-    /// Starts of programs that the kernel could not tell.
-    missed: u64,
+    /// Methods of JVMs that are not traced any more.
+    demoted: Demoted,
 }
 
 /// Traces all JVMs until there is a reason to stop, then prints what was measured.
 pub(super) async fn trace_all(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let mut stop = Stop::new()?;
-    let options = Options {
-        selection: args.selection.parse()?,
-        timed: !args.count_only,
-        max_functions: args.max_methods.map(|most| most as usize),
-    };
-    let proc = Proc::host();
-    // Before the first look around: what starts from now on is told.
-    let mut execs = ExecEvents::open()?;
-    let mut run = Run::new(proc, options)?;
-    run.look();
-    while let Some(joined) = run.joining.join_next().await {
-        run.joined(joined);
-    }
+    let mut host = open(args.options()?, args.max_overhead.0)?;
+    let mut results = Results::default();
+    host.join_all().await.into_iter().for_each(|event| results.take_in(event));
     if !quiet {
-        run.announce();
+        results.announce();
     }
     let mut output = Output::new(args.format, Scope::All, args.interval.is_some());
-    let deadline = args.duration.map(|duration| TokioInstant::now() + duration);
-    let (mut refresh, mut redraw) = (every(REFRESH), every(args.interval.unwrap_or(REDRAW)));
+    let deadline = args.duration.map(|duration| Instant::now() + duration);
+    let mut redraw = every(args.interval.unwrap_or(REDRAW));
+    // Not in order: however many programs start, the picture stays current.
     let result = loop {
         tokio::select! {
-            biased;
             reason = stop.wait(deadline) => break reason,
-            started = execs.next() => match started {
-                Ok(pid) => run.watch.candidate(pid, Instant::now()),
+            event = host.next() => match event {
+                Ok(event) => event.into_iter().for_each(|event| results.take_in(event)),
                 Err(error) => break Err(error.into()),
             },
-            () = sleep_until(run.watch.next_look().into()) => run.look(),
-            Some(joined) = run.joining.join_next() => run.joined(joined),
-            Some(Ok(jvm)) = run.ending.join_next() => run.fleet.end(&jvm),
-            _ = refresh.tick() => {
-                run.missed(execs.lost());
-                run.fleet.refresh();
-            }
-            _ = redraw.tick(), if output.is_live() => output.update(&run.snapshots())?,
+            _ = redraw.tick(), if output.is_live() => output.update(&results.snapshots(&host.losses().read()))?,
         }
     };
-    run.fleet.stop();
+    host.stop().await;
     result?;
-    output.finish(&run.snapshots())?;
-    run.tell_what_is_missing();
+    let snapshots = results.snapshots(&host.losses().read());
+    results.end();
+    output.finish(&snapshots)?;
+    if !quiet {
+        results.demoted.tell();
+    }
+    results.tell_what_is_missing(if snapshots.is_empty() { host.losses().missed() } else { 0 });
     Ok(ExitCode::SUCCESS)
 }
 
-impl Run {
-    fn new(proc: Proc, options: Options) -> Result<Self, Error> {
-        let fleet = Fleet::new(proc.clone(), options)?;
-        Ok(Self {
-            proc,
-            fleet,
-            watch: JvmWatch::new(Instant::now()),
-            joining: JoinSet::new(),
-            ending: JoinSet::new(),
-            problems: Vec::new(),
-            told: 0,
-            missed: 0,
-        })
+/// The host, which is to keep what tracing costs each JVM within the budget.
+fn open(mut options: Options, budget: Option<f64>) -> anyhow::Result<Host> {
+    let (proc, engine) = (Proc::host(), Engine::load(CAPACITY)?);
+    if budget.is_some() {
+        options.governing = Some(Governing { budget, ..calibrate(&proc, &engine)? });
     }
+    Ok(Host::open(proc, Start { options, jvms: JvmFilter::default() }, engine)?)
+}
 
-    /// Looks for JVMs that have appeared, and lets them join. Reading and attaching holds up nothing else.
-    fn look(&mut self) {
-        for jvm in self.watch.look(&self.proc, Instant::now()) {
-            if !jvm.kind.is_supported() {
-                self.problem(&jvm, &Error::Unsupported { pid: jvm.pid, kind: jvm.kind });
-                continue;
+impl Results {
+    fn take_in(&mut self, event: Event) {
+        match event {
+            Event::Joined(roster) => self.living.push(roster),
+            Event::Ended(roster, snapshot) => {
+                self.living.retain(|living| !Arc::ptr_eq(living, &roster));
+                self.demoted.add(&snapshot, &roster.spent().unwrap_or_default().demoted);
+                self.keep(*snapshot);
             }
-            let joining = self.fleet.joining(jvm.clone());
-            self.joining.spawn(async move {
-                let attached = spawn_blocking(move || joining.attach()).await;
-                (jvm, attached.unwrap_or_else(|panic| Err(panicked(&panic))))
-            });
+            Event::Untraced(jvm, error) => self.problem(&jvm, &error),
         }
     }
 
-    /// Takes in a JVM that is attached, and waits for its end.
-    fn joined(&mut self, joined: Result<Joined, JoinError>) {
-        match joined {
-            Ok((jvm, Ok(tracer))) => {
-                self.fleet.join(tracer);
-                let end = ProcessEnd::watch(jvm.pid);
-                // A pid that is another's by now had its own end before.
-                let waits = self.proc.is_same(&jvm);
-                self.ending.spawn(async move {
-                    if let Ok(end) = end
-                        && waits
-                        && let Err(error) = end.wait().await
-                    {
-                        tracing::warn!("process {}: its end cannot be waited for: {error}", jvm.pid);
-                    }
-                    jvm
-                });
-            }
-            // It was too short-lived to be read.
-            Ok((_, Err(Error::Ended { .. }))) => {}
-            Ok((jvm, Err(error))) => self.problem(&jvm, &error),
-            Err(error) => self.problems.push(error.to_string()),
+    /// Keeps the results of a JVM that has ended, if it has any, at the cost of the oldest.
+    fn keep(&mut self, snapshot: Snapshot) {
+        if snapshot.methods.is_empty() {
+            return;
+        }
+        self.ended.push_back(snapshot);
+        if self.ended.len() > ENDED_KEPT {
+            self.ended.pop_front();
+            self.forgotten += 1;
         }
     }
 
-    /// Takes note of how many starts could not be told, all in all; if there are new ones, somebody has to look.
-    fn missed(&mut self, missed: u64) {
-        if missed > self.missed {
-            self.missed = missed;
-            self.watch.missed(Instant::now());
-        }
-    }
-
-    /// What was measured of each JVM. The missed starts are no JVM's; they stand with the other losses.
-    fn snapshots(&self) -> Vec<Snapshot> {
-        let mut snapshots = self.fleet.snapshots();
-        let counts = snapshots.first_mut().map(|first| &mut first.losses.counts);
-        let missed = |count: &&mut (&'static str, u64)| count.0 == Loss::MissedExec.as_str();
-        if let Some((_, count)) = counts.and_then(|counts| counts.iter_mut().find(missed)) {
-            *count += self.missed;
+    /// What was measured of each JVM, ended ones first. Losses are counted for all together: they stand in the first
+    /// snapshot, and those of the others are zero.
+    fn snapshots(&self, losses: &Losses) -> Vec<Snapshot> {
+        let mut snapshots: Vec<Snapshot> = self.ended.iter().cloned().collect();
+        snapshots.extend(self.living.iter().map(|roster| roster.snapshot()));
+        for (place, snapshot) in snapshots.iter_mut().enumerate() {
+            snapshot.losses = if place == 0 { losses.clone() } else { none(losses) };
         }
         snapshots
+    }
+
+    /// The JVMs that live are not traced any more either.
+    fn end(&mut self) {
+        for roster in &self.living {
+            self.demoted.add(&roster.snapshot(), &roster.spent().unwrap_or_default().demoted);
+        }
     }
 
     fn problem(&mut self, jvm: &Jvm, error: &Error) {
@@ -167,22 +133,23 @@ impl Run {
     /// Says that everything is attached that runs now. Scripts wait for this line.
     #[expect(clippy::print_stderr, reason = "the announcement has a form of its own")]
     fn announce(&self) {
-        let (methods, jvms) = (self.fleet.methods(), self.fleet.jvms());
+        let methods: usize = self.living.iter().map(|roster| roster.methods()).sum();
+        let jvms = self.living.len();
         let noun = if jvms == 1 { "JVM" } else { "JVMs" };
         eprintln!("tracing {methods} methods of {jvms} {noun}, and of those that start");
     }
 
-    /// Says which JVMs are not in the results, when nothing is drawn over it any more.
-    fn tell_what_is_missing(&self) {
+    /// Says which JVMs are not in the results, when nothing is drawn over it any more. `missed` are the starts of
+    /// programs that the results do not tell of.
+    fn tell_what_is_missing(&self, missed: u64) {
         for problem in &self.problems {
             say(problem);
         }
-        // Otherwise it stands with the losses of the results.
-        if self.missed > 0 && self.fleet.snapshots().is_empty() {
-            say(format_args!("{} starts of programs were not noticed; JVMs may be among them", self.missed));
+        if missed > 0 {
+            say(format_args!("{missed} starts of programs were not noticed; JVMs may be among them"));
         }
-        if self.fleet.forgotten() > 0 {
-            say(format_args!("{} JVMs ended so long ago that their results are left out", self.fleet.forgotten()));
+        if self.forgotten > 0 {
+            say(format_args!("{} JVMs ended so long ago that their results are left out", self.forgotten));
         }
         if self.told > self.problems.len() {
             say(format_args!("and {} more JVMs are not traced", self.told - self.problems.len()));
@@ -190,6 +157,7 @@ impl Run {
     }
 }
 
-fn panicked(error: &JoinError) -> Error {
-    Error::Defect { what: error.to_string() }
+/// The same reasons, none of which has happened.
+fn none(losses: &Losses) -> Losses {
+    Losses { counts: losses.counts.iter().map(|(reason, _)| (*reason, 0)).collect() }
 }

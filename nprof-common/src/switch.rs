@@ -1,0 +1,110 @@
+//! The word that says what is done at a function's hits, and which of its probes answers.
+//!
+//! A link of the kernel holds many probes and cannot let go of one. To take a probe away, the others get a second link;
+//! then the first is closed. In between each of them has two probes, told apart by their *lane*, and a hit runs both: the
+//! newer first. Exactly one of the two must count it, also while user space changes its mind:
+//!
+//! ```text
+//! settled(old) ── the new link is made ──> handing ── all older hits are over ──> settled(new) ── the old link is closed
+//! old counts                               new counts and leaves a mark;         new counts
+//!                                          old counts unless it finds the mark
+//! ```
+//!
+//! A hit of which the new probe ran before the hand-over began has no mark, so the old one counts it.
+
+use crate::Mode;
+
+/// Two links at most hold a probe of the same function.
+const LANE: u64 = 1 << 8;
+const HANDING: u64 = 1 << 9;
+const MODE: u64 = 0xff;
+const EPOCH_SHIFT: u32 = 32;
+
+/// The word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Switch(pub u64);
+
+impl Switch {
+    /// The probes of one lane answer.
+    #[must_use]
+    #[inline(always)]
+    pub const fn settled(mode: Mode, lane: bool) -> Self {
+        Self(mode as u64 | lane_bit(lane))
+    }
+
+    /// The probes of the lane `from` hand over to those of the other. `epoch` tells marks of one hand-over from those
+    /// of another.
+    #[must_use]
+    #[inline(always)]
+    pub const fn handing(mode: Mode, from: bool, epoch: u32) -> Self {
+        Self(mode as u64 | lane_bit(from) | HANDING | ((epoch as u64) << EPOCH_SHIFT))
+    }
+
+    /// The mode, if the word is settled on this lane; something that is no mode if not.
+    #[must_use]
+    #[inline(always)]
+    pub const fn settled_mode(self, lane: bool) -> u64 {
+        self.0 ^ lane_bit(lane)
+    }
+
+    /// What to do at a hit that is to be counted: a [`Mode`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn mode(self) -> u64 {
+        self.0 & MODE
+    }
+
+    /// The lane that answers; during a hand-over the one that did.
+    #[must_use]
+    #[inline(always)]
+    pub const fn lane(self) -> bool {
+        self.0 & LANE != 0
+    }
+
+    /// Which hand-over is under way, if one is.
+    #[must_use]
+    #[inline(always)]
+    pub const fn epoch(self) -> Option<u32> {
+        if self.0 & HANDING == 0 { None } else { Some((self.0 >> EPOCH_SHIFT) as u32) }
+    }
+}
+
+const fn lane_bit(lane: bool) -> u64 {
+    if lane { LANE } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODES: [Mode; 3] = [Mode::Off, Mode::Count, Mode::Time];
+
+    /// Check that a settled word gives its mode to its own lane and none to the other.
+    #[test]
+    fn settled_on_one_lane() {
+        for mode in MODES {
+            for lane in [false, true] {
+                let word = Switch::settled(mode, lane);
+                assert_eq!((word.settled_mode(lane), word.mode(), word.lane()), (mode as u64, mode as u64, lane));
+                assert!(!MODES.map(|mode| mode as u64).contains(&word.settled_mode(!lane)));
+                assert_eq!(word.epoch(), None);
+            }
+        }
+    }
+
+    /// Check that a word of a hand-over is settled for nobody, and keeps its parts.
+    #[test]
+    fn handing_is_settled_for_nobody() {
+        for (mode, from, epoch) in [(Mode::Off, false, 0), (Mode::Time, true, u32::MAX), (Mode::Count, false, 7)] {
+            let word = Switch::handing(mode, from, epoch);
+            assert_eq!((word.mode(), word.lane(), word.epoch()), (mode as u64, from, Some(epoch)));
+            assert!([false, true].iter().all(|&lane| word.settled_mode(lane) > Mode::Time as u64));
+        }
+    }
+
+    /// Check that a record of zeros is off.
+    #[test]
+    fn zero_is_off() {
+        assert_eq!(Switch::settled(Mode::Off, false), Switch(0));
+    }
+}

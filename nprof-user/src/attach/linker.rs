@@ -1,0 +1,84 @@
+//! Asks the kernel for links to sites of a target.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use nprof_common::Cookie;
+
+use super::engine::Engine;
+use super::links::{IndexedSite, warn_unless_ended};
+use super::session::Target;
+use super::switches::Switches;
+use crate::model::{Library, LibraryId, Pid};
+use crate::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi};
+
+/// The end of a call that a probe is on, or one that does nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Entry,
+    /// On the entry, in the lane that does not answer.
+    OtherLane,
+    /// On the entry, for no record at all.
+    Idle,
+    Return,
+}
+
+/// Makes links for a target.
+pub(super) struct Linker {
+    engine: Arc<Engine>,
+    pid: Pid,
+}
+
+impl Linker {
+    pub(super) fn of(engine: &Arc<Engine>, target: Target) -> Self {
+        Self { engine: Arc::clone(engine), pid: target.pid }
+    }
+
+    /// A link for sites of a library.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(super) fn link(
+        &self,
+        library: &Library,
+        sites: &[IndexedSite],
+        kind: Kind,
+        switches: &Switches,
+    ) -> io::Result<OwnedFd> {
+        let path = c_path(&library.open_path)?;
+        let offsets: Vec<u64> = sites.iter().map(|site| site.offset).collect();
+        let cookies: Option<Vec<u64>> = sites.iter().map(|site| self.cookie(site.index, kind, switches)).collect();
+        let cookies = cookies.ok_or(io::ErrorKind::InvalidInput)?;
+        let pid = self.engine.is_filtered().then_some(self.pid.0);
+        let on_return = kind == Kind::Return;
+        let to = UprobeMulti { path: &path, offsets: &offsets, cookies: &cookies, on_return, pid };
+        link_uprobe_multi(self.engine.program(on_return), to)
+    }
+
+    fn cookie(&self, index: u32, kind: Kind, switches: &Switches) -> Option<u64> {
+        let (record, lane) = match kind {
+            Kind::Idle => (self.engine.idle_record(), false),
+            Kind::OtherLane => (switches.record(index)?, !switches.lane(index)),
+            Kind::Entry | Kind::Return => (switches.record(index)?, switches.lane(index)),
+        };
+        Some(Cookie::new(self.pid.0, record, lane).0)
+    }
+
+    /// Waits until every hit of these sites is over that began before this was called: the kernel does so when it takes
+    /// a probe away, even one that did nothing.
+    pub(super) fn wait_for_hits(
+        &self,
+        libraries: &[Library],
+        id: LibraryId,
+        sites: &[IndexedSite],
+        switches: &Switches,
+    ) {
+        let Some(library) = libraries.get(id.0) else { return };
+        match self.link(library, sites, Kind::Idle, switches) {
+            Ok(link) => drop(link),
+            // The link before this one, to the same sites, was made.
+            Err(error) => warn_unless_ended("hits may have been missed: no way to wait for them", &error),
+        }
+    }
+}

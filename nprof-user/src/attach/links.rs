@@ -1,0 +1,147 @@
+//! The links of one target's probes of one kind, on entries or on returns, and how a probe is taken out of one.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::thread;
+
+use super::Error;
+use super::sites::{Outcome, link_all};
+use crate::model::{Library, LibraryId};
+
+/// How many links are closed at the same time.
+const CLOSED_TOGETHER: usize = 64;
+
+/// A site, and the index of its probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IndexedSite {
+    pub index: u32,
+    pub offset: u64,
+}
+
+/// A link, and what it holds.
+#[derive(Debug)]
+struct Group {
+    library: LibraryId,
+    sites: Vec<IndexedSite>,
+    link: OwnedFd,
+}
+
+/// Links of one kind.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    groups: Vec<Group>,
+}
+
+/// Makes a link for sites of a library.
+pub(super) type Link<'a> = dyn FnMut(&Library, &[IndexedSite]) -> io::Result<OwnedFd> + 'a;
+
+/// Links that are to be closed: their other sites have been linked anew.
+#[derive(Debug, Default)]
+pub(super) struct Replaced {
+    links: Vec<OwnedFd>,
+    /// The sites that they held and that have another link now.
+    pub kept: Vec<(LibraryId, Vec<IndexedSite>)>,
+    /// Indices that no link holds once these are closed.
+    pub dropped: Vec<u32>,
+    /// Indices that could not be taken out.
+    pub stuck: Vec<u32>,
+}
+
+impl Links {
+    /// Links sites of a library, by as few links as it takes.
+    ///
+    /// # Errors
+    /// What has nothing to do with the code at the sites, such as missing permission.
+    pub(super) fn add(
+        &mut self,
+        (id, library): (LibraryId, &Library),
+        sites: &[IndexedSite],
+        link: &mut Link<'_>,
+    ) -> Result<Outcome<IndexedSite>, Error> {
+        let mut linked = Vec::new();
+        let outcome = link_all(sites, &mut |batch: &[IndexedSite]| {
+            linked.push((link(library, batch)?, batch.to_vec()));
+            Ok(())
+        });
+        let outcome = outcome.map_err(|source| Error::Library { path: library.open_path.clone(), source })?;
+        self.groups.extend(linked.into_iter().map(|(link, sites)| Group { library: id, sites, link }));
+        Ok(outcome)
+    }
+
+    /// Gives the sites that share a link with one of `unwanted` a link without it. The old links are still open: both
+    /// hold the sites until the caller closes what is returned.
+    pub(super) fn replace(&mut self, libraries: &[Library], unwanted: &[u32], link: &mut Link<'_>) -> Replaced {
+        let mut replaced = Replaced::default();
+        let is_unwanted = |site: &IndexedSite| unwanted.contains(&site.index);
+        let (old, untouched): (Vec<_>, Vec<_>) =
+            self.groups.drain(..).partition(|group| group.sites.iter().any(is_unwanted));
+        self.groups = untouched;
+        for group in old {
+            let (dropped, kept): (Vec<IndexedSite>, Vec<_>) = group.sites.iter().partition(|site| is_unwanted(site));
+            let dropped = dropped.into_iter().map(|site| site.index);
+            match relink(libraries, group.library, &kept, link) {
+                Ok(new) => {
+                    replaced.dropped.extend(dropped);
+                    replaced.links.push(group.link);
+                    if let Some(link) = new {
+                        replaced.kept.push((group.library, kept.clone()));
+                        self.groups.push(Group { library: group.library, sites: kept, link });
+                    }
+                }
+                Err(error) => {
+                    warn_unless_ended("probes cannot be taken away", &error);
+                    replaced.stuck.extend(dropped);
+                    self.groups.push(group);
+                }
+            }
+        }
+        replaced
+    }
+
+    /// All links, which this has no more.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = OwnedFd> {
+        self.groups.drain(..).map(|group| group.link)
+    }
+}
+
+/// Says what went wrong with a target; of one that has ended, whose files are gone from `/proc`, it is no news.
+pub(super) fn warn_unless_ended(what: &str, error: &io::Error) {
+    if error.kind() == io::ErrorKind::NotFound {
+        tracing::debug!("{what}: {error}");
+    } else {
+        tracing::warn!("{what}: {error}");
+    }
+}
+
+impl Replaced {
+    /// Closes the old links.
+    pub(super) fn close(&mut self) {
+        close(std::mem::take(&mut self.links));
+    }
+}
+
+/// A link for the sites of a library; none for no site.
+fn relink(
+    libraries: &[Library],
+    library: LibraryId,
+    sites: &[IndexedSite],
+    link: &mut Link<'_>,
+) -> io::Result<Option<OwnedFd>> {
+    if sites.is_empty() {
+        return Ok(None);
+    }
+    let library = libraries.get(library.0).ok_or(io::ErrorKind::InvalidInput)?;
+    link(library, sites).map(Some)
+}
+
+/// Closes links. The kernel waits for running programs at the close of each: together that takes no longer than for one.
+pub(super) fn close(mut links: Vec<OwnedFd>) {
+    while !links.is_empty() {
+        let rest = links.len().saturating_sub(CLOSED_TOGETHER);
+        thread::scope(|scope| {
+            for link in links.drain(rest..) {
+                scope.spawn(|| drop(link));
+            }
+        });
+    }
+}

@@ -1,0 +1,282 @@
+//! What is done at the hits of each function of a target.
+//!
+//! Three have a say: the user wants something, the governor allows no more than something, and what is attached limits
+//! both. The least of them is written into the function's record, where the next hit finds it. Whoever switches does not
+//! need the session, which may be busy attaching.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nprof_common::{Mode, Switch};
+
+use super::engine::Engine;
+use crate::model::{States, Traced, Tracing};
+
+/// The switches of one target.
+#[derive(Debug)]
+pub struct Switches {
+    engine: Arc<Engine>,
+    /// What is wanted of functions of which nothing else has been said.
+    timed: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    functions: BTreeMap<u32, Function>,
+    /// Records of functions that could not be traced.
+    abandoned: Vec<u32>,
+    /// When everything was switched off for good.
+    stopped: Option<Instant>,
+}
+
+/// What has to be attached or detached for a function so that it can be traced as it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Due {
+    pub index: u32,
+    /// The probe on the entry, if that has to change: whether it is to be there.
+    pub entry: Option<bool>,
+    /// The probe on the return.
+    pub on_return: Option<bool>,
+}
+
+/// One function.
+#[derive(Debug)]
+struct Function {
+    record: u32,
+    /// Which of two links has its probe on the entry.
+    lane: bool,
+    /// The hand-over to the other lane, if one is under way.
+    epoch: Option<u32>,
+    wanted: Tracing,
+    /// The most that the governor lets be done: [`Tracing::Timed`], [`Tracing::Counted`] or [`Tracing::Detached`].
+    allowed: Tracing,
+    /// Whether it is to be traced at all.
+    is_selected: bool,
+    has_entry: bool,
+    has_return: bool,
+    /// Whether its probes could not be changed; they stay as they are.
+    is_stuck: bool,
+    /// Whether its calls were ever seen.
+    was_watched: bool,
+    /// Since when its calls are not seen.
+    unwatched_since: Option<Instant>,
+    unwatched: Duration,
+}
+
+impl Function {
+    /// What is to be done, whatever is attached.
+    fn target(&self) -> Tracing {
+        if self.is_selected { self.wanted.min(self.allowed) } else { Tracing::Detached }
+    }
+
+    /// What can be done with what is attached.
+    fn tracing(&self) -> Tracing {
+        match self.target() {
+            _ if !self.has_entry => Tracing::Detached,
+            Tracing::Timed if !self.has_return => Tracing::Counted,
+            target => target,
+        }
+    }
+
+    fn switch(&self) -> Switch {
+        let mode = match self.tracing() {
+            Tracing::Timed => Mode::Time,
+            Tracing::Counted => Mode::Count,
+            Tracing::Off | Tracing::Detached => Mode::Off,
+        };
+        match self.epoch {
+            Some(epoch) => Switch::handing(mode, self.lane, epoch),
+            None => Switch::settled(mode, self.lane),
+        }
+    }
+
+    fn traced(&self, now: Instant) -> Traced {
+        let pause = self.unwatched_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        Traced { tracing: self.tracing(), wanted: self.wanted, unwatched: self.unwatched + pause }
+    }
+
+    /// Keeps the time in which its calls are not seen.
+    fn account(&mut self, now: Instant) {
+        match (self.tracing().is_watched(), self.unwatched_since) {
+            (true, Some(since)) => {
+                self.unwatched += now.saturating_duration_since(since);
+                self.unwatched_since = None;
+            }
+            (false, None) if self.was_watched => self.unwatched_since = Some(now),
+            _ => {}
+        }
+        self.was_watched |= self.tracing().is_watched();
+    }
+}
+
+impl Switches {
+    /// No switches yet. Functions are timed, or only counted, unless somebody says otherwise.
+    pub(super) fn new(engine: Arc<Engine>, timed: bool) -> Self {
+        Self { engine, timed, state: Mutex::default() }
+    }
+
+    /// What the user wants to be done at the calls of functions. It is done by the time this returns, unless a probe has
+    /// to be attached for it first. Indices that are not there are passed over.
+    pub fn want(&self, indices: impl IntoIterator<Item = u32>, wanted: Tracing) {
+        self.change(indices, |function| function.wanted = wanted);
+    }
+
+    /// The most that may be done at the calls of a function.
+    pub fn allow(&self, index: u32, allowed: Tracing) {
+        self.change([index], |function| function.allowed = allowed);
+    }
+
+    /// Whether a function is to be traced at all. What was counted stays.
+    pub fn select(&self, index: u32, is_selected: bool) {
+        self.change([index], |function| function.is_selected = is_selected);
+    }
+
+    /// How a function is traced; `None` if it never was.
+    #[must_use]
+    pub fn traced(&self, index: u32) -> Option<Traced> {
+        let state = self.lock();
+        state.functions.get(&index).map(|function| function.traced(state.now()))
+    }
+
+    /// Each function in the order of the index: index, record, and how it is traced.
+    #[must_use]
+    pub fn functions(&self) -> Vec<(u32, u32, Traced)> {
+        let state = self.lock();
+        let now = state.now();
+        state.functions.iter().map(|(&index, function)| (index, function.record, function.traced(now))).collect()
+    }
+
+    /// How many functions are traced in which way.
+    #[must_use]
+    pub fn states(&self) -> States {
+        let mut states = States::default();
+        for function in self.lock().functions.values() {
+            let tracing = function.tracing();
+            states.functions[tracing as usize] += 1;
+            states.demoted += usize::from(function.allowed < function.wanted);
+        }
+        states
+    }
+
+    /// The record of a function: what its [`crate::model::Sample`] is read from.
+    #[must_use]
+    pub fn record(&self, index: u32) -> Option<u32> {
+        self.lock().functions.get(&index).map(|function| function.record)
+    }
+
+    /// Takes in a function that has a record and no probe yet.
+    pub(super) fn add(&self, index: u32, record: u32) {
+        let function = Function {
+            record,
+            lane: false,
+            epoch: None,
+            wanted: self.usual(),
+            allowed: Tracing::Timed,
+            is_selected: true,
+            has_entry: false,
+            has_return: false,
+            is_stuck: false,
+            was_watched: false,
+            unwatched_since: None,
+            unwatched: Duration::ZERO,
+        };
+        self.lock().functions.entry(index).or_insert(function);
+    }
+
+    /// Forgets functions that cannot be traced.
+    pub(super) fn abandon(&self, indices: &[u32]) {
+        let mut state = self.lock();
+        let records: Vec<u32> =
+            indices.iter().filter_map(|index| state.functions.remove(index)).map(|function| function.record).collect();
+        state.abandoned.extend(records);
+    }
+
+    /// Leaves functions as they are attached: it could not be changed.
+    pub(super) fn stuck(&self, indices: &[u32]) {
+        self.change(indices.iter().copied(), |function| function.is_stuck = true);
+    }
+
+    /// The lane of a function's probe.
+    pub(super) fn lane(&self, index: u32) -> bool {
+        self.lock().functions.get(&index).is_some_and(|function| function.lane)
+    }
+
+    /// Says whether functions have a probe on the entry, or on the return.
+    pub(super) fn attached(&self, indices: impl IntoIterator<Item = u32>, on_return: bool, is_there: bool) {
+        self.change(indices, |function| {
+            *(if on_return { &mut function.has_return } else { &mut function.has_entry }) = is_there;
+        });
+    }
+
+    /// Begins to hand functions over from one lane to the other, or ends it.
+    pub(super) fn hand_over(&self, indices: impl IntoIterator<Item = u32>, epoch: Option<u32>) {
+        self.change(indices, |function| {
+            function.lane ^= epoch.is_none();
+            function.epoch = epoch;
+        });
+    }
+
+    /// What has to be attached or detached.
+    pub(super) fn due(&self) -> Vec<Due> {
+        let state = self.lock();
+        let due = state.functions.iter().filter(|(_, function)| !function.is_stuck).map(|(&index, function)| {
+            // What the user switches off stays attached, to be back at once.
+            let most = if function.is_selected { function.allowed } else { Tracing::Detached };
+            let (entry, on_return) = (most > Tracing::Detached, most == Tracing::Timed);
+            let change = |is: bool, should: bool| (is != should).then_some(should);
+            let on_return = change(function.has_return, on_return && self.timed)
+                // A call that is not over needs its return.
+                .filter(|&should| should || self.engine.in_flight(function.record) == 0);
+            Due { index, entry: change(function.has_entry, entry), on_return }
+        });
+        due.filter(|due| due.entry.is_some() || due.on_return.is_some()).collect()
+    }
+
+    /// Switches everything off, for good. What is said of the functions stays as it was.
+    pub(super) fn stop(&self) {
+        let mut state = self.lock();
+        state.stopped.get_or_insert_with(Instant::now);
+        for function in state.functions.values() {
+            self.engine.switch(function.record, Switch::settled(Mode::Off, function.lane));
+        }
+    }
+
+    /// Every record, which nobody has after this.
+    pub(super) fn take_records(&self) -> Vec<u32> {
+        let state = std::mem::take(&mut *self.lock());
+        state.functions.into_values().map(|function| function.record).chain(state.abandoned).collect()
+    }
+
+    fn usual(&self) -> Tracing {
+        if self.timed { Tracing::Timed } else { Tracing::Counted }
+    }
+
+    fn change(&self, indices: impl IntoIterator<Item = u32>, mut change: impl FnMut(&mut Function)) {
+        let mut state = self.lock();
+        if state.stopped.is_some() {
+            return;
+        }
+        let now = Instant::now();
+        for index in indices {
+            if let Some(function) = state.functions.get_mut(&index) {
+                change(function);
+                function.account(now);
+                self.engine.switch(function.record, function.switch());
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked here has changed a function as a whole or not at all.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The time at which it is asked how functions are traced: no later than the end.
+    fn now(&self) -> Instant {
+        self.stopped.unwrap_or_else(Instant::now)
+    }
+}

@@ -1,0 +1,29 @@
+//! Which methods a command is about: the patterns that `methods`, `trace` and `serve` share.
+
+use clap::Args;
+
+use crate::resolve::select::Selection;
+
+/// Which methods.
+#[derive(Debug, Clone, Args)]
+pub(super) struct SelectionArgs {
+    /// Which methods, as globs on class::method; all if there is none
+    #[arg(value_name = "PATTERN")]
+    pub(super) patterns: Vec<String>,
+    /// Leave these methods out; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub(super) exclude: Vec<String>,
+    /// Only methods whose code is in such a library, as a glob on its file name or path; may be given several times
+    #[arg(long, value_name = "GLOB")]
+    pub(super) library: Vec<String>,
+}
+
+impl SelectionArgs {
+    /// The selection that was typed.
+    ///
+    /// # Errors
+    /// For a pattern that is none.
+    pub(super) fn parse(&self) -> anyhow::Result<Selection> {
+        Ok(Selection::parse(&self.patterns, &self.exclude, &self.library)?)
+    }
+}

@@ -1,0 +1,82 @@
+//! What a probe costs on this machine: measured on functions of nprof's own, with the programs that trace.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Error;
+use super::overhead::Governing;
+use crate::attach::{Engine, Session, Switches, Target};
+use crate::discover::Proc;
+use crate::govern::Costs;
+use crate::model::{FileOffset, Library, LibraryId, Pid, Probe, ProbeCost, Site, Tracing, VirtAddr};
+use crate::sys::specimen::Specimen;
+
+/// Calls of a round. A round is so short that most are not interrupted.
+const CALLS: u64 = 500;
+/// Rounds of each measurement, of which the middle one counts.
+const ROUNDS: usize = 15;
+
+/// Measures what a call of a traced function costs, with nprof itself as the target.
+///
+/// The result is without a budget. It takes some tens of milliseconds.
+///
+/// # Errors
+/// If nprof cannot be traced by itself.
+pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Governing, Error> {
+    let pid = Pid(std::process::id());
+    let libraries = proc.libraries(pid)?;
+    let nothing = [0.0; 2];
+    let costs = Costs { timed_ns: nothing, counted_ns: nothing, off_ns: nothing };
+    let mut governing = Governing { costs, budget: None, detaches: false };
+    for (place, cost, specimen) in
+        [(0, ProbeCost::Emulated, Specimen::emulated()), (1, ProbeCost::SingleStepped, Specimen::single_stepped())]
+    {
+        let probe = probe_on(&libraries, specimen, cost)
+            .ok_or_else(|| Error::Defect { what: "nprof's own code is not mapped".to_owned() })?;
+        let bare = ns_per_call(specimen);
+        let mut session = Session::new(Arc::clone(engine), Target { pid, timed: true });
+        if let Some((error, _)) = session.attach(&libraries, std::slice::from_ref(&probe)).failed.pop() {
+            return Err(error.into());
+        }
+        let cost_of = |tracing| (ns_in(session.switches(), tracing, specimen) - bare).max(1.0);
+        governing.costs.timed_ns[place] = cost_of(Tracing::Timed);
+        governing.costs.off_ns[place] = cost_of(Tracing::Off);
+        // What is only counted for good has no probe on its return.
+        session.switches().allow(probe.index, Tracing::Counted);
+        session.settle(&libraries, std::slice::from_ref(&probe));
+        governing.costs.counted_ns[place] = (ns_in(session.switches(), Tracing::Counted, specimen) - bare).max(1.0);
+        governing.detaches = session.hands_over(&libraries, &probe, CALLS, || specimen.call(CALLS));
+        session.detach();
+        session.give_back();
+    }
+    tracing::debug!("what probes cost here: {governing:?}");
+    Ok(governing)
+}
+
+fn ns_in(switches: &Switches, tracing: Tracing, specimen: Specimen) -> f64 {
+    switches.want([0], tracing);
+    ns_per_call(specimen)
+}
+
+/// The middle of some rounds, in nanoseconds per call.
+fn ns_per_call(specimen: Specimen) -> f64 {
+    let mut rounds = [0.0; ROUNDS];
+    for round in &mut rounds {
+        let began = Instant::now();
+        specimen.call(CALLS);
+        *round = began.elapsed().as_secs_f64() * 1e9 / CALLS as f64;
+    }
+    rounds.sort_by(f64::total_cmp);
+    rounds[ROUNDS / 2]
+}
+
+/// A probe on the first instruction of a function of this process.
+fn probe_on(libraries: &[Library], specimen: Specimen, cost: ProbeCost) -> Option<Probe> {
+    let address = VirtAddr(specimen.address);
+    let (place, mapping) = libraries.iter().enumerate().find_map(|(place, library)| {
+        let mapping = library.mappings.iter().find(|mapping| mapping.contains(address))?;
+        Some((LibraryId(place), mapping))
+    })?;
+    let offset = FileOffset(address.0 - mapping.start.0 + mapping.offset.0);
+    Some(Probe { index: 0, site: Site { library: place, offset, entry: offset, cost }, methods: Vec::new() })
+}

@@ -1,0 +1,211 @@
+//! What is known of a JVM that is traced, for everybody who wants to read it while the [`Tracer`](super::Tracer) is at
+//! work: nobody waits for a slow JVM.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::overhead::Spent;
+use crate::aggregate;
+use crate::attach::Switches;
+use crate::collect::Reader;
+use crate::model::{Jvm, Losses, Probe, Skipped, Snapshot, States, Traced, Tracing};
+use crate::resolve::select::Selection;
+
+/// The functions of one JVM, and access to their records.
+#[derive(Debug)]
+pub struct Roster {
+    jvm: Jvm,
+    timed: bool,
+    started: Timestamp,
+    start: Instant,
+    reader: Reader,
+    switches: Arc<Switches>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    listed: Arc<Listed>,
+    end: Option<Duration>,
+    spent: Option<Spent>,
+    /// What the user wants of which methods; later ones count.
+    rules: Vec<Rule>,
+}
+
+/// What is to be done at the calls of some methods, those that are bound later included.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Which methods.
+    pub selection: Selection,
+    /// What.
+    pub wanted: Tracing,
+}
+
+/// The plan, as far as it is of interest to readers.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    pub probes: Vec<Probe>,
+    /// File names, by [`crate::model::LibraryId`].
+    pub libraries: Vec<String>,
+    /// When the probes that were attached after the start were.
+    pub late: BTreeMap<u32, Duration>,
+    pub skipped: Arc<[Skipped]>,
+}
+
+impl Roster {
+    /// A roster without functions.
+    pub(super) fn new(jvm: Jvm, timed: bool, reader: Reader, switches: Arc<Switches>) -> Self {
+        let (started, start) = (Timestamp::now(), Instant::now());
+        Self { jvm, timed, started, start, reader, switches, state: Mutex::default() }
+    }
+
+    /// The JVM.
+    #[must_use]
+    pub fn jvm(&self) -> &Jvm {
+        &self.jvm
+    }
+
+    /// How many methods are traced: more than functions, where methods share one.
+    #[must_use]
+    pub fn methods(&self) -> usize {
+        self.listed().probes.iter().map(|probe| probe.methods.len()).sum()
+    }
+
+    /// How many functions have a probe, or may have one again.
+    #[must_use]
+    pub fn functions(&self) -> usize {
+        self.listed().probes.len()
+    }
+
+    /// What tracing costs the JVM, as far as that is known.
+    #[must_use]
+    pub fn spent(&self) -> Option<Spent> {
+        self.lock().spent.clone()
+    }
+
+    /// Says what is to be done at the calls of some methods that are there now. It is done when this returns, unless a
+    /// probe has to be attached for it first. Returns how many functions that concerns.
+    pub fn obey(&self, rule: &Rule) -> usize {
+        self.obey_for(rule, &self.listed().probes)
+    }
+
+    /// Sets the rules for methods that are bound from now on; later ones count.
+    pub fn set_rules(&self, rules: Vec<Rule>) {
+        self.lock().rules = rules;
+    }
+
+    /// Applies the rules to functions that are new.
+    pub(super) fn obey_all(&self, probes: &[Probe]) {
+        let rules = self.lock().rules.clone();
+        for rule in &rules {
+            self.obey_for(rule, probes);
+        }
+    }
+
+    fn obey_for(&self, rule: &Rule, probes: &[Probe]) -> usize {
+        // What only counts from the start has no probes on returns.
+        let wanted = if self.timed { rule.wanted } else { rule.wanted.min(Tracing::Counted) };
+        let selects = |probe: &&Probe| probe.methods.iter().any(|known| rule.selection.selects(&known.method));
+        let concerned: Vec<u32> = probes.iter().filter(selects).map(|probe| probe.index).collect();
+        self.switches.want(concerned.iter().copied(), wanted);
+        concerned.len()
+    }
+
+    /// The name of a function: that of a method that is bound to it.
+    #[must_use]
+    pub fn name(&self, index: u32) -> Option<(String, String)> {
+        let listed = self.listed();
+        let probe = listed.probes.iter().find(|probe| probe.index == index)?;
+        probe.methods.first().map(|known| (known.method.class.clone(), known.method.name.clone()))
+    }
+
+    /// How a function is traced.
+    #[must_use]
+    pub fn traced(&self, index: u32) -> Option<Traced> {
+        self.switches.traced(index)
+    }
+
+    /// How many functions are traced in which way.
+    #[must_use]
+    pub fn states(&self) -> States {
+        self.switches.states()
+    }
+
+    /// What went wrong in the measurement so far, of all JVMs that share maps with this one.
+    #[must_use]
+    pub fn losses(&self) -> Losses {
+        self.reader.losses()
+    }
+
+    /// Everything measured from the start to now, or to the end if tracing was stopped.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let (listed, end, spent) = {
+            let state = self.lock();
+            (Arc::clone(&state.listed), state.end, state.spent.clone())
+        };
+        let functions = self.switches.functions();
+        let methods = listed.probes.iter().filter_map(|probe| {
+            let place = functions.binary_search_by_key(&probe.index, |(index, ..)| *index).ok()?;
+            let (_, record, traced) = functions[place];
+            let sample = self.reader.sample(record)?;
+            let late = listed.late.get(&probe.index).copied().unwrap_or_default();
+            let library = listed.libraries.get(probe.site.library.0).map_or("", String::as_str);
+            Some(aggregate::method(&sample, probe, library, late, traced))
+        });
+        Snapshot {
+            started: self.started,
+            methods: methods.collect(),
+            elapsed: end.unwrap_or_else(|| self.start.elapsed()),
+            jvm: self.jvm.clone(),
+            ended: false,
+            timed: self.timed,
+            traced: listed.probes.len(),
+            states: self.switches.states(),
+            cost: spent.as_ref().map(|spent| spent.total),
+            cpu: spent.map(|spent| spent.cpu),
+            skipped: Arc::clone(&listed.skipped),
+            losses: self.reader.losses(),
+        }
+    }
+
+    /// How long ago tracing began.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    pub(super) fn switches(&self) -> &Arc<Switches> {
+        &self.switches
+    }
+
+    pub(super) fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    pub(super) fn listed(&self) -> Arc<Listed> {
+        Arc::clone(&self.lock().listed)
+    }
+
+    /// Publishes what is planned now.
+    pub(super) fn list(&self, listed: Listed) {
+        self.lock().listed = Arc::new(listed);
+    }
+
+    pub(super) fn set_spent(&self, spent: Spent) {
+        self.lock().spent = Some(spent);
+    }
+
+    /// Tracing has been stopped.
+    pub(super) fn end(&self) {
+        let elapsed = self.elapsed();
+        self.lock().end.get_or_insert(elapsed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change is a single assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,255 @@
+//! One JVM that is being traced.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::overhead::Overhead;
+use super::prepared::MAX_FUNCTIONS;
+use super::roster::{Listed, Roster};
+use super::{Error, Options};
+use crate::attach::{Attached, Session};
+use crate::collect::Reader;
+use crate::discover::Proc;
+use crate::hotspot::Vm;
+use crate::model::{Inventory, Jvm, Library, SkipReason, Skipped, Snapshot};
+use crate::resolve::select::Selection;
+use crate::resolve::{Limits, Planner};
+use crate::sys::remote_memory::ProcessMemory;
+
+/// A full walk forgets what was unloaded; between two of them only additions are looked for.
+const FULL_WALK_EVERY: Duration = Duration::from_secs(60);
+/// How often methods that have been bound since are looked for: with what it takes to attach them, one second is kept.
+const LOOK_EVERY: Duration = Duration::from_millis(700);
+/// The same while a JVM is young: then it binds most of its methods.
+const LOOK_EVERY_WHILE_YOUNG: Duration = Duration::from_millis(100);
+/// How old a JVM is that is not young any more.
+pub(super) const YOUNG: Duration = Duration::from_secs(5);
+/// How often the mappings are read where no method has changed: a new library may carry what is not bound yet.
+const MAPS_EVERY: Duration = Duration::from_secs(2);
+
+/// A JVM that is being traced. Everything is detached when this is dropped, and when nprof ends in any other way.
+#[derive(Debug)]
+pub struct Tracer {
+    proc: Proc,
+    jvm: Jvm,
+    vm: Vm<ProcessMemory>,
+    planner: Planner,
+    session: Session,
+    roster: Arc<Roster>,
+    overhead: Option<Overhead>,
+    /// When the probes that were attached after the start were.
+    late: BTreeMap<u32, Duration>,
+    /// When the classes were last walked as a whole.
+    walked: Instant,
+    /// When the mappings were last read.
+    mapped: Instant,
+    /// When methods that have been bound since were last looked for.
+    looked: Instant,
+    /// The JVM's age at the start.
+    age: Duration,
+}
+
+/// What a tracer is made of.
+pub(super) struct Parts {
+    pub proc: Proc,
+    pub jvm: Jvm,
+    pub vm: Vm<ProcessMemory>,
+    pub planner: Planner,
+    pub session: Session,
+    pub reader: Reader,
+    pub options: Options,
+    pub age: Duration,
+}
+
+impl Tracer {
+    /// Attaches everything that is planned.
+    ///
+    /// # Errors
+    /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
+    pub(super) fn attach(parts: Parts) -> Result<Self, Error> {
+        let Parts { proc, jvm, vm, planner, session, reader, options, age } = parts;
+        let roster = Roster::new(jvm.clone(), options.timed, reader, Arc::clone(session.switches()));
+        let overhead = options.governing.map(|governing| Overhead::new(governing, &proc, &jvm));
+        let now = Instant::now();
+        let mut tracer = Self {
+            proc,
+            jvm,
+            vm,
+            planner,
+            session,
+            roster: Arc::new(roster),
+            overhead,
+            late: BTreeMap::new(),
+            walked: now,
+            mapped: now,
+            looked: now,
+            age,
+        };
+        let attached = tracer.session.attach(tracer.planner.libraries(), tracer.planner.probes());
+        let wanted = tracer.planner.probes().len();
+        tracer.take_in(attached, wanted)?;
+        tracer.publish();
+        Ok(tracer)
+    }
+
+    /// The JVM.
+    #[must_use]
+    pub fn jvm(&self) -> &Jvm {
+        &self.jvm
+    }
+
+    /// What is known of it, to be read at any time.
+    #[must_use]
+    pub fn roster(&self) -> &Arc<Roster> {
+        &self.roster
+    }
+
+    /// How many methods are traced: more than functions, where methods share one.
+    #[must_use]
+    pub fn methods(&self) -> usize {
+        self.roster.methods()
+    }
+
+    /// Everything measured from the start to now, or to the end if tracing was stopped.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.roster.snapshot()
+    }
+
+    /// Whether it is time for another [`Self::tick`].
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.must_look() || self.overhead.as_ref().is_some_and(Overhead::is_due)
+    }
+
+    /// Does what is due: looks for methods that have been bound since, and keeps the cost within its bounds.
+    pub fn tick(&mut self) {
+        if self.must_look()
+            && let Err(error) = self.refresh()
+        {
+            // It may be ending; its end is noticed elsewhere.
+            tracing::debug!("process {}: no look for new methods: {error}", self.jvm.pid);
+        }
+        if let Some(overhead) = &mut self.overhead
+            && overhead.is_due()
+        {
+            let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
+            overhead.govern(&self.proc, &self.roster, &mut self.session, (libraries, probes));
+        }
+    }
+
+    /// Changes which methods are traced. What is no longer selected keeps its counts.
+    ///
+    /// # Errors
+    /// If the target's memory cannot be read any more: it has ended, as a rule.
+    pub fn reselect(&mut self, selection: Selection, max_functions: Option<usize>) -> Result<(), Error> {
+        self.planner.reselect(selection, Limits { functions: max_functions.unwrap_or(MAX_FUNCTIONS) });
+        for probe in self.planner.probes() {
+            self.session.switches().select(probe.index, self.planner.selects(probe));
+        }
+        self.session.settle(self.planner.libraries(), self.planner.probes());
+        let found = self.vm.inventory()?;
+        self.refresh_by(found)
+    }
+
+    /// Changes what tracing may cost.
+    pub fn set_budget(&mut self, share: Option<f64>) {
+        if let Some(overhead) = &mut self.overhead {
+            overhead.set_budget(share);
+        }
+    }
+
+    /// Detaches all probes. The records stay readable; calls that have not returned by now stay in flight.
+    pub fn stop(&mut self) {
+        self.roster.end();
+        self.session.detach();
+    }
+
+    /// Gives what it had in the kernel to others, when the JVM has ended: the results cannot be read any more.
+    pub fn give_back(self) {
+        self.session.give_back();
+    }
+
+    fn must_look(&self) -> bool {
+        let is_young = self.age + self.roster.elapsed() < YOUNG;
+        let pause = if is_young { LOOK_EVERY_WHILE_YOUNG } else { LOOK_EVERY };
+        self.looked.elapsed() >= pause
+    }
+
+    /// Looks for methods that have been bound since, and attaches their probes.
+    fn refresh(&mut self) -> Result<(), Error> {
+        self.looked = Instant::now();
+        let found = if self.walked.elapsed() >= FULL_WALK_EVERY {
+            self.walked = Instant::now();
+            self.vm.inventory()?
+        } else {
+            Inventory { methods: self.vm.refresh()?, complete: false }
+        };
+        if found.methods.is_empty() && self.mapped.elapsed() < MAPS_EVERY {
+            return Ok(());
+        }
+        self.refresh_by(found)
+    }
+
+    /// Plans what was found, and attaches what is new in the plan.
+    fn refresh_by(&mut self, found: Inventory) -> Result<(), Error> {
+        self.mapped = Instant::now();
+        let libraries = self.proc.libraries(self.jvm.pid)?;
+        let changes = self.planner.changes();
+        let added = if found.complete {
+            let (session, reader) = (&self.session, self.roster.reader());
+            let is_counted = |index| session.record(index).is_some_and(|record| reader.begun(record) > 0);
+            self.planner.renew(&found.methods, &libraries, is_counted)
+        } else {
+            self.planner.add(&found.methods, &libraries)
+        };
+        if !added.is_empty() {
+            let attached = self.session.attach(self.planner.libraries(), &added);
+            self.roster.obey_all(&added);
+            let now = self.roster.elapsed();
+            self.late.extend(attached.attached.iter().map(|&index| (index, now)));
+            self.take_in(attached, usize::MAX)?;
+        }
+        // As a rule nothing is new: then what was published stands, and is not copied again.
+        if self.planner.changes() != changes {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    /// Moves what could not be attached from the plan's probes to what is skipped.
+    ///
+    /// # Errors
+    /// If of `wanted` probes every one failed with its library.
+    fn take_in(&mut self, attached: Attached, wanted: usize) -> Result<(), Error> {
+        self.planner.refuse(&attached.refused, SkipReason::RefusedByKernel);
+        self.planner.refuse(&attached.no_room, SkipReason::OverLimit);
+        let failed: usize = attached.failed.iter().map(|(_, indices)| indices.len()).sum();
+        for (error, indices) in attached.failed {
+            if failed == wanted {
+                return Err(error.into());
+            }
+            tracing::warn!("{error}: {} methods there are not traced", indices.len());
+            self.planner.refuse(&indices, SkipReason::UnreadableLibrary);
+        }
+        Ok(())
+    }
+
+    /// Lets everybody read what is planned now.
+    fn publish(&self) {
+        let mut skipped: Vec<Skipped> = self.planner.skipped().cloned().collect();
+        skipped.sort_by(|a, b| name_of(a).cmp(&name_of(b)));
+        self.roster.list(Listed {
+            probes: self.planner.probes().to_vec(),
+            libraries: self.planner.libraries().iter().map(Library::name).collect(),
+            late: self.late.clone(),
+            skipped: skipped.into(),
+        });
+    }
+}
+
+fn name_of(skipped: &Skipped) -> (&str, &str, &str) {
+    let method = &skipped.method.method;
+    (&method.class, &method.name, &method.signature)
+}
