@@ -24,5 +24,6 @@ pub mod hotspot;
 pub mod model;
 pub mod render;
 pub mod resolve;
+pub mod service;
 pub mod sys;
 pub mod trace;

@@ -27,6 +27,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("trace", &["model", "sys", "discover", "hotspot", "resolve", "attach", "collect", "aggregate", "govern"]),
     ("export", &["model", "aggregate"]),
     ("control", &["model", "sys"]),
+    (
+        "service",
+        &[
+            "model",
+            "sys",
+            "discover",
+            "resolve",
+            "attach",
+            "config",
+            "aggregate",
+            "govern",
+            "trace",
+            "export",
+            "control",
+        ],
+    ),
     ("cli", &["*"]),
 ];
 

@@ -3,10 +3,12 @@
 //! Data goes to stdout, everything else to stderr. Exit codes: 0 measured, 1 nothing matched, 2 error.
 
 mod check;
+mod ctl;
 mod hints;
 mod methods;
 mod ps;
 mod selection;
+mod serve;
 mod terminal;
 mod trace;
 
@@ -54,6 +56,8 @@ enum Command {
     Ps(ps::PsArgs),
     Methods(methods::MethodsArgs),
     Trace(trace::TraceArgs),
+    Serve(Box<serve::ServeArgs>),
+    Ctl(ctl::CtlArgs),
 }
 
 /// Runs the command line of this process.
@@ -87,6 +91,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Methods(args) => methods::run(args),
         Command::Trace(args) => trace::run(args, cli.quiet),
+        Command::Serve(args) => serve::run(args, cli.quiet),
+        Command::Ctl(args) => ctl::run(args, cli.quiet),
     }
 }
 

@@ -1,0 +1,115 @@
+//! `nprof serve` without its sockets: all JVMs of the host are traced, and whoever asks gets an answer at once.
+//!
+//! [`Service`] runs the [`Host`] and keeps what is known of its JVMs in [`Shared`]. Scrapes and commands work on that,
+//! on other threads: they read the rosters and mapped memory, and never wait for a JVM.
+
+mod controlled;
+mod pages;
+mod shared;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::task::spawn_blocking;
+
+pub use shared::Shared;
+
+use crate::attach::Engine;
+use crate::config::Config;
+use crate::discover::Proc;
+use crate::export::Limits;
+use crate::trace::{Error, Event, Governing, Host, Options, Start, calibrate};
+
+/// The JVMs of a host, as they are to be served.
+#[derive(Debug)]
+pub struct Service {
+    host: Host,
+    governing: Governing,
+    shared: Arc<Shared>,
+}
+
+impl Service {
+    /// Loads maps and programs, measures what a probe costs, and begins to listen for JVMs. To be called inside of a
+    /// tokio runtime.
+    ///
+    /// # Errors
+    /// If maps and programs cannot be loaded.
+    pub async fn open(proc: Proc, config: &Config) -> Result<Self, Error> {
+        let engine = Engine::load(u32::try_from(config.max_total).unwrap_or(u32::MAX))?;
+        let (calibrated, own) = (Arc::clone(&engine), proc.clone());
+        let governing = spawn_blocking(move || calibrate(&own, &calibrated)).await;
+        let governing = governing.unwrap_or_else(|panic| Err(Error::Defect { what: panic.to_string() }))?;
+        let host = Host::open(proc.clone(), start(config, governing), engine)?;
+        let shared = Shared::new(proc, config, governing, Arc::clone(host.losses()));
+        Ok(Self { host, governing, shared: Arc::new(shared) })
+    }
+
+    /// What scrapes and commands work on.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Takes in the JVMs that run now.
+    pub async fn join_all(&mut self) {
+        for event in self.host.join_all().await {
+            self.take_in(event).await;
+        }
+        self.shared.is_ready();
+    }
+
+    /// Waits until something happens, and does what there is to do. Nothing is lost if the future is dropped.
+    ///
+    /// # Errors
+    /// If the kernel's news of programs that start cannot be waited for.
+    pub async fn next(&mut self) -> Result<(), Error> {
+        let event = self.host.next().await?;
+        self.shared.is_alive();
+        if let Some(event) = event {
+            self.take_in(event).await;
+        }
+        Ok(())
+    }
+
+    /// Takes another configuration. No count is lost.
+    pub fn reload(&mut self, config: &Config) {
+        self.shared.reload(config);
+        self.host.restart(start(config, self.governing));
+    }
+
+    /// Stops the tracing of all JVMs.
+    pub async fn stop(&mut self) {
+        self.host.stop().await;
+    }
+
+    async fn take_in(&self, event: Event) {
+        match event {
+            Event::Joined(roster) => self.shared.joined(roster),
+            // A scrape may be reading it: not on this thread, which everybody waits for.
+            Event::Ended(roster, snapshot) => {
+                let shared = Arc::clone(&self.shared);
+                let retired = spawn_blocking(move || shared.ended(&roster, *snapshot, Instant::now())).await;
+                if let Err(panic) = retired {
+                    tracing::error!("the results of a JVM that has ended are lost: {panic}");
+                }
+            }
+            Event::Untraced(jvm, error) => self.shared.untraced(*jvm, &error),
+        }
+    }
+}
+
+/// What a configuration means for the host.
+fn start(config: &Config, governing: Governing) -> Start {
+    let options = Options {
+        selection: config.selection.clone(),
+        timed: config.timed,
+        max_functions: config.max_functions,
+        governing: Some(Governing { budget: config.max_overhead, ..governing }),
+    };
+    Start { options, jvms: config.jvms.clone() }
+}
+
+/// What a configuration means for the exporter.
+fn limits(config: &Config) -> Limits {
+    Limits { series_per_jvm: config.max_series, keep_ended: config.keep_ended, with_signature: config.with_signature }
+}

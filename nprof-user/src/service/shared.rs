@@ -1,0 +1,228 @@
+//! What is known of the JVMs that are served, for everybody who asks.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::limits;
+use crate::config::Config;
+use crate::discover::{Labels, Proc};
+use crate::export::{Exporter, Exposition, Host as HostFacts, Measured};
+use crate::model::{Jvm, JvmLabels, Snapshot, Tracing};
+use crate::resolve::select::Selection;
+use crate::trace::{Error, Governing, HostLosses, Roster, Rule};
+
+/// Rules of users that are kept for JVMs that are yet to start.
+const RULES_KEPT: usize = 1_000;
+
+/// The state behind the endpoint and the control socket.
+#[derive(Debug)]
+pub struct Shared {
+    proc: Proc,
+    governing: Governing,
+    losses: Arc<HostLosses>,
+    pub(super) started: Timestamp,
+    pub(super) start: Instant,
+    ready: AtomicBool,
+    /// Milliseconds from the start to the last sign of life.
+    alive_ms: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    living: Vec<Living>,
+    exporter: Exporter,
+    labels: Labels,
+    budget: Option<f64>,
+    /// JVMs that are there and cannot be traced.
+    untraced: Vec<Jvm>,
+    /// Demotions and promotions in JVMs that have ended.
+    past_changes: [u64; 2],
+    /// What users said of methods, by the patterns that they said it with.
+    rules: Vec<(Vec<String>, Rule)>,
+}
+
+/// A JVM that is traced, and what it is called.
+#[derive(Debug, Clone)]
+pub(super) struct Living {
+    pub roster: Arc<Roster>,
+    pub labels: Arc<JvmLabels>,
+}
+
+impl Shared {
+    pub(super) fn new(proc: Proc, config: &Config, governing: Governing, losses: Arc<HostLosses>) -> Self {
+        let state = State {
+            living: Vec::new(),
+            exporter: Exporter::new(limits(config)),
+            labels: config.labels.clone(),
+            budget: config.max_overhead,
+            untraced: Vec::new(),
+            past_changes: [0; 2],
+            rules: Vec::new(),
+        };
+        Self {
+            proc,
+            governing,
+            losses,
+            started: Timestamp::now(),
+            start: Instant::now(),
+            ready: AtomicBool::new(false),
+            alive_ms: AtomicU64::new(0),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// How many JVMs are traced, and how many methods of them.
+    #[must_use]
+    pub fn extent(&self) -> (usize, usize) {
+        let living = self.living();
+        (living.len(), living.iter().map(|living| living.roster.methods()).sum())
+    }
+
+    /// One scrape. Everything that may take longer than a look is done without holding up anybody else.
+    pub(super) fn collect(&self) -> Exposition {
+        let mut state = self.lock();
+        let measure = |living: &Living| {
+            let (labels, snapshot) = (Arc::clone(&living.labels), living.roster.snapshot());
+            Measured { labels, snapshot }
+        };
+        let measured: Vec<Measured> = state.living.iter().map(measure).collect();
+        let facts = self.facts(&mut state);
+        state.exporter.collect(&measured, &facts, Instant::now())
+    }
+
+    fn facts(&self, state: &mut State) -> HostFacts {
+        state.untraced.retain(|jvm| self.proc.is_same(jvm));
+        let [mut demotions, mut promotions] = state.past_changes;
+        for spent in state.living.iter().filter_map(|living| living.roster.spent()) {
+            demotions += spent.changes[0];
+            promotions += spent.changes[1];
+        }
+        let probes = |living: &Living| {
+            let states = living.roster.states();
+            let with_probe = Tracing::ALL.into_iter().filter(|state| *state > Tracing::Detached);
+            with_probe.map(|state| states.functions[state as usize]).sum::<usize>()
+        };
+        HostFacts {
+            losses: self.losses.read(),
+            jvms: state.living.len(),
+            untraced_jvms: state.untraced.len(),
+            probes: state.living.iter().map(probes).sum(),
+            demotions,
+            promotions,
+            overhead_budget: state.budget,
+            probe_cost_ns: Some(nanoseconds(self.governing.costs.timed_ns[0])),
+            started: self.started,
+        }
+    }
+
+    pub(super) fn joined(&self, roster: Arc<Roster>) {
+        let mut state = self.lock();
+        let rules: Vec<Rule> = state.rules.iter().map(|(_, rule)| rule.clone()).collect();
+        for rule in &rules {
+            roster.obey(rule);
+        }
+        roster.set_rules(rules);
+        let labels = Arc::new(self.proc.labels(roster.jvm(), &state.labels));
+        state.living.push(Living { roster, labels });
+    }
+
+    pub(super) fn ended(&self, roster: &Arc<Roster>, snapshot: Snapshot, now: Instant) {
+        let mut state = self.lock();
+        let Some(place) = state.living.iter().position(|living| Arc::ptr_eq(&living.roster, roster)) else { return };
+        let Living { roster, labels } = state.living.swap_remove(place);
+        if let Some(spent) = roster.spent() {
+            state.past_changes[0] += spent.changes[0];
+            state.past_changes[1] += spent.changes[1];
+        }
+        state.exporter.retire(Measured { labels, snapshot }, now);
+    }
+
+    pub(super) fn untraced(&self, jvm: Jvm, error: &Error) {
+        tracing::warn!("process {} ({}) is not traced: {error}", jvm.pid, jvm.main.escape_debug());
+        self.lock().untraced.push(jvm);
+    }
+
+    pub(super) fn reload(&self, config: &Config) {
+        let mut state = self.lock();
+        state.exporter.set_limits(limits(config));
+        state.budget = config.max_overhead;
+        if state.labels != config.labels {
+            state.labels = config.labels.clone();
+            let State { living, labels, exporter, .. } = &mut *state;
+            for living in living {
+                living.labels = Arc::new(self.proc.labels(living.roster.jvm(), labels));
+            }
+            exporter.relabel();
+        }
+    }
+
+    /// Says what is to be done at the calls of some methods, in all JVMs, those that start later included. Returns how
+    /// many functions that concerns now; if it concerns none, it is not kept.
+    pub(super) fn rule(&self, patterns: Vec<String>, selection: Selection, wanted: Tracing) -> usize {
+        let mut state = self.lock();
+        let rule = Rule { selection, wanted };
+        let concerned = state.living.iter().map(|living| living.roster.obey(&rule)).sum();
+        if concerned > 0 {
+            // The same words again take the place of what they said before.
+            state.rules.retain(|(known, _)| *known != patterns);
+            state.rules.push((patterns, rule));
+            let surplus = state.rules.len().saturating_sub(RULES_KEPT);
+            state.rules.drain(..surplus);
+            let rules: Vec<Rule> = state.rules.iter().map(|(_, rule)| rule.clone()).collect();
+            state.living.iter().for_each(|living| living.roster.set_rules(rules.clone()));
+        }
+        concerned
+    }
+
+    pub(super) fn living(&self) -> Vec<Living> {
+        self.lock().living.clone()
+    }
+
+    pub(super) fn budget(&self) -> Option<f64> {
+        self.lock().budget
+    }
+
+    pub(super) fn governing(&self) -> &Governing {
+        &self.governing
+    }
+
+    pub(super) fn losses(&self) -> &HostLosses {
+        &self.losses
+    }
+
+    /// The JVMs that ran at the start are traced.
+    pub(super) fn is_ready(&self) {
+        self.ready.store(true, Ordering::Release);
+        self.is_alive();
+    }
+
+    pub(super) fn was_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// The loop that everything depends on goes round.
+    pub(super) fn is_alive(&self) {
+        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.alive_ms.store(now, Ordering::Relaxed);
+    }
+
+    /// How long ago the loop last went round.
+    pub(super) fn silent_for(&self) -> Duration {
+        self.start.elapsed().saturating_sub(Duration::from_millis(self.alive_ms.load(Ordering::Relaxed)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A scrape that panicked has left the series as they were, or is told as a defect by the next.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A calibrated cost, in whole nanoseconds.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never negative, and far below the limit")]
+pub(super) fn nanoseconds(cost: f64) -> u64 {
+    cost.max(0.0).round() as u64
+}
