@@ -28,6 +28,12 @@ pub(crate) fn workspace() -> PathBuf {
     package.parent().map(Path::to_path_buf).unwrap_or(package)
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target_directory() -> PathBuf {
+    // A relative path counts from where cargo runs; `command` runs it in the workspace's root.
+    workspace().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
 /// What a build made.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Build {

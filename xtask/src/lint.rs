@@ -57,6 +57,8 @@ fn documentation() -> Command {
 
 fn shell_scripts() -> Command {
     let mut command = Command::new("shellcheck");
-    command.arg(".ci/run").current_dir(cargo::workspace());
+    command.args([".ci/run", "tests/tests/install.sh"]);
+    command.args(["postinst", "prerm", "postrm"].map(|script| format!("packaging/debian/{script}")));
+    command.current_dir(cargo::workspace());
     command
 }

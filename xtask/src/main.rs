@@ -10,6 +10,7 @@ mod demo;
 mod jdk;
 mod lint;
 mod machine;
+mod package;
 mod process;
 mod setup;
 mod tally;
@@ -46,8 +47,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        arguments: "",
-        help: "set up, build and measure what tracing costs, next to the floor and to bpftrace",
+        arguments: "[overhead|service|soak [--minutes N]]",
+        help: "set up, build and measure what tracing costs, next to the floor and to bpftrace, and what the service takes",
         run: bench::run,
     },
     Command {
@@ -55,6 +56,12 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         help: "formatting, clippy, documentation and shell scripts, without a warning",
         run: lint::run,
+    },
+    Command {
+        name: "package",
+        arguments: "[--bin PATH] [--out DIR]",
+        help: "build and make a Debian package, with manual pages, completions and a systemd unit",
+        run: package::run,
     },
 ];
 

@@ -124,7 +124,8 @@ fn real_tests(tally: &mut Tally, request: &Request, nprof: &Path) -> Result<()> 
         let mut command = as_root(&machine);
         command
             .arg(format!("NPROF_BIN={}", nprof.display()))
-            .arg("NPROF_TEST_REQUIRE=kernel,jvm")
+            .arg(format!("NPROF_XTASK={}", std::env::current_exe()?.display()))
+            .arg("NPROF_TEST_REQUIRE=kernel,jvm,package,prometheus")
             .arg(path)
             .args(filter(request.selection))
             .arg("--test-threads=1")

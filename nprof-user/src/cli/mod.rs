@@ -4,6 +4,7 @@
 
 mod check;
 mod ctl;
+mod generate;
 mod hints;
 mod methods;
 mod ps;
@@ -15,7 +16,7 @@ mod trace;
 use std::io;
 use std::process::ExitCode;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::filter_fn;
@@ -56,6 +57,8 @@ enum Command {
     Ps(ps::PsArgs),
     Methods(methods::MethodsArgs),
     Trace(trace::TraceArgs),
+    #[command(hide = true)]
+    Generate(generate::GenerateArgs),
     Serve(Box<serve::ServeArgs>),
     Ctl(ctl::CtlArgs),
 }
@@ -91,6 +94,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Methods(args) => methods::run(args),
         Command::Trace(args) => trace::run(args, cli.quiet),
+        Command::Generate(args) => generate::run(args, Cli::command()),
         Command::Serve(args) => serve::run(args, cli.quiet),
         Command::Ctl(args) => ctl::run(args, cli.quiet),
     }

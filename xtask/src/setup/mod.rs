@@ -5,6 +5,7 @@
 
 mod needs;
 mod remedy;
+mod service;
 
 use std::process::ExitCode;
 

@@ -109,6 +109,20 @@ pub(crate) const NEEDS: &[Need] = &[
         find: |machine| jni_library(machine, "lz4-java.jar", "liblz4-java.so"),
         remedies: &[Remedy::Packages(&["liblz4-java", "liblz4-jni"])],
     },
+    Need {
+        what: "Prometheus",
+        why: "to scrape nprof, and to check its alerts and the dashboard's queries (promtool)",
+        purpose: Purpose::Test,
+        find: |machine| program(machine, "promtool").and(program(machine, "prometheus")),
+        remedies: &[Remedy::WithoutService { package: "prometheus", unit: "prometheus.service" }],
+    },
+    Need {
+        what: "Debian's packaging tools",
+        why: "to make the Debian package and look into it",
+        purpose: Purpose::Test,
+        find: |machine| program(machine, "dpkg-deb").and(program(machine, "dpkg-shlibdeps")),
+        remedies: &[Remedy::Packages(&["dpkg-dev"])],
+    },
 ];
 
 fn program(machine: &Machine, name: &str) -> Option<String> {

@@ -10,6 +10,7 @@ use crate::machine::Machine;
 use crate::process;
 
 use super::needs::LLVM;
+use super::service;
 
 /// The version of bpf-linker that is known to build with the [`LLVM`] below.
 const BPF_LINKER: &str = "0.13.0";
@@ -26,6 +27,13 @@ const COMPILE_LIMIT: Duration = Duration::from_secs(15 * 60);
 pub(crate) enum Remedy {
     /// Debian packages.
     Packages(&'static [&'static str]),
+    /// A Debian package without the service that it brings, which stays off.
+    WithoutService {
+        /// The package.
+        package: &'static str,
+        /// The service's unit.
+        unit: &'static str,
+    },
     /// The sources of `core` for a nightly toolchain that is there already.
     RustSource,
     /// Components of the active toolchain.
@@ -40,7 +48,7 @@ impl Remedy {
         let rustup = machine.program("rustup").is_some();
         let apt = machine.is_root && machine.program("apt-get").is_some();
         match self {
-            Self::Packages(_) => apt,
+            Self::Packages(_) | Self::WithoutService { .. } => apt,
             Self::RustSource => {
                 let nightly = machine.nightly();
                 rustup && nightly.is_some_and(|it| it.llvm().is_none_or(|llvm| llvm <= LLVM))
@@ -54,6 +62,7 @@ impl Remedy {
     pub(crate) fn by_hand(&self) -> String {
         match self {
             Self::Packages(packages) => format!("apt-get install {}", packages.join(" ")),
+            Self::WithoutService { package, unit } => format!("systemctl mask {unit} && apt-get install {package}"),
             Self::RustSource => process::describe(&rust_source()),
             Self::RustupComponents(components) => process::describe(&rustup_components(components)),
             Self::BpfLinker => format!(
@@ -71,6 +80,11 @@ impl Remedy {
     pub(crate) fn apply(&self, machine: &Machine) -> Result<()> {
         match self {
             Self::Packages(packages) => install_packages(packages),
+            Self::WithoutService { package, unit } => {
+                service::mask(machine, unit)?;
+                let _none_starts = service::NoStart::begin(machine)?;
+                install_packages(&[package])
+            }
             Self::RustSource => process::run(&mut rust_source(), DOWNLOAD_LIMIT),
             Self::RustupComponents(components) => process::run(&mut rustup_components(components), DOWNLOAD_LIMIT),
             Self::BpfLinker => {
