@@ -3,14 +3,24 @@
 //! Nothing here waits without a limit, and nothing is synchronised by sleeping: a target says when it is ready and
 //! when a command is done, and nprof says when everything is attached.
 
+pub mod bars;
+pub mod cgroup;
 pub mod child;
 pub mod code;
+pub mod container;
+pub mod exposition;
+pub mod http;
+pub mod jar;
 pub mod jdk;
 pub mod kernel;
 pub mod name;
 pub mod nprof;
 pub mod process;
+pub mod prometheus;
 pub mod report;
 pub mod require;
+pub mod serve;
+pub mod soak;
 pub mod target;
 pub mod truth;
+pub mod usage;

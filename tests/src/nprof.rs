@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde::de::DeserializeOwned;
 
 use crate::child::{Child, Stream};
-use crate::report::{MethodList, Report};
+use crate::report::{JvmList, MethodList, Report};
 use crate::target::cargo_target_dir;
 
 /// What nprof prints on stderr when everything is attached.
@@ -58,6 +58,16 @@ pub fn spawn(args: &[&str]) -> Result<Child> {
 pub fn outcome(mut child: Child) -> Result<Outcome> {
     let (status, stdout) = child.wait()?;
     Ok(Outcome { code: status.code(), stdout, stderr: child.rest_of_stderr()? })
+}
+
+/// `nprof ps` with JSON output.
+///
+/// # Errors
+/// When it ends with an error or prints something else.
+pub fn ps() -> Result<JvmList> {
+    let run = run(&["ps", "--format", "json"])?;
+    ensure!(run.code == Some(0), "{run:?}");
+    last_document(&run.stdout)
 }
 
 /// `nprof methods` with JSON output.

@@ -12,10 +12,14 @@ use crate::jdk::Jdk;
 use crate::name::MethodName;
 use crate::target::Targets;
 
+/// The environment variable with the number of a target of which there are many.
+pub const NUMBER: &str = "NPROF_TEST_NUMBER";
+
 /// A target that has said that it is ready. Dropping it kills and reaps it.
 #[derive(Debug)]
 pub struct RemoteProcess {
     child: Child,
+    pid: u32,
 }
 
 /// Calls made to one C function: as the Java code counted them, and as the function itself did.
@@ -53,6 +57,16 @@ impl RemoteProcess {
         Self::start(jdk, command.arg("targets.Shapes").arg(targets.library("libshapes.so")))
     }
 
+    /// The same from a jar, by whose name it is known then.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn shapes_from(jdk: &Jdk, jar: &Path) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.arg("-jar").arg(jar).arg(targets.library("libshapes.so")))
+    }
+
     /// Libraries and classes that come and go (`LateLibrary.java`).
     ///
     /// # Errors
@@ -88,17 +102,56 @@ impl RemoteProcess {
         Self::start(jdk, command.arg("targets.Bench").args(libraries))
     }
 
+    /// The same from a jar that starts it, in a JVM that is as small as can be: for tests with many of them, which
+    /// tell them apart by [`NUMBER`].
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn small_bench(jdk: &Jdk, jar: &Path, number: usize) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        command.env(NUMBER, number.to_string());
+        command.args(["-Xmx32m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar"]).arg(jar);
+        let libraries = ["libshapes.so", "libmany.so"].map(|name| targets.library(name));
+        Self::start(jdk, command.args(libraries))
+    }
+
+    /// Natives that are called as often as they are told to be (`Governed.java`).
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn governed(jdk: &Jdk, jar: &Path) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.arg("-jar").arg(jar).arg(targets.library("libmany.so")))
+    }
+
     fn start(jdk: &Jdk, command: &mut Command) -> Result<Self> {
         let mut child = Child::spawn(&format!("target on {jdk}"), command)?;
         let ready = child.line_with_prefix(Stream::Stdout, "ready ")?;
-        ensure!(ready == format!("ready {}", child.pid()), "another process answered: {ready}");
-        Ok(Self { child })
+        let pid = child.pid();
+        ensure!(ready == format!("ready {pid}"), "another process answered: {ready}");
+        Ok(Self { child, pid })
     }
 
-    /// Its process id.
+    /// A target in a pid namespace, where it is the first process; `command` becomes its parent outside.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn in_namespaces(jdk: &Jdk, command: &mut Command) -> Result<Self> {
+        let mut child = Child::spawn(&format!("contained target on {jdk}"), command)?;
+        let ready = child.line_with_prefix(Stream::Stdout, "ready ")?;
+        ensure!(ready == "ready 1", "another process answered: {ready}");
+        let parent = child.pid();
+        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))?;
+        let pid = number(children.trim()).with_context(|| format!("not one child of {parent}"))?;
+        Ok(Self { child, pid })
+    }
+
+    /// Its process id, on the host.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.child.pid()
+        self.pid
     }
 
     /// Has it run a command and returns the data lines of its answer.

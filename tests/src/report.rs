@@ -34,6 +34,21 @@ pub struct TargetRow {
     /// Only in documents of `trace`.
     #[serde(default)]
     pub ended: bool,
+    /// Only in documents of `trace`.
+    pub functions: Option<FunctionsRow>,
+    /// Only in documents of `trace`, and there `null` where it is not estimated.
+    pub cost_ns: Option<u64>,
+}
+
+/// How many functions of a process are in which state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct FunctionsRow {
+    pub timed: usize,
+    pub counted: usize,
+    pub off: usize,
+    pub detached: usize,
+    pub demoted: usize,
 }
 
 /// One traced function with calls. With `--count-only` there are no calls in flight and no times; without a timed call
@@ -50,8 +65,12 @@ pub struct Row {
     pub bound: String,
     pub tier: String,
     pub cost: String,
+    pub state: String,
+    pub wanted: String,
     pub traced_after_ns: u64,
+    pub unwatched_ns: u64,
     pub calls: u64,
+    pub counted: u64,
     pub in_flight: Option<u64>,
     pub untimed: u64,
     pub total_ns: Option<u64>,
@@ -69,6 +88,20 @@ pub struct Row {
 pub struct HistogramRow {
     pub schema: u32,
     pub buckets: Vec<(i32, u64)>,
+}
+
+impl HistogramRow {
+    /// Calls that took no longer than `bound_ns`, which has to be the upper bound of a bucket or infinite.
+    ///
+    /// # Errors
+    /// When the bound lies inside of a bucket.
+    pub fn calls_within(&self, bound_ns: f64) -> Result<u64> {
+        // Bucket `index` ends at 2^(index / 4) ns. A bound may have been rounded in print.
+        let index = 4.0 * bound_ns.log2();
+        let is_bound = bound_ns.is_infinite() || (index - index.round()).abs() < 1e-3;
+        ensure!(self.schema == 2 && is_bound, "{bound_ns} ns is not between two buckets of schema {}", self.schema);
+        Ok(self.buckets.iter().filter(|(own, _)| f64::from(*own) < index + 0.5).map(|(_, calls)| calls).sum())
+    }
 }
 
 /// Methods that are not traced, by reason.
@@ -247,6 +280,34 @@ impl MethodList {
     }
 }
 
+/// A document of `nprof ps --format json`.
+#[derive(Debug, Clone, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct JvmList {
+    pub schema: u32,
+    pub nprof: String,
+    pub jvms: Vec<JvmRow>,
+    pub unreadable: u64,
+}
+
+/// One JVM of the host.
+#[derive(Debug, Clone, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct JvmRow {
+    pub pid: u32,
+    pub main: String,
+    pub kind: String,
+    pub vm: String,
+    pub version: String,
+    pub user: Option<String>,
+    pub uid: u32,
+    pub container: Option<String>,
+    pub natives: Option<u64>,
+    pub bound: Option<u64>,
+    pub supported: bool,
+    pub problem: Option<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,13 +315,23 @@ mod tests {
     const DOCUMENT: &str = r#"{ "schema": 1, "nprof": "0.1.0", "started": "2026-01-01T00:00:00Z", "elapsed_ns": 5,
         "targets": [{ "pid": 1, "main": "M", "jvm": "J", "start_time": 2 }],
         "methods": [{ "pid": 1, "class": "a.B", "method": "c", "signature": "()V", "aliases": ["a.B::d"],
-            "library": "lib.so", "bound": "export", "tier": "kernel", "cost": "emulated", "traced_after_ns": 0,
-            "calls": 3, "in_flight": 0, "untimed": 0, "total_ns": 30, "self_ns": 30, "max_ns": 11, "p50_ns": 10,
+            "library": "lib.so", "bound": "export", "tier": "kernel", "cost": "emulated", "state": "timed",
+            "wanted": "timed", "traced_after_ns": 0, "unwatched_ns": 0, "calls": 3, "counted": 0, "in_flight": 0, "untimed": 0, "total_ns": 30, "self_ns": 30, "max_ns": 11, "p50_ns": 10,
             "p90_ns": 11, "p99_ns": 11, "histogram": { "schema": 2, "buckets": [[13, 1], [14, 2]] } }],
         "skipped": [], "losses": { "too-deep": 0 } }"#;
 
     fn called(method: &str, made: u64) -> [Called; 1] {
         [Called { methods: vec![MethodName::new("a.B", method, "()V")], made, counted: made }]
+    }
+
+    /// Check that calls are counted up to the bound of a bucket, and that other bounds are refused.
+    #[test]
+    fn counts_calls_within_a_bound() {
+        let report: Report = serde_json::from_str(DOCUMENT).unwrap();
+        let histogram = report.methods[0].histogram.clone().unwrap();
+        let within = [8.0, 9.513_657, 11.313_708_5, f64::INFINITY].map(|bound| histogram.calls_within(bound).unwrap());
+        assert_eq!(within, [0, 1, 3, 3]);
+        assert!(histogram.calls_within(10.0).is_err());
     }
 
     /// Check that equal counts pass, under the name and under an alias.

@@ -1,5 +1,6 @@
 //! What a test needs from the machine: JDKs, root and a kernel. What is missing is printed, never passed over, and
-//! what is listed in `NPROF_TEST_REQUIRE` (`kernel`, `jvm`, JDK versions: `kernel,jvm,17,25`) must be there.
+//! what is listed in `NPROF_TEST_REQUIRE` (`kernel`, `jvm`, JDK versions, words for tools: `kernel,jvm,17,25,package`)
+//! must be there.
 
 use std::io::Write;
 use std::sync::Once;
@@ -38,16 +39,38 @@ pub fn traced_on_every_jdk(test: impl Fn(&Jdk) -> Result<()>) -> Result<()> {
 /// # Errors
 /// What the test returns; or that the kernel is required and cannot be used.
 pub fn on_kernel(test: impl FnOnce() -> Result<()>) -> Result<()> {
-    match missing_from_kernel() {
+    unless_missing("kernel", missing_from_kernel(), test)
+}
+
+/// Runs `test` if Prometheus and `promtool` are on this machine.
+///
+/// # Errors
+/// What the test returns; or that Prometheus is required and not there.
+pub fn with_prometheus(test: impl FnOnce() -> Result<()>) -> Result<()> {
+    with_tools("prometheus", &["prometheus", "promtool"], test)
+}
+
+/// Runs `test` unless something is missing that it needs; `need` is the word for it in `NPROF_TEST_REQUIRE`.
+fn unless_missing(need: &str, missing: Option<String>, test: impl FnOnce() -> Result<()>) -> Result<()> {
+    match missing {
         None => test(),
-        Some(missing) if is_required("kernel") => {
-            bail!("required by NPROF_TEST_REQUIRE: {missing}")
+        Some(missing) if is_required(need) => {
+            bail!("`{need}` is required by NPROF_TEST_REQUIRE: {missing}")
         }
         Some(missing) => {
             say(&format!("not run: {}: {missing}", test_name()));
             Ok(())
         }
     }
+}
+
+/// Runs `test` if all of `tools` are on the path; `need` is the word for them in `NPROF_TEST_REQUIRE`.
+///
+/// # Errors
+/// What the test returns; or that the tools are required and one is not there.
+pub fn with_tools(need: &str, tools: &[&str], test: impl FnOnce() -> Result<()>) -> Result<()> {
+    let missing = tools.iter().find(|tool| !is_on_path(tool));
+    unless_missing(need, missing.map(|tool| format!("no {tool} on the path")), test)
 }
 
 /// How many fresh targets an exactness test goes through: `NPROF_TEST_ROUNDS`, 2 without it. A release is checked
@@ -114,6 +137,11 @@ fn kernel_version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
 fn is_required(what: &str) -> bool {
     requirements().any(|word| word == what)
 }
@@ -127,8 +155,8 @@ fn test_name() -> String {
     std::thread::current().name().unwrap_or("test").to_owned()
 }
 
-/// Prints past the test runner, which keeps back what a passing test prints.
-fn say(message: &str) {
+/// Tells of something that was not tested. Prints past the test runner, which keeps back what a passing test prints.
+pub fn say(message: &str) {
     // In one piece, as other tests print too. If nobody can be told, the tests themselves still count.
     drop(std::io::stderr().write_all(format!("nprof-tests: {message}\n").as_bytes()));
 }
@@ -144,6 +172,13 @@ mod tests {
         assert!(kernel_version("6.18.5") > Some(OLDEST_KERNEL));
         assert!(kernel_version("6.1.0-31-amd64") < Some(OLDEST_KERNEL));
         assert!(kernel_version("strange") < Some(OLDEST_KERNEL));
+    }
+
+    /// Check that a program on the path is found and that another one is missed.
+    #[test]
+    fn programs_are_looked_for() {
+        assert!(is_on_path("sh"));
+        assert!(!is_on_path("no-such-program"));
     }
 
     /// Check that an expected JDK that is not there is noticed.

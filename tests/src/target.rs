@@ -59,6 +59,16 @@ impl Targets {
         self.directory.join("demo")
     }
 
+    /// Packs the classes into a jar that starts one of them.
+    ///
+    /// # Errors
+    /// When the JDK's tool refuses.
+    pub fn pack(&self, jdk: &Jdk, main: &str, into: &Path) -> Result<()> {
+        let mut command = Command::new(jdk.tool("jar"));
+        command.args(["--create", "--main-class", main, "--file"]).arg(into).arg("-C").arg(self.classes()).arg(".");
+        succeed(command.env("LC_ALL", "C.UTF-8"))
+    }
+
     /// One of the C libraries, or the program `calls`, by its file name.
     #[must_use]
     pub fn library(&self, name: &str) -> PathBuf {

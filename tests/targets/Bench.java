@@ -5,7 +5,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
-/** Says how long a call of a native takes, and calls two thousand of them. */
+/** Says how long a call of a native takes, and calls up to two thousand of them. */
 public final class Bench {
     private Bench() {}
 
@@ -16,6 +16,7 @@ public final class Bench {
         Target.serve(Map.of(
                 "push", (a, out) -> out.println("took " + push(Integer.parseInt(a[0]))),
                 "mov", (a, out) -> out.println("took " + mov(Integer.parseInt(a[0]))),
+                "each", (a, out) -> out.println("called " + each(Integer.parseInt(a[0]), Integer.parseInt(a[1]))),
                 "many", (a, out) -> out.println("called " + many(Double.parseDouble(a[0])))));
     }
 
@@ -33,6 +34,17 @@ public final class Bench {
             Entries.movThenPush();
         }
         return System.nanoTime() - began;
+    }
+
+    /** Calls the first natives of Many some times each. */
+    private static long each(int natives, int times) throws ReflectiveOperationException {
+        for (int number = 0; number < natives; number++) {
+            Method method = Many.class.getDeclaredMethod("m" + number);
+            for (int i = 0; i < times; i++) {
+                method.invoke(null);
+            }
+        }
+        return (long) natives * times;
     }
 
     /** Calls every native of Many again and again for some seconds, with a rest after each round. */

@@ -1,12 +1,14 @@
 //! nprof as a black box, against JVMs and the kernel of this machine. One binary; a module per promise.
 //!
-//! The tests of nprof want `target/release/nprof` (or `NPROF_BIN`), root and a kernel with `uprobe_multi`; those of
-//! the targets want only JDKs. What is missing is printed; `NPROF_TEST_REQUIRE=kernel,jvm,17,25` makes it fail.
+//! The tests of nprof want `target/release/nprof` (or `NPROF_BIN`), root and a kernel with `uprobe_multi`, those of the
+//! service Prometheus too; those of the targets want only JDKs. What is missing is printed;
+//! `NPROF_TEST_REQUIRE=kernel,jvm,prometheus,17,25` makes it fail.
 //! `--test-threads=1` gives the timing tests the quiet that they need.
 
 mod all;
 mod clean;
 mod cli;
+mod containers;
 mod errors;
 mod events;
 mod exact;

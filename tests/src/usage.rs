@@ -1,0 +1,102 @@
+//! What a process takes of the machine, as the kernel accounts for it.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context, Result};
+
+use crate::kernel::BpfObjects;
+
+/// What a process holds at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Resident memory that is its own, in bytes.
+    pub anonymous: u64,
+    /// All resident memory, in bytes: files and BPF maps that are mapped included.
+    pub resident: u64,
+    /// The most that was ever resident, in bytes.
+    pub peak: u64,
+    /// What the kernel charges for its BPF maps and programs, in bytes. What is mapped of them is resident, too.
+    pub bpf: u64,
+    /// File descriptors.
+    pub descriptors: usize,
+    /// Threads.
+    pub threads: usize,
+    /// BPF programs, maps and links.
+    pub objects: [usize; 3],
+}
+
+impl Usage {
+    /// Of a process that runs.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn of(pid: u32) -> Result<Self> {
+        let held = BpfObjects::held_by(pid)?;
+        Ok(Self {
+            anonymous: status_bytes(pid, "RssAnon:")?,
+            resident: status_bytes(pid, "VmRSS:")?,
+            peak: status_bytes(pid, "VmHWM:")?,
+            bpf: bpf_memory(pid)?,
+            descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
+            threads: fs::read_dir(format!("/proc/{pid}/task"))?.count(),
+            objects: [held.programs.len(), held.maps.len(), held.links.len()],
+        })
+    }
+}
+
+/// User and system time so far, in seconds.
+///
+/// # Errors
+/// When it does not run.
+pub fn cpu_seconds(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let fields = stat.rsplit(')').next().context("stat")?;
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>).sum::<Result<f64, _>>()?;
+    #[expect(clippy::cast_precision_loss, reason = "a hundred, as a rule")]
+    Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// `bytes` in units of a million.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "megabytes are far below 2^52 bytes")]
+pub fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+fn status_bytes(pid: u32, field: &'static str) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).context(field)?;
+    Ok(1024 * line.trim().trim_end_matches(" kB").parse::<u64>()?)
+}
+
+/// What the kernel charges for the BPF maps and programs that a process holds, in bytes.
+fn bpf_memory(pid: u32) -> Result<u64> {
+    let mut objects = BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
+        let info = fs::read_to_string(entry?.path()).unwrap_or_default();
+        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let id =
+            field("map_id:").map(|id| ("map", id.to_owned())).or(field("prog_id:").map(|id| ("prog", id.to_owned())));
+        if let (Some(id), Some(memory)) = (id, field("memlock:")) {
+            objects.insert(id, memory.parse::<u64>()?);
+        }
+    }
+    Ok(objects.values().sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that what this process takes is told, and a process that does not run is an error.
+    #[test]
+    fn reads_itself() {
+        let usage = Usage::of(std::process::id()).unwrap();
+        assert!(0 < usage.anonymous && usage.anonymous <= usage.resident && usage.resident <= usage.peak, "{usage:?}");
+        assert!(usage.descriptors >= 3 && usage.threads >= 1, "{usage:?}");
+        assert_eq!((usage.bpf, usage.objects), (0, [0; 3]));
+        assert!(cpu_seconds(std::process::id()).unwrap() >= 0.0);
+        assert!(Usage::of(0).is_err());
+    }
+}

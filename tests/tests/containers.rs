@@ -1,0 +1,176 @@
+//! JVMs in containers: other namespaces, another user, files that the host does not have. They are found, named, listed
+//! and counted as those beside them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use nprof_tests::container::{Container, Layer, Root, Sort, UID};
+use nprof_tests::name::MethodName;
+use nprof_tests::nprof::{Trace, methods, ps};
+use nprof_tests::process::{Called, RemoteProcess};
+use nprof_tests::report::ListedMethod;
+use nprof_tests::require::{say, traced_on_every_jdk};
+use nprof_tests::target::Targets;
+use rustix::fs::inotify;
+use tempfile::TempDir;
+
+use crate::TARGETS;
+
+/// What is said of a method that has nothing to do with where its JVM runs.
+type Said = (Option<String>, Option<u64>, Option<u64>, String, Option<String>);
+
+fn said(method: &ListedMethod) -> (MethodName, Said) {
+    let ListedMethod { library, offset, entry, bound, reason, .. } = method.clone();
+    (method.name(), (library, offset, entry, bound, reason))
+}
+
+/// Runs `before` and then all checks on a container of the sort, with every JDK.
+fn contained(sort: &Sort, before: impl Fn(&Container) -> Result<()>) -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut outside = RemoteProcess::shapes(jdk)?;
+        let mut inside = Container::start(jdk, sort)?;
+        before(&inside)?;
+        is_shown(&inside).context("ps")?;
+        is_listed_as(&inside, &outside).context("methods")?;
+        is_counted_alone(&mut inside, &mut outside).context("trace --pid")?;
+        shares_a_library(&mut inside, &mut outside).context("trace of the JDK")?;
+        is_counted_among_all(&mut inside, &mut outside).context("trace --all")
+    })
+}
+
+/// Checks that `ps` shows the container's host pid, main class, user and id.
+fn is_shown(container: &Container) -> Result<()> {
+    let list = ps()?;
+    let row = list.jvms.iter().find(|row| row.pid == container.pid());
+    let row = row.with_context(|| format!("no {} in {list:?}", container.pid()))?;
+    ensure!(row.main == "targets.Shapes" && row.supported && row.problem.is_none(), "{row:?}");
+    ensure!((row.uid, row.user.as_deref()) == (UID, None), "{row:?}");
+    match container.id() {
+        Some(id) => ensure!(row.container.as_deref() == Some(id), "not {id}: {row:?}"),
+        None => say("not checked: the container's id: no cgroups of version 2 to write to"),
+    }
+    Ok(())
+}
+
+/// Checks that `methods` says of every method what it says of it in a JVM on the host.
+fn is_listed_as(inside: &Container, outside: &RemoteProcess) -> Result<()> {
+    let listed = |pid| -> Result<BTreeMap<_, _>> { Ok(methods(pid, &[TARGETS])?.methods.iter().map(said).collect()) };
+    let (inside, outside) = (listed(inside.pid())?, listed(outside.pid())?);
+    ensure!(outside.len() > 20, "too few to prove anything: {outside:?}");
+    ensure!(inside == outside, "inside: {inside:#?}\noutside: {outside:#?}");
+    Ok(())
+}
+
+/// Checks that its calls are counted to the unit, and those of the JVM outside are not counted.
+fn is_counted_alone(inside: &mut Container, outside: &mut RemoteProcess) -> Result<()> {
+    for shape in ["all", "dying"] {
+        let trace = Trace::start(inside.pid(), &[TARGETS])?;
+        outside.calls(shape, 2, 10)?;
+        let called = inside.calls(shape, 2, 200)?;
+        let report = trace.finish()?;
+        report.must_equal(&called)?;
+        report.must_be_lossless()?;
+    }
+    Ok(())
+}
+
+/// Checks that calls into a library that both have from the host's disk, seen by one through an overlay, are told apart
+/// too: the probe is in a file that other processes have mapped.
+fn shares_a_library(inside: &mut Container, outside: &mut RemoteProcess) -> Result<()> {
+    let collect = MethodName::new("java.lang.Runtime", "gc", "()V");
+    for (pid, calls) in [(inside.pid(), 3), (outside.pid(), 2)] {
+        let trace = Trace::start(pid, &["java.lang.Runtime::gc"])?;
+        (0..3).try_for_each(|_| inside.run("collect").map(drop))?;
+        (0..2).try_for_each(|_| outside.run("collect").map(drop))?;
+        let report = trace.finish()?;
+        report.must_equal(&[Called { methods: vec![collect.clone()], made: calls, counted: calls }])?;
+        report.must_be_lossless()?;
+    }
+    Ok(())
+}
+
+/// Checks that the calls of both are told apart.
+fn is_counted_among_all(inside: &mut Container, outside: &mut RemoteProcess) -> Result<()> {
+    let trace = Trace::start_all(&[TARGETS])?;
+    let called_inside = inside.calls("all", 2, 300)?;
+    let called_outside = outside.calls("all", 2, 200)?;
+    let report = trace.finish()?;
+    report.of(inside.pid()).must_equal(&called_inside)?;
+    report.of(outside.pid()).must_equal(&called_outside)?;
+    report.of(inside.pid()).must_be_lossless()
+}
+
+/// Check a container as they mostly are, with its files in its image.
+#[test]
+fn with_the_library_in_the_image() -> Result<()> {
+    contained(&Sort::default(), |_| Ok(()))
+}
+
+/// Check a container that has written its library itself, to a path that the host does not have.
+#[test]
+fn with_a_library_of_its_own() -> Result<()> {
+    contained(&Sort { layer: Layer::Upper, ..Sort::default() }, |container| {
+        ensure!(!container.library().exists(), "the host has {}", container.library().display());
+        Ok(())
+    })
+}
+
+/// Check that the host's file of the same path is neither taken for the container's nor opened at all.
+#[test]
+fn with_another_file_at_the_same_path_on_the_host() -> Result<()> {
+    let host = TempDir::new()?;
+    let decoy = host.path().canonicalize()?.join("libshapes.so");
+    std::fs::copy(Targets::get()?.library("liblate.so"), &decoy)?;
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK)?;
+    inotify::add_watch(&watch, &decoy, inotify::WatchFlags::OPEN)?;
+    let app = decoy.parent().context("a directory")?.to_owned();
+    for layer in [Layer::Upper, Layer::Lower] {
+        contained(&Sort { layer, app: app.clone(), ..Sort::default() }, |_| Ok(()))?;
+    }
+    let nothing = rustix::io::read(&watch, &mut [0; 4096]);
+    ensure!(nothing == Err(rustix::io::Errno::AGAIN), "the host's file was opened");
+    // A watch that sees nothing must be able to see something.
+    drop(std::fs::File::open(&decoy)?);
+    ensure!(rustix::io::read(&watch, &mut [0; 4096])? > 0, "the watch does not work");
+    Ok(())
+}
+
+/// Check a container whose library was deleted after it was loaded.
+#[test]
+fn with_a_deleted_library() -> Result<()> {
+    for layer in [Layer::Upper, Layer::Lower] {
+        contained(&Sort { layer, ..Sort::default() }, Container::delete_library)?;
+    }
+    Ok(())
+}
+
+/// Check a container that has not changed the root of its mount namespace.
+#[test]
+fn in_a_chroot() -> Result<()> {
+    contained(&Sort { root: Root::Chroot, ..Sort::default() }, |_| Ok(()))
+}
+
+/// Check a container whose file systems have been unmounted under it.
+#[test]
+fn with_its_root_unmounted() -> Result<()> {
+    for layer in [Layer::Upper, Layer::Lower] {
+        contained(&Sort { layer, root: Root::Chroot, ..Sort::default() }, |container| {
+            container.unmount_root()?;
+            let mounts = PathBuf::from(format!("/proc/{}/mountinfo", container.pid()));
+            let mounts = std::fs::read_to_string(mounts)?;
+            ensure!(!mounts.contains("overlay"), "still mounted: {mounts}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Check a container with a user namespace, in which it is root.
+#[test]
+fn in_a_user_namespace() -> Result<()> {
+    for layer in [Layer::Upper, Layer::Lower] {
+        contained(&Sort { layer, user_namespace: true, ..Sort::default() }, |_| Ok(()))?;
+    }
+    Ok(())
+}
