@@ -8,6 +8,7 @@ use nprof_tests::nprof::Trace;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::report::{Report, TargetRow};
 use nprof_tests::require::traced_on_every_jdk;
+use nprof_tests::usage::Usage;
 
 use crate::TARGETS;
 
@@ -94,25 +95,15 @@ fn a_crowd_leaves_nothing_behind() -> Result<()> {
             target_jvm.kill()?;
             until(&mut trace, "its end", |report| target(report, pid).is_none_or(|row| row.ended))?;
             if round == CROWD / 5 || round == CROWD - 1 {
-                sizes.push((descriptors(trace.pid())?, resident_kb(trace.pid())?));
+                sizes.push(Usage::of(trace.pid())?);
             }
         }
         let report = trace.finish()?;
         report.must_be_lossless()?;
-        let [(descriptors_early, memory_early), (descriptors_late, memory_late)] = sizes[..] else { unreachable!() };
-        ensure!(descriptors_late <= descriptors_early, "{sizes:?}");
+        let [early, late] = sizes[..] else { unreachable!() };
+        ensure!(late.descriptors <= early.descriptors, "{sizes:?}");
         // What is kept of the results grows; what was needed for tracing does not.
-        ensure!(memory_late < memory_early + 8_000, "{sizes:?}");
+        ensure!(late.resident < early.resident + 8_000_000, "{sizes:?}");
         Ok(())
     })
-}
-
-fn descriptors(pid: u32) -> Result<usize> {
-    Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count())
-}
-
-fn resident_kb(pid: u32) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }

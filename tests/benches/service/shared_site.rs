@@ -1,0 +1,62 @@
+//! One native of one library that many traced JVMs have mapped. The kernel keeps one list of probes per site, for all
+//! processes: each JVM is one more entry that every hit passes.
+
+use anyhow::{Context, Result, ensure};
+use nprof_tests::bars::median;
+use nprof_tests::jar::Jar;
+use nprof_tests::jdk::Jdk;
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::serve::Serve;
+
+use crate::JVMS;
+
+/// Calls of a round.
+const CALLS: u32 = 100_000;
+/// Rounds of which the middle one counts.
+const ROUNDS: usize = 9;
+
+/// Measures and prints what a call costs in one JVM while more and more others are traced, which do nothing.
+pub(crate) fn measure(jdk: &Jdk) -> Result<()> {
+    let jar = Jar::of(jdk, "shared", "targets.Bench")?;
+    let mut targets = vec![start(jdk, &jar, 0)?];
+    ns_per_call(&mut targets[0])?;
+    println!("| traced JVMs at a shared site | ns per call in one of them |\n| --- | --- |");
+    println!("| 0 | {:.1} |", ns_per_call(&mut targets[0])?);
+    let mut times = Vec::new();
+    for jvms in [1, JVMS / 2, JVMS] {
+        for number in targets.len()..jvms {
+            targets.push(start(jdk, &jar, number)?);
+        }
+        // A loop that does nothing but call would be far over any budget.
+        let args = ["--max-overhead", "off", "--jvm", jar.name(), "targets.Entries::pushFirst"];
+        let serve = Serve::start(&args)?;
+        let announced = format!("tracing {jvms} methods of {jvms} JVM");
+        ensure!(serve.announcement().contains(&announced), "{}", serve.announcement());
+        times.push(ns_per_call(&mut targets[0])?);
+        println!("| {jvms} | {:.1} |", times.last().context("just measured")?);
+        ensure!(serve.finish()?.success(), "the service did not end well");
+    }
+    let [first, .., last] = times[..] else { unreachable!("three measurements") };
+    println!(
+        "\nEach further JVM adds {:.1} ns to a timed call of each other one.\n",
+        (last - first) / (JVMS - 1) as f64
+    );
+    Ok(())
+}
+
+/// A JVM that has loaded the native's class: without that it has nothing at the site.
+fn start(jdk: &Jdk, jar: &Jar<'_>, number: usize) -> Result<RemoteProcess> {
+    let mut target = RemoteProcess::small_bench(jdk, jar.path(), number)?;
+    target.run("push 1")?;
+    Ok(target)
+}
+
+fn ns_per_call(target: &mut RemoteProcess) -> Result<f64> {
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let answer = target.run(&format!("push {CALLS}"))?.join("\n");
+        let took: f64 = answer.strip_prefix("took ").with_context(|| format!("not a time: {answer}"))?.parse()?;
+        rounds.push(took / f64::from(CALLS));
+    }
+    Ok(median(rounds))
+}

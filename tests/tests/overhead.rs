@@ -1,0 +1,131 @@
+//! What tracing may cost a JVM (`nprof trace --max-overhead`): hot methods are demoted and marked, others stay exact.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nprof_tests::child::{Child, Stream};
+use nprof_tests::name::MethodName;
+use nprof_tests::nprof::{Outcome, outcome, spawn};
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::report::{Report, Row};
+use nprof_tests::require::traced_on_every_jdk;
+use rustix::process::Signal;
+
+use crate::TARGETS;
+
+/// Calls of the hot native in a round: without probes they take some milliseconds.
+const HOT_CALLS: u32 = 100_000;
+/// Rounds of calls of the rare native. It may be single-stepped, at some ten microseconds a call, and 1 % of what an idle
+/// JVM is taken to use is half a millisecond in each half second.
+const RARE_CALLS: u32 = 5;
+/// When a test gives up that waits for a demotion. nprof looks twice a second.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
+
+/// The native that `RemoteProcess::speed_ns` calls in a loop, five times as often as it is told.
+fn hot() -> MethodName {
+    MethodName::new("targets.Plain", "add", "(II)I")
+}
+
+fn rare() -> MethodName {
+    MethodName::new("targets.Plain", "twice", "(J)J")
+}
+
+/// A trace of a target, and the last that it said.
+fn start(args: &[&str]) -> Result<Child> {
+    let mut nprof = spawn(&[&["trace", "--format", "json", "--interval", "100ms"], args].concat())?;
+    nprof.line_with_prefix(Stream::Stderr, "tracing ")?;
+    Ok(nprof)
+}
+
+fn finish(nprof: Child) -> Result<(Report, Outcome)> {
+    nprof.signal(Signal::INT)?;
+    let run = outcome(nprof)?;
+    ensure!(run.code == Some(0), "{run:?}");
+    let last = run.stdout.trim_end().lines().last().context("no document")?;
+    Ok((serde_json::from_str(last)?, run))
+}
+
+/// Calls the hot native until the next document says that it is demoted. Returns that document and
+/// how often it was called.
+fn call_until_demoted(nprof: &mut Child, target: &mut RemoteProcess) -> Result<(Report, u64)> {
+    let (began, mut made) = (Instant::now(), 0);
+    while began.elapsed() < GIVE_UP_AFTER {
+        target.speed_ns(HOT_CALLS)?;
+        made += 5 * u64::from(HOT_CALLS);
+        let report: Report = serde_json::from_str(&nprof.line(Stream::Stdout)?)?;
+        let report = report.of(target.pid());
+        if report.row(&hot()).is_some_and(|row| row.state != row.wanted) {
+            // Once more, in the state that it is in now.
+            target.speed_ns(HOT_CALLS)?;
+            return Ok((report, made + 5 * u64::from(HOT_CALLS)));
+        }
+    }
+    Err(nprof.failure(&format!("has demoted nothing within {GIVE_UP_AFTER:?}")))
+}
+
+fn must_be_marked(row: &Row, made: u64) -> Result<()> {
+    ensure!(row.unwatched_ns > 0 || row.counted > 0, "{row:?}");
+    ensure!(row.calls <= made, "{made} calls were made: {row:?}");
+    // What was not seen is said; what was seen is counted.
+    ensure!(row.unwatched_ns > 0 || row.calls == made, "{made} calls were made: {row:?}");
+    let times = row.times()?;
+    ensure!(times.calls == row.calls - row.counted - row.untimed, "the times are of other calls: {row:?}");
+    Ok(())
+}
+
+fn must_be_exact(row: &Row, made: u64) -> Result<()> {
+    ensure!((row.state.as_str(), row.wanted.as_str()) == ("timed", "timed"), "{row:?}");
+    ensure!((row.calls, row.counted, row.unwatched_ns) == (made, 0, 0), "{made} calls were made: {row:?}");
+    ensure!(row.times()?.calls == made, "not every call is timed: {row:?}");
+    Ok(())
+}
+
+/// Check that a native that is called in a tight loop is demoted, marked in its row and named with the reason, and that
+/// one that is rarely called stays exact: for one JVM that was chosen, and for one of all.
+#[test]
+fn a_hot_native_is_demoted() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        for all in [false, true] {
+            let mut target = RemoteProcess::shapes(jdk)?;
+            let pid = target.pid().to_string();
+            let of: &[&str] = if all { &["--all"] } else { &["--pid", &pid] };
+            let mut nprof = start(&[of, &["--max-overhead", "1%", TARGETS]].concat())?;
+            target.calls("instance", 1, RARE_CALLS)?;
+            let (demoted, made) = call_until_demoted(&mut nprof, &mut target)?;
+            target.calls("instance", 1, RARE_CALLS)?;
+            let (report, run) = finish(nprof)?;
+            let report = report.of(target.pid());
+            let row = demoted.needed_row(&hot())?;
+            ensure!(["detached", "counted"].contains(&row.state.as_str()) && row.wanted == "timed", "{row:?}");
+            let functions = demoted.targets.first().and_then(|row| row.functions).context("no functions")?;
+            ensure!(functions.demoted >= 1 && functions.timed >= 1, "{functions:?}");
+            must_be_marked(report.needed_row(&hot())?, made)?;
+            must_be_exact(report.needed_row(&rare())?, u64::from(2 * RARE_CALLS))?;
+            ensure!(report.targets.iter().all(|row| row.cost_ns.is_some_and(|ns| ns > 0)), "{:?}", report.targets);
+            let told = format!("nprof: process {pid}: targets.Plain::add was demoted ");
+            ensure!(run.stderr.lines().any(|line| line.starts_with(&told)), "{}", run.stderr);
+            target.exit()?;
+        }
+        Ok(())
+    })
+}
+
+/// Check that nothing is demoted and everything exact where no budget was set, however hot a native is.
+#[test]
+fn without_a_budget_all_is_exact() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let nprof = start(&["--pid", &target.pid().to_string(), "--max-overhead", "off", TARGETS])?;
+        target.calls("instance", 1, RARE_CALLS)?;
+        target.speed_ns(HOT_CALLS)?;
+        let (report, run) = finish(nprof)?;
+        report.must_be_lossless()?;
+        must_be_exact(report.needed_row(&hot())?, 5 * u64::from(HOT_CALLS))?;
+        must_be_exact(report.needed_row(&rare())?, u64::from(RARE_CALLS))?;
+        let target_row = report.targets.first().context("no target")?;
+        let functions = target_row.functions.context("no functions")?;
+        ensure!((functions.demoted, functions.counted, functions.detached) == (0, 0, 0), "{functions:?}");
+        ensure!(target_row.cost_ns.is_none() && !run.stderr.contains("demoted"), "{target_row:?}: {}", run.stderr);
+        target.exit()
+    })
+}

@@ -1,0 +1,176 @@
+//! What `nprof serve` does changes while it runs, by the control socket and by its configuration, and no count suffers.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nprof_tests::exposition::Exposition;
+use nprof_tests::jar::Jar;
+use nprof_tests::jdk::Jdk;
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::require::traced_on_every_jdk;
+use nprof_tests::serve::Serve;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::serve::{ADD, CALLS, DURATION, of, serve, settled, until_counted};
+
+/// How soon a change through the control socket has taken effect: nprof's own start is part of it here.
+const SWITCHED_WITHIN: Duration = Duration::from_millis(100);
+
+/// A service and a target of which calls are counted already.
+fn switchable<'a>(jdk: &'a Jdk, name: &str) -> Result<(Jar<'a>, RemoteProcess, Serve)> {
+    let jar = Jar::new(jdk, name)?;
+    let mut target = jar.start()?;
+    let serve = serve()?;
+    until_counted(&serve, jar.name(), &mut target)?;
+    Ok((jar, target, serve))
+}
+
+/// Check that a method that is disabled is not counted from the moment on at which `ctl` has returned, and is counted
+/// again from the moment on at which it is enabled.
+#[test]
+fn the_switch() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let (jar, mut target, serve) = switchable(jdk, "switch")?;
+        for _ in 0..3 {
+            let before = settled(&serve, jar.name(), &mut target)?;
+            let began = Instant::now();
+            serve.ctl_succeeds(&["disable", "targets.Plain::add"])?;
+            let took = began.elapsed();
+            target.calls("static", 2, 500)?;
+            let disabled = settled(&serve, jar.name(), &mut target)?;
+            ensure!(disabled == before, "{} calls of a disabled method were counted", disabled - before);
+            serve.ctl_succeeds(&["enable", "targets.Plain::add"])?;
+            target.calls("static", 2, 500)?;
+            let enabled = settled(&serve, jar.name(), &mut target)?;
+            ensure!(enabled == before + 1000, "{} of 1000 calls were counted", enabled - before);
+            ensure!(took < SWITCHED_WITHIN, "switching took {took:?}");
+        }
+        Ok(())
+    })
+}
+
+/// Check that a method that is only counted is not timed, and is timed again when that is asked for.
+#[test]
+fn counting_without_timing() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let (jar, mut target, serve) = switchable(jdk, "mode")?;
+        let timed = |serve: &Serve| serve.samples()?.count(&format!("{DURATION}_count"), &of(jar.name(), &ADD));
+        for (mode, more) in [("count", 0), ("time", 100)] {
+            serve.ctl_succeeds(&["mode", mode, "targets.Plain::add"])?;
+            let (calls, times) = (settled(&serve, jar.name(), &mut target)?, timed(&serve)?);
+            target.calls("static", 1, 100)?;
+            ensure!(settled(&serve, jar.name(), &mut target)? == calls + 100, "{mode}: not counted exactly");
+            let now = timed(&serve)?;
+            ensure!(now == times + more, "{mode}: {} of 100 calls were timed", now - times);
+        }
+        Ok(())
+    })
+}
+
+/// A configuration file, and the service that runs by it.
+struct Configured {
+    path: PathBuf,
+    serve: Serve,
+    /// Holds the file.
+    _directory: TempDir,
+}
+
+impl Configured {
+    fn start(lines: &str) -> Result<Self> {
+        let directory = TempDir::new()?;
+        let path = directory.path().join("nprof.toml");
+        write(&path, lines)?;
+        let serve = Serve::start(&["--config", path.to_str().context("a path in UTF-8")?])?;
+        Ok(Self { path, serve, _directory: directory })
+    }
+
+    /// Changes the file and has it read again.
+    fn reload(&mut self, lines: &str) -> Result<()> {
+        write(&self.path, lines)?;
+        self.serve.signal(Signal::HUP)?;
+        self.serve.says("nprof: the configuration was read again").map(|_| ())
+    }
+}
+
+fn write(path: &Path, lines: &str) -> Result<()> {
+    Ok(std::fs::write(path, format!("max-overhead = \"off\"\n{lines}\n"))?)
+}
+
+/// How many functions of a JVM are traced in any way.
+fn functions(samples: &Exposition, jvm: &str) -> f64 {
+    samples.with("nprof_methods", &[("jvm", jvm)]).map(|sample| sample.value).sum()
+}
+
+/// Check that SIGHUP takes over which JVMs are traced: one that is left out keeps its counts and gets no more, and goes
+/// on from there when it is taken in again.
+#[test]
+fn other_jvms() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let jar = Jar::new(jdk, "jvms")?;
+        let mut target = jar.start()?;
+        let mut configured = Configured::start("")?;
+        until_counted(&configured.serve, jar.name(), &mut target)?;
+        let before = settled(&configured.serve, jar.name(), &mut target)?;
+        configured.reload(&format!("exclude-jvm = [\"{}\"]", jar.name()))?;
+        configured.serve.scrape_until("the end of its tracing", |samples| Ok(functions(samples, jar.name()) == 0.0))?;
+        target.calls("static", 1, 100)?;
+        let calls = of(jar.name(), &ADD);
+        ensure!(configured.serve.samples()?.count(CALLS, &calls)? == before, "counted though it was left out");
+        configured.reload("")?;
+        configured.serve.scrape_until("its tracing", |samples| Ok(functions(samples, jar.name()) > 0.0))?;
+        target.calls("static", 1, 100)?;
+        let after = settled(&configured.serve, jar.name(), &mut target)?;
+        ensure!(after == before + 100, "{after} after {before} and 100 more");
+        Ok(())
+    })
+}
+
+/// Check that SIGHUP takes over other labels, under which everything counted so far is there; and that a file that is
+/// wrong changes nothing and is told.
+#[test]
+fn other_labels() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let jar = Jar::new(jdk, "labels")?;
+        let mut target = jar.start()?;
+        let mut configured = Configured::start("")?;
+        until_counted(&configured.serve, jar.name(), &mut target)?;
+        let before = settled(&configured.serve, jar.name(), &mut target)?;
+        configured.reload("[label]\njvm = \"shop {main}\"\nteam = \"{env:NO_SUCH|none}\"")?;
+        let name = format!("shop {}", jar.name());
+        let labels = [&of(&name, &ADD)[..], &[("team", "none")]].concat();
+        ensure!(configured.serve.samples()?.count(CALLS, &labels)? == before, "not all under the new labels");
+        write(&configured.path, "listen = 7")?;
+        configured.serve.signal(Signal::HUP)?;
+        configured.serve.says("nprof: the configuration stays as it was")?;
+        ensure!(configured.serve.samples()?.count(CALLS, &labels)? == before, "a wrong file changed something");
+        Ok(())
+    })
+}
+
+/// Check that SIGHUP takes over other patterns, and that what was counted stays and goes on.
+#[test]
+fn other_patterns() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let jar = Jar::new(jdk, "patterns")?;
+        let mut target = jar.start()?;
+        let mut configured = Configured::start("patterns = [\"targets.Plain::*\"]")?;
+        target.calls("static", 1, 300)?;
+        ensure!(settled(&configured.serve, jar.name(), &mut target)? == 300, "not counted before");
+        let nested = of(jar.name(), &[("class", "targets.Nested"), ("method", "descend")]);
+        ensure!(configured.serve.samples()?.count(CALLS, &nested)? == 0, "counted what was not asked for");
+        configured.reload("patterns = [\"targets.Plain::*\", \"targets.Nested::*\"]")?;
+        // Calls all the time: none may be missed while the patterns change.
+        let mut made = 300;
+        configured.serve.scrape_until("the new method", |samples| {
+            target.calls("static", 1, 10)?;
+            made += 10;
+            target.calls("nested", 1, 1)?;
+            Ok(samples.count(CALLS, &nested)? > 0)
+        })?;
+        let counted = settled(&configured.serve, jar.name(), &mut target)?;
+        ensure!(counted == made, "{counted} of {made} calls");
+        Ok(())
+    })
+}
