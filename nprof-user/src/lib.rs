@@ -27,3 +27,4 @@ pub mod resolve;
 pub mod service;
 pub mod sys;
 pub mod trace;
+pub mod unwind;

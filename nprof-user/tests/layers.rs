@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("sys", &["model"]),
     ("discover", &["model", "sys"]),
     ("hotspot", &["model", "sys"]),
+    ("unwind", &["model", "sys", "hotspot"]),
     ("resolve", &["model", "sys"]),
     ("config", &["model", "discover", "resolve"]),
     ("attach", &["model", "sys"]),

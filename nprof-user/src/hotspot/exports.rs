@@ -25,16 +25,16 @@ const PREFIX: &[u8] = b"gHotSpot";
 
 /// The exported variables of one libjvm in one process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Exports {
+pub(crate) struct Exports {
     /// Address of each variable, by name.
-    pub(super) variables: HashMap<String, VirtAddr>,
+    pub(crate) variables: HashMap<String, VirtAddr>,
     /// Where libjvm's code lies.
-    pub(super) text: Vec<Range<VirtAddr>>,
+    pub(crate) text: Vec<Range<VirtAddr>>,
 }
 
 impl Exports {
     /// Reads them from the file behind `libjvm`.
-    pub(super) fn of(libjvm: &Library) -> Result<Self, Error> {
+    pub(crate) fn of(libjvm: &Library) -> Result<Self, Error> {
         let path = || libjvm.path.clone();
         let file = File::open(&libjvm.open_path).map_err(|source| Error::LibraryFile { path: path(), source })?;
         let elf = read_elf(&ReadCache::new(file)).map_err(|source| Error::BadLibrary { path: path(), source })?;
@@ -55,7 +55,7 @@ impl Exports {
     }
 
     /// Whether `addr` lies in libjvm's code.
-    pub(super) fn is_text(&self, addr: VirtAddr) -> bool {
+    pub(crate) fn is_text(&self, addr: VirtAddr) -> bool {
         self.text.iter().any(|range| range.contains(&addr))
     }
 }

@@ -11,79 +11,104 @@ const MAX_OFFSET: u64 = 1 << 16;
 
 /// A number inside a struct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Number {
+pub(crate) struct Number {
     /// Bytes from the start of the struct.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Bytes that it takes.
-    pub(super) width: usize,
+    pub(crate) width: usize,
 }
 
 /// Everything that the walk has to know; offsets in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Static: the first `ClassLoaderData`.
-    pub(super) first_loader: VirtAddr,
+    pub(crate) first_loader: VirtAddr,
     /// Static: the `Klass` of `java.lang.Object`.
-    pub(super) object_klass: VirtAddr,
-    pub(super) loader: LoaderLayout,
-    pub(super) klass: KlassLayout,
-    pub(super) array: ArrayLayout,
-    pub(super) method: MethodLayout,
-    pub(super) pool: PoolLayout,
-    pub(super) symbol: SymbolLayout,
+    pub(crate) object_klass: VirtAddr,
+    pub(crate) loader: LoaderLayout,
+    pub(crate) klass: KlassLayout,
+    pub(crate) array: ArrayLayout,
+    pub(crate) method: MethodLayout,
+    pub(crate) pool: PoolLayout,
+    pub(crate) symbol: SymbolLayout,
 }
 
 /// `ClassLoaderData`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct LoaderLayout {
-    pub(super) next: u64,
-    pub(super) klasses: u64,
+pub(crate) struct LoaderLayout {
+    pub(crate) next: u64,
+    pub(crate) klasses: u64,
 }
 
 /// `Klass` and `InstanceKlass`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct KlassLayout {
-    pub(super) layout_helper: Number,
-    pub(super) name: u64,
-    pub(super) next_link: u64,
-    pub(super) loader: u64,
-    pub(super) methods: u64,
-    pub(super) init_state: u64,
+pub(crate) struct KlassLayout {
+    pub(crate) layout_helper: Number,
+    pub(crate) name: u64,
+    pub(crate) next_link: u64,
+    pub(crate) loader: u64,
+    pub(crate) methods: u64,
+    pub(crate) init_state: u64,
 }
 
 /// `Array<Method*>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ArrayLayout {
-    pub(super) length: Number,
-    pub(super) data: u64,
+pub(crate) struct ArrayLayout {
+    pub(crate) length: Number,
+    pub(crate) data: u64,
 }
 
 /// `Method` and `ConstMethod`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct MethodLayout {
-    pub(super) const_method: u64,
+pub(crate) struct MethodLayout {
+    pub(crate) const_method: u64,
     /// Two bytes hold the Java flags in every version, whether the field has two or four.
-    pub(super) access_flags: u64,
+    pub(crate) access_flags: u64,
     /// The word after the struct of a native method: its code.
-    pub(super) native_function: u64,
-    pub(super) constants: u64,
-    pub(super) name_index: Number,
-    pub(super) signature_index: Number,
+    pub(crate) native_function: u64,
+    pub(crate) constants: u64,
+    pub(crate) name_index: Number,
+    pub(crate) signature_index: Number,
 }
 
 /// `ConstantPool`, whose entries follow the struct.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PoolLayout {
-    pub(super) holder: u64,
-    pub(super) length: Number,
-    pub(super) entries: u64,
+pub(crate) struct PoolLayout {
+    pub(crate) holder: u64,
+    pub(crate) length: Number,
+    pub(crate) entries: u64,
 }
 
 /// `Symbol`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SymbolLayout {
-    pub(super) length: Number,
-    pub(super) body: u64,
+pub(crate) struct SymbolLayout {
+    pub(crate) length: Number,
+    pub(crate) body: u64,
+}
+
+#[cfg(test)]
+impl Layout {
+    /// A layout in which everything lies at the start, to be filled in by a test.
+    pub(crate) fn empty() -> Self {
+        let number = Number { offset: 0, width: 1 };
+        Self {
+            first_loader: VirtAddr(0),
+            object_klass: VirtAddr(0),
+            loader: LoaderLayout { next: 0, klasses: 0 },
+            klass: KlassLayout { layout_helper: number, name: 0, next_link: 0, loader: 0, methods: 0, init_state: 0 },
+            array: ArrayLayout { length: number, data: 0 },
+            method: MethodLayout {
+                const_method: 0,
+                access_flags: 0,
+                native_function: 0,
+                constants: 0,
+                name_index: number,
+                signature_index: number,
+            },
+            pool: PoolLayout { holder: 0, length: number, entries: 0 },
+            symbol: SymbolLayout { length: number, body: 0 },
+        }
+    }
 }
 
 impl Layout {
@@ -91,7 +116,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`Error::MissingEntry`] with all entries that are not there, [`Error::BadEntry`] for one that makes no sense.
-    pub(super) fn of(tables: &Tables) -> Result<Self, Error> {
+    pub(crate) fn of(tables: &Tables) -> Result<Self, Error> {
         let mut look = Lookup::new(tables);
         let method_size = look.size("Method");
         let layout = Self {
@@ -134,18 +159,18 @@ impl Layout {
 }
 
 /// Collects what is missing or wrong while a layout is put together, so that one message names all of it.
-struct Lookup<'a> {
+pub(crate) struct Lookup<'a> {
     tables: &'a Tables,
     missing: Vec<TableEntry>,
     bad: Option<TableEntry>,
 }
 
 impl<'a> Lookup<'a> {
-    fn new(tables: &'a Tables) -> Self {
+    pub(crate) fn new(tables: &'a Tables) -> Self {
         Self { tables, missing: Vec::new(), bad: None }
     }
 
-    fn finish(self) -> Result<(), Error> {
+    pub(crate) fn finish(self) -> Result<(), Error> {
         if !self.missing.is_empty() {
             return Err(Error::MissingEntry { missing: self.missing });
         }
@@ -155,7 +180,7 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    fn find(&self, type_name: &str, field: &str) -> Option<&'a FieldEntry> {
+    pub(crate) fn find(&self, type_name: &str, field: &str) -> Option<&'a FieldEntry> {
         self.tables.fields.get(&format!("{type_name}::{field}"))
     }
 
@@ -170,7 +195,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// The offset of a field that is not static.
-    fn offset(&mut self, type_name: &str, field: &str) -> u64 {
+    pub(crate) fn offset(&mut self, type_name: &str, field: &str) -> u64 {
         let Some(entry) = self.find(type_name, field) else {
             self.missing(type_name, field);
             return 0;
@@ -180,7 +205,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// A field that holds a number, with the width of its type.
-    fn number(&mut self, type_name: &str, field: &str) -> Number {
+    pub(crate) fn number(&mut self, type_name: &str, field: &str) -> Number {
         let offset = self.offset(type_name, field);
         let width = self.find(type_name, field).and_then(|entry| self.width(&entry.type_string));
         if self.find(type_name, field).is_some() {
@@ -204,7 +229,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// The address of a static field.
-    fn variable(&mut self, type_name: &str, field: &str) -> VirtAddr {
+    pub(crate) fn variable(&mut self, type_name: &str, field: &str) -> VirtAddr {
         let Some(entry) = self.find(type_name, field) else {
             self.missing(type_name, field);
             return VirtAddr::default();
@@ -214,7 +239,7 @@ impl<'a> Lookup<'a> {
         entry.address
     }
 
-    fn size(&mut self, type_name: &str) -> u64 {
+    pub(crate) fn size(&mut self, type_name: &str) -> u64 {
         let Some(&size) = self.tables.sizes.get(type_name) else {
             self.missing(type_name, "(size)");
             return 0;

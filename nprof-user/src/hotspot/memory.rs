@@ -37,17 +37,17 @@ impl<M: RemoteMemory + ?Sized> RemoteMemory for &M {
 }
 
 /// Whether `addr` may be an address of user space at all.
-pub(super) fn is_plausible(addr: VirtAddr) -> bool {
+pub(crate) fn is_plausible(addr: VirtAddr) -> bool {
     (LOWEST..END).contains(&addr.0)
 }
 
 /// The address `offset` bytes after `base`. One that would wrap around is not plausible, so it is never read.
-pub(super) fn at(base: VirtAddr, offset: u64) -> VirtAddr {
+pub(crate) fn at(base: VirtAddr, offset: u64) -> VirtAddr {
     VirtAddr(base.0.saturating_add(offset))
 }
 
 /// How many bytes `to` lies after `from`; 0 if it does not.
-pub(super) fn distance(from: VirtAddr, to: VirtAddr) -> usize {
+pub(crate) fn distance(from: VirtAddr, to: VirtAddr) -> usize {
     usize::try_from(to.0.saturating_sub(from.0)).unwrap_or(usize::MAX)
 }
 
@@ -118,24 +118,24 @@ impl Batch {
 }
 
 /// A little-endian number of up to eight bytes.
-pub(super) fn number(bytes: &[u8]) -> u64 {
+pub(crate) fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
 /// A memory with the batch that its reads share.
 #[derive(Debug)]
-pub(super) struct Reader<M> {
+pub(crate) struct Reader<M> {
     memory: M,
     batch: Batch,
 }
 
 impl<M: RemoteMemory> Reader<M> {
-    pub(super) fn new(memory: M) -> Self {
+    pub(crate) fn new(memory: M) -> Self {
         Self { memory, batch: Batch::default() }
     }
 
     /// Reads bytes that must be there.
-    pub(super) fn bytes(&self, addr: VirtAddr, buf: &mut [u8]) -> Result<(), MemoryError> {
+    pub(crate) fn bytes(&self, addr: VirtAddr, buf: &mut [u8]) -> Result<(), MemoryError> {
         let len = buf.len();
         if is_plausible(addr) && is_plausible(at(addr, len as u64)) {
             return self.memory.read(addr, buf);
@@ -144,14 +144,14 @@ impl<M: RemoteMemory> Reader<M> {
     }
 
     /// Reads a pointer that must be there.
-    pub(super) fn pointer(&self, addr: VirtAddr) -> Result<VirtAddr, MemoryError> {
+    pub(crate) fn pointer(&self, addr: VirtAddr) -> Result<VirtAddr, MemoryError> {
         let mut buf = [0; 8];
         self.bytes(addr, &mut buf)?;
         Ok(VirtAddr(u64::from_le_bytes(buf)))
     }
 
     /// Reads `N` numbers of one to eight bytes, given as address and width: all or `None`.
-    pub(super) fn numbers<const N: usize>(
+    pub(crate) fn numbers<const N: usize>(
         &mut self,
         wanted: [(VirtAddr, usize); N],
     ) -> Result<Option<[u64; N]>, MemoryError> {
@@ -164,7 +164,7 @@ impl<M: RemoteMemory> Reader<M> {
     }
 
     /// Reads `N` numbers for each of `items`, in one batch.
-    pub(super) fn numbers_of<T, const N: usize>(
+    pub(crate) fn numbers_of<T, const N: usize>(
         &mut self,
         items: &[T],
         wanted: impl Fn(&T) -> [(VirtAddr, usize); N],
@@ -180,7 +180,7 @@ impl<M: RemoteMemory> Reader<M> {
     }
 
     /// Reads a run of bytes for each of `items`, in one batch, and passes each to `take`, `None` where it is missing.
-    pub(super) fn runs_of<T>(
+    pub(crate) fn runs_of<T>(
         &mut self,
         items: &[T],
         wanted: impl Fn(&T) -> (VirtAddr, usize),

@@ -33,12 +33,13 @@ pub use memory::{Batch, MemoryError, RemoteMemory};
 
 use crate::model::{Library, VirtAddr};
 use about::About;
-use exports::Exports;
+pub(crate) use exports::Exports;
 use known::Known;
-use layout::Layout;
-use memory::Reader;
+pub(crate) use layout::{Layout, Lookup, Number};
+pub(crate) use memory::{Reader, at, is_plausible, number};
+pub(crate) use names::{class_name, decode, is_method_descriptor};
 use stub::Stub;
-use tables::Tables;
+pub(crate) use tables::{Tables, read_int_constants, read_string};
 
 /// One JVM whose tables have been read and checked. It remembers what it has seen, within limits.
 #[derive(Debug)]

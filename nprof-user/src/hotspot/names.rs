@@ -4,7 +4,7 @@
 /// Decodes the JVM's modified UTF-8 (JVMS 4.4.7): NUL takes two bytes, characters outside of the first plane are two
 /// surrogates of three bytes each. `None` if `bytes` are not that. A surrogate without its other half, which the
 /// JVM allows and Unicode does not, becomes U+FFFD.
-pub(super) fn decode(bytes: &[u8]) -> Option<String> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<String> {
     if bytes.is_ascii() {
         return (!bytes.contains(&0)).then(|| bytes.iter().copied().map(char::from).collect());
     }
@@ -38,7 +38,7 @@ fn next_unit(bytes: &[u8]) -> Option<(u16, &[u8])> {
 /// `java.util.zip.Deflater`. `None` if no class can have that name.
 ///
 /// Hidden classes (lambdas, for one) have a suffix with an address, `Main$$Lambda+0x00007f`, that Java shows after a slash.
-pub(super) fn class_name(internal: &str) -> Option<String> {
+pub(crate) fn class_name(internal: &str) -> Option<String> {
     let (name, suffix) = split_hidden(internal);
     let legal = !name.is_empty() && !name.contains(['.', ';', '[']) && name.split('/').all(|part| !part.is_empty());
     if !legal {
@@ -68,12 +68,12 @@ fn is_hexadecimal(digits: &str) -> bool {
 }
 
 /// Whether a native method can have that name (JVMS 4.2.2).
-pub(super) fn is_method_name(name: &str) -> bool {
+pub(crate) fn is_method_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['.', ';', '[', '/', '<', '>'])
 }
 
 /// Whether `descriptor` is a method descriptor (JVMS 4.3.3).
-pub(super) fn is_method_descriptor(descriptor: &str) -> bool {
+pub(crate) fn is_method_descriptor(descriptor: &str) -> bool {
     let Some(mut rest) = descriptor.strip_prefix('(') else {
         return false;
     };

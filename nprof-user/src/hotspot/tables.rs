@@ -26,23 +26,23 @@ const PAGE: usize = 4096;
 
 /// A field of a struct or a static variable of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FieldEntry {
+pub(crate) struct FieldEntry {
     /// Its C++ type, such as `u2` or `Klass*`.
-    pub(super) type_string: String,
-    pub(super) is_static: bool,
+    pub(crate) type_string: String,
+    pub(crate) is_static: bool,
     /// Bytes from the start of the struct, if it is not static.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Where it lies, if it is static.
-    pub(super) address: VirtAddr,
+    pub(crate) address: VirtAddr,
 }
 
 /// All tables, by name.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tables {
+pub(crate) struct Tables {
     /// By `type::field`.
-    pub(super) fields: HashMap<String, FieldEntry>,
+    pub(crate) fields: HashMap<String, FieldEntry>,
     /// Size in bytes by type.
-    pub(super) sizes: HashMap<String, u64>,
+    pub(crate) sizes: HashMap<String, u64>,
 }
 
 impl Tables {
@@ -50,7 +50,7 @@ impl Tables {
     ///
     /// # Errors
     /// [`Error::NoTables`] if this VM has none, [`Error::NotReady`] if they are not filled yet.
-    pub(super) fn read<M: RemoteMemory>(reader: &mut Reader<M>, exports: &Exports) -> Result<Self, Error> {
+    pub(crate) fn read<M: RemoteMemory>(reader: &mut Reader<M>, exports: &Exports) -> Result<Self, Error> {
         let structs = Shape::read(
             reader,
             exports,
@@ -74,6 +74,29 @@ impl Tables {
         )?;
         Ok(Self { fields: read_fields(reader, &structs)?, sizes: read_sizes(reader, &types)? })
     }
+}
+
+/// The named integer constants of the VM (`gHotSpotVMIntConstants`).
+///
+/// # Errors
+/// As [`Tables::read`].
+pub(crate) fn read_int_constants<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    exports: &Exports,
+) -> Result<HashMap<String, i32>, Error> {
+    let shape = Shape::read(
+        reader,
+        exports,
+        "gHotSpotVMIntConstants",
+        ["gHotSpotVMIntConstantEntryNameOffset", "gHotSpotVMIntConstantEntryValueOffset"],
+        "gHotSpotVMIntConstantEntryArrayStride",
+    )?;
+    let rows = shape.rows(reader)?;
+    let strings = Strings::read(reader, rows.iter().map(|row| row[0]))?;
+    // An int32_t: what follows it in the row is padding.
+    let low_half = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or_default().cast_signed();
+    let constant = |&[name, value]: &[u64; 2]| (strings.at(name).to_owned(), low_half(value));
+    Ok(rows.iter().map(constant).collect())
 }
 
 fn read_fields<M: RemoteMemory>(
@@ -234,7 +257,7 @@ fn read_round<M: RemoteMemory>(
 }
 
 /// Reads the C string at `addr`; `None` if there is none of a sensible length.
-pub(super) fn read_string<M: RemoteMemory>(
+pub(crate) fn read_string<M: RemoteMemory>(
     reader: &mut Reader<M>,
     addr: VirtAddr,
 ) -> Result<Option<String>, MemoryError> {

@@ -1,0 +1,145 @@
+//! What leaves the unwinder: the frames of a Java stack and how it ended.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A Java method, as its class file names it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct MethodName {
+    /// What `Class.getName()` says, such as `java.util.zip.Deflater`.
+    pub class: Arc<str>,
+    /// Such as `deflate` or `<init>`.
+    pub name: Arc<str>,
+    /// Its descriptor, such as `([BII)I`.
+    pub signature: Arc<str>,
+    /// Whether it is declared `native`.
+    pub is_native: bool,
+}
+
+impl fmt::Display for MethodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.class, self.name)
+    }
+}
+
+/// How a frame was executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FrameKind {
+    /// By the interpreter.
+    Interpreted,
+    /// Compiled by C1.
+    C1,
+    /// Compiled by C2.
+    C2,
+    /// Inlined into the frame that follows it.
+    Inlined,
+    /// A native method, called through its compiled wrapper.
+    NativeWrapper,
+}
+
+/// One frame of Java code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JavaFrame {
+    /// The method that runs.
+    pub method: Arc<MethodName>,
+    /// The line in its source file; `None` in a native method and where the class file has no lines.
+    pub line: Option<u32>,
+    /// How it is executed.
+    pub kind: FrameKind,
+}
+
+/// What lies between two Java frames, or ends them: after how many Java frames (counted from the innermost) it was met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Crossing {
+    /// The number of Java frames that are further in.
+    pub after: usize,
+    /// What it is.
+    pub kind: CrossingKind,
+}
+
+/// What a stack passes through that is no Java method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CrossingKind {
+    /// Native code or the VM called Java here, by the call stub.
+    CalledFromNative,
+    /// The same through an upcall of the foreign function interface.
+    Upcall,
+    /// A stub of the VM with a frame of its own.
+    Stub,
+    /// The VM has given up the compiled code of the next frame, which will go on in the interpreter.
+    Deoptimised,
+}
+
+/// Why a stack does not reach the first frame of its thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+#[non_exhaustive]
+pub enum CutReason {
+    /// The copy of the stack ends before the stack does.
+    #[error("the copy of the stack is too short")]
+    StackTooShort,
+    /// More frames than [`super::MAX_FRAMES`].
+    #[error("the stack is too deep")]
+    TooDeep,
+    /// The address lies in no code that the VM has made.
+    #[error("an address lies in no known code")]
+    UnknownCode,
+    /// The address is not where a compiled method can call something.
+    #[error("an address is no call of its compiled method")]
+    InvalidPcDesc,
+    /// The compiler's description of the inlined methods makes no sense.
+    #[error("the scopes of a compiled method are damaged")]
+    BadScope,
+    /// What should be a method is none.
+    #[error("a method cannot be read")]
+    BadMethod,
+    /// A frame does not lie above the one that it called.
+    #[error("the frames are not in order")]
+    BadFrame,
+    /// The VM's memory cannot be read there.
+    #[error("the VM's memory cannot be read")]
+    Unreadable,
+    /// The rest of a virtual thread is frozen in the heap.
+    #[error("the rest of a virtual thread is frozen in the heap")]
+    FrozenFrames,
+    /// The VM changed its code during every attempt.
+    #[error("the VM's code changed meanwhile")]
+    Changing,
+}
+
+impl CutReason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Self; 10] = [
+        Self::StackTooShort,
+        Self::TooDeep,
+        Self::UnknownCode,
+        Self::InvalidPcDesc,
+        Self::BadScope,
+        Self::BadMethod,
+        Self::BadFrame,
+        Self::Unreadable,
+        Self::FrozenFrames,
+        Self::Changing,
+    ];
+}
+
+/// How a stack ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With the first frame of its thread.
+    Complete,
+    /// Before. What was found is right, but frames are missing after it.
+    Cut(CutReason),
+}
+
+/// The Java frames of one thread, the innermost first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JavaStack {
+    /// The frames of Java methods.
+    pub frames: Vec<JavaFrame>,
+    /// What lies between them.
+    pub crossings: Vec<Crossing>,
+    /// How it ended.
+    pub end: End,
+}

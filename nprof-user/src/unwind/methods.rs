@@ -1,0 +1,281 @@
+//! From a `Method*` to its names, its bytecodes' place and its lines; read once and remembered.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::MethodName;
+use super::layout::CodeLayout;
+use super::lines::Lines;
+use super::witness::Witness;
+use crate::hotspot::{Number, Reader, RemoteMemory, at, class_name, decode, is_method_descriptor, is_plausible};
+use crate::model::VirtAddr;
+use crate::sys::remote_memory::MemoryError;
+
+/// `JVM_ACC_NATIVE`, from the class file format.
+const ACC_NATIVE: u64 = 0x100;
+/// Of the flags of a `ConstMethod`, in every version.
+const HAS_LINES: u64 = 1;
+/// More than the bytecodes (64 KB) and all that follows them take.
+const MAX_CONST_METHOD: u64 = 1 << 20;
+/// Symbols are not longer than two bytes can say, however wide the field is.
+const MAX_SYMBOL: u64 = 0xffff;
+/// Programs have fewer methods on their stacks; beyond, the cache starts anew.
+const MAX_CACHED: usize = 1 << 17;
+
+/// What is known of a method.
+#[derive(Debug)]
+pub(super) struct Method {
+    pub(super) name: Arc<MethodName>,
+    pub(super) witnesses: Vec<Witness>,
+    /// Address of the first bytecode, and how many bytes there are.
+    code: VirtAddr,
+    code_size: u64,
+    lines: Lines,
+}
+
+impl Method {
+    /// The index of the bytecode at an address; that of the first if the address is none of this method's, as in a
+    /// native method.
+    pub(super) fn bci(&self, bytecode: VirtAddr) -> u16 {
+        let offset = bytecode.0.checked_sub(self.code.0).filter(|&offset| offset < self.code_size);
+        offset.and_then(|offset| u16::try_from(offset).ok()).unwrap_or_default()
+    }
+
+    /// The line of a bytecode index, if it is known.
+    pub(super) fn line(&self, bci: u16) -> Option<u32> {
+        if self.name.is_native { None } else { self.lines.line(bci) }
+    }
+}
+
+/// The methods that have been met, by their `Method*`.
+#[derive(Debug, Default)]
+pub(super) struct Methods {
+    known: HashMap<VirtAddr, Arc<Method>>,
+    texts: HashSet<Arc<str>>,
+}
+
+impl Methods {
+    /// The method at `addr`; `None` if there is none.
+    pub(super) fn get<M: RemoteMemory>(
+        &mut self,
+        reader: &mut Reader<M>,
+        layout: &CodeLayout,
+        addr: VirtAddr,
+    ) -> Result<Option<Arc<Method>>, MemoryError> {
+        if let Some(known) = self.known.get(&addr) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let Some(method) = self.read(reader, layout, addr)? else {
+            return Ok(None);
+        };
+        if self.known.len() >= MAX_CACHED {
+            self.clear();
+        }
+        let method = Arc::new(method);
+        self.known.insert(addr, Arc::clone(&method));
+        Ok(Some(method))
+    }
+
+    pub(super) fn known(&self, addr: VirtAddr) -> Option<&Arc<Method>> {
+        self.known.get(&addr)
+    }
+
+    pub(super) fn forget(&mut self, addr: VirtAddr) {
+        self.known.remove(&addr);
+    }
+
+    fn clear(&mut self) {
+        self.known.clear();
+        self.texts.clear();
+    }
+
+    fn read<M: RemoteMemory>(
+        &mut self,
+        reader: &mut Reader<M>,
+        layout: &CodeLayout,
+        addr: VirtAddr,
+    ) -> Result<Option<Method>, MemoryError> {
+        let Some(parts) = Parts::read(reader, layout, addr)? else {
+            return Ok(None);
+        };
+        let Some(texts) = read_texts(reader, layout, parts.symbols)? else {
+            return Ok(None);
+        };
+        let [class, name, signature] = texts;
+        let Some(class) = class_name(&class).filter(|_| is_name(&name) && is_method_descriptor(&signature)) else {
+            return Ok(None);
+        };
+        let name = MethodName {
+            class: self.intern(class),
+            name: self.intern(name),
+            signature: self.intern(signature),
+            is_native: parts.flags & ACC_NATIVE != 0,
+        };
+        let code = at(parts.const_method, layout.const_method.size);
+        let lines = parts.read_lines(reader, layout)?;
+        let mut witnesses = parts.witnesses;
+        witnesses.extend(symbol_witness(reader, layout, parts.symbols[0])?);
+        Ok(Some(Method { name: Arc::new(name), witnesses, code, code_size: parts.code_size, lines }))
+    }
+
+    fn intern(&mut self, text: String) -> Arc<str> {
+        if let Some(known) = self.texts.get(text.as_str()) {
+            return Arc::clone(known);
+        }
+        let text: Arc<str> = text.into();
+        self.texts.insert(Arc::clone(&text));
+        text
+    }
+}
+
+/// A method on its way: what the VM's structs say of it.
+#[derive(Debug)]
+struct Parts {
+    const_method: VirtAddr,
+    flags: u64,
+    const_flags: u64,
+    total_bytes: u64,
+    code_size: u64,
+    /// Of class, name and signature.
+    symbols: [VirtAddr; 3],
+    witnesses: Vec<Witness>,
+}
+
+impl Parts {
+    fn read<M: RemoteMemory>(
+        reader: &mut Reader<M>,
+        layout: &CodeLayout,
+        addr: VirtAddr,
+    ) -> Result<Option<Self>, MemoryError> {
+        let method = &layout.names.method;
+        let own = [(at(addr, method.const_method), 8), (at(addr, method.access_flags), 2)];
+        let Some([const_method, flags]) = reader.numbers(own)? else {
+            return Ok(None);
+        };
+        let const_method = VirtAddr(const_method);
+        let const_layout = &layout.const_method;
+        let wanted = [
+            (at(const_method, method.constants), 8),
+            number_at(const_method, method.name_index),
+            number_at(const_method, method.signature_index),
+            number_at(const_method, const_layout.flags),
+            number_at(const_method, const_layout.total_words),
+            number_at(const_method, const_layout.code_size),
+        ];
+        let Some([pool, name_index, signature_index, const_flags, words, code_size]) = reader.numbers(wanted)? else {
+            return Ok(None);
+        };
+        let total_bytes = words.saturating_mul(8);
+        let fits = const_layout.size + code_size <= total_bytes && total_bytes <= MAX_CONST_METHOD;
+        let indices = [name_index, signature_index];
+        let Some((klass, symbols)) = read_symbols(reader, layout, VirtAddr(pool), indices)?.filter(|_| fits) else {
+            return Ok(None);
+        };
+        let read = [(wanted[0], pool), (wanted[1], name_index), (wanted[2], signature_index), (wanted[5], code_size)];
+        let mut witnesses = read.map(|((addr, width), value)| Witness { addr, width, value }).to_vec();
+        let pointer = |addr, value| Witness { addr, width: 8, value };
+        witnesses.push(pointer(own[0].0, const_method.0));
+        witnesses.push(pointer(at(VirtAddr(pool), layout.names.pool.holder), klass.0));
+        witnesses.push(pointer(at(klass, layout.names.klass.name), symbols[0].0));
+        Ok(Some(Self { const_method, flags, const_flags, total_bytes, code_size, symbols, witnesses }))
+    }
+
+    /// Reads the line table, which follows the bytecodes.
+    fn read_lines<M: RemoteMemory>(&self, reader: &mut Reader<M>, layout: &CodeLayout) -> Result<Lines, MemoryError> {
+        if self.const_flags & HAS_LINES == 0 {
+            return Ok(Lines::default());
+        }
+        let start = layout.const_method.size + self.code_size;
+        let length = usize::try_from(self.total_bytes - start).unwrap_or_default();
+        let run = [(at(self.const_method, start), length)];
+        let mut lines = Lines::default();
+        reader.runs_of(
+            &run,
+            |run| *run,
+            |_, bytes| lines = Lines::unpack(bytes.unwrap_or_default(), layout.versioned.packed_excess),
+        )?;
+        Ok(lines)
+    }
+}
+
+/// What shows that the class's name is still the same, should its memory be used for another name.
+fn symbol_witness<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    layout: &CodeLayout,
+    symbol: VirtAddr,
+) -> Result<Option<Witness>, MemoryError> {
+    let Some(tag) = layout.symbol_tag else {
+        return Ok(None);
+    };
+    let (addr, width) = number_at(symbol, tag);
+    // One that cannot be read any more is a witness as well: it will not hold.
+    let value = reader.numbers([(addr, width)])?.map_or(u64::MAX, |[value]| value);
+    Ok(Some(Witness { addr, width, value }))
+}
+
+/// The class that a constant pool belongs to, and the symbols of class, name and signature.
+fn read_symbols<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    layout: &CodeLayout,
+    pool: VirtAddr,
+    indices: [u64; 2],
+) -> Result<Option<(VirtAddr, [VirtAddr; 3])>, MemoryError> {
+    let names = &layout.names;
+    let entry = |index: u64| (at(pool, names.pool.entries + 8 * index), 8);
+    let wanted =
+        [(at(pool, names.pool.holder), 8), number_at(pool, names.pool.length), entry(indices[0]), entry(indices[1])];
+    let Some([klass, length, name, signature]) = reader.numbers(wanted)? else {
+        return Ok(None);
+    };
+    // Entry 0 of a constant pool is not used, and no class file has more than 65,535.
+    let in_pool = |index: &u64| (1..length.min(1 << 16)).contains(index);
+    let klass = VirtAddr(klass);
+    if !indices.iter().all(in_pool) || !is_plausible(klass) {
+        return Ok(None);
+    }
+    let class = reader.numbers([(at(klass, names.klass.name), 8)])?;
+    // The lowest bit is a tag.
+    Ok(class.map(|[class]| (klass, [VirtAddr(class), VirtAddr(name & !1), VirtAddr(signature & !1)])))
+}
+
+/// The texts of three symbols.
+fn read_texts<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    layout: &CodeLayout,
+    symbols: [VirtAddr; 3],
+) -> Result<Option<[String; 3]>, MemoryError> {
+    let symbol = &layout.names.symbol;
+    let Some(lengths) = reader.numbers(symbols.map(|addr| number_at(addr, symbol.length)))? else {
+        return Ok(None);
+    };
+    let length = |length: u64| usize::try_from(length & MAX_SYMBOL).unwrap_or_default();
+    let runs: Vec<(VirtAddr, usize)> =
+        symbols.iter().zip(lengths).map(|(&addr, bytes)| (at(addr, symbol.body), length(bytes))).collect();
+    let mut texts = [None, None, None];
+    reader.runs_of(&runs, |run| *run, |index, bytes| texts[index] = bytes.and_then(decode))?;
+    let [Some(class), Some(name), Some(signature)] = texts else {
+        return Ok(None);
+    };
+    Ok(Some([class, name, signature]))
+}
+
+fn number_at(base: VirtAddr, number: Number) -> (VirtAddr, usize) {
+    (at(base, number.offset), number.width)
+}
+
+/// Whether any method can have that name (JVMS 4.2.2).
+fn is_name(name: &str) -> bool {
+    matches!(name, "<init>" | "<clinit>") || !name.is_empty() && !name.contains(['.', ';', '[', '/', '<', '>'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that constructors are methods, unlike what has separators in its name.
+    #[test]
+    fn knows_names() {
+        assert!(["<init>", "<clinit>", "größe$1", "lambda$0"].into_iter().all(is_name));
+        assert!(["", "<other>", "a/b", "a;"].into_iter().all(|bad| !is_name(bad)));
+    }
+}
