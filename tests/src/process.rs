@@ -126,6 +126,20 @@ impl RemoteProcess {
         Self::start(jdk, command.arg("-jar").arg(jar).arg(targets.library("libmany.so")))
     }
 
+    /// Threads that wait in a native below stacks of many shapes (`Stacks.java`), on a JVM with these options.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn stacks(jdk: &Jdk, options: &[&str]) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        // The truth is what the VM knows, not what it shows by default.
+        command.args(["-XX:+UnlockDiagnosticVMOptions", "-XX:+ShowHiddenFrames", "-XX:MaxJavaStackTraceDepth=100000"]);
+        // A virtual thread that waits in a native keeps its carrier.
+        command.arg("-Djdk.virtualThreadScheduler.parallelism=8");
+        Self::start(jdk, command.args(options).arg("targets.Stacks").arg(targets.library("libstacks.so")))
+    }
+
     fn start(jdk: &Jdk, command: &mut Command) -> Result<Self> {
         let mut child = Child::spawn(&format!("target on {jdk}"), command)?;
         let ready = child.line_with_prefix(Stream::Stdout, "ready ")?;

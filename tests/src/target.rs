@@ -14,12 +14,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::jdk::{Jdk, OLDEST_SUPPORTED};
 
 /// The C libraries: name and sources.
-const LIBRARIES: [(&str, &[&str]); 5] = [
+const LIBRARIES: [(&str, &[&str]); 6] = [
     ("libshapes.so", &["shapes.c", "shapes_time.c", "shapes_threads.c", "entries.S"]),
     ("liblate.so", &["late.c"]),
     ("libguest.so", &["guest.c"]),
     ("libtruth.so", &["truth_agent.c"]),
     ("libmany.so", &["many.S"]),
+    ("libstacks.so", &["stacks.c", "stacks_entry.S"]),
 ];
 
 /// How many natives the class `targets.Many` has, as `many.S` defines them.

@@ -29,6 +29,7 @@ mod soak;
 mod switch;
 mod targets;
 mod timing;
+mod unwind;
 
 /// Selects every native method of the targets.
 const TARGETS: &str = "targets.*::*";
