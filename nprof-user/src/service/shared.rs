@@ -143,7 +143,10 @@ impl Shared {
 
     pub(super) fn untraced(&self, jvm: Jvm, error: &Error) {
         tracing::warn!("process {} ({}) is not traced: {error}", jvm.pid, jvm.main.escape_debug());
-        self.lock().untraced.push(jvm);
+        let mut state = self.lock();
+        // Also where nobody scrapes, which would do this too.
+        state.untraced.retain(|jvm| self.proc.is_same(jvm));
+        state.untraced.push(jvm);
     }
 
     pub(super) fn reload(&self, config: &Config) {
