@@ -95,8 +95,8 @@ impl Governor {
     }
 
     /// Answers a trial: the function was attached and counted for `length`, in which it was called `calls` times. The
-    /// answer is the state that it is to be in from now on. A function that was forgotten during its trial stays
-    /// detached here: whoever made the governor forget it knows better.
+    /// answer is the state that it is to be in from now on. A function that has gone during its trial stays
+    /// detached.
     pub fn tried(&mut self, now: Duration, id: u32, calls: u64, length: Duration) -> Tracing {
         self.trials.end(id);
         let Some(held) = self.held.get_mut(&id) else { return Tracing::Detached };
@@ -164,13 +164,6 @@ impl Governor {
     /// and why it was.
     pub fn demoted(&self) -> impl Iterator<Item = (u32, f64, Why)> {
         self.held.iter().filter(|(_, held)| held.is_demoted()).map(|(id, held)| (*id, held.rate, held.why))
-    }
-
-    /// Forgets a function, because it is gone or the user asked for something else. In the second case the caller puts
-    /// it into the state that the user wants.
-    pub fn forget(&mut self, id: u32) {
-        self.held.remove(&id);
-        self.trials.end(id);
     }
 
     fn smooth(&mut self, share: f64, length: Duration) {

@@ -288,7 +288,7 @@ fn numbers_stay_numbers() {
     }
 }
 
-/// Check that a function that is gone, or that the user changed, is forgotten with its trial.
+/// Check that a function that is gone is forgotten with its trial.
 #[test]
 fn forgets_what_is_gone() {
     let mut governor = governor();
@@ -299,7 +299,7 @@ fn forgets_what_is_gone() {
     assert!(!governor.is_demoted(3));
     governor.decide(period(3), &hot);
     assert_eq!(governor.due_trials(seconds(8)), [3]);
-    governor.forget(3);
+    governor.decide(period(9), &[]);
     assert_eq!(governor.tried(seconds(8), 3, 0, seconds(1)), Detached);
     assert_eq!((governor.demoted().count(), governor.due_trials(seconds(1_000))), (0, vec![]));
 }
