@@ -1,6 +1,7 @@
 //! The plain values that flow from stage to stage. They hold no handle, do no I/O and depend on no stage.
 
 mod address;
+mod cut;
 pub mod descriptor;
 mod finding;
 mod jvm;
@@ -8,17 +9,23 @@ mod labels;
 mod library;
 mod method;
 mod plan;
+mod profile;
 mod sample;
 mod snapshot;
 mod status;
 
 pub use address::{AddressError, ElfAddr, FileOffset, VirtAddr};
+pub use cut::CutReason;
 pub use finding::{Finding, Verdict};
 pub use jvm::{Jvm, JvmKind, Pid, StartTime};
 pub use labels::JvmLabels;
 pub use library::{FileId, Library, LibraryId, Mapping};
 pub use method::{Inventory, Method, NativeCode};
 pub use plan::{Bound, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason, Skipped};
+pub use profile::{
+    About, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality, StackTotals,
+    ThreadName, TimelineCall, Unit, Weighed, WeighedStack, Weight,
+};
 pub use sample::Sample;
 pub use snapshot::{Histogram, Losses, MethodSnapshot, Snapshot, States, Traced, Tracing};
 pub use status::{CallCost, FunctionStatus, JvmStatus, Status};

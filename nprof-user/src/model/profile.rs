@@ -1,0 +1,299 @@
+//! What a recording holds: the exact totals of every function, and the stacks of the calls that were sampled.
+//!
+//! Everything that later renders it needs is here; nothing refers to the process or the machine it was made on.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::CutReason;
+
+/// A finished recording of one JVM.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Profile {
+    /// What was recorded, where and how.
+    pub about: About,
+    /// Each different frame once; [`ProfileStack::frames`] are indices of it.
+    pub frames: Vec<ProfileFrame>,
+    /// Each different stack once; [`StackTotals::stack`] is an index of it.
+    pub stacks: Vec<ProfileStack>,
+    /// The native functions that were traced and called, with exact totals; [`StackTotals::function`] is an index of it.
+    pub functions: Vec<FunctionTotals>,
+    /// What the sampled calls that returned say of their stacks, each function and stack once.
+    pub calls: Vec<StackTotals>,
+    /// Calls that had not returned when the recording ended: their time until then, exact, not sampled.
+    pub open: Vec<StackTotals>,
+    /// Samples taken inside of native methods, with native frames (`--native-stacks`), or of all threads by timer
+    /// (`--on-cpu`, where no function belongs to them).
+    pub inside: Vec<StackTotals>,
+    /// Single calls by the time when they began, where a timeline was asked for.
+    pub timeline: Vec<TimelineCall>,
+    /// The threads that the timeline speaks of.
+    pub threads: Vec<ThreadName>,
+    /// How good all this is.
+    pub quality: Quality,
+}
+
+/// What was recorded, where and how.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct About {
+    /// The version of nprof that made the recording.
+    pub nprof: String,
+    /// Wall-clock time at the start.
+    pub started: Timestamp,
+    /// Time from the start to the end.
+    pub elapsed: Duration,
+    /// What was measured.
+    pub mode: ProfileMode,
+    /// The process id at that time.
+    pub pid: u32,
+    /// The main class, or the jar's file name.
+    pub main: String,
+    /// Name and version of the VM.
+    pub vm: String,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// The host's name.
+    pub host: String,
+    /// The patterns that methods were selected by; empty for all.
+    pub patterns: Vec<String>,
+    /// The most stacks that were to be taken in a second.
+    pub max_stacks: u32,
+    /// For samples by timer: the time from one to the next on each CPU, in nanoseconds.
+    pub period_ns: Option<u64>,
+    /// Whether off-CPU time was measured.
+    pub off_cpu: bool,
+    /// Whether samples inside of native methods were taken.
+    pub native_stacks: bool,
+}
+
+/// What a recording measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProfileMode {
+    /// The calls of native methods: counted and timed exactly, stacks sampled.
+    #[default]
+    Calls,
+    /// Where threads use the CPU, sampled by timer.
+    OnCpu,
+}
+
+/// What a frame of a picture stands for; each kind has a colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProfileFrameKind {
+    /// A Java method in the interpreter.
+    Interpreted,
+    /// A Java method compiled by C1.
+    C1,
+    /// A Java method compiled by C2.
+    C2,
+    /// A Java method that the compiler has inlined into the one that called it.
+    Inlined,
+    /// A native method: where Java crosses into native code.
+    NativeMethod,
+    /// A function of a native library.
+    Native,
+    /// A function of the VM itself (`libjvm`).
+    Vm,
+    /// A function inlined into a native one.
+    NativeInlined,
+    /// No code: a thread without Java frames, the place where a stack was cut, a call without a stack. The name says it in
+    /// brackets.
+    Marker,
+}
+
+impl ProfileFrameKind {
+    /// Every kind.
+    pub const ALL: [Self; 9] = [
+        Self::Interpreted,
+        Self::C1,
+        Self::C2,
+        Self::Inlined,
+        Self::NativeMethod,
+        Self::Native,
+        Self::Vm,
+        Self::NativeInlined,
+        Self::Marker,
+    ];
+
+    /// Whether it is a Java method, a native one included.
+    #[must_use]
+    pub fn is_java(self) -> bool {
+        matches!(self, Self::Interpreted | Self::C1 | Self::C2 | Self::Inlined | Self::NativeMethod)
+    }
+}
+
+/// One frame of a stack.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProfileFrame {
+    /// What it is.
+    pub kind: ProfileFrameKind,
+    /// The class of a Java method, dotted; the file name of a native function's library; empty for a marker.
+    pub scope: String,
+    /// The method, the demangled function (or `libx.so+0x1234` where it has no name), or the marker's text.
+    pub name: String,
+    /// The descriptor of a Java method; else empty.
+    pub signature: String,
+    /// The source line, where it is known.
+    pub line: Option<u32>,
+    /// Whether the VM itself leaves it out of stack traces (lambda forms, hidden classes).
+    pub hidden: bool,
+    /// The file name of the library that a native method's function is in, where that was traced; else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub library: String,
+}
+
+/// The frames of a stack and whether they are all.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ProfileStack {
+    /// Indices of frames, the innermost first. In [`Profile::calls`] the first is the native method itself.
+    pub frames: Vec<u32>,
+    /// Why outer frames are missing; `None` if the stack is complete.
+    pub cut: Option<CutReason>,
+}
+
+/// Exact totals of one native function, from the kernel's records.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FunctionTotals {
+    /// The class of the first method that is bound to it, dotted.
+    pub class: String,
+    /// That method's name.
+    pub method: String,
+    /// Its descriptor.
+    pub signature: String,
+    /// How many further methods are bound to it.
+    pub others: u32,
+    /// The library's file name.
+    pub library: String,
+    /// Calls that have ended.
+    pub calls: u64,
+    /// Of them, those that have no time (see the losses).
+    pub untimed: u64,
+    /// Their wall-clock time, in nanoseconds.
+    pub total_ns: u64,
+    /// The same without the traced native calls that they made.
+    pub self_ns: u64,
+    /// The part of `self_ns` that their threads were not running, if it was measured.
+    pub off_cpu_ns: u64,
+    /// The longest call, in nanoseconds.
+    pub max_ns: u64,
+    /// Calls that had not returned at the end.
+    pub in_flight: u64,
+}
+
+/// What the samples of one function with one stack add up to.
+///
+/// A sampled call stands for as many as its chance says (1 / chance). These are the sums of what they stand for: without
+/// bias, but not exact; whoever renders them scales each function to its exact totals.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StackTotals {
+    /// Index of the stack.
+    pub stack: u32,
+    /// Index of the function that was called; `None` for samples by timer outside of traced functions.
+    pub function: Option<u32>,
+    /// How many samples there are.
+    pub samples: u64,
+    /// The calls that they stand for; 0 for samples inside of calls.
+    pub calls: f64,
+    /// The wall-clock time that they stand for, nested traced calls included, in nanoseconds.
+    pub time_ns: f64,
+    /// The same without nested traced calls.
+    pub self_ns: f64,
+    /// The part of `self_ns` that the threads were not running.
+    pub off_cpu_ns: f64,
+}
+
+/// One call of a timeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimelineCall {
+    /// The thread, in the host's numbers.
+    pub tid: u32,
+    /// Index of the function.
+    pub function: u32,
+    /// When it began, in nanoseconds from the start of the recording; negative if before.
+    pub start_ns: i64,
+    /// How long it took, in nanoseconds.
+    pub duration_ns: u64,
+    /// Index of its stack, if it was sampled.
+    pub stack: Option<u32>,
+}
+
+/// The name of a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadName {
+    /// Its number on the host.
+    pub tid: u32,
+    /// Its name as the kernel has it, 15 bytes at most.
+    pub name: String,
+}
+
+/// How many samples there are and what is wrong with them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Quality {
+    /// Stacks that were taken.
+    pub stacks: u64,
+    /// Of them, those that reach the first frame of their thread.
+    pub complete: u64,
+    /// Those that do not, by reason, most frequent first.
+    pub cut: Vec<(String, u64)>,
+    /// Samples that were chosen and not taken, by reason.
+    pub lost: Vec<(String, u64)>,
+    /// Calls of the timeline for which there was no room.
+    pub timeline_lost: u64,
+    /// Losses of the exact totals: reason and number, those above zero.
+    pub losses: Vec<(String, u64)>,
+    /// Selected methods that were not traced, by reason.
+    pub skipped: Vec<(String, u64)>,
+}
+
+/// What the width of a frame stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Weight {
+    /// Wall-clock time in native methods. What a native method called back is drawn above it and part of its width.
+    #[default]
+    Time,
+    /// Number of calls.
+    Calls,
+    /// Wall-clock time without nested native calls: those stand on their own, from the native method on that led to them.
+    #[serde(rename = "self")]
+    SelfTime,
+    /// The part of the time that the thread was not running.
+    OffCpu,
+}
+
+/// What [`Weighed::total`] counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unit {
+    /// Nanoseconds.
+    #[default]
+    Nanoseconds,
+    /// Calls.
+    Calls,
+}
+
+/// Stacks with one number each: what a flame graph draws.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Weighed {
+    /// What the numbers count.
+    pub unit: Unit,
+    /// Each different frame once.
+    pub frames: Vec<ProfileFrame>,
+    /// Each different stack once.
+    pub stacks: Vec<WeighedStack>,
+    /// The sum of all values.
+    pub total: u64,
+}
+
+/// A stack and its number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WeighedStack {
+    /// Indices of [`Weighed::frames`], the outermost first.
+    pub frames: Vec<u32>,
+    /// The value of the innermost frame itself, what lies above it left out.
+    pub value: u64,
+    /// How many samples it rests on; 0 for what is known without samples.
+    pub samples: u64,
+}
