@@ -25,7 +25,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("aggregate", &["model"]),
     ("govern", &["model"]),
     ("render", &["model", "aggregate"]),
-    ("trace", &["model", "sys", "discover", "hotspot", "resolve", "attach", "collect", "aggregate", "govern"]),
+    (
+        "trace",
+        &[
+            "model",
+            "sys",
+            "discover",
+            "hotspot",
+            "unwind",
+            "resolve",
+            "attach",
+            "collect",
+            "profile",
+            "aggregate",
+            "govern",
+        ],
+    ),
     ("export", &["model", "aggregate"]),
     ("control", &["model", "sys"]),
     (

@@ -52,9 +52,28 @@ impl RemoteProcess {
     /// # Errors
     /// When it cannot be built or started.
     pub fn shapes(jdk: &Jdk) -> Result<Self> {
+        Self::shapes_on(jdk, &[])
+    }
+
+    /// The same on a JVM with these options.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn shapes_on(jdk: &Jdk, options: &[&str]) -> Result<Self> {
         let targets = Targets::get()?;
         let mut command = java(jdk, &targets.classes());
-        Self::start(jdk, command.arg("targets.Shapes").arg(targets.library("libshapes.so")))
+        Self::start(jdk, command.args(options).arg("targets.Shapes").arg(targets.library("libshapes.so")))
+    }
+
+    /// Natives with every type of argument and result (`Stubs.java`), on a JVM with these options and variables.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn stubs(jdk: &Jdk, options: &[&str], variables: &[(&str, &str)]) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        command.envs(variables.iter().copied());
+        Self::start(jdk, command.args(options).arg("targets.Stubs").arg(targets.library("libstubs.so")))
     }
 
     /// The same from a jar, by whose name it is known then.
@@ -72,9 +91,17 @@ impl RemoteProcess {
     /// # Errors
     /// When it cannot be built or started.
     pub fn late_library(jdk: &Jdk) -> Result<Self> {
+        Self::late_library_on(jdk, &[])
+    }
+
+    /// The same on a JVM with these options.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn late_library_on(jdk: &Jdk, options: &[&str]) -> Result<Self> {
         let targets = Targets::get()?;
         let mut command = java(jdk, &targets.classes());
-        command.arg("targets.LateLibrary").arg(targets.library("liblate.so"));
+        command.args(options).arg("targets.LateLibrary").arg(targets.library("liblate.so"));
         Self::start(jdk, command.arg(targets.guest_classes()).arg(targets.library("libguest.so")))
     }
 
@@ -126,6 +153,15 @@ impl RemoteProcess {
         Self::start(jdk, command.arg("-jar").arg(jar).arg(targets.library("libmany.so")))
     }
 
+    /// Threads that are never still (`Interrupted.java`), on a JVM with these options.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn interrupted(jdk: &Jdk, options: &[&str]) -> Result<Self> {
+        let mut command = java(jdk, &Targets::get()?.classes());
+        Self::start(jdk, command.args(options).arg("targets.Interrupted"))
+    }
+
     /// Threads that wait in a native below stacks of many shapes (`Stacks.java`), on a JVM with these options.
     ///
     /// # Errors
@@ -136,8 +172,30 @@ impl RemoteProcess {
         // The truth is what the VM knows, not what it shows by default.
         command.args(["-XX:+UnlockDiagnosticVMOptions", "-XX:+ShowHiddenFrames", "-XX:MaxJavaStackTraceDepth=100000"]);
         // A virtual thread that waits in a native keeps its carrier.
-        command.arg("-Djdk.virtualThreadScheduler.parallelism=8");
+        command.arg("-Djdk.virtualThreadScheduler.parallelism=16");
         Self::start(jdk, command.args(options).arg("targets.Stacks").arg(targets.library("libstacks.so")))
+    }
+
+    /// Calls of a native from the bottom of a stack (`Deep.java`).
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn deep(jdk: &Jdk) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.arg("targets.Deep"))
+    }
+
+    /// Natives that are called from many stacks, and know how often from which (`Callers.java`), on a JVM with these options.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn callers(jdk: &Jdk, options: &[&str]) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        // The truth is what the VM knows, not what it shows by default.
+        command.args(["-XX:+UnlockDiagnosticVMOptions", "-XX:+ShowHiddenFrames"]);
+        Self::start(jdk, command.args(options).arg("targets.Callers").arg(targets.library("libcallers.so")))
     }
 
     fn start(jdk: &Jdk, command: &mut Command) -> Result<Self> {

@@ -12,14 +12,16 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::jdk::{Jdk, OLDEST_SUPPORTED};
+use crate::shape_source;
 
 /// The C libraries: name and sources.
-const LIBRARIES: [(&str, &[&str]); 6] = [
+const LIBRARIES: [(&str, &[&str]); 7] = [
     ("libshapes.so", &["shapes.c", "shapes_time.c", "shapes_threads.c", "entries.S"]),
     ("liblate.so", &["late.c"]),
     ("libguest.so", &["guest.c"]),
     ("libtruth.so", &["truth_agent.c"]),
     ("libmany.so", &["many.S"]),
+    ("libcallers.so", &["callers.c"]),
     ("libstacks.so", &["stacks.c", "stacks_entry.S"]),
 ];
 
@@ -114,6 +116,7 @@ fn fingerprint(jdk: &Jdk) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     jdk.to_string().hash(&mut hasher);
     include_str!("target.rs").hash(&mut hasher);
+    include_str!("shape_source.rs").hash(&mut hasher);
     for file in files_in(&sources())?.into_iter().chain(files_in(&sources().join("demo"))?) {
         file.hash(&mut hasher);
         std::fs::read(&file)?.hash(&mut hasher);
@@ -126,12 +129,15 @@ fn compile(jdk: &Jdk, into: &Path) -> Result<()> {
         files_in(&sources())?.into_iter().filter(|f| f.extension() == Some("java".as_ref())).collect();
     let (guests, mut targets): (Vec<_>, Vec<_>) = java.into_iter().partition(|file| file.ends_with("Guest.java"));
     targets.push(declare_many(into)?);
+    let (java, c) = shape_source::write(into)?;
+    targets.push(java);
     javac(jdk, &into.join("classes"), &targets)?;
     javac(jdk, &into.join("guests"), &guests)?;
     javac(jdk, &into.join("demo"), &[sources().join("demo/Demo.java")])?;
     for (library, files) in LIBRARIES {
         cc(jdk, &into.join(library), files)?;
     }
+    cc(jdk, &into.join("libstubs.so"), &[c.to_str().context("a path that is not UTF-8")?, "stubs.c"])?;
     let program = into.join("calls");
     succeed(compiler().args(["-rdynamic", "-o"]).arg(program).arg(sources().join("calls.c")))
 }

@@ -56,10 +56,17 @@ final class StackShapes {
             long upcall = upcall();
             shapes.put("upcall", slot -> Stacks.callPointer(upcall, slot));
         }
+        shapes.put("redefined", Redefined::run);
         shapes.put("fresh", slot -> fresh(1, slot));
         shapes.put("virtual", slot -> recurse(5, slot));
         shapes.put("virtualCallback", slot -> callBack(2, slot));
         shapes.put("virtualYielded", slot -> yieldBelow(12, slot));
+        shapes.put("virtualYieldedAtOnce", slot -> yieldBelow(0, slot));
+        shapes.put("virtualYieldedDeep", slot -> yieldBelow(300, slot));
+        shapes.put("virtualYieldedOften", slot -> yieldOften(4, slot));
+        shapes.put("virtualYieldedInStream", slot -> IntStream.range(0, 2).map(x -> x + 1).filter(x -> x == 2)
+            .forEach(x -> yieldBelow(x, slot)));
+        shapes.put("virtualYieldedCallback", slot -> yieldThenCallBack(6, slot));
     }
 
     /** What has to happen while all wait: a class that compiled code on the stacks has relied not to exist. */
@@ -115,6 +122,29 @@ final class StackShapes {
             return Stacks.park(slot);
         }
         return yieldBelow(depth - 1, slot) + 1;
+    }
+
+    /** Yields deeper and deeper, so that what is frozen no longer fits where it was frozen before. */
+    private static int yieldOften(int times, int slot) {
+        if (times == 0) {
+            return yieldBelow(1, slot);
+        }
+        Thread.yield();
+        return descend(25, times, slot) + 1;
+    }
+
+    private static int descend(int depth, int times, int slot) {
+        return depth == 0 ? yieldOften(times - 1, slot) : descend(depth - 1, times, slot) - 1;
+    }
+
+    /** Frames below native ones stay on the stack, those that were frozen before stay in the heap. */
+    private static int yieldThenCallBack(int depth, int slot) {
+        if (depth > 0) {
+            return yieldThenCallBack(depth - 1, slot) + 1;
+        }
+        Thread.yield();
+        callBack(2, slot);
+        return 0;
     }
 
     private static final class Loader extends ClassLoader {

@@ -1,5 +1,6 @@
 package targets;
 
+import java.io.InputStream;
 import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -13,7 +14,8 @@ import java.util.Map;
  * {@code stack SHAPE RSP RBP} and its frames, innermost first: {@code at CLASS METHOD LINE}. The registers are those at
  * the native's first instruction. {@code run release} lets all go on to their end. {@code run warm N SHAPES} runs them
  * N times without waiting, so that their code is compiled. From {@code run churn N} on, a thread loads, compiles and
- * forgets classes without end, with a full collection after every N of them.
+ * forgets classes without end, with a full collection after every N of them. {@code run collect} is one such collection.
+ * {@code run redefine} has the VM replace the class {@code Redefined}, so that methods that wait become obsolete.
  */
 final class Stacks {
     /** What a thread does until it calls the native with its number. */
@@ -42,13 +44,17 @@ final class Stacks {
     /** The stack pointer and the frame pointer with which {@code park} was entered. */
     private static native long[] registers(int slot);
 
+    /** Has the VM use {@code bytes} for {@code type} from the next call on. */
+    private static native int redefine(Class<?> type, byte[] bytes);
+
     private Stacks() {}
 
     public static void main(String[] args) throws Exception {
         System.load(args[0]);
         StackShapes.addTo(SHAPES);
         Target.serve(Map.of(
-            "park", Stacks::park, "release", Stacks::release, "warm", Stacks::warm, "churn", Stacks::churn));
+            "park", Stacks::park, "release", Stacks::release, "warm", Stacks::warm, "churn", Stacks::churn, "collect",
+            (words, out) -> System.gc(), "redefine", (words, out) -> redefine()));
     }
 
     private static void warm(String[] args, PrintStream out) throws Exception {
@@ -81,6 +87,25 @@ final class Stacks {
         });
         thread.setDaemon(true);
         thread.start();
+    }
+
+    private static void redefine() throws Exception {
+        byte[] bytes;
+        try (InputStream file = Stacks.class.getResourceAsStream("Redefined.class")) {
+            bytes = file.readAllBytes();
+        }
+        int changed = 0;
+        for (int i = 0; i + 2 < bytes.length; i++) {
+            boolean pushes = bytes[i] == 0x11 && bytes[i + 1] == 0x5a && bytes[i + 2] == 0x17;
+            if (pushes) {
+                bytes[i + 2] = 0x18;
+                changed++;
+            }
+        }
+        int error = redefine(Redefined.class, bytes);
+        if (changed != 2 || error != 0) {
+            throw new IllegalStateException(changed + " changes, error " + error);
+        }
     }
 
     private static void go(Shape shape, int slot) {

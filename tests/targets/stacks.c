@@ -1,5 +1,6 @@
 /* What targets.Stacks needs beside its assembler: threads that wait, and calls back into Java. */
 #include <jni.h>
+#include <jvmti.h>
 #include <semaphore.h>
 #include <stddef.h>
 
@@ -80,4 +81,26 @@ JNIEXPORT void JNICALL Java_targets_Stacks_callBack(JNIEnv *env, jclass owner, j
 JNIEXPORT void JNICALL Java_targets_Stacks_callPointer(JNIEnv *env, jclass owner, jlong address, jint argument) {
     (void)env, (void)owner;
     ((void (*)(int))address)(argument);
+}
+
+/* Replaces a class, so that those of its methods that run become obsolete. */
+JNIEXPORT jint JNICALL Java_targets_Stacks_redefine(JNIEnv *env, jclass owner, jclass type, jbyteArray bytes) {
+    (void)owner;
+    JavaVM *vm;
+    jvmtiEnv *tools;
+    if ((*env)->GetJavaVM(env, &vm) != 0 || (*vm)->GetEnv(vm, (void **)&tools, JVMTI_VERSION_1_2) != 0) {
+        return -1;
+    }
+    jvmtiCapabilities wanted = {.can_redefine_classes = 1};
+    jvmtiError error = (*tools)->AddCapabilities(tools, &wanted);
+    jbyte *content = (*env)->GetByteArrayElements(env, bytes, NULL);
+    if (error == JVMTI_ERROR_NONE && content != NULL) {
+        jvmtiClassDefinition definition = {type, (*env)->GetArrayLength(env, bytes), (unsigned char *)content};
+        error = (*tools)->RedefineClasses(tools, 1, &definition);
+    }
+    if (content != NULL) {
+        (*env)->ReleaseByteArrayElements(env, bytes, content, JNI_ABORT);
+    }
+    (*tools)->DisposeEnvironment(tools);
+    return (jint)error;
 }

@@ -1,8 +1,8 @@
 //! nprof as a black box, against JVMs and the kernel of this machine. One binary; a module per promise.
 //!
 //! The tests of nprof want `target/release/nprof` (or `NPROF_BIN`), root and a kernel with `uprobe_multi`, those of the
-//! service Prometheus too; those of the targets want only JDKs. What is missing is printed;
-//! `NPROF_TEST_REQUIRE=kernel,jvm,prometheus,17,25` makes it fail.
+//! service Prometheus too; those of the targets want only JDKs, those of pictures only Chromium. What is missing is
+//! printed; `NPROF_TEST_REQUIRE=kernel,jvm,prometheus,browser,17,25` makes it fail.
 //! `--test-threads=1` gives the timing tests the quiet that they need.
 
 mod all;
@@ -15,6 +15,7 @@ mod events;
 mod exact;
 mod governor;
 mod inflight;
+mod interrupted;
 mod inventory;
 mod kernel;
 mod late;

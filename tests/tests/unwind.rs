@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nprof::discover::{Proc, libjvm};
-use nprof::model::{Pid, VirtAddr};
+use nprof::model::{CutReason, Pid, VirtAddr};
 use nprof::sys::remote_memory::ProcessMemory;
-use nprof::unwind::{CutReason, End, FrameKind, JavaFrame, JavaStack, MAX_FRAMES, Sample, Unwinder};
+use nprof::unwind::{End, FrameKind, JavaFrame, JavaStack, MAX_FRAMES, Sample, Threads, Unwinder};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::{on_every_jdk, rounds, say};
@@ -65,27 +65,52 @@ impl Waiting {
         self.shape.starts_with("virtual") && jdk.version >= 21
     }
 
-    /// Whether frames of it are in the heap.
-    fn is_frozen(&self, jdk: &Jdk) -> bool {
-        self.shape == "virtualYielded" && jdk.version >= 21
-    }
-
     /// Where what was found differs from what the VM says.
     fn difference(&self, stack: &JavaStack, jdk: &Jdk) -> Option<String> {
-        let expected = match stack.end {
-            End::Complete => &self.frames[..],
-            End::Cut(_) => &self.frames[..stack.frames.len().min(self.frames.len())],
-        };
-        for (at, (expected, found)) in expected.iter().zip(&stack.frames).enumerate() {
-            let found = told(found);
-            if *expected != found {
-                return Some(format!("{}: frame {at}: expected {expected:?}, found {found:?}", self.shape));
-            }
+        if let Some(difference) = self.difference_within(stack) {
+            return Some(difference);
         }
+        let expected = self.expected(stack);
+        let carrier = stack.frames.get(expected.len()..).unwrap_or_default();
+        let right = if self.is_virtual(jdk) && stack.end == End::Complete {
+            is_carrier(carrier)
+        } else {
+            stack.frames.len() == expected.len() || self.is_virtual(jdk)
+        };
         let (expected, found) = (expected.len(), stack.frames.len());
-        let enough = if self.is_virtual(jdk) { found >= expected } else { found == expected };
-        (!enough).then(|| format!("{}: {found} frames instead of {expected}", self.shape))
+        let next = carrier.first().map(told);
+        (!right).then(|| format!("{}: {found} frames instead of {expected}, then {next:?}", self.shape))
     }
+}
+
+impl Waiting {
+    /// The frames that have to be there.
+    fn expected(&self, stack: &JavaStack) -> &[TrueFrame] {
+        match stack.end {
+            End::Complete => &self.frames,
+            End::Cut(_) => &self.frames[..stack.frames.len().min(self.frames.len())],
+        }
+    }
+
+    /// The first frame that is another one than the VM says, or that is missing.
+    fn difference_within(&self, stack: &JavaStack) -> Option<String> {
+        let expected = self.expected(stack);
+        let differs = |(at, expected): (usize, &TrueFrame)| {
+            let found = stack.frames.get(at).map(told);
+            (found.as_ref() != Some(expected))
+                .then(|| format!("{}: frame {at}: expected {expected:?}, found {found:?}", self.shape))
+        };
+        expected.iter().enumerate().find_map(differs)
+    }
+}
+
+/// Whether these are the frames of a thread that runs a virtual thread, down to its first one. The VM shows the entry
+/// of a virtual thread as one of its frames until it has been unmounted once.
+fn is_carrier(frames: &[JavaFrame]) -> bool {
+    let names: Vec<String> = frames.iter().map(|frame| frame.method.to_string()).collect();
+    let enter = ["jdk.internal.vm.Continuation.enterSpecial", "jdk.internal.vm.Continuation.run"];
+    let enters = names.first().is_some_and(|name| enter.contains(&name.as_str()));
+    enters && names.last().is_some_and(|name| name == "java.util.concurrent.ForkJoinWorkerThread.run")
 }
 
 /// A frame as the VM would tell it.
@@ -137,8 +162,7 @@ impl Tally {
             End::Complete => self.complete += 1,
             End::Cut(reason) => {
                 *self.cuts.entry(reason).or_default() += 1;
-                let frozen = waiting.is_frozen(jdk) && reason == CutReason::FrozenFrames;
-                if reason != CutReason::TooDeep && !frozen {
+                if reason != CutReason::TooDeep {
                     self.cut_shapes.insert(waiting.shape.clone());
                 }
             }
@@ -169,10 +193,17 @@ fn kind_of(frame: &JavaFrame) -> &'static str {
     }
 }
 
+fn unwinder(memory: &ProcessMemory) -> Result<Unwinder<ProcessMemory>> {
+    let libraries = Proc::host().libraries(memory.pid())?;
+    let libjvm = libjvm(&libraries).context("no libjvm")?;
+    Ok(Unwinder::open(memory.clone(), libjvm)?)
+}
+
 /// A target and its unwinder.
 struct Session {
     target: RemoteProcess,
     unwinder: Unwinder<ProcessMemory>,
+    threads: Threads<ProcessMemory>,
     memory: ProcessMemory,
 }
 
@@ -182,8 +213,32 @@ impl Session {
         let memory = ProcessMemory::new(Pid(target.pid()));
         let libraries = Proc::host().libraries(Pid(target.pid()))?;
         let libjvm = libjvm(&libraries).context("no libjvm")?;
-        let unwinder = Unwinder::open(memory.clone(), libjvm)?;
-        Ok(Self { target, unwinder, memory })
+        let unwinder = unwinder(&memory)?;
+        let threads = Threads::open(memory.clone(), libjvm)?;
+        Ok(Self { target, unwinder, threads, memory })
+    }
+
+    /// The anchors of all threads that have one: stack pointer, address and frame pointer of the last Java frame.
+    fn anchors(&mut self) -> Result<Vec<[VirtAddr; 3]>> {
+        self.threads.refresh()?;
+        let offsets = self.threads.anchor_offsets();
+        let mut anchors = Vec::new();
+        for thread in self.threads.list() {
+            let mut words = [VirtAddr(0); 3];
+            for (word, offset) in words.iter_mut().zip([offsets.sp, offsets.pc, offsets.fp]) {
+                let mut bytes = [0; 8];
+                self.memory.read_exact(VirtAddr(thread.address.0 + offset), &mut bytes)?;
+                *word = VirtAddr(u64::from_le_bytes(bytes));
+            }
+            anchors.push(words);
+        }
+        Ok(anchors)
+    }
+
+    /// Goes on with an unwinder that has not seen anything yet.
+    fn renew(&mut self) -> Result<()> {
+        self.unwinder = unwinder(&self.memory)?;
+        Ok(())
     }
 
     /// The stack of a thread from `rsp` to the end of its mapping, or up to `limit` bytes.
@@ -204,6 +259,22 @@ impl Session {
         Ok(bytes)
     }
 
+    /// The stack of a thread, unwound.
+    fn unwind(&mut self, waiting: &Waiting) -> Result<JavaStack> {
+        let bytes = self.copy(waiting.rsp, MAX_STACK_BYTES)?;
+        let sample = Sample::at_native_entry(VirtAddr(waiting.rsp), VirtAddr(waiting.rbp), &bytes);
+        Ok(self.unwinder.unwind(&sample.context("an empty stack")?)?)
+    }
+
+    /// Compares threads that wait.
+    fn look(&mut self, jdk: &Jdk, waiting: &[Waiting], tally: &mut Tally) -> Result<()> {
+        for waiting in waiting {
+            let stack = self.unwind(waiting)?;
+            tally.add(waiting, &stack, jdk);
+        }
+        Ok(())
+    }
+
     /// A return probe of another tracer (such as `nprof --all`, run beside) hides the way back into Java.
     fn ensure_unprobed(&self, pc: VirtAddr) -> Result<()> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.target.pid()))?;
@@ -215,7 +286,9 @@ impl Session {
 
     /// Parks threads in `shapes` and compares each of their stacks.
     fn compare(&mut self, jdk: &Jdk, shapes: &str, tally: &mut Tally) -> Result<()> {
-        for waiting in Waiting::all(&mut self.target, shapes)? {
+        let parked = Waiting::all(&mut self.target, shapes)?;
+        let anchors = self.anchors()?;
+        for waiting in parked {
             let bytes = self.copy(waiting.rsp, MAX_STACK_BYTES)?;
             let sample = Sample::at_native_entry(VirtAddr(waiting.rsp), VirtAddr(waiting.rbp), &bytes)
                 .context("an empty stack")?;
@@ -227,6 +300,12 @@ impl Session {
             tally.warm += start.elapsed() - cold;
             tally.cold += cold;
             ensure!(stack == again, "{}: another stack the second time", waiting.shape);
+            // The native was called with the return address pushed below what the anchor tells.
+            let anchor = anchors.iter().find(|[sp, ..]| sp.0 == waiting.rsp + 8);
+            let [sp, pc, fp] = *anchor.with_context(|| format!("{}: no thread has its anchor", waiting.shape))?;
+            let sample = Sample::at_anchor(sp, pc, fp, &bytes, VirtAddr(waiting.rsp)).context("an empty anchor")?;
+            let anchored = self.unwinder.unwind(&sample)?;
+            ensure!(anchored == stack, "{}: another stack from the anchor: {anchored:?}", waiting.shape);
             tally.add(&waiting, &stack, jdk);
         }
         self.target.run("release")?;
@@ -269,7 +348,8 @@ fn every_way_of_execution_agrees() -> Result<()> {
 fn every_layout_agrees() -> Result<()> {
     on_every_jdk(|jdk| {
         let mut all: Vec<&[&str]> = vec![
-            &["-XX:+UseZGC"],
+            // Without a collection meanwhile.
+            &["-XX:+UseZGC", "-Xmx1g", "-XX:MetaspaceSize=256m"],
             &["-XX:+UseSerialGC", "-XX:-UseCompressedOops", "-XX:-SegmentedCodeCache"],
             &["-XX:+PreserveFramePointer"],
             &["-Xshare:off", "-Xcheck:jni"],
@@ -279,6 +359,99 @@ fn every_layout_agrees() -> Result<()> {
             all.push(&["-XX:+UseCompactObjectHeaders"]);
         }
         all.into_iter().try_for_each(|options| agree(jdk, options, &[1_000], 1))
+    })
+}
+
+/// Check that frames in the heap are found after every collection that moves them, or that the stack is cut there: Z
+/// moves objects without telling those that refer to them.
+#[test]
+fn frozen_frames_outlast_collections() -> Result<()> {
+    const SHAPES: &str = "virtualYielded,virtualYieldedDeep,virtualYieldedOften,virtualYieldedInStream";
+    on_every_jdk(|jdk| {
+        let collectors =
+            ["-XX:+UseG1GC", "-XX:+UseParallelGC", "-XX:+UseSerialGC", "-XX:+UseShenandoahGC", "-XX:+UseZGC"];
+        for collector in collectors.into_iter().filter(|_| jdk.version >= 21) {
+            let mut session = Session::new(jdk, &[collector])?;
+            let mut tally = Tally::default();
+            session.target.run("warm 300 all")?;
+            let waiting = Waiting::all(&mut session.target, SHAPES)?;
+            for _ in 0..5 {
+                session.look(jdk, &waiting, &mut tally)?;
+                session.target.run("collect")?;
+            }
+            if collector == "-XX:+UseZGC" && tally.cuts.keys().eq([&CutReason::FrozenFrames]) {
+                tally.cut_shapes.clear();
+            }
+            tally.judge(jdk, collector)?;
+        }
+        Ok(())
+    })
+}
+
+/// Check that frozen frames are left out, and none else, if the thread is said to have gone on.
+#[test]
+fn frozen_frames_need_the_thread_to_be_there() -> Result<()> {
+    on_every_jdk(|jdk| {
+        let mut session = Session::new(jdk, &["-Xint"])?;
+        for waiting in Waiting::all(&mut session.target, "direct,virtual,virtualYielded")? {
+            let bytes = session.copy(waiting.rsp, MAX_STACK_BYTES)?;
+            let sample = Sample::at_native_entry(VirtAddr(waiting.rsp), VirtAddr(waiting.rbp), &bytes);
+            let stack = session.unwinder.unwind_while(&sample.context("an empty stack")?, || false)?;
+            let frozen = waiting.shape == "virtualYielded" && jdk.version >= 21;
+            let expected = if frozen { End::Cut(CutReason::FrozenFrames) } else { End::Complete };
+            ensure!(stack.end == expected && !stack.frames.is_empty(), "{}: {:?}", waiting.shape, stack.end);
+            ensure!(waiting.difference(&stack, jdk).is_none(), "{:?}", waiting.difference(&stack, jdk));
+        }
+        Ok(())
+    })
+}
+
+/// Check that a copy of a stack is not completed by the frozen frames of another virtual thread that has taken the place
+/// of the first one and looks the same on the stack.
+#[test]
+fn frozen_frames_of_others_are_not_taken() -> Result<()> {
+    on_every_jdk(|jdk| {
+        let mut session = Session::new(jdk, &["-Xint", "-Djdk.virtualThreadScheduler.parallelism=1"])?;
+        let (mut cut, mut same_place) = (0, 0);
+        for _ in 0..10 * u32::from(jdk.version >= 21) {
+            let before = Waiting::all(&mut session.target, "virtualYielded")?.swap_remove(0);
+            let bytes = session.copy(before.rsp, MAX_STACK_BYTES)?;
+            session.target.run("release")?;
+            let after = Waiting::all(&mut session.target, "virtualYieldedDeep")?.swap_remove(0);
+            same_place += u32::from(after.rsp == before.rsp);
+            let sample = Sample::at_native_entry(VirtAddr(before.rsp), VirtAddr(before.rbp), &bytes);
+            let stack = session.unwinder.unwind(&sample.context("an empty stack")?)?;
+            cut += u32::from(stack.end == End::Cut(CutReason::FrozenFrames));
+            let difference = before.difference(&stack, jdk);
+            ensure!(difference.is_none(), "{difference:?}");
+            session.target.run("release")?;
+        }
+        say(&format!("JDK {}: {cut} cut, {same_place} of them with another thread in the same place", jdk.version));
+        ensure!(jdk.version < 21 || cut == 10 && same_place > 0, "{cut} cut, {same_place} in the same place");
+        Ok(())
+    })
+}
+
+/// Check that the frames that are not hidden are those that the VM shows without being told to show all; those of JDKs
+/// before 21 show all of another thread's frames.
+#[test]
+fn hidden_frames_are_those_that_the_vm_hides() -> Result<()> {
+    on_every_jdk(|jdk| {
+        let mut session = Session::new(jdk, &["-XX:-ShowHiddenFrames"])?;
+        session.target.run("warm 300 all")?;
+        let mut hidden = BTreeSet::new();
+        for waiting in Waiting::all(&mut session.target, "all")? {
+            let mut stack = session.unwind(&waiting)?;
+            hidden.extend(stack.frames.iter().filter(|frame| frame.hidden).map(|frame| frame.method.name.to_string()));
+            if jdk.version >= 21 {
+                stack.frames.retain(|frame| !frame.hidden);
+                // The carrier's frames have no hidden entry before them then.
+                let difference = waiting.difference_within(&stack);
+                ensure!(difference.is_none(), "{difference:?}");
+            }
+        }
+        ensure!(hidden.iter().any(|name| name.starts_with("invokeStatic")), "no lambda form is hidden: {hidden:?}");
+        Ok(())
     })
 }
 
@@ -293,6 +466,29 @@ fn agreement_outlasts_class_unloading() -> Result<()> {
             session.compare(jdk, "fresh,inlined,callback3,lambda,stream,reflection,handle", &mut tally)?;
         }
         tally.judge(jdk, "churn")
+    })
+}
+
+/// Check that methods whose class has been redefined while they wait are still named, whether they were met before or
+/// not, and so are those of the new version.
+#[test]
+fn redefined_methods_are_named() -> Result<()> {
+    on_every_jdk(|jdk| {
+        let mut session = Session::new(jdk, &[])?;
+        for warming in [0, 3_000] {
+            session.target.run(&format!("warm {warming} redefined"))?;
+            let waiting = Waiting::all(&mut session.target, "redefined,direct")?;
+            let mut tally = Tally::default();
+            session.look(jdk, &waiting, &mut tally)?;
+            session.target.run("redefine")?;
+            session.look(jdk, &waiting, &mut tally)?;
+            session.renew()?;
+            session.look(jdk, &waiting, &mut tally)?;
+            session.target.run("release")?;
+            session.compare(jdk, "redefined", &mut tally)?;
+            tally.judge(jdk, "redefined")?;
+        }
+        Ok(())
     })
 }
 

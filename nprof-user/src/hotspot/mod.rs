@@ -39,7 +39,7 @@ pub(crate) use layout::{Layout, Lookup, Number};
 pub(crate) use memory::{Reader, at, is_plausible, number};
 pub(crate) use names::{class_name, decode, is_method_descriptor};
 use stub::Stub;
-pub(crate) use tables::{Tables, read_int_constants, read_string};
+pub(crate) use tables::{Tables, read_int_constants, read_long_constants, read_string};
 
 /// One JVM whose tables have been read and checked. It remembers what it has seen, within limits.
 #[derive(Debug)]

@@ -99,6 +99,27 @@ pub(crate) fn read_int_constants<M: RemoteMemory>(
     Ok(rows.iter().map(constant).collect())
 }
 
+/// The named constants of the VM that are declared as wide (`gHotSpotVMLongConstants`), those of them that fit an `i32`.
+///
+/// # Errors
+/// As [`Tables::read`].
+pub(crate) fn read_long_constants<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    exports: &Exports,
+) -> Result<HashMap<String, i32>, Error> {
+    let shape = Shape::read(
+        reader,
+        exports,
+        "gHotSpotVMLongConstants",
+        ["gHotSpotVMLongConstantEntryNameOffset", "gHotSpotVMLongConstantEntryValueOffset"],
+        "gHotSpotVMLongConstantEntryArrayStride",
+    )?;
+    let rows = shape.rows(reader)?;
+    let strings = Strings::read(reader, rows.iter().map(|row| row[0]))?;
+    let constant = |&[name, value]: &[u64; 2]| Some((strings.at(name).to_owned(), i32::try_from(value).ok()?));
+    Ok(rows.iter().filter_map(constant).collect())
+}
+
 fn read_fields<M: RemoteMemory>(
     reader: &mut Reader<M>,
     shape: &Shape<6>,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::depth::Depths;
 use super::layout::{CodeLayout, field, signed_field};
 use super::scopes::{PcDesc, Scopes};
 use super::witness::Witness;
@@ -49,6 +50,10 @@ pub(super) enum BlobKind {
     Upcall { frame_data: u64 },
     /// Where the frames of a virtual thread go on that are frozen in the heap.
     Continuation,
+    /// Leads from the interpreter into compiled code and back; it has no frame.
+    Adapter,
+    /// Where the VM takes a compiled frame apart to go on in the interpreter.
+    Deoptimisation,
     /// Any other.
     Stub,
 }
@@ -60,6 +65,8 @@ impl BlobKind {
             ("native nmethod", _) => Self::NativeWrapper,
             (name, Some(frame_data)) if name.starts_with("upcall_stub") => Self::Upcall { frame_data },
             (name, _) if name.starts_with("StubRoutines (continuation") => Self::Continuation,
+            (name, _) if name.starts_with("I2C/C2I") => Self::Adapter,
+            ("DeoptimizationBlob" | "UncommonTrapBlob" | "C2 Runtime uncommon_trap_blob", _) => Self::Deoptimisation,
             _ => Self::Stub,
         }
     }
@@ -75,6 +82,10 @@ pub(super) struct Blob {
     pub(super) frame_bytes: u64,
     pub(super) witnesses: Vec<Witness>,
     pub(super) nmethod: Option<Nmethod>,
+    /// Its instructions, of stubs in which a thread was interrupted.
+    pub(super) text: Option<Arc<[u8]>>,
+    /// What they do to the stack, of compiled code in which a thread was interrupted.
+    pub(super) depths: Option<Arc<Depths>>,
 }
 
 /// What a compiled method or wrapper has besides.
@@ -86,6 +97,8 @@ pub(super) struct Nmethod {
     /// Where in a deoptimised frame the address is kept at which it stood, in bytes.
     pub(super) orig_pc_offset: u64,
     pub(super) deopt_handlers: Vec<VirtAddr>,
+    /// Where callers enter that are certain of the receiver's class; others come through checks before it.
+    pub(super) verified_entry: Option<VirtAddr>,
     pub(super) scopes: Scopes,
     /// The methods that scopes name by number.
     pub(super) metadata: Vec<VirtAddr>,
@@ -132,6 +145,8 @@ impl Blob {
             frame_bytes,
             witnesses: witnesses(layout, begin, header, kind),
             nmethod: None,
+            text: None,
+            depths: None,
         })
     }
 }
@@ -203,6 +218,12 @@ impl Nmethod {
             },
             orig_pc_offset: header.number(places.orig_pc_offset)?,
             deopt_handlers: places.deopt_handlers.iter().filter_map(|h| h.locate(begin, &header.bytes)).collect(),
+            verified_entry: places.verified_entry.and_then(|entry| {
+                // JDKs that say a distance mean that from the start of the code.
+                let from =
+                    if entry.is_pointer() { begin } else { layout.blob.code_begin.locate(begin, &header.bytes)? };
+                entry.locate(from, &header.bytes)
+            }),
             scopes: Scopes { packed_excess: layout.versioned.packed_excess, ..Scopes::default() },
             metadata: Vec::new(),
             frames: HashMap::new(),

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::model::CutReason;
+
 /// A Java method, as its class file names it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MethodName {
@@ -47,6 +49,8 @@ pub struct JavaFrame {
     pub line: Option<u32>,
     /// How it is executed.
     pub kind: FrameKind,
+    /// Whether the VM leaves it out of its own stack traces: lambda forms, reflection, the entry of a virtual thread.
+    pub hidden: bool,
 }
 
 /// What lies between two Java frames, or ends them: after how many Java frames (counted from the innermost) it was met.
@@ -70,58 +74,6 @@ pub enum CrossingKind {
     Stub,
     /// The VM has given up the compiled code of the next frame, which will go on in the interpreter.
     Deoptimised,
-}
-
-/// Why a stack does not reach the first frame of its thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
-#[non_exhaustive]
-pub enum CutReason {
-    /// The copy of the stack ends before the stack does.
-    #[error("the copy of the stack is too short")]
-    StackTooShort,
-    /// More frames than [`super::MAX_FRAMES`].
-    #[error("the stack is too deep")]
-    TooDeep,
-    /// The address lies in no code that the VM has made.
-    #[error("an address lies in no known code")]
-    UnknownCode,
-    /// The address is not where a compiled method can call something.
-    #[error("an address is no call of its compiled method")]
-    InvalidPcDesc,
-    /// The compiler's description of the inlined methods makes no sense.
-    #[error("the scopes of a compiled method are damaged")]
-    BadScope,
-    /// What should be a method is none.
-    #[error("a method cannot be read")]
-    BadMethod,
-    /// A frame does not lie above the one that it called.
-    #[error("the frames are not in order")]
-    BadFrame,
-    /// The VM's memory cannot be read there.
-    #[error("the VM's memory cannot be read")]
-    Unreadable,
-    /// The rest of a virtual thread is frozen in the heap.
-    #[error("the rest of a virtual thread is frozen in the heap")]
-    FrozenFrames,
-    /// The VM changed its code during every attempt.
-    #[error("the VM's code changed meanwhile")]
-    Changing,
-}
-
-impl CutReason {
-    /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 10] = [
-        Self::StackTooShort,
-        Self::TooDeep,
-        Self::UnknownCode,
-        Self::InvalidPcDesc,
-        Self::BadScope,
-        Self::BadMethod,
-        Self::BadFrame,
-        Self::Unreadable,
-        Self::FrozenFrames,
-        Self::Changing,
-    ];
 }
 
 /// How a stack ended.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::frozen_layout::FrozenLayout;
 use crate::hotspot::{Error, Layout, Lookup, Number, TableEntry, Tables, number};
 use crate::model::VirtAddr;
 
@@ -16,9 +17,13 @@ pub(super) struct CodeLayout {
     pub(super) blob: BlobLayout,
     pub(super) nmethod: NmethodLayout,
     pub(super) const_method: ConstMethodLayout,
+    /// `None` where the VM does not say which methods it hides.
+    pub(super) hidden: Option<HiddenFlag>,
     pub(super) entry: EntryLayout,
     /// Of a `Symbol`: a random number that it gets when it is made. Versions without it have none.
     pub(super) symbol_tag: Option<Number>,
+    /// What leads to frames in the heap; `None` where there are none.
+    pub(super) frozen: Option<FrozenLayout>,
     pub(super) versioned: Versioned,
 }
 
@@ -31,6 +36,9 @@ pub(super) struct Statics {
     pub(super) interpreter: VirtAddr,
     /// Where a call from native code into Java returns to.
     pub(super) call_stub_return: VirtAddr,
+    /// Lowest address and end of the memory that is set aside for code.
+    pub(super) code_low: VirtAddr,
+    pub(super) code_high: VirtAddr,
     /// The feature release: 17, 25.
     pub(super) major_version: VirtAddr,
 }
@@ -82,6 +90,7 @@ pub(super) struct NmethodLayout {
     pub(super) metadata_begin: Place,
     pub(super) metadata_end: Place,
     pub(super) deopt_handlers: Vec<Place>,
+    pub(super) verified_entry: Option<Place>,
     /// Of a `PcDesc`.
     pub(super) pc_offset: Number,
     pub(super) scope_offset: Number,
@@ -97,6 +106,27 @@ pub(super) struct ConstMethodLayout {
     pub(super) total_words: Number,
     pub(super) code_size: Number,
     pub(super) flags: Number,
+}
+
+/// The flag of methods that the VM leaves out of stack traces: lambda forms and the like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct HiddenFlag {
+    /// The flags that it is one of: of a `Method` or, since JDK 21, of its `ConstMethod`.
+    pub(super) flags: Number,
+    pub(super) in_const_method: bool,
+    pub(super) mask: u64,
+}
+
+impl HiddenFlag {
+    fn of(look: &mut Lookup<'_>, constants: &HashMap<String, i32>, const_method: &ConstMethodLayout) -> Option<Self> {
+        // Not in the tables, but a neighbour is, two bits below (JDK 21 to 25).
+        if constants.get("ConstMethodFlags::_misc_has_default_annotations") == Some(&(1 << 10)) {
+            return Some(Self { flags: const_method.flags, in_const_method: true, mask: 1 << 12 });
+        }
+        let mask = constants.get("Method::_hidden").and_then(|mask| u64::try_from(*mask).ok())?;
+        look.find("Method", "_flags")?;
+        Some(Self { flags: look.number("Method", "_flags"), in_const_method: false, mask })
+    }
 }
 
 /// How one goes on behind a frame in which native code called Java.
@@ -120,6 +150,8 @@ pub(super) struct Versioned {
     /// Words from the frame pointer of an interpreted frame to its `Method*`, and to the address of its bytecode.
     pub(super) interpreted_method: i64,
     pub(super) interpreted_bytecode: i64,
+    /// The same to where its local variables are, which JDKs before 21 do not need.
+    pub(super) interpreted_locals: i64,
 }
 
 impl Versioned {
@@ -128,6 +160,7 @@ impl Versioned {
             packed_excess: u8::from(major_version >= 20),
             interpreted_method: -3,
             interpreted_bytecode: if major_version <= 8 { -7 } else { -8 },
+            interpreted_locals: -7,
         }
     }
 }
@@ -144,6 +177,10 @@ pub(super) struct Place {
 impl Place {
     fn pointer(field: u64) -> Self {
         Self { pointer: Some(field), offset: None }
+    }
+
+    pub(super) fn is_pointer(&self) -> bool {
+        self.pointer.is_some()
     }
 
     pub(super) fn in_blob(offset: Number) -> Self {
@@ -208,19 +245,23 @@ impl CodeLayout {
             heaps: look.variable("CodeCache", "_heaps"),
             interpreter: look.variable("AbstractInterpreter", "_code"),
             call_stub_return: look.variable("StubRoutines", "_call_stub_return_address"),
+            code_low: look.variable("CodeCache", "_low_bound"),
+            code_high: look.variable("CodeCache", "_high_bound"),
             major_version: look.variable("Abstract_VM_Version", "_vm_major_version"),
         };
         let heap = heap_layout(&mut look);
         let nmethod = nmethod_layout(&mut look);
         let blob = blob_layout(&mut look, &nmethod);
         let const_method = const_method_layout(&mut look);
+        let hidden = HiddenFlag::of(&mut look, constants, &const_method);
         let entry = entry_layout(&mut look, constants)?;
         // The upper half of a word; the lower is a count of references.
         let symbol_tag =
             look.find("Symbol", "_hash_and_refcount").map(|entry| Number { offset: entry.offset + 2, width: 2 });
         look.finish()?;
         let versioned = Versioned::of(major_version(statics.major_version)?);
-        Ok(Self { names, statics, heap, blob, nmethod, const_method, entry, symbol_tag, versioned })
+        let frozen = FrozenLayout::of(tables, constants);
+        Ok(Self { names, statics, heap, blob, nmethod, const_method, hidden, entry, symbol_tag, frozen, versioned })
     }
 }
 
@@ -280,6 +321,7 @@ impl NmethodLayout {
         let numbers = [self.compile_id, self.comp_level, self.orig_pc_offset].into_iter().map(end_of);
         let places = [self.pcs_begin, self.pcs_end, self.scopes_begin, self.scopes_end, self.metadata_begin];
         let places = places.into_iter().chain([self.metadata_end]).chain(self.deopt_handlers.iter().copied());
+        let places = places.chain(self.verified_entry);
         numbers.chain(places.map(|place| place.end())).chain([self.method + 8]).max().unwrap_or_default()
     }
 }
@@ -301,6 +343,7 @@ fn nmethod_layout(look: &mut Lookup<'_>) -> NmethodLayout {
         metadata_begin,
         metadata_end,
         deopt_handlers: deopt_handlers(look, compiled),
+        verified_entry: verified_entry(look),
         pc_offset: look.number("PcDesc", "_pc_offset"),
         scope_offset: look.number("PcDesc", "_scope_decode_offset"),
         pc_desc_size: usize::try_from(look.size("PcDesc")).unwrap_or(usize::MAX).max(8),
@@ -348,6 +391,15 @@ fn deopt_handlers(look: &mut Lookup<'_>, compiled: &str) -> Vec<Place> {
         look.offset("nmethod", offsets[0]);
     }
     places
+}
+
+/// Where a compiled method begins for those that know its receiver.
+fn verified_entry(look: &mut Lookup<'_>) -> Option<Place> {
+    if look.find("nmethod", "_verified_entry_point").is_some() {
+        return Some(Place::pointer(look.offset("nmethod", "_verified_entry_point")));
+    }
+    look.find("nmethod", "_verified_entry_offset")?;
+    Some(Place::in_blob(look.number("nmethod", "_verified_entry_offset")))
 }
 
 fn const_method_layout(look: &mut Lookup<'_>) -> ConstMethodLayout {

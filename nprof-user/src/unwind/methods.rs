@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::MethodName;
 use super::layout::CodeLayout;
 use super::lines::Lines;
-use super::witness::Witness;
-use crate::hotspot::{Number, Reader, RemoteMemory, at, class_name, decode, is_method_descriptor, is_plausible};
+use super::symbols::read_texts;
+use super::witness::{Witness, joined};
+use crate::hotspot::{Number, Reader, RemoteMemory, at, class_name, is_method_descriptor, is_plausible};
 use crate::model::VirtAddr;
 use crate::sys::remote_memory::MemoryError;
 
@@ -17,8 +18,6 @@ const ACC_NATIVE: u64 = 0x100;
 const HAS_LINES: u64 = 1;
 /// More than the bytecodes (64 KB) and all that follows them take.
 const MAX_CONST_METHOD: u64 = 1 << 20;
-/// Symbols are not longer than two bytes can say, however wide the field is.
-const MAX_SYMBOL: u64 = 0xffff;
 /// Programs have fewer methods on their stacks; beyond, the cache starts anew.
 const MAX_CACHED: usize = 1 << 17;
 
@@ -26,6 +25,8 @@ const MAX_CACHED: usize = 1 << 17;
 #[derive(Debug)]
 pub(super) struct Method {
     pub(super) name: Arc<MethodName>,
+    /// Whether the VM leaves its frames out of stack traces.
+    pub(super) hidden: bool,
     pub(super) witnesses: Vec<Witness>,
     /// Address of the first bytecode, and how many bytes there are.
     code: VirtAddr,
@@ -34,11 +35,19 @@ pub(super) struct Method {
 }
 
 impl Method {
-    /// The index of the bytecode at an address; that of the first if the address is none of this method's, as in a
-    /// native method.
-    pub(super) fn bci(&self, bytecode: VirtAddr) -> u16 {
-        let offset = bytecode.0.checked_sub(self.code.0).filter(|&offset| offset < self.code_size);
-        offset.and_then(|offset| u16::try_from(offset).ok()).unwrap_or_default()
+    /// The index of the bytecode at an address; `None` if it is none of this method's. A native method has none, its
+    /// frames are at 0.
+    pub(super) fn bci(&self, bytecode: VirtAddr) -> Option<u16> {
+        if self.name.is_native {
+            return Some(0);
+        }
+        let offset = bytecode.0.checked_sub(self.code.0).filter(|&offset| offset < self.code_size)?;
+        u16::try_from(offset).ok()
+    }
+
+    /// Whether a bytecode of this method lies at an address.
+    pub(super) fn has_bytecode(&self, bytecode: VirtAddr) -> bool {
+        bytecode.0.checked_sub(self.code.0).is_some_and(|offset| offset < self.code_size)
     }
 
     /// The line of a bytecode index, if it is known.
@@ -98,10 +107,10 @@ impl Methods {
         let Some(parts) = Parts::read(reader, layout, addr)? else {
             return Ok(None);
         };
-        let Some(texts) = read_texts(reader, layout, parts.symbols)? else {
+        let texts = read_texts(reader, &layout.names, &parts.symbols)?;
+        let Ok([Some(class), Some(name), Some(signature)]) = <[_; 3]>::try_from(texts) else {
             return Ok(None);
         };
-        let [class, name, signature] = texts;
         let Some(class) = class_name(&class).filter(|_| is_name(&name) && is_method_descriptor(&signature)) else {
             return Ok(None);
         };
@@ -111,11 +120,13 @@ impl Methods {
             signature: self.intern(signature),
             is_native: parts.flags & ACC_NATIVE != 0,
         };
+        let hidden = parts.hidden || is_continuation_entry(&name);
         let code = at(parts.const_method, layout.const_method.size);
         let lines = parts.read_lines(reader, layout)?;
         let mut witnesses = parts.witnesses;
         witnesses.extend(symbol_witness(reader, layout, parts.symbols[0])?);
-        Ok(Some(Method { name: Arc::new(name), witnesses, code, code_size: parts.code_size, lines }))
+        let witnesses = joined(witnesses);
+        Ok(Some(Method { name: Arc::new(name), hidden, witnesses, code, code_size: parts.code_size, lines }))
     }
 
     fn intern(&mut self, text: String) -> Arc<str> {
@@ -134,6 +145,7 @@ struct Parts {
     const_method: VirtAddr,
     flags: u64,
     const_flags: u64,
+    hidden: bool,
     total_bytes: u64,
     code_size: u64,
     /// Of class, name and signature.
@@ -148,8 +160,10 @@ impl Parts {
         addr: VirtAddr,
     ) -> Result<Option<Self>, MemoryError> {
         let method = &layout.names.method;
-        let own = [(at(addr, method.const_method), 8), (at(addr, method.access_flags), 2)];
-        let Some([const_method, flags]) = reader.numbers(own)? else {
+        let access_flags = Number { offset: method.access_flags, width: 2 };
+        let own_flags = layout.hidden.filter(|hidden| !hidden.in_const_method).map_or(access_flags, |h| h.flags);
+        let own = [(at(addr, method.const_method), 8), number_at(addr, access_flags), number_at(addr, own_flags)];
+        let Some([const_method, flags, own_flags]) = reader.numbers(own)? else {
             return Ok(None);
         };
         let const_method = VirtAddr(const_method);
@@ -165,6 +179,10 @@ impl Parts {
         let Some([pool, name_index, signature_index, const_flags, words, code_size]) = reader.numbers(wanted)? else {
             return Ok(None);
         };
+        let hidden = layout.hidden.is_some_and(|hidden| {
+            let flags = if hidden.in_const_method { const_flags } else { own_flags };
+            flags & hidden.mask != 0
+        });
         let total_bytes = words.saturating_mul(8);
         let fits = const_layout.size + code_size <= total_bytes && total_bytes <= MAX_CONST_METHOD;
         let indices = [name_index, signature_index];
@@ -177,7 +195,7 @@ impl Parts {
         witnesses.push(pointer(own[0].0, const_method.0));
         witnesses.push(pointer(at(VirtAddr(pool), layout.names.pool.holder), klass.0));
         witnesses.push(pointer(at(klass, layout.names.klass.name), symbols[0].0));
-        Ok(Some(Self { const_method, flags, const_flags, total_bytes, code_size, symbols, witnesses }))
+        Ok(Some(Self { const_method, flags, const_flags, hidden, total_bytes, code_size, symbols, witnesses }))
     }
 
     /// Reads the line table, which follows the bytecodes.
@@ -238,29 +256,13 @@ fn read_symbols<M: RemoteMemory>(
     Ok(class.map(|[class]| (klass, [VirtAddr(class), VirtAddr(name & !1), VirtAddr(signature & !1)])))
 }
 
-/// The texts of three symbols.
-fn read_texts<M: RemoteMemory>(
-    reader: &mut Reader<M>,
-    layout: &CodeLayout,
-    symbols: [VirtAddr; 3],
-) -> Result<Option<[String; 3]>, MemoryError> {
-    let symbol = &layout.names.symbol;
-    let Some(lengths) = reader.numbers(symbols.map(|addr| number_at(addr, symbol.length)))? else {
-        return Ok(None);
-    };
-    let length = |length: u64| usize::try_from(length & MAX_SYMBOL).unwrap_or_default();
-    let runs: Vec<(VirtAddr, usize)> =
-        symbols.iter().zip(lengths).map(|(&addr, bytes)| (at(addr, symbol.body), length(bytes))).collect();
-    let mut texts = [None, None, None];
-    reader.runs_of(&runs, |run| *run, |index, bytes| texts[index] = bytes.and_then(decode))?;
-    let [Some(class), Some(name), Some(signature)] = texts else {
-        return Ok(None);
-    };
-    Ok(Some([class, name, signature]))
-}
-
 fn number_at(base: VirtAddr, number: Number) -> (VirtAddr, usize) {
     (at(base, number.offset), number.width)
+}
+
+/// Whether it is the method in which the VM enters virtual threads: its stack traces end before.
+fn is_continuation_entry(name: &MethodName) -> bool {
+    &*name.class == "jdk.internal.vm.Continuation" && &*name.name == "enterSpecial"
 }
 
 /// Whether any method can have that name (JVMS 4.2.2).

@@ -1,37 +1,53 @@
 //! Java stacks from outside: from the registers at a native method's own entry and a copy of the thread's stack to the
 //! exact Java frames, without frame pointers, without an agent, and without stopping anything.
 //!
+//! Threads that were interrupted anywhere in Java code are unwound as well: `interrupted` finds the caller of the innermost
+//! frame, by what the instructions around do to the stack (`depth`, `ahead`). `threads` lists the VM's threads, with what
+//! it takes to find the last Java frame of one that is in native code.
+//!
 //! `sender` knows how each kind of frame leads to its caller, by what `code_cache` and `blob` say of the code that an
-//! address lies in; `scopes` and `methods` name the frames. `layout` holds where all of it lies in this VM.
+//! address lies in; `scopes` and `methods` name the frames. `layout` holds where all of it lies in this VM. Frames of
+//! virtual threads that are frozen in the heap are found by `frozen`, with `objects` and `classes`.
 //!
 //! Code comes and goes while this runs. What was read is remembered, and everything that a stack relied on is looked at
 //! again in one read when the stack is done (`witness`); if something has changed, the stack is unwound anew. This has
 //! to happen within milliseconds of the copy: the VM may reuse the memory of code that no thread runs any more. A stack
 //! that cannot be followed to its end says so, with the reason ([`End::Cut`]); what it has up to there is right.
 
+mod ahead;
 mod blob;
+mod classes;
 mod code_cache;
+mod depth;
 mod frame;
+mod frozen;
+mod frozen_layout;
+mod interrupted;
+#[cfg(test)]
+mod interrupted_tests;
 mod layout;
 mod lines;
 mod methods;
+mod objects;
 mod scopes;
 mod sender;
 mod stack_copy;
+mod symbols;
 #[cfg(test)]
 mod testing;
+mod threads;
 mod unsigned5;
 mod witness;
 
-pub use frame::{Crossing, CrossingKind, CutReason, End, FrameKind, JavaFrame, JavaStack, MethodName};
+pub use frame::{Crossing, CrossingKind, End, FrameKind, JavaFrame, JavaStack, MethodName};
 
-use crate::hotspot::{Error, Exports, Reader, RemoteMemory, Tables, read_int_constants};
-use crate::model::{Library, VirtAddr};
+pub use threads::{AnchorOffsets, JavaThread, Threads};
+
+use crate::hotspot::{Error, Exports, Reader, RemoteMemory, Tables, read_int_constants, read_long_constants};
+use crate::model::{CutReason, Library, VirtAddr};
 use crate::sys::remote_memory::MemoryError;
-use code_cache::CodeCache;
 use layout::CodeLayout;
-use methods::Methods;
-use sender::{Fixed, Registers, Stop, Walk};
+use sender::{Fixed, Known, Registers, Stop, Walk};
 use stack_copy::StackCopy;
 
 /// A stack with more frames is cut, visibly.
@@ -63,6 +79,44 @@ impl<'a> Sample<'a> {
         let sp = VirtAddr(rsp.0.checked_add(8)?);
         Some(Self { pc: VirtAddr(u64::from_le_bytes(*pc)), sp, fp: rbp, stack, stack_base: rsp })
     }
+
+    /// The sample of a thread that is in native code or in the VM, at the Java frame that its anchor tells of: the three
+    /// words that [`AnchorOffsets`] lead to. `None` if there is no Java frame (`sp` is zero), or the copy, which begins at
+    /// `stack_base`, does not hold what has to be known of it.
+    #[must_use]
+    pub fn at_anchor(sp: VirtAddr, pc: VirtAddr, fp: VirtAddr, stack: &'a [u8], stack_base: VirtAddr) -> Option<Self> {
+        if sp.is_null() || sp < stack_base {
+            return None;
+        }
+        // Without an address in the anchor it is that which the last call has pushed.
+        let pc = if pc.is_null() {
+            VirtAddr(StackCopy { base: stack_base, bytes: stack, is_chunk: false }.slot(sp, -1).ok()?)
+        } else {
+            pc
+        };
+        Some(Self { pc, sp, fp, stack, stack_base })
+    }
+}
+
+/// A thread that was interrupted in Java code itself, at any of its instructions.
+#[derive(Debug, Clone, Copy)]
+pub struct Interrupted<'a> {
+    /// The next instruction (`rip`), one for which [`Unwinder::contains_code`] holds.
+    pub pc: VirtAddr,
+    /// The stack pointer (`rsp`).
+    pub sp: VirtAddr,
+    /// The frame pointer (`rbp`).
+    pub fp: VirtAddr,
+    /// `r13`: in the interpreter mostly the address of the current bytecode.
+    pub bcp: u64,
+    /// `rax`, if it is known: it holds the return address while the interpreter enters a method.
+    pub rax: Option<u64>,
+    /// `rbx`, if it is known: it holds the caller's stack pointer while the interpreter leaves a method.
+    pub rbx: Option<u64>,
+    /// The stack from `stack_base` on, as much as there is.
+    pub stack: &'a [u8],
+    /// The address that the copy begins at, not above `sp`.
+    pub stack_base: VirtAddr,
 }
 
 /// Unwinds the stacks of one JVM. It remembers code and names, within limits.
@@ -71,8 +125,7 @@ pub struct Unwinder<M> {
     reader: Reader<M>,
     layout: CodeLayout,
     fixed: Fixed,
-    code: CodeCache,
-    methods: Methods,
+    known: Known,
 }
 
 impl<M: RemoteMemory> Unwinder<M> {
@@ -84,7 +137,8 @@ impl<M: RemoteMemory> Unwinder<M> {
         let exports = Exports::of(libjvm)?;
         let mut reader = Reader::new(memory);
         let tables = Tables::read(&mut reader, &exports)?;
-        let constants = read_int_constants(&mut reader, &exports)?;
+        let mut constants = read_int_constants(&mut reader, &exports)?;
+        constants.extend(read_long_constants(&mut reader, &exports)?);
         let layout = CodeLayout::of(&tables, &constants, |variable| {
             let version = reader.numbers([(variable, 4)])?;
             // 0 until the VM has looked at its own version.
@@ -92,36 +146,71 @@ impl<M: RemoteMemory> Unwinder<M> {
             version.ok_or(Error::NotReady)
         })?;
         let fixed = Fixed::read(&mut reader, &layout)?;
-        Ok(Self { reader, layout, fixed, code: CodeCache::default(), methods: Methods::default() })
+        Ok(Self { reader, layout, fixed, known: Known::default() })
     }
 
-    /// The Java frames of a sample.
+    /// Whether an address lies where the VM puts code, so that a thread there is in Java code and not in native code.
+    /// Nothing is read for it.
+    #[must_use]
+    pub fn contains_code(&self, pc: VirtAddr) -> bool {
+        self.fixed.contains_code(pc)
+    }
+
+    /// The Java frames of a sample of a thread that has not gone on since, as far as is known.
     ///
     /// # Errors
     /// What makes all reads fail: the process has ended, or may not be read.
     pub fn unwind(&mut self, sample: &Sample<'_>) -> Result<JavaStack, MemoryError> {
+        self.unwind_while(sample, || true)
+    }
+
+    /// The same for a thread that may have gone on: `is_there` says, after everything was read, whether it is still in
+    /// the call in which it was copied. If not, frames that are not in the copy but in the heap are left out.
+    ///
+    /// # Errors
+    /// As [`Self::unwind`].
+    pub fn unwind_while(&mut self, sample: &Sample<'_>, is_there: impl Fn() -> bool) -> Result<JavaStack, MemoryError> {
+        let stack = StackCopy { base: sample.stack_base, bytes: sample.stack, is_chunk: false };
+        let start = Registers { sp: sample.sp, pc: sample.pc, fp: sample.fp };
+        self.confirmed(stack, |walk| walk.run(start), is_there)
+    }
+
+    /// The Java frames of a thread that was interrupted in Java code. All methods are right; the line of the innermost
+    /// frame is near in compiled code, and so are the methods that are inlined there: the compiler describes calls only.
+    /// Where the frame is not whole and its caller not certain, the stack is cut ([`CutReason::MidFrame`]).
+    ///
+    /// # Errors
+    /// As [`Self::unwind`].
+    pub fn unwind_interrupted(&mut self, thread: &Interrupted<'_>) -> Result<JavaStack, MemoryError> {
+        let stack = StackCopy { base: thread.stack_base, bytes: thread.stack, is_chunk: false };
+        self.confirmed(stack, |walk| walk.run_interrupted(thread), || true)
+    }
+
+    /// Walks over a stack until all that the walk relied on is still so afterwards.
+    fn confirmed(
+        &mut self,
+        stack: StackCopy<'_>,
+        go: impl Fn(&mut Walk<'_, M>) -> Result<(), Stop>,
+        is_there: impl Fn() -> bool,
+    ) -> Result<JavaStack, MemoryError> {
         for _ in 0..ATTEMPTS {
-            let (stack, holds) = self.attempt(sample)?;
+            let Self { reader, layout, fixed, known } = self;
+            let mut walk = Walk::new(reader, layout, fixed, known, stack);
+            let mut end = match go(&mut walk) {
+                Ok(()) => End::Complete,
+                Err(Stop::Cut(reason)) => End::Cut(reason),
+                Err(Stop::Memory(error)) => return Err(error),
+            };
+            let holds = walk.confirm()?;
+            if walk.before_frozen.is_some() && !is_there() && walk.refreeze() {
+                end = End::Cut(CutReason::FrozenFrames);
+            }
             if holds {
-                return Ok(stack);
+                let (frames, crossings, _) = walk.into_parts();
+                return Ok(JavaStack { frames, crossings, end });
             }
         }
         // Nothing could be confirmed, so nothing is said.
         Ok(JavaStack { frames: Vec::new(), crossings: Vec::new(), end: End::Cut(CutReason::Changing) })
-    }
-
-    /// Unwinds once. Returns also whether all that it relied on is still so.
-    fn attempt(&mut self, sample: &Sample<'_>) -> Result<(JavaStack, bool), MemoryError> {
-        let Self { reader, layout, fixed, code, methods } = self;
-        let stack = StackCopy { base: sample.stack_base, bytes: sample.stack };
-        let mut walk = Walk::new(reader, layout, fixed, code, methods, stack);
-        let end = match walk.run(Registers { sp: sample.sp, pc: sample.pc, fp: sample.fp }) {
-            Ok(()) => End::Complete,
-            Err(Stop::Cut(reason)) => End::Cut(reason),
-            Err(Stop::Memory(error)) => return Err(error),
-        };
-        let holds = walk.confirm()?;
-        let (frames, crossings) = walk.into_frames();
-        Ok((JavaStack { frames, crossings, end }, holds))
     }
 }

@@ -40,6 +40,14 @@ impl Scopes {
         self.pcs.get(found).copied().filter(|pc| pc.scope > 0)
     }
 
+    /// The description that fits a place between two of them best: the next one, as the VM itself chooses, or else the
+    /// last one.
+    pub(super) fn nearest(&self, pc_offset: i32) -> Option<PcDesc> {
+        let (before, after) = self.pcs.split_at(self.pcs.partition_point(|pc| pc.pc_offset < pc_offset));
+        let described = |pc: &&PcDesc| pc.scope > 0;
+        after.iter().find(described).or_else(|| before.iter().rev().find(described)).copied()
+    }
+
     /// The scopes at a place, the innermost first; `None` if they make no sense.
     pub(super) fn at(&self, pc: PcDesc) -> Option<Vec<Scope>> {
         let mut scopes = Vec::new();
@@ -90,6 +98,14 @@ mod tests {
     fn knows_exact_places_alone() {
         let scopes = scopes();
         assert_eq!([scopes.pc_desc(17), scopes.pc_desc(39), scopes.pc_desc(-1)], [None; 3]);
+    }
+
+    /// Check that between two places the next one is chosen, and the last one behind it.
+    #[test]
+    fn chooses_the_next_place() {
+        let nearest = |offset| scopes().nearest(offset).map(|pc| pc.pc_offset);
+        assert_eq!([0, 16, 17, 48, 49].map(nearest), [Some(16), Some(16), Some(40), Some(48), Some(48)]);
+        assert_eq!(Scopes::default().nearest(0), None);
     }
 
     /// Check that cut bytes and senders that do not decrease are refused.

@@ -7,11 +7,12 @@ use super::blob::BlobKind;
 use super::code_cache::CodeCache;
 use super::layout::CodeLayout;
 use super::methods::{Method, Methods};
+use super::objects::Objects;
 use super::stack_copy::{StackCopy, slot_address};
 use super::witness::{Witness, changed};
-use super::{Crossing, CrossingKind, CutReason, FrameKind, JavaFrame, MAX_FRAMES};
+use super::{Crossing, CrossingKind, FrameKind, JavaFrame, MAX_FRAMES};
 use crate::hotspot::{Error, Reader, RemoteMemory, at, is_plausible};
-use crate::model::VirtAddr;
+use crate::model::{CutReason, VirtAddr};
 use crate::sys::remote_memory::MemoryError;
 
 /// More physical frames than [`MAX_FRAMES`] Java frames can have, stubs included.
@@ -50,6 +51,8 @@ impl From<MemoryError> for Stop {
 pub(super) struct Fixed {
     pub(super) interpreter: std::ops::Range<VirtAddr>,
     pub(super) call_stub_return: VirtAddr,
+    /// All memory that is set aside for code.
+    pub(super) code: std::ops::Range<VirtAddr>,
 }
 
 impl Fixed {
@@ -60,16 +63,32 @@ impl Fixed {
         let wanted = [(at(queue, layout.heap.stub_buffer), 8), (at(queue, limit.offset), limit.width)];
         let [buffer, bytes] = reader.numbers(wanted)?.ok_or(Error::NotReady)?;
         let interpreter = VirtAddr(buffer)..at(VirtAddr(buffer), bytes);
-        if !is_plausible(call_stub_return) || !is_plausible(interpreter.start) {
+        let bounds = [(layout.statics.code_low, 8), (layout.statics.code_high, 8)];
+        let [low, high] = reader.numbers(bounds)?.ok_or(Error::NotReady)?.map(VirtAddr);
+        if ![call_stub_return, interpreter.start, low, high].into_iter().all(is_plausible) {
             return Err(Error::NotReady);
         }
-        Ok(Self { interpreter, call_stub_return })
+        Ok(Self { interpreter, call_stub_return, code: low..high })
     }
+
+    /// Whether an address lies where the VM puts code.
+    pub(super) fn contains_code(&self, pc: VirtAddr) -> bool {
+        self.code.contains(&pc)
+    }
+}
+
+/// What is remembered from stack to stack.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) code: CodeCache,
+    pub(super) methods: Methods,
+    /// How Java objects lie, once a stack needs it.
+    pub(super) objects: Option<Objects>,
 }
 
 /// Something that was remembered and that a stack relies on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Relied {
+pub(super) enum Relied {
     Blob(VirtAddr),
     Method(VirtAddr),
 }
@@ -77,15 +96,21 @@ enum Relied {
 /// One pass over a stack.
 #[derive(Debug)]
 pub(super) struct Walk<'a, M> {
-    reader: &'a mut Reader<M>,
-    layout: &'a CodeLayout,
-    fixed: &'a Fixed,
-    code: &'a mut CodeCache,
+    pub(super) reader: &'a mut Reader<M>,
+    pub(super) layout: &'a CodeLayout,
+    pub(super) fixed: &'a Fixed,
+    pub(super) code: &'a mut CodeCache,
     methods: &'a mut Methods,
-    stack: StackCopy<'a>,
-    frames: Vec<JavaFrame>,
-    crossings: Vec<Crossing>,
-    relied: BTreeSet<Relied>,
+    /// How objects lie, once it was asked for.
+    pub(super) objects: &'a mut Option<Objects>,
+    pub(super) stack: StackCopy<'a>,
+    pub(super) frames: Vec<JavaFrame>,
+    pub(super) crossings: Vec<Crossing>,
+    pub(super) relied: BTreeSet<Relied>,
+    /// The words of the thread's stack that led here.
+    pub(super) words: Vec<Witness>,
+    /// How many frames and crossings there were before the first that came from the heap.
+    pub(super) before_frozen: Option<(usize, usize)>,
 }
 
 impl<'a, M: RemoteMemory> Walk<'a, M> {
@@ -93,17 +118,58 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
         reader: &'a mut Reader<M>,
         layout: &'a CodeLayout,
         fixed: &'a Fixed,
-        code: &'a mut CodeCache,
-        methods: &'a mut Methods,
+        known: &'a mut Known,
         stack: StackCopy<'a>,
     ) -> Self {
-        let (frames, crossings, relied) = (Vec::new(), Vec::new(), BTreeSet::new());
-        Self { reader, layout, fixed, code, methods, stack, frames, crossings, relied }
+        let Known { code, methods, objects } = known;
+        let (frames, crossings, relied, words) = (Vec::new(), Vec::new(), BTreeSet::new(), Vec::new());
+        Self {
+            reader,
+            layout,
+            fixed,
+            code,
+            methods,
+            objects,
+            stack,
+            frames,
+            crossings,
+            relied,
+            words,
+            before_frozen: None,
+        }
     }
 
-    /// What was found.
-    pub(super) fn into_frames(self) -> (Vec<JavaFrame>, Vec<Crossing>) {
-        (self.frames, self.crossings)
+    /// What was found, and what of the VM it relies on.
+    pub(super) fn into_parts(self) -> (Vec<JavaFrame>, Vec<Crossing>, BTreeSet<Relied>) {
+        (self.frames, self.crossings, self.relied)
+    }
+
+    /// Takes back what came from the heap and all that followed. Returns whether there was any.
+    pub(super) fn refreeze(&mut self) -> bool {
+        let Some((frames, crossings)) = self.before_frozen.take() else {
+            return false;
+        };
+        self.frames.truncate(frames);
+        self.crossings.truncate(crossings);
+        true
+    }
+
+    /// The same walk on other frames. What it finds has to be put back.
+    pub(super) fn on_another<'b>(&'b mut self, stack: StackCopy<'b>) -> Walk<'b, M> {
+        Walk {
+            reader: self.reader,
+            layout: self.layout,
+            fixed: self.fixed,
+            code: self.code,
+            methods: self.methods,
+            objects: self.objects,
+            stack,
+            frames: std::mem::take(&mut self.frames),
+            crossings: std::mem::take(&mut self.crossings),
+            relied: std::mem::take(&mut self.relied),
+            words: Vec::new(),
+            before_frozen: None,
+        }
     }
 
     /// Follows the frames to the thread's first one.
@@ -148,16 +214,14 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
     }
 
     /// Adds the frames at a place and finds the caller; `None` behind the thread's first frame.
-    fn step(&mut self, here: Registers) -> Result<Option<Registers>, Stop> {
+    pub(super) fn step(&mut self, here: Registers) -> Result<Option<Registers>, Stop> {
         if here.pc == self.fixed.call_stub_return {
             return self.entry(here);
         }
         if self.fixed.interpreter.contains(&here.pc) {
             return self.interpreted(here).map(Some);
         }
-        let found = self.code.find(self.reader, self.layout, here.pc)?;
-        let begin = found.ok_or(CutReason::UnknownCode)?;
-        self.relied.insert(Relied::Blob(begin));
+        let begin = self.rely_on_blob(here.pc)?;
         let blob = self.code.get(begin).ok_or(CutReason::UnknownCode)?;
         let frame_bytes = blob.frame_bytes;
         match blob.kind {
@@ -170,71 +234,109 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
                 // The anchor is the first thing in the frame's data.
                 self.anchored(at(here.sp, frame_data))
             }
-            BlobKind::Continuation => Err(CutReason::FrozenFrames.into()),
-            BlobKind::Stub => {
+            BlobKind::Continuation if self.stack.is_chunk => Err(CutReason::FrozenFrames.into()),
+            BlobKind::Continuation => {
+                // The place has no frame of its own: go on with the one that the thread was entered from.
+                let entry = self.frozen(here)?;
+                self.step(entry)
+            }
+            // Frames are half made while a thread itself stands there; when it has called on from there, they are whole.
+            // A thread in a native method never stands there.
+            BlobKind::Deoptimisation if self.frames.is_empty() && self.crossings.is_empty() => {
+                Err(CutReason::MidFrame.into())
+            }
+            BlobKind::Adapter | BlobKind::Stub | BlobKind::Deoptimisation => {
                 self.cross(CrossingKind::Stub);
                 if frame_bytes > 0 { self.above(here, frame_bytes) } else { self.linked(here) }.map(Some)
             }
         }
     }
 
+    /// The blob that an address lies in, which the stack relies on from then on.
+    pub(super) fn rely_on_blob(&mut self, pc: VirtAddr) -> Result<VirtAddr, Stop> {
+        let found = self.code.find(self.reader, self.layout, pc)?;
+        let begin = found.ok_or(CutReason::UnknownCode)?;
+        self.relied.insert(Relied::Blob(begin));
+        Ok(begin)
+    }
+
     fn cross(&mut self, kind: CrossingKind) {
         self.crossings.push(Crossing { after: self.frames.len(), kind });
     }
 
+    /// The word at `addr` of the stack. Words of a thread's own stack are noted.
+    pub(super) fn word(&mut self, addr: VirtAddr) -> Result<u64, CutReason> {
+        let value = self.stack.word(addr)?;
+        if !self.stack.is_chunk && self.layout.frozen.is_some() {
+            self.words.push(Witness { addr, width: 8, value });
+        }
+        Ok(value)
+    }
+
+    fn slot(&mut self, base: VirtAddr, words: i64) -> Result<u64, CutReason> {
+        self.word(slot_address(base, words))
+    }
+
     /// The caller of a frame of fixed size.
-    fn above(&self, here: Registers, frame_bytes: u64) -> Result<Registers, Stop> {
+    pub(super) fn above(&mut self, here: Registers, frame_bytes: u64) -> Result<Registers, Stop> {
         let sp = at(here.sp, frame_bytes);
-        let (pc, fp) = (self.stack.slot(sp, -1)?, self.stack.slot(sp, -2)?);
-        Ok(Registers { sp, pc: VirtAddr(pc), fp: VirtAddr(fp) })
+        let (pc, fp) = (self.slot(sp, -1)?, self.stack.saved_fp(slot_address(sp, -2))?);
+        Ok(Registers { sp, pc: VirtAddr(pc), fp })
     }
 
     /// The caller of a frame that has only a frame pointer.
-    fn linked(&self, here: Registers) -> Result<Registers, Stop> {
-        let (pc, fp) = (self.stack.slot(here.fp, 1)?, self.stack.slot(here.fp, 0)?);
-        Ok(Registers { sp: slot_address(here.fp, 2), pc: VirtAddr(pc), fp: VirtAddr(fp) })
+    fn linked(&mut self, here: Registers) -> Result<Registers, Stop> {
+        let (pc, fp) = (self.slot(here.fp, 1)?, self.stack.saved_fp(here.fp)?);
+        Ok(Registers { sp: slot_address(here.fp, 2), pc: VirtAddr(pc), fp })
     }
 
     /// Native code called Java here; the Java frame that called the native code is in the wrapper's anchor.
     fn entry(&mut self, here: Registers) -> Result<Option<Registers>, Stop> {
         self.cross(CrossingKind::CalledFromNative);
-        let wrapper = VirtAddr(self.stack.slot(here.fp, self.layout.entry.wrapper_slot)?);
+        let wrapper = VirtAddr(self.slot(here.fp, self.layout.entry.wrapper_slot)?);
         self.anchored(at(wrapper, self.layout.entry.anchor))
     }
 
     /// The frame that an anchor on the stack means; none if the thread had no Java frame then.
-    fn anchored(&self, anchor: VirtAddr) -> Result<Option<Registers>, Stop> {
+    fn anchored(&mut self, anchor: VirtAddr) -> Result<Option<Registers>, Stop> {
         let entry = &self.layout.entry;
         let [sp, pc, fp] = [entry.last_sp, entry.last_pc, entry.last_fp].map(|field| at(anchor, field));
-        let sp = VirtAddr(self.stack.word(sp)?);
+        let sp = VirtAddr(self.word(sp)?);
         if sp.is_null() {
             return Ok(None);
         }
         // Without an address in the anchor it is that which the last call has pushed.
-        let pc = match self.stack.word(pc)? {
-            0 => self.stack.slot(sp, -1)?,
+        let pc = match self.word(pc)? {
+            0 => self.slot(sp, -1)?,
             pc => pc,
         };
-        Ok(Some(Registers { sp, pc: VirtAddr(pc), fp: VirtAddr(self.stack.word(fp)?) }))
+        Ok(Some(Registers { sp, pc: VirtAddr(pc), fp: VirtAddr(self.word(fp)?) }))
     }
 
     fn interpreted(&mut self, here: Registers) -> Result<Registers, Stop> {
         if here.fp < here.sp {
             return Err(CutReason::BadFrame.into());
         }
-        let slot = |words| self.stack.slot(here.fp, words);
         // All of the frame's words first: a frame that is cut is not there.
-        let sender = Registers { sp: VirtAddr(slot(-1)?), pc: VirtAddr(slot(1)?), fp: VirtAddr(slot(0)?) };
+        let sender = Registers {
+            sp: self.stack.link(here.fp, slot_address(here.fp, -1))?,
+            pc: VirtAddr(self.slot(here.fp, 1)?),
+            fp: self.stack.saved_fp(here.fp)?,
+        };
         let versioned = self.layout.versioned;
-        let addr = VirtAddr(slot(versioned.interpreted_method)?);
-        let bytecode = VirtAddr(slot(versioned.interpreted_bytecode)?);
+        let addr = VirtAddr(self.slot(here.fp, versioned.interpreted_method)?);
+        let bytecode = VirtAddr(self.slot(here.fp, versioned.interpreted_bytecode)?);
         let method = self.method(addr)?;
-        let frame = frame(&method, method.bci(bytecode), FrameKind::Interpreted);
-        self.frames.push(frame);
+        let bci = method.bci(bytecode).ok_or(CutReason::BadFrame)?;
+        self.add_frame(&method, bci, FrameKind::Interpreted);
         Ok(sender)
     }
 
-    fn method(&mut self, addr: VirtAddr) -> Result<Arc<Method>, Stop> {
+    pub(super) fn add_frame(&mut self, method: &Method, bci: u16, kind: FrameKind) {
+        self.frames.push(frame(method, bci, kind));
+    }
+
+    pub(super) fn method(&mut self, addr: VirtAddr) -> Result<Arc<Method>, Stop> {
         self.relied.insert(Relied::Method(addr));
         let method = self.methods.get(self.reader, self.layout, addr)?;
         Ok(method.ok_or(CutReason::BadMethod)?)
@@ -243,6 +345,31 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
     /// Adds the frames of compiled code: the method itself, last, and before it what is inlined at this place.
     fn compiled(&mut self, begin: VirtAddr, here: Registers) -> Result<(), Stop> {
         let pc_offset = self.pc_offset(begin, here)?;
+        self.add_compiled(begin, pc_offset)
+    }
+
+    /// Adds the frames of compiled code at about a place, that much behind its start: the methods that are inlined there,
+    /// unless only the outermost can be right, and the method itself.
+    pub(super) fn add_nearest(&mut self, begin: VirtAddr, offset: u64, only_outermost: bool) -> Result<(), Stop> {
+        let nmethod = self.code.get(begin).and_then(|blob| blob.nmethod.as_ref()).ok_or(CutReason::UnknownCode)?;
+        let offset = i32::try_from(offset).map_err(|_error| CutReason::InvalidPcDesc)?;
+        let (own_method, kind) = (nmethod.method, nmethod.kind);
+        let Some(nearest) = nmethod.scopes.nearest(offset) else {
+            // A wrapper has no descriptions, nor has a method that calls nothing.
+            let method = self.method(own_method)?;
+            self.add_frame(&method, 0, kind);
+            return Ok(());
+        };
+        let before = self.frames.len();
+        self.add_compiled(begin, nearest.pc_offset)?;
+        if only_outermost && self.frames.len() > before + 1 {
+            let inlined = before..self.frames.len() - 1;
+            self.frames.drain(inlined);
+        }
+        Ok(())
+    }
+
+    fn add_compiled(&mut self, begin: VirtAddr, pc_offset: i32) -> Result<(), Stop> {
         let known = self.code.get(begin).and_then(|blob| blob.nmethod.as_ref()?.frames.get(&pc_offset));
         if let Some(frames) = known {
             self.frames.extend_from_slice(frames);
@@ -263,7 +390,8 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
         let code = blob.code.clone();
         let mut pc = here.pc;
         if nmethod.deopt_handlers.contains(&pc) {
-            pc = VirtAddr(self.stack.word(at(here.sp, nmethod.orig_pc_offset))?);
+            let kept = at(here.sp, nmethod.orig_pc_offset);
+            pc = VirtAddr(self.word(kept)?);
             self.cross(CrossingKind::Deoptimised);
         }
         if !code.contains(&pc) {
@@ -299,5 +427,5 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
 }
 
 fn frame(method: &Method, bci: u16, kind: FrameKind) -> JavaFrame {
-    JavaFrame { method: Arc::clone(&method.name), line: method.line(bci), kind }
+    JavaFrame { method: Arc::clone(&method.name), line: method.line(bci), kind, hidden: method.hidden }
 }

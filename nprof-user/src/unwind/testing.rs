@@ -3,33 +3,34 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use super::code_cache::CodeCache;
 use super::layout::{
-    BlobLayout, CodeLayout, ConstMethodLayout, EntryLayout, HeapLayout, NmethodLayout, Place, Statics, Versioned,
+    BlobLayout, CodeLayout, ConstMethodLayout, EntryLayout, HeapLayout, HiddenFlag, NmethodLayout, Place, Statics,
+    Versioned,
 };
-use super::methods::Methods;
-use super::sender::Fixed;
-use super::{CrossingKind, CutReason, End, FrameKind, JavaStack, Sample, Unwinder};
+use super::sender::{Fixed, Known};
+use super::{CrossingKind, End, FrameKind, JavaStack, Sample, Unwinder};
 use crate::hotspot::{Layout, Number, Reader, RemoteMemory};
-use crate::model::VirtAddr;
+use crate::model::{CutReason, VirtAddr};
 use crate::sys::remote_memory::MemoryError;
 
 const HEAPS: u64 = 0x1_0000;
 const HEAP: u64 = 0x1_1000;
-const CODE: u64 = 0x10_0000;
+pub(super) const CODE: u64 = 0x10_0000;
 const SEGMENT_MAP: u64 = 0x2_0000;
-const INTERPRETER: u64 = 0x9_0000;
-const CALL_STUB_RETURN: u64 = 0x9_8000;
-const STACK: u64 = 0x7000_0000;
+pub(super) const INTERPRETER: u64 = 0x9_0000;
+pub(super) const CALL_STUB_RETURN: u64 = 0x9_8000;
+pub(super) const STACK: u64 = 0x7000_0000;
 /// Where the compiled method and the wrapper begin: blocks are one segment of 64 KB, with 8 bytes in front.
-const COMPILED: u64 = CODE + 0x1_0008;
+pub(super) const COMPILED: u64 = CODE + 0x1_0008;
 const WRAPPER: u64 = CODE + 0x2_0008;
+/// Where there is no blob, until a test makes one.
+pub(super) const STUB: u64 = CODE + 0x3_0008;
 /// Where the code of a blob begins.
-const INSTRUCTIONS: u64 = 0x200;
+pub(super) const INSTRUCTIONS: u64 = 0x200;
 
 /// The memory of the VM.
 #[derive(Debug, Default)]
-struct SmallVm {
+pub(super) struct SmallVm {
     bytes: RefCell<BTreeMap<u64, u8>>,
 }
 
@@ -45,16 +46,16 @@ impl RemoteMemory for SmallVm {
 }
 
 impl SmallVm {
-    fn put(&self, addr: u64, bytes: &[u8]) {
+    pub(super) fn put(&self, addr: u64, bytes: &[u8]) {
         self.bytes.borrow_mut().extend((addr..).zip(bytes.iter().copied()));
     }
 
-    fn word(&self, addr: u64, value: u64) {
+    pub(super) fn word(&self, addr: u64, value: u64) {
         self.put(addr, &value.to_le_bytes());
     }
 
     /// A VM with two methods: `a.B.run` compiled, with `a.B.inner` inlined, and `a.B.nap` with a wrapper.
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let vm = Self::default();
         vm.word(HEAPS, HEAPS + 8);
         vm.word(HEAPS + 8, 1);
@@ -64,7 +65,8 @@ impl SmallVm {
         vm.word(HEAP + 8, CODE + 0x4_0000);
         vm.word(HEAP + 16, SEGMENT_MAP);
         vm.word(HEAP + 24, 16);
-        vm.put(SEGMENT_MAP, &[0xff, 0, 0, 0xff]);
+        vm.put(SEGMENT_MAP, &[0xff, 0, 0, 0]);
+        vm.put(STUB - 8, &[0; 8]);
         for (number, name) in (0..).zip(["run", "inner", "nap"]) {
             vm.method(method(number), name, name == "nap");
         }
@@ -100,7 +102,7 @@ impl SmallVm {
 
     /// A blob with a frame of `frame_words`. It has one call, 0x10 bytes into its code, in method 2 (bytecode 0) inlined
     /// into method 1 (bytecode 5).
-    fn blob(&self, addr: u64, name: u64, method_addr: u64, frame_words: u64) {
+    pub(super) fn blob(&self, addr: u64, name: u64, method_addr: u64, frame_words: u64) {
         self.put(addr, &[0; 0x400]);
         self.put(addr - 8, &[1; 8]);
         self.word(addr, name);
@@ -132,20 +134,19 @@ impl SmallVm {
         self.word(addr + 0x128, method(1));
     }
 
-    fn unwinder(&self) -> Unwinder<&Self> {
+    pub(super) fn unwinder(&self) -> Unwinder<&Self> {
         let call_stub_return = VirtAddr(CALL_STUB_RETURN);
         let interpreter = VirtAddr(INTERPRETER)..VirtAddr(INTERPRETER + 0x1000);
         Unwinder {
             reader: Reader::new(self),
             layout: layout(),
-            fixed: Fixed { interpreter, call_stub_return },
-            code: CodeCache::default(),
-            methods: Methods::default(),
+            fixed: Fixed { interpreter, call_stub_return, code: VirtAddr(INTERPRETER)..VirtAddr(CODE + 0x4_0000) },
+            known: Known::default(),
         }
     }
 }
 
-fn method(number: u64) -> u64 {
+pub(super) fn method(number: u64) -> u64 {
     0x6_0000 + 0x1000 * number
 }
 
@@ -170,6 +171,8 @@ fn layout() -> CodeLayout {
             heaps: VirtAddr(HEAPS),
             interpreter: unused,
             call_stub_return: unused,
+            code_low: unused,
+            code_high: unused,
             major_version: unused,
         },
         heap: HeapLayout {
@@ -205,6 +208,7 @@ fn layout() -> CodeLayout {
             metadata_begin: in_blob(60),
             metadata_end: in_blob(64),
             deopt_handlers: vec![in_blob(68)],
+            verified_entry: None,
             pc_offset: number(0, 4),
             scope_offset: number(4, 4),
             pc_desc_size: 8,
@@ -216,7 +220,9 @@ fn layout() -> CodeLayout {
             flags: number(18, 2),
         },
         entry: EntryLayout { wrapper_slot: -6, anchor: 0, last_sp: 0, last_pc: 8, last_fp: 16 },
+        hidden: Some(HiddenFlag { flags: number(18, 2), in_const_method: true, mask: 0x10 }),
         symbol_tag: None,
+        frozen: None,
         versioned: Versioned::of(17),
     }
 }
@@ -292,6 +298,15 @@ fn replaced_code_is_read_again() {
     vm.blob(COMPILED, 0x3_0000, method(5), 4);
     vm.put(COMPILED + 32, &[78]);
     assert_eq!(told(&unwind(&mut unwinder, &stack()))[2].0, "a.B.other");
+}
+
+/// Check that a method that the VM hides is shown as hidden, and no other one.
+#[test]
+fn hidden_methods_are_marked() {
+    let vm = SmallVm::new();
+    vm.put(method(1) + 0x100 + 18, &[0x11]);
+    let hidden = |stack: JavaStack| stack.frames.iter().map(|frame| frame.hidden).collect::<Vec<_>>();
+    assert_eq!(hidden(unwind(&mut vm.unwinder(), &stack())), [false, true, false, false]);
 }
 
 /// Check that a deoptimised frame is named by the place where it stood.

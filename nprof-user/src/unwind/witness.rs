@@ -15,6 +15,25 @@ pub(super) struct Witness {
     pub(super) value: u64,
 }
 
+/// As few witnesses as say the same: neighbours that fit a number together become one.
+pub(super) fn joined(mut witnesses: Vec<Witness>) -> Vec<Witness> {
+    witnesses.sort_unstable_by_key(|witness| witness.addr);
+    let mut joined: Vec<Witness> = Vec::with_capacity(witnesses.len());
+    for witness in witnesses {
+        match joined.last_mut() {
+            Some(last)
+                if last.addr.0.checked_add(last.width as u64) == Some(witness.addr.0)
+                    && last.width + witness.width <= 8 =>
+            {
+                last.value |= witness.value << (8 * last.width);
+                last.width += witness.width;
+            }
+            _ => joined.push(witness),
+        }
+    }
+    joined
+}
+
 /// Looks again at the witnesses of several things, in one read, and returns which of the things have changed.
 pub(super) fn changed<M: RemoteMemory, K: Copy + Eq + std::hash::Hash>(
     reader: &mut Reader<M>,
@@ -28,4 +47,19 @@ pub(super) fn changed<M: RemoteMemory, K: Copy + Eq + std::hash::Hash>(
         }
     }
     Ok(changed.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that neighbours become one number of up to eight bytes, the first lowest, and that others stay.
+    #[test]
+    fn joins_neighbours() {
+        let witness = |addr, width, value| Witness { addr: VirtAddr(addr), width, value };
+        let apart = vec![witness(0x1006, 2, 0xcc), witness(0x1000, 4, 0xaa), witness(0x1004, 2, 0xbb)];
+        assert_eq!(joined(apart), [witness(0x1000, 8, 0x00cc_00bb_0000_00aa)]);
+        let too_wide = vec![witness(0x1000, 8, 1), witness(0x1008, 8, 2), witness(0x1011, 1, 3)];
+        assert_eq!(joined(too_wide.clone()), too_wide);
+    }
 }
