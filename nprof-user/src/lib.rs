@@ -22,6 +22,7 @@ pub mod export;
 pub mod govern;
 pub mod hotspot;
 pub mod model;
+pub mod native;
 pub mod render;
 pub mod resolve;
 pub mod service;

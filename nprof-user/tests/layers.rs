@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("discover", &["model", "sys"]),
     ("hotspot", &["model", "sys"]),
     ("unwind", &["model", "sys", "hotspot"]),
+    ("native", &["model", "sys", "discover"]),
     ("resolve", &["model", "sys"]),
     ("config", &["model", "discover", "resolve"]),
     ("attach", &["model", "sys"]),

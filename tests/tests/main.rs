@@ -20,6 +20,7 @@ mod inventory;
 mod kernel;
 mod late;
 mod losses;
+mod native;
 mod overhead;
 mod packaging;
 mod privileges;

@@ -1,0 +1,72 @@
+//! Where the separate debug information of a library is, if there is any: by its build id or by the name in its
+//! `.gnu_debuglink`, on the host or in the target's own file system.
+//!
+//! Only a file with the library's build id is taken.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+
+use super::elf::Layout;
+use super::library_file::{LibraryFile, open_regular};
+use crate::model::{Library, Pid};
+
+/// Where distributions install it.
+const DEBUG_DIRECTORY: &str = "/usr/lib/debug";
+
+/// A file with debug information.
+#[derive(Debug)]
+pub(super) enum DebugFile {
+    /// The host's own, under this path.
+    Host(PathBuf),
+    /// The target's, which may change under our hands.
+    Target(File),
+}
+
+/// Looks for the debug information of a library of the process `pid`.
+pub(super) fn find(pid: Pid, library: &Library, opened: &LibraryFile) -> Option<DebugFile> {
+    let (_, build_id) = opened.layout.build_id.as_ref()?;
+    let by_id = by_build_id(build_id)?;
+    if open_regular(&by_id).is_ok_and(|file| has_build_id(&file, build_id)) {
+        return Some(DebugFile::Host(by_id));
+    }
+    let link = opened.layout.debug_link(&opened.file).ok().flatten();
+    let by_name = link.map(|name| by_debug_link(&library.path, &name)).unwrap_or_default();
+    let mut in_target = [by_id].into_iter().chain(by_name).filter_map(|path| open_in_target(pid, &path).ok());
+    in_target.find(|file| has_build_id(file, build_id)).map(DebugFile::Target)
+}
+
+/// The path that a build id stands for.
+fn by_build_id(build_id: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = build_id.split_first()?;
+    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(Path::new(DEBUG_DIRECTORY).join(format!(".build-id/{first:02x}/{rest}.debug")))
+}
+
+/// The paths that a debug link of a library may mean.
+fn by_debug_link(library: &Path, name: &str) -> Vec<PathBuf> {
+    let Some(directory) = library.parent().filter(|directory| directory.is_absolute()) else { return Vec::new() };
+    let installed = directory.strip_prefix("/").map(|below| Path::new(DEBUG_DIRECTORY).join(below).join(name));
+    [directory.join(name), directory.join(".debug").join(name)].into_iter().chain(installed).collect()
+}
+
+fn has_build_id(file: &File, expected: &[u8]) -> bool {
+    let layout = Layout::read(file);
+    layout.is_ok_and(|layout| layout.build_id.is_some_and(|(_, found)| found == expected))
+}
+
+/// Opens a path as the target sees it, whatever links it has put there.
+fn open_in_target(pid: Pid, path: &Path) -> io::Result<File> {
+    let root = rustix::fs::open(format!("/proc/{pid}/root"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let found = rustix::fs::openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), flags)?;
+    let found = File::from(found);
+    // Opening a device may do something.
+    if !found.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    open_regular(Path::new(&format!("/proc/self/fd/{}", found.as_raw_fd())))
+}
