@@ -23,6 +23,7 @@ pub mod govern;
 pub mod hotspot;
 pub mod model;
 pub mod native;
+pub mod recording;
 pub mod render;
 pub mod resolve;
 pub mod service;

@@ -42,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "govern",
         ],
     ),
+    ("recording", &["model"]),
     ("export", &["model", "aggregate"]),
     ("control", &["model", "sys"]),
     (

@@ -1,0 +1,136 @@
+//! From a profile to the parts of a file.
+
+use prost::Message;
+
+use super::numbers::{CUT_REASONS, KINDS, MODES, number};
+use super::wire::{self, Part};
+use crate::model::{
+    About, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, StackTotals, ThreadName, TimelineCall,
+};
+
+/// How large a part may grow before the next one begins, in bytes.
+const PART_SIZE: usize = 64 << 10;
+
+/// Gives each part of a profile to `each`, in order.
+///
+/// # Errors
+/// The first one of `each`; no part comes after it.
+pub(super) fn parts<E>(profile: &Profile, mut each: impl FnMut(Part) -> Result<(), E>) -> Result<(), E> {
+    let each = &mut each;
+    let (about, quality) = (about(&profile.about), quality(&profile.quality));
+    each(Part { about: Some(about), quality: Some(quality), ..Part::default() })?;
+    rows(&profile.frames, frame, |frames| each(Part { frames, ..Part::default() }))?;
+    rows(&profile.stacks, stack, |stacks| each(Part { stacks, ..Part::default() }))?;
+    rows(&profile.functions, function, |functions| each(Part { functions, ..Part::default() }))?;
+    rows(&profile.calls, totals, |calls| each(Part { calls, ..Part::default() }))?;
+    rows(&profile.open, totals, |open| each(Part { open, ..Part::default() }))?;
+    rows(&profile.inside, totals, |inside| each(Part { inside, ..Part::default() }))?;
+    rows(&profile.timeline, call, |timeline| each(Part { timeline, ..Part::default() }))?;
+    rows(&profile.threads, thread, |threads| each(Part { threads, ..Part::default() }))
+}
+
+/// Gives rows as messages to `each`, as many at a time as fit into a part.
+fn rows<T, M: Message, E>(
+    rows: &[T],
+    message: impl Fn(&T) -> M,
+    mut each: impl FnMut(Vec<M>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut part = Vec::new();
+    let mut size = 0;
+    for row in rows {
+        let row = message(row);
+        size += row.encoded_len();
+        part.push(row);
+        if size >= PART_SIZE {
+            each(std::mem::take(&mut part))?;
+            size = 0;
+        }
+    }
+    if part.is_empty() { Ok(()) } else { each(part) }
+}
+
+fn about(about: &About) -> wire::About {
+    wire::About {
+        nprof: about.nprof.clone(),
+        started_seconds: about.started.as_second(),
+        started_nanos: about.started.subsec_nanosecond(),
+        elapsed_seconds: about.elapsed.as_secs(),
+        elapsed_nanos: about.elapsed.subsec_nanos(),
+        mode: number(&MODES, &about.mode),
+        pid: about.pid,
+        main: about.main.clone(),
+        vm: about.vm.clone(),
+        kernel: about.kernel.clone(),
+        host: about.host.clone(),
+        patterns: about.patterns.clone(),
+        max_stacks: about.max_stacks,
+        period_ns: about.period_ns,
+        off_cpu: about.off_cpu,
+        native_stacks: about.native_stacks,
+    }
+}
+
+fn frame(frame: &ProfileFrame) -> wire::Frame {
+    wire::Frame {
+        kind: number(&KINDS, &frame.kind),
+        scope: frame.scope.clone(),
+        name: frame.name.clone(),
+        signature: frame.signature.clone(),
+        line: frame.line,
+        hidden: frame.hidden,
+        library: frame.library.clone(),
+    }
+}
+
+fn stack(stack: &ProfileStack) -> wire::Stack {
+    let cut = stack.cut.map_or(0, |reason| number(&CUT_REASONS, &reason));
+    wire::Stack { frames: stack.frames.clone(), cut }
+}
+
+fn function(function: &FunctionTotals) -> wire::Function {
+    wire::Function {
+        class: function.class.clone(),
+        method: function.method.clone(),
+        signature: function.signature.clone(),
+        others: function.others,
+        library: function.library.clone(),
+        calls: function.calls,
+        untimed: function.untimed,
+        total_ns: function.total_ns,
+        self_ns: function.self_ns,
+        off_cpu_ns: function.off_cpu_ns,
+        max_ns: function.max_ns,
+        in_flight: function.in_flight,
+    }
+}
+
+fn totals(totals: &StackTotals) -> wire::Totals {
+    let StackTotals { stack, function, samples, calls, time_ns, self_ns, off_cpu_ns } = *totals;
+    wire::Totals { stack, function, samples, calls, time_ns, self_ns, off_cpu_ns }
+}
+
+fn call(call: &TimelineCall) -> wire::Call {
+    let TimelineCall { tid, function, start_ns, duration_ns, stack } = *call;
+    wire::Call { tid, function, start_ns, duration_ns, stack }
+}
+
+fn thread(thread: &ThreadName) -> wire::Thread {
+    wire::Thread { tid: thread.tid, name: thread.name.clone() }
+}
+
+fn quality(quality: &Quality) -> wire::Quality {
+    wire::Quality {
+        stacks: quality.stacks,
+        complete: quality.complete,
+        cut: counts(&quality.cut),
+        lost: counts(&quality.lost),
+        timeline_lost: quality.timeline_lost,
+        losses: counts(&quality.losses),
+        skipped: counts(&quality.skipped),
+    }
+}
+
+fn counts(counts: &[(String, u64)]) -> Vec<wire::Count> {
+    let count = |(reason, number): &(String, u64)| wire::Count { reason: reason.clone(), number: *number };
+    counts.iter().map(count).collect()
+}

@@ -1,0 +1,255 @@
+//! Profiles written and read back, and files that nobody should trust.
+
+use std::io::Read;
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use jiff::Timestamp;
+
+use super::{Error, MAGIC, VERSION, pack, read, read_within, write, write_part};
+use crate::model::{
+    About, CutReason, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality,
+    StackTotals, ThreadName, TimelineCall,
+};
+
+/// Written by the first version of the format; see `version_1_stays_readable`.
+const VERSION_1: &[u8] = include_bytes!("golden/version-1.nprof");
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 20) % limit
+    }
+
+    fn index(&mut self, limit: usize) -> usize {
+        usize::try_from(self.below(limit as u64)).unwrap()
+    }
+
+    fn small(&mut self, limit: u64) -> u32 {
+        u32::try_from(self.below(limit)).unwrap()
+    }
+}
+
+fn written(profile: &Profile) -> Vec<u8> {
+    let mut file = Vec::new();
+    write(profile, &mut file).unwrap();
+    file
+}
+
+fn read_back(mut file: &[u8]) -> Result<Profile, Error> {
+    read(&mut file)
+}
+
+/// A profile with `rows` rows of everything.
+fn profile(rows: u32, dice: &mut Dice) -> Profile {
+    let limit = u64::from(rows.max(1));
+    let text = |what: &str, at: u32| format!("{what} é{at}");
+    let count = |dice: &mut Dice| vec![("reason".to_owned(), dice.below(99)), (String::new(), u64::MAX)];
+    let mut profile = Profile {
+        about: About {
+            nprof: "0.1.0".to_owned(),
+            started: Timestamp::new(1_700_000_000, 123_456_789).unwrap(),
+            elapsed: Duration::new(10, 5),
+            mode: if rows.is_multiple_of(2) { ProfileMode::Calls } else { ProfileMode::OnCpu },
+            pid: rows,
+            main: "com.acme.Main".to_owned(),
+            vm: "OpenJDK 25".to_owned(),
+            kernel: "6.18".to_owned(),
+            host: "box".to_owned(),
+            patterns: vec!["java.*".to_owned(), String::new()],
+            max_stacks: 1000,
+            period_ns: (rows % 2 == 1).then_some(10_000_000),
+            off_cpu: rows.is_multiple_of(2),
+            native_stacks: rows.is_multiple_of(3),
+        },
+        quality: Quality {
+            stacks: 9,
+            complete: 8,
+            cut: count(dice),
+            lost: count(dice),
+            timeline_lost: 3,
+            losses: count(dice),
+            skipped: vec![],
+        },
+        ..Profile::default()
+    };
+    for at in 0..rows {
+        let kind = ProfileFrameKind::ALL[dice.index(9)];
+        let line = (at.is_multiple_of(2)).then(|| dice.small(99));
+        let (scope, name, signature) = (text("scope", at), text("name", at), text("()V", at));
+        let (hidden, library) = (at.is_multiple_of(3), String::new());
+        profile.frames.push(ProfileFrame { kind, scope, name, signature, line, hidden, library });
+        let frames = (0..dice.below(40)).map(|_| dice.small(limit)).collect();
+        let cut = (at.is_multiple_of(2)).then(|| CutReason::ALL[dice.index(12)]);
+        profile.stacks.push(ProfileStack { frames, cut });
+        let (class, method, signature, library) = (text("C", at), text("m", at), text("()", at), text("lib", at));
+        let (calls, total_ns, self_ns) = (dice.below(1 << 40), dice.below(1 << 40), dice.below(1 << 40));
+        let function =
+            FunctionTotals { class, method, signature, library, calls, total_ns, self_ns, ..Default::default() };
+        let rest = FunctionTotals { others: 2, untimed: 3, off_cpu_ns: 4, max_ns: u64::MAX, in_flight: 5, ..function };
+        profile.functions.push(rest);
+        let totals = StackTotals {
+            stack: dice.small(limit),
+            function: (at % 3 > 0).then(|| dice.small(limit)),
+            samples: dice.below(1000),
+            calls: dice.below(1 << 40) as f64 / 3.0,
+            time_ns: dice.below(1 << 50) as f64 / 7.0,
+            self_ns: 0.0,
+            off_cpu_ns: f64::MAX,
+        };
+        profile.calls.push(totals);
+        profile.open.push(StackTotals { samples: 1, ..totals });
+        profile.inside.push(StackTotals { function: None, ..totals });
+        let stack = (at.is_multiple_of(2)).then(|| dice.small(limit));
+        let start_ns = i64::from(at) - 5;
+        profile.timeline.push(TimelineCall { tid: at, function: dice.small(limit), start_ns, duration_ns: 7, stack });
+        profile.threads.push(ThreadName { tid: at, name: text("thread", at) });
+    }
+    profile
+}
+
+/// Check that any profile comes back as it was, small ones, empty ones and those of many parts.
+#[test]
+fn comes_back_as_it_was() {
+    assert_eq!(read_back(&written(&Profile::default())).unwrap(), Profile::default());
+    let mut dice = Dice(1);
+    for rows in (0..40).chain([1000]) {
+        let mut profile = profile(rows, &mut dice);
+        // Younger than the file that `version_1_stays_readable` reads.
+        profile.frames.iter_mut().step_by(2).for_each(|frame| frame.library = "libé.so".to_owned());
+        assert_eq!(read_back(&written(&profile)).unwrap(), profile, "{rows} rows");
+    }
+}
+
+/// Check that what the first version wrote can be read, and says the same as it did.
+#[test]
+fn version_1_stays_readable() {
+    let expected = profile(4, &mut Dice(4));
+    assert_eq!(read_back(VERSION_1).unwrap(), expected);
+}
+
+/// Check that what is no recording, or one of the future, is told apart from a damaged one.
+#[test]
+fn says_what_a_file_is_not() {
+    for file in [&b""[..], b"nprof", b"PK\x03\x04 something else entirely"] {
+        assert!(matches!(read_back(file), Err(Error::NotARecording)), "{file:?}");
+    }
+    let mut newer = written(&Profile::default());
+    newer[MAGIC.len()] = 2;
+    let error = read_back(&newer).unwrap_err();
+    assert!(matches!(error, Error::Newer { version: 2, known: VERSION }), "{error}");
+}
+
+/// Check that a recording that ends early is never taken for a whole one, wherever it ends.
+#[test]
+fn notices_a_missing_end() {
+    let file = written(&profile(3, &mut Dice(2)));
+    for end in MAGIC.len()..file.len() {
+        let error = read_back(&file[..end]).unwrap_err();
+        assert!(matches!(error, Error::CutShort), "cut after {end} of {}: {error}", file.len());
+    }
+}
+
+/// Check that a changed byte is an error, that nothing panics over it, and that nothing may follow the end.
+#[test]
+fn notices_a_changed_byte() {
+    let profile = profile(2, &mut Dice(3));
+    let file = written(&profile);
+    let header = MAGIC.len() + 4;
+    // Of gzip's own header, which no checksum covers, only the magic matters.
+    for at in (0..header + 2).chain(header + 10..file.len()) {
+        for bit in 0..8 {
+            let mut changed = file.clone();
+            changed[at] ^= 1 << bit;
+            // The last bits of the compressed data may mean nothing.
+            let is_noticed = read_back(&changed).map_or(true, |read| read == profile);
+            assert!(is_noticed, "bit {bit} of byte {at}");
+        }
+    }
+    let longer = [file.as_slice(), b"x"].concat();
+    assert!(matches!(read_back(&longer), Err(Error::Damaged { what: "data after its end" })));
+}
+
+/// A file with this content, whatever it is, under a right checksum.
+fn packed(content: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut file = [MAGIC.as_slice(), &VERSION.to_le_bytes()].concat();
+    let mut gzip = GzEncoder::new(&mut file, Compression::fast());
+    gzip.write_all(content).unwrap();
+    gzip.finish().unwrap();
+    file
+}
+
+/// Check that content which somebody made up does not panic, and that what is read of it can be relied on.
+#[test]
+fn made_up_content_is_checked() {
+    use prost::Message as _;
+    let mut content = Vec::new();
+    pack::parts(&profile(3, &mut Dice(5)), |part| write_part(&part.encode_to_vec(), &mut content)).unwrap();
+    write_part(&[], &mut content).unwrap();
+    let mut dice = Dice(6);
+    let mut read_anyway = 0;
+    for _ in 0..1000 {
+        let mut changed = content.clone();
+        for _ in 0..=dice.below(3) {
+            let at = dice.index(changed.len());
+            changed[at] = u8::try_from(dice.below(256)).unwrap();
+        }
+        let Ok(profile) = read_back(&packed(&changed)) else { continue };
+        read_anyway += 1;
+        for totals in profile.calls.iter().chain(&profile.open).chain(&profile.inside) {
+            let stack = &profile.stacks[totals.stack as usize];
+            assert!(stack.frames.iter().all(|frame| (*frame as usize) < profile.frames.len()));
+            assert!(totals.function.is_none_or(|function| (function as usize) < profile.functions.len()));
+            assert!(totals.calls.is_finite());
+        }
+    }
+    assert!(read_anyway > 100, "only {read_anyway} were read: the test tests nothing");
+}
+
+/// Check that indices which lead nowhere are refused.
+#[test]
+fn indices_lead_somewhere() {
+    let good = profile(3, &mut Dice(7));
+    let damages: [fn(&mut Profile); 5] = [
+        |profile| profile.stacks[1].frames.push(3),
+        |profile| profile.calls[0].stack = 3,
+        |profile| profile.inside[0].function = Some(u32::MAX),
+        |profile| profile.timeline[2].function = 3,
+        |profile| profile.open[2].calls = f64::NAN,
+    ];
+    for (at, damage) in damages.iter().enumerate() {
+        let mut profile = good.clone();
+        damage(&mut profile);
+        assert!(matches!(read_back(&written(&profile)), Err(Error::Damaged { .. })), "damage {at}");
+    }
+}
+
+/// Check that a small file which unpacks to very much is given up, and that a part of any length is not even read.
+#[test]
+fn gives_up_on_too_much() {
+    // Stacks without a content take two bytes each.
+    let stacks = [[0x1a, 0x00]; 1000].concat();
+    let mut part = u32::try_from(stacks.len()).unwrap().to_le_bytes().to_vec();
+    part.extend(&stacks);
+    let error = read_within(1 << 20, &mut packed(&part.repeat(30)).as_slice()).unwrap_err();
+    assert!(matches!(error, Error::TooLarge), "{error}");
+    let error = read_back(&packed(&u32::MAX.to_le_bytes())).unwrap_err();
+    assert!(matches!(error, Error::Damaged { what: "the length of a part" }), "{error}");
+}
+
+/// Check that an error of the file itself stays one.
+#[test]
+fn reading_can_fail() {
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::PermissionDenied.into())
+        }
+    }
+    assert!(matches!(read(&mut Broken), Err(Error::Io { .. })));
+}

@@ -1,0 +1,168 @@
+//! From the parts of a file to a profile in which every index leads somewhere and every number is one.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::Error;
+use super::numbers::{CUT_REASONS, KINDS, MODES, value};
+use super::wire::{self, Part};
+use crate::model::{
+    About, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, StackTotals, ThreadName, TimelineCall,
+};
+
+/// What has been read so far.
+#[derive(Debug, Default)]
+pub(super) struct Unpacked {
+    profile: Profile,
+    /// Whether it is said what was recorded.
+    is_described: bool,
+}
+
+impl Unpacked {
+    /// Adds the rows of a part.
+    pub(super) fn add(&mut self, part: Part) -> Result<(), Error> {
+        let profile = &mut self.profile;
+        if let Some(about) = part.about {
+            profile.about = self::about(about)?;
+            self.is_described = true;
+        }
+        if let Some(quality) = part.quality {
+            profile.quality = self::quality(quality);
+        }
+        append(&mut profile.frames, part.frames, frame)?;
+        append(&mut profile.stacks, part.stacks, stack)?;
+        append(&mut profile.functions, part.functions, |row| Ok(function(row)))?;
+        append(&mut profile.calls, part.calls, totals)?;
+        append(&mut profile.open, part.open, totals)?;
+        append(&mut profile.inside, part.inside, totals)?;
+        append(&mut profile.timeline, part.timeline, |row| Ok(call(row)))?;
+        append(&mut profile.threads, part.threads, |row| Ok(ThreadName { tid: row.tid, name: row.name }))
+    }
+
+    /// The profile, if it is whole.
+    pub(super) fn finish(self) -> Result<Profile, Error> {
+        let Self { profile, is_described } = self;
+        check(is_described, "it does not say what was recorded")?;
+        let (frames, stacks, functions) = (profile.frames.len(), profile.stacks.len(), profile.functions.len());
+        let has_frames = |stack: &ProfileStack| stack.frames.iter().all(|frame| is_below(*frame, frames));
+        check(profile.stacks.iter().all(has_frames), "a stack names a frame that is not there")?;
+        let is_sound = |totals: &StackTotals| {
+            is_below(totals.stack, stacks) && totals.function.is_none_or(|function| is_below(function, functions))
+        };
+        let mut totals = profile.calls.iter().chain(&profile.open).chain(&profile.inside);
+        check(totals.all(is_sound), "a sample names a stack or function that is not there")?;
+        let is_sound = |call: &TimelineCall| {
+            is_below(call.function, functions) && call.stack.is_none_or(|stack| is_below(stack, stacks))
+        };
+        check(profile.timeline.iter().all(is_sound), "a call names a stack or function that is not there")?;
+        Ok(profile)
+    }
+}
+
+fn is_below(index: u32, length: usize) -> bool {
+    (index as usize) < length
+}
+
+fn check(holds: bool, what: &'static str) -> Result<(), Error> {
+    if holds { Ok(()) } else { Err(Error::Damaged { what }) }
+}
+
+fn append<T, M>(rows: &mut Vec<T>, messages: Vec<M>, row: impl Fn(M) -> Result<T, Error>) -> Result<(), Error> {
+    for message in messages {
+        rows.push(row(message)?);
+    }
+    Ok(())
+}
+
+fn about(about: wire::About) -> Result<About, Error> {
+    let time = Error::Damaged { what: "a time that is none" };
+    let Ok(started) = Timestamp::new(about.started_seconds, about.started_nanos) else {
+        return Err(time);
+    };
+    if about.elapsed_nanos >= 1_000_000_000 {
+        return Err(time);
+    }
+    Ok(About {
+        nprof: about.nprof,
+        started,
+        elapsed: Duration::new(about.elapsed_seconds, about.elapsed_nanos),
+        mode: value(&MODES, about.mode).ok_or(Error::Damaged { what: "an unknown mode" })?,
+        pid: about.pid,
+        main: about.main,
+        vm: about.vm,
+        kernel: about.kernel,
+        host: about.host,
+        patterns: about.patterns,
+        max_stacks: about.max_stacks,
+        period_ns: about.period_ns,
+        off_cpu: about.off_cpu,
+        native_stacks: about.native_stacks,
+    })
+}
+
+fn frame(frame: wire::Frame) -> Result<ProfileFrame, Error> {
+    Ok(ProfileFrame {
+        kind: value(&KINDS, frame.kind).ok_or(Error::Damaged { what: "an unknown kind of frame" })?,
+        scope: frame.scope,
+        name: frame.name,
+        signature: frame.signature,
+        line: frame.line,
+        hidden: frame.hidden,
+        library: frame.library,
+    })
+}
+
+fn stack(stack: wire::Stack) -> Result<ProfileStack, Error> {
+    let unknown = Error::Damaged { what: "an unknown reason for a cut stack" };
+    let cut = match stack.cut {
+        0 => None,
+        cut => Some(value(&CUT_REASONS, cut).ok_or(unknown)?),
+    };
+    Ok(ProfileStack { frames: stack.frames, cut })
+}
+
+fn function(function: wire::Function) -> FunctionTotals {
+    FunctionTotals {
+        class: function.class,
+        method: function.method,
+        signature: function.signature,
+        others: function.others,
+        library: function.library,
+        calls: function.calls,
+        untimed: function.untimed,
+        total_ns: function.total_ns,
+        self_ns: function.self_ns,
+        off_cpu_ns: function.off_cpu_ns,
+        max_ns: function.max_ns,
+        in_flight: function.in_flight,
+    }
+}
+
+fn totals(totals: wire::Totals) -> Result<StackTotals, Error> {
+    let wire::Totals { stack, function, samples, calls, time_ns, self_ns, off_cpu_ns } = totals;
+    let is_sum = |number: &f64| number.is_finite() && *number >= 0.0;
+    check([calls, time_ns, self_ns, off_cpu_ns].iter().all(is_sum), "a sum that is no number")?;
+    Ok(StackTotals { stack, function, samples, calls, time_ns, self_ns, off_cpu_ns })
+}
+
+fn call(call: wire::Call) -> TimelineCall {
+    let wire::Call { tid, function, start_ns, duration_ns, stack } = call;
+    TimelineCall { tid, function, start_ns, duration_ns, stack }
+}
+
+fn quality(quality: wire::Quality) -> Quality {
+    Quality {
+        stacks: quality.stacks,
+        complete: quality.complete,
+        cut: counts(quality.cut),
+        lost: counts(quality.lost),
+        timeline_lost: quality.timeline_lost,
+        losses: counts(quality.losses),
+        skipped: counts(quality.skipped),
+    }
+}
+
+fn counts(counts: Vec<wire::Count>) -> Vec<(String, u64)> {
+    counts.into_iter().map(|count| (count.reason, count.number)).collect()
+}

@@ -1,0 +1,195 @@
+//! The messages of a recording, with the numbers of their fields. They mirror [`crate::model::Profile`]; a number that was
+//! once used keeps its meaning.
+
+use prost::Message;
+
+/// Some rows of a profile. The rows of all parts together, in their order, are the profile.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Part {
+    #[prost(message, optional, tag = "1")]
+    pub(super) about: Option<About>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) frames: Vec<Frame>,
+    #[prost(message, repeated, tag = "3")]
+    pub(super) stacks: Vec<Stack>,
+    #[prost(message, repeated, tag = "4")]
+    pub(super) functions: Vec<Function>,
+    #[prost(message, repeated, tag = "5")]
+    pub(super) calls: Vec<Totals>,
+    #[prost(message, repeated, tag = "6")]
+    pub(super) open: Vec<Totals>,
+    #[prost(message, repeated, tag = "7")]
+    pub(super) inside: Vec<Totals>,
+    #[prost(message, repeated, tag = "8")]
+    pub(super) timeline: Vec<Call>,
+    #[prost(message, repeated, tag = "9")]
+    pub(super) threads: Vec<Thread>,
+    #[prost(message, optional, tag = "10")]
+    pub(super) quality: Option<Quality>,
+}
+
+impl Part {
+    /// How many rows it has: what they take in memory is more than their bytes.
+    pub(super) fn rows(&self) -> usize {
+        let totals = [&self.calls, &self.open, &self.inside].map(Vec::len).iter().sum::<usize>();
+        let others = [self.frames.len(), self.stacks.len(), self.functions.len(), self.timeline.len()];
+        totals + others.iter().sum::<usize>() + self.threads.len()
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct About {
+    #[prost(string, tag = "1")]
+    pub(super) nprof: String,
+    #[prost(int64, tag = "2")]
+    pub(super) started_seconds: i64,
+    #[prost(int32, tag = "3")]
+    pub(super) started_nanos: i32,
+    #[prost(uint64, tag = "4")]
+    pub(super) elapsed_seconds: u64,
+    #[prost(uint32, tag = "5")]
+    pub(super) elapsed_nanos: u32,
+    #[prost(uint32, tag = "6")]
+    pub(super) mode: u32,
+    #[prost(uint32, tag = "7")]
+    pub(super) pid: u32,
+    #[prost(string, tag = "8")]
+    pub(super) main: String,
+    #[prost(string, tag = "9")]
+    pub(super) vm: String,
+    #[prost(string, tag = "10")]
+    pub(super) kernel: String,
+    #[prost(string, tag = "11")]
+    pub(super) host: String,
+    #[prost(string, repeated, tag = "12")]
+    pub(super) patterns: Vec<String>,
+    #[prost(uint32, tag = "13")]
+    pub(super) max_stacks: u32,
+    #[prost(uint64, optional, tag = "14")]
+    pub(super) period_ns: Option<u64>,
+    #[prost(bool, tag = "15")]
+    pub(super) off_cpu: bool,
+    #[prost(bool, tag = "16")]
+    pub(super) native_stacks: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Frame {
+    #[prost(uint32, tag = "1")]
+    pub(super) kind: u32,
+    #[prost(string, tag = "2")]
+    pub(super) scope: String,
+    #[prost(string, tag = "3")]
+    pub(super) name: String,
+    #[prost(string, tag = "4")]
+    pub(super) signature: String,
+    #[prost(uint32, optional, tag = "5")]
+    pub(super) line: Option<u32>,
+    #[prost(bool, tag = "6")]
+    pub(super) hidden: bool,
+    #[prost(string, tag = "7")]
+    pub(super) library: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Stack {
+    #[prost(uint32, repeated, tag = "1")]
+    pub(super) frames: Vec<u32>,
+    /// 0 for a complete stack.
+    #[prost(uint32, tag = "2")]
+    pub(super) cut: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Function {
+    #[prost(string, tag = "1")]
+    pub(super) class: String,
+    #[prost(string, tag = "2")]
+    pub(super) method: String,
+    #[prost(string, tag = "3")]
+    pub(super) signature: String,
+    #[prost(uint32, tag = "4")]
+    pub(super) others: u32,
+    #[prost(string, tag = "5")]
+    pub(super) library: String,
+    #[prost(uint64, tag = "6")]
+    pub(super) calls: u64,
+    #[prost(uint64, tag = "7")]
+    pub(super) untimed: u64,
+    #[prost(uint64, tag = "8")]
+    pub(super) total_ns: u64,
+    #[prost(uint64, tag = "9")]
+    pub(super) self_ns: u64,
+    #[prost(uint64, tag = "10")]
+    pub(super) off_cpu_ns: u64,
+    #[prost(uint64, tag = "11")]
+    pub(super) max_ns: u64,
+    #[prost(uint64, tag = "12")]
+    pub(super) in_flight: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Totals {
+    #[prost(uint32, tag = "1")]
+    pub(super) stack: u32,
+    #[prost(uint32, optional, tag = "2")]
+    pub(super) function: Option<u32>,
+    #[prost(uint64, tag = "3")]
+    pub(super) samples: u64,
+    #[prost(double, tag = "4")]
+    pub(super) calls: f64,
+    #[prost(double, tag = "5")]
+    pub(super) time_ns: f64,
+    #[prost(double, tag = "6")]
+    pub(super) self_ns: f64,
+    #[prost(double, tag = "7")]
+    pub(super) off_cpu_ns: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Call {
+    #[prost(uint32, tag = "1")]
+    pub(super) tid: u32,
+    #[prost(uint32, tag = "2")]
+    pub(super) function: u32,
+    #[prost(sint64, tag = "3")]
+    pub(super) start_ns: i64,
+    #[prost(uint64, tag = "4")]
+    pub(super) duration_ns: u64,
+    #[prost(uint32, optional, tag = "5")]
+    pub(super) stack: Option<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Thread {
+    #[prost(uint32, tag = "1")]
+    pub(super) tid: u32,
+    #[prost(string, tag = "2")]
+    pub(super) name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Quality {
+    #[prost(uint64, tag = "1")]
+    pub(super) stacks: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) complete: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub(super) cut: Vec<Count>,
+    #[prost(message, repeated, tag = "4")]
+    pub(super) lost: Vec<Count>,
+    #[prost(uint64, tag = "5")]
+    pub(super) timeline_lost: u64,
+    #[prost(message, repeated, tag = "6")]
+    pub(super) losses: Vec<Count>,
+    #[prost(message, repeated, tag = "7")]
+    pub(super) skipped: Vec<Count>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Count {
+    #[prost(string, tag = "1")]
+    pub(super) reason: String,
+    #[prost(uint64, tag = "2")]
+    pub(super) number: u64,
+}
