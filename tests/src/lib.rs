@@ -4,6 +4,7 @@
 //! when a command is done, and nprof says when everything is attached.
 
 pub mod bars;
+pub mod browser;
 pub mod cgroup;
 pub mod child;
 pub mod code;

@@ -50,6 +50,14 @@ pub fn with_prometheus(test: impl FnOnce() -> Result<()>) -> Result<()> {
     with_tools("prometheus", &["prometheus", "promtool"], test)
 }
 
+/// Runs `test` if Chromium is on this machine.
+///
+/// # Errors
+/// What the test returns; or that a browser is required and not there.
+pub fn with_browser(test: impl FnOnce() -> Result<()>) -> Result<()> {
+    with_tools("browser", &["chromium"], test)
+}
+
 /// Runs `test` unless something is missing that it needs; `need` is the word for it in `NPROF_TEST_REQUIRE`.
 fn unless_missing(need: &str, missing: Option<String>, test: impl FnOnce() -> Result<()>) -> Result<()> {
     match missing {

@@ -6,6 +6,7 @@
 //! `--test-threads=1` gives the timing tests the quiet that they need.
 
 mod all;
+mod browser;
 mod clean;
 mod cli;
 mod containers;

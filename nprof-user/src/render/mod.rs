@@ -10,6 +10,7 @@ pub mod methods;
 mod names;
 mod notes;
 mod previous;
+pub mod profile;
 pub mod ps;
 mod rows;
 mod run;

@@ -117,6 +117,13 @@ pub(crate) const NEEDS: &[Need] = &[
         remedies: &[Remedy::WithoutService { package: "prometheus", unit: "prometheus.service" }],
     },
     Need {
+        what: "Chromium",
+        why: "to look at flame graphs as their readers do",
+        purpose: Purpose::Test,
+        find: |machine| program(machine, "chromium"),
+        remedies: &[Remedy::Packages(&["chromium"])],
+    },
+    Need {
         what: "Debian's packaging tools",
         why: "to make the Debian package and look into it",
         purpose: Purpose::Test,

@@ -1,0 +1,297 @@
+//! What a picture says about itself: what was measured, how exact it is, and what is missing.
+
+use super::super::units;
+use super::labels::clean;
+use crate::model::{Profile, ProfileFrameKind, ProfileMode, StackTotals, Weight};
+
+/// How many characters of a main class or jar the title shows.
+const MAIN_SHOWN: usize = 60;
+
+/// The words around a picture.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Captions {
+    /// One line: what the widths are, of which JVM.
+    pub title: String,
+    /// Further lines: how long, how many calls and stacks, how they were scaled, what is missing.
+    pub notes: Vec<String>,
+}
+
+impl Captions {
+    /// The captions of a recording, weighed by `weight`.
+    #[must_use]
+    pub fn of(profile: &Profile, weight: Weight) -> Self {
+        let mut notes = match profile.about.mode {
+            ProfileMode::Calls => calls(profile, weight),
+            ProfileMode::OnCpu => on_cpu(profile),
+        };
+        notes.extend(reasons("Cut stacks", &profile.quality.cut));
+        notes.extend(reasons("Samples that could not be taken", &profile.quality.lost));
+        notes.extend(reasons("Losses of the totals", &profile.quality.losses));
+        notes.extend(reasons("Methods that were not traced", &profile.quality.skipped));
+        notes.push(origin(profile));
+        Self { title: title(profile, weight), notes }
+    }
+}
+
+/// `Native time of com.acme.Main (pid 1234), 10.0 s`.
+fn title(profile: &Profile, weight: Weight) -> String {
+    let about = &profile.about;
+    let what = match (about.mode, weight) {
+        (ProfileMode::OnCpu, _) => "CPU time",
+        (ProfileMode::Calls, Weight::Time) => "Native time",
+        (ProfileMode::Calls, Weight::Calls) => "Native calls",
+        (ProfileMode::Calls, Weight::SelfTime) => "Native self time",
+        (ProfileMode::Calls, Weight::OffCpu) => "Native off-CPU time",
+    };
+    let elapsed = u64::try_from(about.elapsed.as_nanos()).unwrap_or(u64::MAX);
+    format!("{what} of {} (pid {}), {}", main(&about.main), about.pid, units::duration(elapsed))
+}
+
+/// The name of the program; of a long one the end, which says more than the package.
+fn main(name: &str) -> String {
+    let name = if name.is_empty() { "a JVM".to_owned() } else { clean(name) };
+    let excess = name.chars().count().saturating_sub(MAIN_SHOWN);
+    if excess == 0 { name } else { format!("…{}", name.chars().skip(excess + 1).collect::<String>()) }
+}
+
+/// What a recording of calls says first: the exact totals, and how the stacks go with them.
+fn calls(profile: &Profile, weight: Weight) -> Vec<String> {
+    let mut notes = totals(profile);
+    if profile.quality.stacks > 0 {
+        notes.push(sampled(profile));
+    }
+    if weight == Weight::SelfTime {
+        notes.push("Native calls that a native method made count for themselves only, not for it.".to_owned());
+    }
+    notes
+}
+
+fn totals(profile: &Profile) -> Vec<String> {
+    let sum = |of: fn(&crate::model::FunctionTotals) -> u64| -> u64 {
+        profile.functions.iter().map(of).fold(0, u64::saturating_add)
+    };
+    let (calls, in_flight, untimed) = (sum(|f| f.calls), sum(|f| f.in_flight), sum(|f| f.untimed));
+    if calls == 0 && in_flight == 0 {
+        return vec!["No traced native method was called.".to_owned()];
+    }
+    let mut line = format!(
+        "Exact: {} of {}, {} in them",
+        counted(calls, "call"),
+        counted(profile.functions.len() as u64, "native method"),
+        units::duration(sum(|f| f.self_ns)),
+    );
+    if profile.about.off_cpu {
+        line += &format!(", {} of it off the CPU", units::duration(sum(|f| f.off_cpu_ns)));
+    }
+    let mut notes = vec![line + "."];
+    if untimed > 0 {
+        notes.push(format!("Counted without a time: {}.", counted(untimed, "call")));
+    }
+    if in_flight > 0 {
+        notes.push(format!(
+            "Not returned when the recording ended: {}, with the time until then.",
+            counted(in_flight, "call")
+        ));
+    }
+    notes
+}
+
+/// How many calls have a stack, and what was made of them.
+fn sampled(profile: &Profile) -> String {
+    let quality = &profile.quality;
+    let limit = match profile.about.max_stacks {
+        0 => String::new(),
+        limit => format!(" (at most {} per second)", units::count(limit.into())),
+    };
+    let complete = share(quality.complete, quality.stacks);
+    let stacks = counted(quality.stacks, "sampled stack");
+    format!("Callers: {stacks}{limit}, scaled to the exact totals of each method; {complete} are complete.")
+}
+
+/// What a recording by timer says first.
+fn on_cpu(profile: &Profile) -> Vec<String> {
+    let samples =
+        |totals: &mut dyn Iterator<Item = &StackTotals>| totals.map(|t| t.samples).fold(0, u64::saturating_add);
+    let all = samples(&mut profile.inside.iter());
+    if all == 0 {
+        return vec!["No thread used the CPU when a sample was taken.".to_owned()];
+    }
+    let native = samples(&mut profile.inside.iter().filter(|totals| is_in_native_method(profile, totals)));
+    let period = profile.about.period_ns.map(|ns| format!(", one per {} on each CPU", units::duration(ns)));
+    let mut line = format!("{}{}", counted(all, "sample"), period.unwrap_or_default());
+    line += &format!("; {} of them inside of native methods", share(native, all));
+    if profile.quality.stacks > 0 {
+        line += &format!(", {} have a complete stack", share(profile.quality.complete, profile.quality.stacks));
+    }
+    vec![line + "."]
+}
+
+/// Whether the innermost Java frame is a native method.
+fn is_in_native_method(profile: &Profile, totals: &StackTotals) -> bool {
+    let stack = profile.stacks.get(totals.stack as usize);
+    let frames = stack.into_iter().flat_map(|stack| &stack.frames).filter_map(|&at| profile.frames.get(at as usize));
+    frames.map(|frame| frame.kind).find(|kind| kind.is_java()) == Some(ProfileFrameKind::NativeMethod)
+}
+
+/// `Cut stacks: 12 (the stack is too deep: 9, a method cannot be read: 3).`, or nothing where there are none.
+fn reasons(what: &str, counts: &[(String, u64)]) -> Option<String> {
+    let total = counts.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
+    let each: Vec<String> = counts
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(reason, n)| format!("{}: {}", clean(reason), units::count(*n)))
+        .collect();
+    (total > 0).then(|| format!("{what}: {} ({}).", units::count(total), each.join(", ")))
+}
+
+/// Where and with what it was recorded.
+fn origin(profile: &Profile) -> String {
+    let about = &profile.about;
+    let mut parts = vec![format!("nprof {}", about.nprof)];
+    if !about.patterns.is_empty() {
+        parts.push(format!("methods {}", about.patterns.join(" ")));
+    }
+    parts.push(about.vm.clone());
+    if !about.kernel.is_empty() {
+        parts.push(format!("Linux {}", about.kernel));
+    }
+    parts.push(about.host.clone());
+    parts.push(format!("{:.0}", about.started));
+    parts.retain(|part| !part.is_empty());
+    clean(&parts.join(" · "))
+}
+
+/// `1 call`, `1,234 calls`.
+fn counted(n: u64, what: &str) -> String {
+    format!("{} {what}{}", units::count(n), if n == 1 { "" } else { "s" })
+}
+
+/// A part of a whole in percent. Neither all nor nothing is said of what is only nearly that.
+pub(super) fn share(part: u64, whole: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "few digits are printed")]
+    let percent = 100.0 * part as f64 / whole.max(1) as f64;
+    match part {
+        0 => "0 %".to_owned(),
+        part if part >= whole => "100 %".to_owned(),
+        _ if percent < 0.005 => "< 0.01 %".to_owned(),
+        _ if percent < 9.995 => format!("{percent:.2} %"),
+        _ if percent < 99.9 => format!("{percent:.1} %"),
+        _ if percent < 99.99 => format!("{percent:.2} %"),
+        _ => "> 99.99 %".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::samples;
+    use super::{Captions, share};
+    use crate::model::{
+        About, FunctionTotals, Profile, ProfileFrameKind, ProfileMode, ProfileStack, Quality, StackTotals, Weight,
+    };
+
+    fn about() -> About {
+        About {
+            nprof: "0.1.0".to_owned(),
+            started: "2026-11-20T17:00:00.123Z".parse().unwrap(),
+            elapsed: Duration::from_secs(10),
+            pid: 1234,
+            main: "com.acme.Main".to_owned(),
+            vm: "OpenJDK 25.0.1".to_owned(),
+            kernel: "6.18.5".to_owned(),
+            host: "web-1".to_owned(),
+            max_stacks: 1000,
+            ..About::default()
+        }
+    }
+
+    fn eventful() -> Profile {
+        let function = FunctionTotals {
+            calls: 2_000_000,
+            untimed: 2,
+            total_ns: 5_000_000_000,
+            self_ns: 4_000_000_000,
+            off_cpu_ns: 1_000_000_000,
+            in_flight: 1,
+            ..FunctionTotals::default()
+        };
+        let counts = |pairs: &[(&str, u64)]| pairs.iter().map(|(reason, n)| ((*reason).to_owned(), *n)).collect();
+        Profile {
+            about: About { off_cpu: true, patterns: vec!["java.*::*".to_owned(), "a::b".to_owned()], ..about() },
+            functions: vec![function.clone(), function],
+            quality: Quality {
+                stacks: 9876,
+                complete: 9860,
+                cut: counts(&[("the stack is too deep", 12), ("a method cannot be read", 4), ("never", 0)]),
+                lost: counts(&[("no room in the ring", 3)]),
+                losses: counts(&[("unreturned", 2)]),
+                skipped: counts(&[("unbound", 1000), ("evil\u{1b}", 1)]),
+                timeline_lost: 0,
+            },
+            ..Profile::default()
+        }
+    }
+
+    fn by_timer() -> Profile {
+        let totals = |stack, samples| StackTotals {
+            stack,
+            function: None,
+            samples,
+            calls: 0.0,
+            time_ns: 0.0,
+            self_ns: 0.0,
+            off_cpu_ns: 0.0,
+        };
+        let stack = |frames: &[u32]| ProfileStack { frames: frames.to_vec(), cut: None };
+        Profile {
+            about: About { mode: ProfileMode::OnCpu, period_ns: Some(1_000_000), ..about() },
+            frames: vec![
+                samples::frame(ProfileFrameKind::C2, "a.B", "c"),
+                samples::frame(ProfileFrameKind::NativeMethod, "a.B", "native"),
+                samples::frame(ProfileFrameKind::Native, "libz.so", "inflate"),
+            ],
+            stacks: vec![stack(&[2, 1, 0]), stack(&[0]), stack(&[2]), stack(&[2, 0, 1])],
+            inside: vec![totals(0, 250), totals(1, 500), totals(2, 200), totals(3, 50)],
+            quality: Quality { stacks: 1000, complete: 1000, ..Quality::default() },
+            ..Profile::default()
+        }
+    }
+
+    /// Check all that can be said of calls, of samples by timer, and of a recording in which nothing happened.
+    #[test]
+    fn captions() {
+        let quiet = Profile { about: about(), ..Profile::default() };
+        let idle =
+            Profile { about: About { mode: ProfileMode::OnCpu, main: String::new(), ..about() }, ..Profile::default() };
+        let mut text = String::new();
+        for (profile, weight) in [
+            (eventful(), Weight::Time),
+            (eventful(), Weight::SelfTime),
+            (by_timer(), Weight::Time),
+            (quiet, Weight::Calls),
+            (idle, Weight::Time),
+        ] {
+            let captions = Captions::of(&profile, weight);
+            text += &format!("{}\n  {}\n", captions.title, captions.notes.join("\n  "));
+        }
+        samples::assert_golden("captions.txt", include_str!("golden/captions.txt"), &text);
+    }
+
+    /// Check that a title stays in its line, however long a main class is.
+    #[test]
+    fn long_main_classes_are_cut_at_the_front() {
+        let about = About { main: format!("{}.Main", "ü".repeat(500)), ..about() };
+        let title = Captions::of(&Profile { about, ..Profile::default() }, Weight::Time).title;
+        assert!(title.chars().count() < 100, "{title}");
+        assert!(title.contains("of …ü") && title.contains("ü.Main (pid 1234)"), "{title}");
+    }
+
+    /// Check that rounding never says all or nothing of a part.
+    #[test]
+    fn shares() {
+        let shares = [(0, 9), (1, 100_000), (1, 200), (1, 3), (999, 1000), (9_999_999, 10_000_000), (5, 5), (0, 0)];
+        let texts = shares.map(|(part, whole)| share(part, whole));
+        assert_eq!(texts, ["0 %", "< 0.01 %", "0.50 %", "33.3 %", "99.90 %", "> 99.99 %", "100 %", "0 %"]);
+    }
+}

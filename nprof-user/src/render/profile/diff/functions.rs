@@ -1,0 +1,203 @@
+//! The comparison as a table: the functions whose time changed most come first.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::super::super::grid::{Align, Elastic, Grid, Screen};
+use super::super::super::json::nanoseconds;
+use super::super::super::{notes, units};
+use super::super::callers::{self, percent};
+use super::super::{functions, report};
+use super::{scale, scaled};
+use crate::model::{FunctionTotals, Profile, ProfileMode};
+
+/// What one of two recordings says of a function, for each second of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Rate {
+    calls: f64,
+    time_ns: u64,
+}
+
+/// A function in both recordings; what is missing in one is 0 there.
+#[derive(Debug)]
+struct Row {
+    label: String,
+    before: Rate,
+    after: Rate,
+}
+
+impl Row {
+    fn change_ns(&self) -> u64 {
+        self.after.time_ns.abs_diff(self.before.time_ns)
+    }
+
+    /// `+1.24 ms`, `-3.00 us`, `0 ns`.
+    fn change(&self) -> String {
+        format!("{}{}", self.sign(), units::duration(self.change_ns()))
+    }
+
+    fn sign(&self) -> &'static str {
+        match self.after.time_ns.cmp(&self.before.time_ns) {
+            Ordering::Less => "-",
+            Ordering::Equal => "",
+            Ordering::Greater => "+",
+        }
+    }
+
+    /// The same in percent of before.
+    fn share(&self) -> String {
+        let is_there = |rate: Rate| rate.time_ns > 0 || rate.calls > 0.0;
+        match (is_there(self.before), is_there(self.after)) {
+            (false, true) => "new".to_owned(),
+            (true, false) => "gone".to_owned(),
+            _ if self.before.time_ns == 0 => "-".to_owned(),
+            _ => format!("{}{:.1} %", self.sign(), percent(self.change_ns(), self.before.time_ns)),
+        }
+    }
+}
+
+/// Writes the `top` functions that changed most; all of them for 0.
+///
+/// # Errors
+/// Those of `out`.
+pub fn table(before: &Profile, after: &Profile, top: usize, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let mut rows = rows(before, after);
+    rows.sort_by(|a, b| {
+        let weight = |row: &Row| Reverse((row.change_ns(), row.after.time_ns.max(row.before.time_ns)));
+        weight(a).cmp(&weight(b)).then_with(|| a.label.cmp(&b.label))
+    });
+    let all = rows.len();
+    rows.truncate(if top == 0 { all } else { top });
+    let has_calls = before.about.mode == ProfileMode::Calls;
+    let mut grid = grid(&rows, has_calls);
+    grid.make_room(screen);
+    for line in grid.lines(screen) {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out)?;
+    if all > rows.len() {
+        writeln!(out, "and {} (--top 0 shows all)", notes::plural((all - rows.len()) as u64, "further row"))?;
+    }
+    let length = |profile: &Profile| units::duration(nanoseconds(profile.about.elapsed));
+    writeln!(out, "all numbers are per second of recording: A is {} long, B {}", length(before), length(after))?;
+    if has_calls {
+        writeln!(out, "TIME is exact wall-clock time, native methods called from there included")?;
+    }
+    Ok(())
+}
+
+fn rows(before: &Profile, after: &Profile) -> Vec<Row> {
+    if before.about.mode == ProfileMode::OnCpu { by_innermost_frame(before, after) } else { by_function(before, after) }
+}
+
+fn by_function(before: &Profile, after: &Profile) -> Vec<Row> {
+    let mut found: BTreeMap<_, (&FunctionTotals, Rate, Rate)> = BTreeMap::new();
+    for (profile, is_after) in [(before, false), (after, true)] {
+        let to_second = scale(profile.about.elapsed, Duration::from_secs(1));
+        for function in functions::ordered(profile) {
+            let (_, old, new) =
+                found.entry(functions::key(function)).or_insert((function, Rate::default(), Rate::default()));
+            let rate = if is_after { new } else { old };
+            // A function may be there twice, once for each library that was loaded.
+            rate.calls += notes::per_second(function.calls, profile.about.elapsed);
+            rate.time_ns = rate.time_ns.saturating_add(scaled(function.total_ns, to_second));
+        }
+    }
+    let named: Vec<&FunctionTotals> = found.values().map(|(function, ..)| *function).collect();
+    let labels = functions::labels(&named);
+    found.into_values().zip(labels).map(|((_, before, after), label)| Row { label, before, after }).collect()
+}
+
+/// Samples by timer are of no function: where they were taken takes its place.
+fn by_innermost_frame(before: &Profile, after: &Profile) -> Vec<Row> {
+    let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for (profile, is_after) in [(before, false), (after, true)] {
+        let to_second = scale(profile.about.elapsed, Duration::from_secs(1));
+        let weighed = callers::weighed(profile, false);
+        for stack in &weighed.stacks {
+            let innermost = stack.frames.last().and_then(|at| weighed.frames.get(*at as usize));
+            let Some(innermost) = innermost else { continue };
+            let (old, new) = found.entry(report::label(innermost)).or_default();
+            let sum = if is_after { new } else { old };
+            *sum = sum.saturating_add(scaled(stack.value, to_second));
+        }
+    }
+    let rate = |time_ns| Rate { calls: 0.0, time_ns };
+    found.into_iter().map(|(label, (old, new))| Row { label, before: rate(old), after: rate(new) }).collect()
+}
+
+fn grid(rows: &[Row], has_calls: bool) -> Grid {
+    let calls = if has_calls { [("CALLS/s A", Align::Right), ("CALLS/s B", Align::Right)].as_slice() } else { &[] };
+    let times = ["TIME A", "TIME B", "CHANGE", "CHANGE %"].map(|title| (title, Align::Right));
+    let mut headers = [calls, &times].concat();
+    headers.push(("METHOD", Align::Left));
+    let cells = |row: &Row| {
+        let mut cells = Vec::new();
+        if has_calls {
+            cells.extend([units::rate(row.before.calls), units::rate(row.after.calls)]);
+        }
+        cells.extend([units::duration(row.before.time_ns), units::duration(row.after.time_ns)]);
+        cells.extend([row.change(), row.share(), row.label.clone()]);
+        cells
+    };
+    Grid {
+        rows: rows.iter().map(cells).collect(),
+        elastic: vec![Elastic::names(headers.len() - 1)],
+        headers,
+        expendable: &["CALLS/s A", "CALLS/s B", "CHANGE %"],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::recorded;
+    use super::*;
+
+    fn text(before: &Profile, after: &Profile, top: usize) -> String {
+        let mut out = Vec::new();
+        table(before, after, top, Screen::default(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Check the whole table: what changed most first, per second of each recording, new and gone ones named as such.
+    #[test]
+    fn most_changed_first() {
+        let before = recorded::profile();
+        let mut after = recorded::profile();
+        after.about.elapsed *= 2;
+        after.functions[1].total_ns = 9_000_000;
+        after.functions[0].method = "move".to_owned();
+        let expected = "\
+CALLS/s A  CALLS/s B  TIME A  TIME B   CHANGE  CHANGE %  METHOD
+     2.00       1.00  300 us  450 us  +150 us   +50.0 %  a.N::read
+     1.00          0  100 us    0 ns  -100 us      gone  a.N::copy
+        0       0.50    0 ns 50.0 us +50.0 us       new  a.N::move
+
+all numbers are per second of recording: A is 10.0 s long, B 20.0 s
+TIME is exact wall-clock time, native methods called from there included
+";
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(squeezed(&text(&before, &after, 0)), squeezed(expected));
+        assert!(text(&before, &after, 1).contains("and 2 further rows (--top 0 shows all)"));
+    }
+
+    /// Check that a recording does not differ from itself.
+    #[test]
+    fn equal_recordings_do_not_differ() {
+        let text = text(&recorded::profile(), &recorded::profile(), 0);
+        assert!(text.contains("  0.0 %") && !text.contains("new") && !text.contains("gone"), "{text}");
+    }
+
+    /// Check that samples by timer are compared by where they were taken.
+    #[test]
+    fn samples_by_timer() {
+        let mut profile = recorded::profile();
+        profile.about.mode = ProfileMode::OnCpu;
+        profile.inside = std::mem::take(&mut profile.calls);
+        profile.functions.clear();
+        let text = text(&profile, &profile, 0);
+        assert!(text.contains("a.N.read") && !text.contains("CALLS"), "{text}");
+    }
+}

@@ -1,0 +1,23 @@
+//! Two recordings compared: what takes more or less time, or is called more or less often, than before.
+//!
+//! Recordings may be of different length. So tables compare what there is in a second of each, and pictures draw the
+//! first one as if it had been as long as the second.
+
+mod functions;
+mod stacks;
+
+use std::time::Duration;
+
+pub use functions::table;
+pub use stacks::{Difference, Names};
+
+/// What makes numbers of a recording this long comparable with those of another one.
+fn scale(of: Duration, to: Duration) -> f64 {
+    if of.is_zero() || to.is_zero() { 1.0 } else { to.as_secs_f64() / of.as_secs_f64() }
+}
+
+/// The nearest whole number; 0 for none, the largest for what is beyond it.
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "an estimate; the cast saturates")]
+fn scaled(value: u64, by: f64) -> u64 {
+    (value as f64 * by).round() as u64
+}

@@ -1,0 +1,117 @@
+//! The functions of a recording as a table for people.
+
+use std::cmp::Reverse;
+
+use super::super::grid::{Align, Elastic, Grid};
+use super::super::{names, notes, units};
+use crate::model::{FunctionTotals, Method, NativeCode, Profile, VirtAddr};
+
+/// The functions that were called: longest total time first, then most calls, then by name.
+pub(super) fn ordered(profile: &Profile) -> Vec<&FunctionTotals> {
+    let mut functions: Vec<&FunctionTotals> =
+        profile.functions.iter().filter(|function| function.calls > 0 || function.in_flight > 0).collect();
+    functions.sort_by_key(|function| (Reverse((function.total_ns, function.calls)), key(function)));
+    functions
+}
+
+/// What tells a function from others, in another recording too.
+pub(super) fn key(function: &FunctionTotals) -> (&str, &str, &str) {
+    (&function.class, &function.method, &function.signature)
+}
+
+/// The names of functions as tables have them, told apart.
+pub(super) fn labels(functions: &[&FunctionTotals]) -> Vec<String> {
+    let methods: Vec<Method> = functions.iter().map(|function| method(function)).collect();
+    names::labels(&methods.iter().collect::<Vec<_>>())
+}
+
+fn method(function: &FunctionTotals) -> Method {
+    Method {
+        id: VirtAddr(0),
+        class: function.class.clone(),
+        name: function.method.clone(),
+        signature: function.signature.clone(),
+        code: NativeCode::Unbound,
+    }
+}
+
+struct Column {
+    title: &'static str,
+    cell: fn(&FunctionTotals) -> String,
+}
+
+/// A row for each of `functions`, whose names are `labels`.
+pub(super) fn grid(profile: &Profile, functions: &[&FunctionTotals], labels: &[String]) -> Grid {
+    let columns = columns(profile, functions);
+    let rate = |function: &FunctionTotals| units::rate(notes::per_second(function.calls, profile.about.elapsed));
+    let row = |(function, label): (&&FunctionTotals, &String)| {
+        let mut row = vec![units::count(function.calls), rate(function)];
+        row.extend(columns.iter().map(|column| (column.cell)(function)));
+        row.extend([names::printable(&function.library).into_owned(), label.clone() + marks(function)]);
+        row
+    };
+    let mut headers = vec![("CALLS", Align::Right), ("CALLS/s", Align::Right)];
+    headers.extend(columns.iter().map(|column| (column.title, Align::Right)));
+    headers.extend([("LIBRARY", Align::Left), ("METHOD", Align::Left)]);
+    Grid {
+        rows: functions.iter().zip(labels).map(row).collect(),
+        elastic: vec![Elastic::names(headers.len() - 1)],
+        headers,
+        expendable: &["LIBRARY", "SELF", "AVG", "CALLS/s", "MAX"],
+    }
+}
+
+/// The columns of times that say something about this recording.
+fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
+    let column = |title, cell| Column { title, cell };
+    let any = |wanted: fn(&FunctionTotals) -> bool| functions.iter().copied().any(wanted);
+    let mut columns = vec![column("TOTAL", |function| timed(function, function.total_ns))];
+    if any(|function| function.self_ns != function.total_ns) {
+        columns.push(column("SELF", |function| timed(function, function.self_ns)));
+    }
+    if profile.about.off_cpu {
+        columns.push(column("OFF-CPU", |function| timed(function, function.off_cpu_ns)));
+    }
+    columns.push(column("AVG", |function| timed(function, average_ns(function))));
+    columns.push(column("MAX", |function| timed(function, function.max_ns)));
+    if any(|function| function.in_flight > 0) {
+        columns.push(column("IN FLIGHT", |function| units::count(function.in_flight)));
+    }
+    columns
+}
+
+fn timed_calls(function: &FunctionTotals) -> u64 {
+    function.calls.saturating_sub(function.untimed)
+}
+
+fn average_ns(function: &FunctionTotals) -> u64 {
+    let calls = timed_calls(function);
+    function.total_ns.saturating_add(calls / 2).checked_div(calls).unwrap_or_default()
+}
+
+/// A time, or `-` for a function none of whose calls was timed.
+fn timed(function: &FunctionTotals, ns: u64) -> String {
+    if timed_calls(function) > 0 { units::duration(ns) } else { "-".to_owned() }
+}
+
+/// As below the table of `trace`.
+fn marks(function: &FunctionTotals) -> &'static str {
+    match (function.untimed > 0, function.others > 0) {
+        (true, true) => " ?&",
+        (true, false) => " ?",
+        (false, true) => " &",
+        (false, false) => "",
+    }
+}
+
+/// What the marks of these functions mean.
+pub(super) fn legend(functions: &[&FunctionTotals]) -> Vec<&'static str> {
+    let mut legend = Vec::new();
+    if functions.iter().any(|function| function.untimed > 0) {
+        legend.push("? some of its calls are counted but not timed, because their end was not seen");
+    }
+    if functions.iter().any(|function| function.others > 0) {
+        legend.push("& one native function behind several methods; the row is the sum of their calls");
+    }
+    legend
+}

@@ -1,0 +1,249 @@
+//! What a recording says, for people: the functions as a table, and who calls them. [`json`] says the same to programs.
+
+mod heaviest;
+mod json;
+
+use std::io::{self, Write};
+
+use super::super::grid::{Screen, bold};
+use super::super::{names, notes, units};
+use super::callers::{self, Caller, Callers, percent};
+use super::captions::Captions;
+use super::functions;
+use crate::model::{FunctionTotals, Profile, ProfileFrame, ProfileMode, Weight};
+use heaviest::{ROWS, heaviest};
+
+pub use self::json::json;
+
+/// How many frames of a stack are shown.
+const FRAMES: usize = 24;
+
+/// How much a report for people shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// How many stacks of a function, the heaviest first.
+    pub stacks: usize,
+    /// Whether all functions are shown, and not only those that take nearly all the time.
+    pub all: bool,
+}
+
+/// Writes a report. Where it leaves something out, it says so.
+///
+/// # Errors
+/// Those of `out`.
+pub fn table(profile: &Profile, extent: Extent, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let captions = Captions::of(profile, Weight::Time);
+    if !captions.title.is_empty() {
+        writeln!(out, "{}\n", bold(&captions.title, screen.ansi))?;
+    }
+    let weighed = callers::weighed(profile, true);
+    let callers = Callers::of(&weighed);
+    match profile.about.mode {
+        ProfileMode::Calls => of_functions(profile, &callers, extent, screen, out)?,
+        ProfileMode::OnCpu => {
+            let all = callers.all();
+            stacks(&all, weighed.total, extent.stacks, out)?;
+        }
+    }
+    for note in &captions.notes {
+        writeln!(out, "{note}")?;
+    }
+    Ok(())
+}
+
+fn of_functions(
+    profile: &Profile,
+    callers: &Callers<'_>,
+    extent: Extent,
+    screen: Screen,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let functions = functions::ordered(profile);
+    if functions.is_empty() {
+        return writeln!(out, "no calls\n");
+    }
+    let labels = functions::labels(&functions);
+    let rows = if extent.all { functions.len() } else { functions.len().min(ROWS) };
+    let (shown, left_out) = functions.split_at(rows);
+    let mut grid = functions::grid(profile, shown, &labels[..rows]);
+    let removed = grid.make_room(screen);
+    for line in grid.lines(screen) {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out)?;
+    if !removed.is_empty() {
+        writeln!(out, "left out, the terminal is too narrow: {}", removed.join(", "))?;
+    }
+    if !left_out.is_empty() {
+        let time_ns = |functions: &[&FunctionTotals]| sum(functions.iter().map(|function| function.self_ns));
+        let share = percent(time_ns(left_out), time_ns(&functions));
+        writeln!(out, "left out: {}", rest(left_out.len(), share))?;
+    }
+    for line in functions::legend(shown) {
+        writeln!(out, "{line}")?;
+    }
+    if extent.stacks == 0 { Ok(()) } else { sections(&functions, &labels, callers, extent, screen, out) }
+}
+
+/// The stacks of each function that is to be shown.
+fn sections(
+    functions: &[&FunctionTotals],
+    labels: &[String],
+    callers: &Callers<'_>,
+    extent: Extent,
+    screen: Screen,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let time_ns = |function: &&FunctionTotals| sum(callers.function(function).iter().map(|caller| caller.time_ns));
+    let times: Vec<u64> = functions.iter().map(time_ns).collect();
+    let with_time: Vec<usize> = (0..times.len()).filter(|place| times[*place] > 0).collect();
+    let shown = if extent.all { with_time.clone() } else { heaviest(&times) };
+    for place in &shown {
+        let own: Vec<&Caller<'_>> = callers.function(functions[*place]).iter().collect();
+        writeln!(out, "{}", bold(&labels[*place], screen.ansi))?;
+        stacks(&own, times[*place], extent.stacks, out)?;
+    }
+    if shown.len() < with_time.len() {
+        let all = sum(times.iter().copied());
+        let share = percent(all.saturating_sub(sum(shown.iter().map(|place| times[*place]))), all);
+        writeln!(out, "left out: stacks of {}\n", rest(with_time.len() - shown.len(), share))?;
+    }
+    Ok(())
+}
+
+fn sum(times: impl Iterator<Item = u64>) -> u64 {
+    times.fold(0, u64::saturating_add)
+}
+
+/// What is not shown, and how to see it.
+fn rest(methods: usize, share: f64) -> String {
+    let methods = notes::plural(methods as u64, "further method");
+    format!("{methods} with {share:.1} % of the time; `--all` shows them")
+}
+
+/// The first `top` of these stacks, innermost frame first, and how many there are beside them.
+fn stacks(callers: &[&Caller<'_>], total: u64, top: usize, out: &mut dyn Write) -> io::Result<()> {
+    for caller in callers.iter().take(top) {
+        let share = percent(caller.time_ns, total);
+        writeln!(out, "  {share:.1} %  {}", units::duration(caller.time_ns))?;
+        for frame in caller.frames.iter().take(FRAMES) {
+            writeln!(out, "    {}", label(frame))?;
+        }
+        match caller.frames.len().saturating_sub(FRAMES) {
+            0 => {}
+            more => writeln!(out, "    … {} more", units::count(more as u64))?,
+        }
+    }
+    if let Some(rest) = callers.get(top..).filter(|rest| !rest.is_empty()) {
+        let time_ns = rest.iter().map(|caller| caller.time_ns).fold(0, u64::saturating_add);
+        let (share, stacks) = (percent(time_ns, total), notes::plural(rest.len() as u64, "further stack"));
+        writeln!(out, "  {share:.1} %  {}  in {stacks}", units::duration(time_ns))?;
+    }
+    writeln!(out)
+}
+
+/// A frame as in a Java stack trace, safe to print.
+pub(super) fn label(frame: &ProfileFrame) -> String {
+    let mut label = match frame.kind.is_java() && !frame.scope.is_empty() {
+        true => format!("{}.{}", frame.scope, frame.name),
+        false => frame.name.clone(),
+    };
+    if let Some(line) = frame.line {
+        label.push_str(&format!(":{line}"));
+    }
+    names::printable(&label).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::recorded;
+    use super::{Extent, table};
+    use crate::model::{Profile, ProfileMode, ProfileStack, StackTotals};
+    use crate::render::grid::Screen;
+
+    fn text(profile: &Profile, stacks: usize) -> String {
+        text_with(profile, Extent { stacks, all: false })
+    }
+
+    fn text_with(profile: &Profile, extent: Extent) -> String {
+        let mut out = Vec::new();
+        table(profile, extent, Screen::default(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Check the whole report: the functions by time, and of each its heaviest stacks with their share of it.
+    #[test]
+    fn functions_and_their_callers() {
+        let text = text(&recorded::profile(), 1);
+        let expected = "\
+CALLS  CALLS/s    TOTAL     SELF     AVG     MAX  LIBRARY  METHOD
+   20     2.00  3.00 ms  2.00 ms  158 us  500 us  liba.so  a.N::read ?
+   10     1.00  1.00 ms  1.00 ms  100 us  200 us  liba.so  a.N::copy
+
+? some of its calls are counted but not timed, because their end was not seen
+a.N::read
+  75.0 %  1.50 ms
+    a.N.read
+    a.M.run:2
+    a.M.main:1
+  25.0 %  500 us  in 1 further stack
+
+a.N::copy
+  100.0 %  1.00 ms
+    a.N.copy
+    a.N.read
+    a.M.run:2
+    a.M.main:1
+";
+        assert!(text.contains(expected.trim_end()), "{text}");
+    }
+
+    /// Check that without stacks the table stands alone, and that a recording without calls says so.
+    #[test]
+    fn no_stacks_and_no_calls() {
+        assert!(!text(&recorded::profile(), 0).contains(" %  "));
+        assert!(text(&Profile::default(), 3).contains("no calls"));
+    }
+
+    /// Check that of many functions those are shown that take most of the time, that the rest is counted, and that all can
+    /// be had.
+    #[test]
+    fn many_functions() {
+        let mut profile = recorded::profile();
+        let samples = std::mem::take(&mut profile.calls);
+        for number in 0..40_u32 {
+            let mut function = profile.functions[1].clone();
+            (function.method, function.total_ns) = (format!("m{number}"), 1_000);
+            (function.self_ns, function.untimed) = (1_000, 0);
+            let mut frame = profile.frames[3].clone();
+            frame.name.clone_from(&function.method);
+            let at = [profile.frames.len(), profile.stacks.len(), profile.functions.len()];
+            let [frame_at, stack, of] = at.map(|at| u32::try_from(at).unwrap());
+            profile.frames.push(frame);
+            profile.stacks.push(ProfileStack { frames: vec![frame_at, 0], cut: None });
+            profile.functions.push(function);
+            profile.calls.push(StackTotals { stack, function: Some(of), ..samples[0] });
+        }
+        profile.calls.extend(samples);
+        let short = text(&profile, 1);
+        let rows = |text: &str| text.lines().filter(|line| line.contains("liba.so")).count();
+        let sections = |text: &str| text.lines().filter(|line| line.starts_with("a.N::")).count();
+        assert_eq!((rows(&short), sections(&short)), (30, 2), "{short}");
+        // 12 of 42 with 1 us each, of 3.04 ms; and 40 of them.
+        assert!(short.contains("left out: 12 further methods with 0.4 % of the time; `--all` shows them"), "{short}");
+        assert!(short.contains("left out: stacks of 40 further methods with 1.3 % of the time; `--all`"), "{short}");
+        let long = text_with(&profile, Extent { stacks: 1, all: true });
+        assert_eq!((rows(&long), sections(&long), long.contains("left out")), (42, 42, false), "{long}");
+    }
+
+    /// Check that a recording by timer shows its stacks without functions.
+    #[test]
+    fn samples_by_timer() {
+        let mut profile = recorded::profile();
+        profile.about.mode = ProfileMode::OnCpu;
+        profile.inside = std::mem::take(&mut profile.calls);
+        profile.functions.clear();
+        let text = text(&profile, 9);
+        assert!(text.contains(" %  ") && text.contains("    a.M.main:1"), "{text}");
+    }
+}

@@ -1,0 +1,178 @@
+//! The report for programs: one JSON document. Times are whole nanoseconds, names are as in the target, frames stand
+//! innermost first.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::super::super::json::{line, nanoseconds};
+use super::super::callers::{self, Caller, Callers};
+use super::super::functions;
+use crate::model::{About, FunctionTotals, Profile, ProfileFrame, ProfileMode, Quality};
+
+/// The version of the document's form.
+const SCHEMA: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    about: Recorded<'a>,
+    functions: Vec<Function<'a>>,
+    /// Of a recording without functions.
+    stacks: Vec<Stack<'a>>,
+    quality: Measured<'a>,
+}
+
+/// What was recorded, where and how.
+#[derive(Serialize)]
+struct Recorded<'a> {
+    nprof: &'a str,
+    started: String,
+    elapsed_ns: u64,
+    mode: ProfileMode,
+    pid: u32,
+    main: &'a str,
+    jvm: &'a str,
+    kernel: &'a str,
+    host: &'a str,
+    patterns: &'a [String],
+    max_stacks: u32,
+    period_ns: Option<u64>,
+}
+
+/// How good it is; what did not happen is not listed.
+#[derive(Serialize)]
+struct Measured<'a> {
+    stacks: u64,
+    complete: u64,
+    cut: BTreeMap<&'a str, u64>,
+    lost: BTreeMap<&'a str, u64>,
+    losses: BTreeMap<&'a str, u64>,
+    skipped: BTreeMap<&'a str, u64>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    class: &'a str,
+    method: &'a str,
+    signature: &'a str,
+    further_methods: u32,
+    library: &'a str,
+    calls: u64,
+    untimed: u64,
+    in_flight: u64,
+    total_ns: u64,
+    self_ns: u64,
+    off_cpu_ns: Option<u64>,
+    max_ns: u64,
+    stacks: Vec<Stack<'a>>,
+}
+
+#[derive(Serialize)]
+struct Stack<'a> {
+    self_ns: u64,
+    samples: u64,
+    frames: &'a [&'a ProfileFrame],
+}
+
+/// Writes what [`super::table`] says as one document on one line.
+///
+/// # Errors
+/// Those of `out`.
+pub fn json(profile: &Profile, top: usize, mut out: &mut dyn Write) -> io::Result<()> {
+    let weighed = callers::weighed(profile, true);
+    let callers = Callers::of(&weighed);
+    let all = callers.all();
+    let without_functions = if profile.about.mode == ProfileMode::OnCpu { top } else { 0 };
+    let document = Document {
+        schema: SCHEMA,
+        about: recorded(&profile.about),
+        functions: functions::ordered(profile).into_iter().map(|f| function(profile, f, &callers, top)).collect(),
+        stacks: all.into_iter().take(without_functions).map(stack).collect(),
+        quality: measured(&profile.quality),
+    };
+    line(&document, &mut out)
+}
+
+fn function<'a>(
+    profile: &'a Profile,
+    function: &'a FunctionTotals,
+    callers: &'a Callers<'a>,
+    top: usize,
+) -> Function<'a> {
+    Function {
+        class: &function.class,
+        method: &function.method,
+        signature: &function.signature,
+        further_methods: function.others,
+        library: &function.library,
+        calls: function.calls,
+        untimed: function.untimed,
+        in_flight: function.in_flight,
+        total_ns: function.total_ns,
+        self_ns: function.self_ns,
+        off_cpu_ns: profile.about.off_cpu.then_some(function.off_cpu_ns),
+        max_ns: function.max_ns,
+        stacks: callers.function(function).iter().take(top).map(stack).collect(),
+    }
+}
+
+fn stack<'a>(caller: &'a Caller<'a>) -> Stack<'a> {
+    Stack { self_ns: caller.time_ns, samples: caller.samples, frames: &caller.frames }
+}
+
+fn recorded(about: &About) -> Recorded<'_> {
+    Recorded {
+        nprof: &about.nprof,
+        started: about.started.to_string(),
+        elapsed_ns: nanoseconds(about.elapsed),
+        mode: about.mode,
+        pid: about.pid,
+        main: &about.main,
+        jvm: &about.vm,
+        kernel: &about.kernel,
+        host: &about.host,
+        patterns: &about.patterns,
+        max_stacks: about.max_stacks,
+        period_ns: about.period_ns,
+    }
+}
+
+fn measured(quality: &Quality) -> Measured<'_> {
+    Measured {
+        stacks: quality.stacks,
+        complete: quality.complete,
+        cut: counts(&quality.cut),
+        lost: counts(&quality.lost),
+        losses: counts(&quality.losses),
+        skipped: counts(&quality.skipped),
+    }
+}
+
+fn counts(counts: &[(String, u64)]) -> BTreeMap<&str, u64> {
+    counts.iter().map(|(reason, n)| (reason.as_str(), *n)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::recorded;
+    use super::json;
+
+    /// Check the document for programs: whole numbers, and frames with all that is known.
+    #[test]
+    fn document() {
+        let mut out = Vec::new();
+        json(&recorded::profile(), 1, &mut out).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let read = &document["functions"][0];
+        assert_eq!(
+            (&read["method"], &read["calls"], &read["total_ns"]),
+            (&"read".into(), &20.into(), &3_000_000.into())
+        );
+        assert_eq!(read["stacks"].as_array().unwrap().len(), 1);
+        assert_eq!(read["stacks"][0]["self_ns"], 1_500_000);
+        assert_eq!(read["stacks"][0]["frames"][1]["line"], 2);
+        assert_eq!((&document["schema"], &document["about"]["elapsed_ns"]), (&1.into(), &10_000_000_000_u64.into()));
+    }
+}
