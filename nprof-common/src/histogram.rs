@@ -10,11 +10,12 @@ pub const BUCKETS: usize = 181;
 pub const PER_OCTAVE: u32 = 4;
 
 /// Larger values are counted with this one, in the last bucket.
-const LARGEST: u64 = (1 << 45) - 1;
+pub const LARGEST: u64 = (1 << 45) - 1;
 
 /// 2^62 times 2^(0/4), 2^(1/4), 2^(2/4) and 2^(3/4), rounded down. A scaled integer that is greater than the rounded
 /// bound is greater than the bound.
-const QUARTERS: [u64; 4] = [0x4000_0000_0000_0000, 0x4c1b_f828_c6dc_54b7, 0x5a82_7999_fcef_3242, 0x6ba2_7e65_6b4e_b57a];
+pub const QUARTERS: [u64; 4] =
+    [0x4000_0000_0000_0000, 0x4c1b_f828_c6dc_54b7, 0x5a82_7999_fcef_3242, 0x6ba2_7e65_6b4e_b57a];
 
 /// A multiplier that puts another number into the highest six bits for each of the 64 values below, and the exponents
 /// by these numbers.

@@ -4,11 +4,15 @@
 //! compilers for different targets and must agree to the byte.
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod cookie;
 pub mod exec;
 pub mod frame;
 pub mod histogram;
 pub mod loss;
+pub mod stack;
 pub mod stats;
 pub mod switch;
 
@@ -16,6 +20,7 @@ pub use cookie::Cookie;
 pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
 pub use loss::Loss;
+pub use stack::{Anchor, AnchorPlace, CallEvent, Pace, StackHeader, StackKind};
 pub use stats::{MethodStats, Mode};
 pub use switch::Switch;
 
@@ -31,6 +36,16 @@ pub mod maps {
     pub const LOSSES: &str = "NPROF_LOSSES";
     /// `ExecEvent`s on their way out; a ring buffer.
     pub const EXECS: &str = "NPROF_EXECS";
+    /// `StackHeader`s, each with its pages, on their way out; a ring buffer.
+    pub const STACKS: &str = "NPROF_STACKS";
+    /// `CallEvent`s on their way out; a ring buffer.
+    pub const CALLS: &str = "NPROF_CALLS";
+    /// One `Pace`.
+    pub const PACE: &str = "NPROF_PACE";
+    /// `AnchorPlace`s by thread number.
+    pub const ANCHORS: &str = "NPROF_ANCHORS";
+    /// How long each thread with calls has not been running.
+    pub const OFF_CPU: &str = "NPROF_OFF_CPU";
 }
 
 /// Names of the constants that are set when the BPF object is loaded.
@@ -39,6 +54,15 @@ pub mod globals {
     pub const SHARD_MASK: &str = "SHARD_MASK";
     /// Whether the kernel itself lets only hits of the target through: 1, or 0.
     pub const FILTERED: &str = "FILTERED";
+    /// What is collected besides counts and times: bits of `stack::collect`.
+    pub const COLLECT: &str = "COLLECT";
+    /// From a `JNIEnv` to where its thread notes its last Java frame, in bytes: stack pointer, program counter, frame
+    /// pointer; zeros if that is not known.
+    pub const ANCHOR_FROM_ENV: &str = "ANCHOR_FROM_ENV";
+    /// How many pages of a stack are copied.
+    pub const STACK_PAGES: &str = "STACK_PAGES";
+    /// The process that the timer and the switches of threads are of interest in.
+    pub const TARGET: &str = "TARGET";
 }
 
 /// Names of the programs in the BPF object. At most 15 bytes: the kernel keeps no more.
@@ -51,6 +75,10 @@ pub mod programs {
     pub const EXIT: &str = "nprof_exit";
     /// Runs when any process of the host begins to run a program: says so.
     pub const EXEC: &str = "nprof_exec";
+    /// Runs when a timer fires on a CPU: takes the stack of a target's thread.
+    pub const TICK: &str = "nprof_tick";
+    /// Runs when a CPU switches from one thread to another: measures how long a target's threads do not run.
+    pub const SWITCH: &str = "nprof_switch";
 }
 
 #[cfg(test)]
@@ -60,9 +88,11 @@ mod tests {
     /// Check that the kernel keeps every name whole.
     #[test]
     fn names_fit() {
-        let maps = [maps::STATS, maps::SLOTS, maps::FRAMES, maps::LOSSES, maps::EXECS];
-        let programs = [programs::ENTER, programs::RETURN, programs::EXIT, programs::EXEC];
-        for name in maps.into_iter().chain(programs) {
+        let counts = [maps::STATS, maps::SLOTS, maps::FRAMES, maps::LOSSES, maps::EXECS];
+        let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::OFF_CPU];
+        let programs =
+            [programs::ENTER, programs::RETURN, programs::EXIT, programs::EXEC, programs::TICK, programs::SWITCH];
+        for name in counts.into_iter().chain(stacks).chain(programs) {
             assert!(name.len() <= 15, "{name}");
         }
     }

@@ -27,8 +27,12 @@ pub struct MethodStats {
     pub child_ns: u64,
     /// The longest timed call, in nanoseconds.
     pub max_ns: u64,
+    /// Of `total_ns` less `child_ns`, the time that the threads were not running; measured only where it is wanted.
+    pub off_ns: u64,
+    /// How likely it is that the stack of a call is taken, of 2^32, whatever its time; user space changes it at any time.
+    pub chance: u64,
     /// Room for what later collectors count. Always zero now.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 2],
     /// Timed calls by duration ([`crate::histogram`]).
     pub histogram: [u64; BUCKETS],
 }
@@ -43,7 +47,9 @@ impl MethodStats {
         total_ns: 0,
         child_ns: 0,
         max_ns: 0,
-        reserved: [0; 4],
+        off_ns: 0,
+        chance: 0,
+        reserved: [0; 2],
         histogram: [0; BUCKETS],
     };
 }

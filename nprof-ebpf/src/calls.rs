@@ -5,12 +5,22 @@
 
 use core::ffi::c_void;
 
+use aya_ebpf::bindings::pt_regs;
+use aya_ebpf::btf_maps::RingBuf;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::bpf_loop;
+use aya_ebpf::macros::btf_map;
 use nprof_common::histogram::{BUCKETS, bucket_of};
-use nprof_common::{Frame, Frames, Loss, MAX_FRAMES, MethodStats};
+use nprof_common::stack::collect;
+use nprof_common::{CallEvent, Frame, Frames, Loss, MAX_FRAMES, MethodStats};
 
-use crate::{atomic, maps, threads};
+use crate::stacks::{Ended, Open};
+use crate::{atomic, maps, off_cpu, stacks, threads};
+
+/// Calls on their way out, where a timeline is wanted. One page, the least that the kernel makes; whoever reads them asks
+/// for more.
+#[btf_map]
+static NPROF_CALLS: RingBuf<CallEvent, 4096> = RingBuf::new();
 
 /// Counts a call of which nothing else is wanted.
 #[inline(always)]
@@ -21,7 +31,7 @@ pub(crate) fn count(stats: *mut MethodStats) {
 
 /// Begins a timed call.
 #[inline(always)]
-pub(crate) fn begin(stats: *mut MethodStats, index: u32, sp: u64) {
+pub(crate) fn begin(stats: *mut MethodStats, index: u32, sp: u64, env: u64) {
     // SAFETY: the map gave the pointer.
     unsafe { atomic::add(&raw mut (*stats).entered, 1) };
     let Some(frames) = threads::frames_or_new() else { return give_up(index, Loss::NoFrame) };
@@ -31,10 +41,11 @@ pub(crate) fn begin(stats: *mut MethodStats, index: u32, sp: u64) {
     let depth = frames.depth;
     let Some(frame) = frames.frames.get_mut(depth as usize) else { return give_up(index, Loss::TooDeep) };
     frames.depth = depth + 1;
+    let off_ns = if maps::collects(collect::OFF_CPU) { off_cpu::total_ns(threads::current_tid()) } else { 0 };
     // Last of all, so that our own work is not part of the call's time.
     // SAFETY: the helper takes no pointer.
     let start_ns = unsafe { bpf_ktime_get_ns() };
-    *frame = Frame { start_ns, sp, child_ns: 0, index, padding: 0 };
+    *frame = Frame { start_ns, sp, child_ns: 0, off_ns, child_off_ns: 0, env, index, padding: 0 };
 }
 
 /// Ends the innermost call that was entered with this stack pointer. There may be none: the call began before its probe
@@ -42,8 +53,11 @@ pub(crate) fn begin(stats: *mut MethodStats, index: u32, sp: u64) {
 ///
 /// Several calls have the same stack pointer if one jumped to the next as its last act. They return together, and the
 /// kernel reports the innermost first, as they are kept here.
+///
+/// # Safety
+/// `regs` are those of the current thread in user space.
 #[inline(always)]
-pub(crate) fn end(sp: u64, now: u64) {
+pub(crate) unsafe fn end(sp: u64, now: u64, regs: *const pt_regs) {
     let Some(frames) = threads::frames() else { return };
     // SAFETY: as in `begin`.
     let frames = unsafe { &mut *frames };
@@ -54,7 +68,12 @@ pub(crate) fn end(sp: u64, now: u64) {
         }
         frames.depth -= 1;
         if frame.sp == sp {
-            return record(frames, frame, now);
+            let Some((stats, ended)) = record(frames, frame, now) else { return };
+            if maps::collects(collect::RETURNS) {
+                // SAFETY: `record` has the record from its map; the registers are the caller's promise.
+                unsafe { stacks::of_call(stats, ended, regs) };
+            }
+            return;
         }
         give_up(frame.index, Loss::Unreturned);
     }
@@ -81,7 +100,7 @@ unsafe extern "C" fn end_innermost(_round: u64, now: *mut u64) -> i64 {
     let Some(frame) = top(frames) else { return 1 };
     frames.depth -= 1;
     // SAFETY: `end_all` passes its own variable.
-    record(frames, frame, unsafe { *now });
+    let _ended = record(frames, frame, unsafe { *now });
     0
 }
 
@@ -117,15 +136,25 @@ fn give_up(index: u32, loss: Loss) {
 
 /// Records a call that has just been taken off `frames`, and charges its time to the call that made it.
 #[inline(always)]
-fn record(frames: &mut Frames, call: Frame, now: u64) {
+fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodStats, Ended)> {
     let time_ns = now.saturating_sub(call.start_ns);
+    let mut off_ns = 0;
+    if maps::collects(collect::OFF_CPU) {
+        off_ns = off_cpu::total_ns(threads::current_tid()).saturating_sub(call.off_ns);
+    }
     if let Some(parent) = frames.frames.get_mut((frames.depth as usize).wrapping_sub(1)) {
         parent.child_ns += time_ns;
+        if maps::collects(collect::OFF_CPU) {
+            parent.child_off_ns += off_ns;
+        }
     }
-    let Some(stats) = maps::stats(call.index) else { return maps::lose(Loss::BadIndex) };
+    let Some(stats) = maps::stats(call.index) else {
+        maps::lose(Loss::BadIndex);
+        return None;
+    };
     let bucket = bucket_of(time_ns) as usize;
     if bucket >= BUCKETS {
-        return;
+        return None;
     }
     // SAFETY: the map gave the pointer.
     unsafe { atomic::add(&raw mut (*stats).total_ns, time_ns) };
@@ -135,6 +164,37 @@ fn record(frames: &mut Frames, call: Frame, now: u64) {
         // SAFETY: as above.
         unsafe { atomic::add(&raw mut (*stats).child_ns, call.child_ns) };
     }
+    let self_off_ns = off_ns.saturating_sub(call.child_off_ns);
+    if self_off_ns != 0 {
+        // SAFETY: as above.
+        unsafe { atomic::add(&raw mut (*stats).off_ns, self_off_ns) };
+    }
     // SAFETY: as above.
     unsafe { atomic::raise(&raw mut (*stats).max_ns, time_ns) };
+    if maps::collects(collect::CALLS) {
+        tell(call.index, call.start_ns, time_ns);
+    }
+    let ended = Ended { index: call.index, now_ns: now, time_ns, child_ns: call.child_ns, off_ns: self_off_ns };
+    Some((stats.cast_const(), ended))
+}
+
+/// Tells of a call, for a timeline. Whoever reads them looks for them at his own pace.
+#[inline(always)]
+fn tell(index: u32, start_ns: u64, time_ns: u64) {
+    let event = CallEvent { start_ns, time_ns, index, tid: threads::current_tid() };
+    match NPROF_CALLS.reserve(0) {
+        Some(mut record) => {
+            record.write(event);
+            record.submit(u64::from(aya_ebpf::bindings::BPF_RB_NO_WAKEUP));
+        }
+        None => stacks::lose_call(),
+    }
+}
+
+/// The innermost open call of the current thread.
+#[inline(always)]
+pub(crate) fn innermost() -> Option<Open> {
+    let frames = threads::frames()?;
+    // SAFETY: the map gave the pointer, and no other thread has this one's frames.
+    top(unsafe { &*frames }).map(|frame| Open { index: frame.index, sp: frame.sp, env: frame.env })
 }

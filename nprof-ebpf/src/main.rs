@@ -15,13 +15,19 @@ mod calls;
 mod events;
 mod handover;
 mod maps;
+mod off_cpu;
+mod stacks;
+mod task_storage;
 mod threads;
 
 use aya_ebpf::EbpfContext;
-use aya_ebpf::helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_ktime_get_ns};
-use aya_ebpf::macros::{raw_tracepoint, uprobe, uretprobe};
-use aya_ebpf::programs::{ProbeContext, RawTracePointContext, RetProbeContext};
-use nprof_common::{Cookie, Loss, Mode, Switch};
+use aya_ebpf::bindings::{pt_regs, task_struct};
+use aya_ebpf::helpers::generated::bpf_task_pt_regs;
+use aya_ebpf::helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns};
+use aya_ebpf::macros::{btf_tracepoint, perf_event, raw_tracepoint, uprobe, uretprobe};
+use aya_ebpf::programs::{BtfTracePointContext, PerfEventContext, ProbeContext, RawTracePointContext, RetProbeContext};
+use nprof_common::stack::collect;
+use nprof_common::{Cookie, Loss, Mode, Pace, StackKind, Switch};
 
 /// A native method is entered.
 #[uprobe]
@@ -41,7 +47,8 @@ fn nprof_enter(ctx: ProbeContext) -> u32 {
         mode = handover::mode(index, u64::from(cookie.lane()), sp);
     }
     if mode == Mode::Time as u64 {
-        calls::begin(stats, index, sp);
+        // SAFETY: as above.
+        calls::begin(stats, index, sp, unsafe { (*ctx.regs).rdi });
     } else if mode == Mode::Count as u64 {
         calls::count(stats);
     }
@@ -58,7 +65,8 @@ fn nprof_return(ctx: RetProbeContext) -> u32 {
     let sp = unsafe { (*ctx.regs).rsp };
     // The return has popped the return address, which the stack pointer at entry pointed at. Nothing else is needed: a
     // thread of another process has no frames, and the frame knows its method.
-    calls::end(sp.wrapping_sub(8), now);
+    // SAFETY: as above.
+    unsafe { calls::end(sp.wrapping_sub(8), now, ctx.regs) };
     0
 }
 
@@ -68,6 +76,53 @@ fn nprof_exit(_ctx: RawTracePointContext) -> i32 {
     // SAFETY: the helper takes no pointer.
     calls::end_all(unsafe { bpf_ktime_get_ns() });
     0
+}
+
+/// A timer fires on a CPU.
+#[perf_event]
+fn nprof_tick(_ctx: PerfEventContext) -> u32 {
+    if (bpf_get_current_pid_tgid() >> 32) as u32 != maps::target() {
+        return 0;
+    }
+    let call = calls::innermost();
+    if call.is_some() || maps::collects(collect::EVERYWHERE) {
+        // SAFETY: the helpers give the registers that the current thread has left user space with.
+        unsafe { stacks::of_thread(StackKind::Tick, call, Pace::CERTAIN, user_registers()) };
+    }
+    0
+}
+
+/// A CPU switches from one thread to another.
+#[btf_tracepoint(function = "sched_switch")]
+fn nprof_switch(ctx: BtfTracePointContext) -> i32 {
+    // SAFETY: the helper takes no pointer.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    let (previous, next): (*mut task_struct, *mut task_struct) = (ctx.arg(1), ctx.arg(2));
+    // SAFETY: the kernel gives both tasks.
+    if let Some(away) = unsafe { off_cpu::stop(previous, now_ns) }
+        && maps::collects(collect::INSIDE)
+        && let Some(call) = calls::innermost()
+    {
+        let chance = stacks::stop_chance();
+        // SAFETY: the thread that stops is still the current one.
+        if chance != 0 && unsafe { stacks::of_thread(StackKind::Stop, Some(call), chance, user_registers()) } {
+            off_cpu::mark_taken(away);
+        }
+    }
+    // SAFETY: as above.
+    if let Some(back) = unsafe { off_cpu::resume(next, now_ns) }
+        && back.was_taken
+    {
+        stacks::resumed(back.tid, now_ns, back.away_ns);
+    }
+    0
+}
+
+/// The registers that the current thread has left user space with.
+#[inline(always)]
+fn user_registers() -> *const pt_regs {
+    // SAFETY: the helpers take the current task, which is alive.
+    unsafe { bpf_task_pt_regs(bpf_get_current_task_btf().cast()) as *const pt_regs }
 }
 
 /// What the probe was attached with, or `None` if it was hit by another process than the one that it was attached for:

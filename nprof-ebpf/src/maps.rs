@@ -6,7 +6,7 @@ use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::btf_maps::Array;
 use aya_ebpf::helpers::bpf_get_smp_processor_id;
 use aya_ebpf::macros::btf_map;
-use nprof_common::{Loss, MethodStats};
+use nprof_common::{AnchorPlace, Loss, MethodStats};
 
 use crate::atomic;
 
@@ -27,6 +27,52 @@ static SHARD_MASK: u32 = 0;
 /// Whether the kernel lets only hits of the target through. Kernels before 6.10 do not.
 #[unsafe(no_mangle)]
 static FILTERED: u32 = 0;
+
+/// What is collected besides counts and times: bits of [`nprof_common::stack::collect`].
+#[unsafe(no_mangle)]
+static COLLECT: u32 = 0;
+
+/// How many pages of a stack are copied.
+#[unsafe(no_mangle)]
+static STACK_PAGES: u32 = 0;
+
+/// The process that the timer and the switches of threads are of interest in.
+#[unsafe(no_mangle)]
+static TARGET: u32 = 0;
+
+/// From a `JNIEnv` to where its thread notes its last Java frame.
+#[unsafe(no_mangle)]
+static ANCHOR_FROM_ENV: [i64; 3] = [0; 3];
+
+/// Where the thread with this `JNIEnv` notes its last Java frame, as far as that is known.
+#[inline(always)]
+pub(crate) fn anchor_place(env: u64) -> Option<AnchorPlace> {
+    // SAFETY: a constant that the loader has set; volatile, or the compiler would take its initial value.
+    let [sp, pc, fp] = unsafe { ptr::read_volatile(&raw const ANCHOR_FROM_ENV) };
+    let place = |offset: i64| env.wrapping_add_signed(offset);
+    (env != 0 && sp != 0).then(|| AnchorPlace { sp: place(sp), pc: place(pc), fp: place(fp) })
+}
+
+/// Whether this is to be collected. As with [`is_filtered`], what is not costs nothing.
+#[inline(always)]
+pub(crate) fn collects(what: u32) -> bool {
+    // SAFETY: a constant that the loader has set; volatile, or the compiler would take its initial value.
+    unsafe { ptr::read_volatile(&raw const COLLECT) & what != 0 }
+}
+
+/// How many pages of a stack are copied.
+#[inline(always)]
+pub(crate) fn stack_pages() -> usize {
+    // SAFETY: as above.
+    unsafe { ptr::read_volatile(&raw const STACK_PAGES) as usize }
+}
+
+/// The process that the timer and the switches of threads are of interest in.
+#[inline(always)]
+pub(crate) fn target() -> u32 {
+    // SAFETY: as above.
+    unsafe { ptr::read_volatile(&raw const TARGET) }
+}
 
 /// Whether a hit can only be one of the target.
 #[inline(always)]

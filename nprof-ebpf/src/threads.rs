@@ -6,13 +6,13 @@
 //! calls.
 
 use core::intrinsics::{AtomicOrdering, atomic_cxchg};
-use core::ptr;
 
-use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, BPF_LOCAL_STORAGE_GET_F_CREATE, bpf_map_type};
 use aya_ebpf::btf_maps::Array;
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task_btf, generated::bpf_task_storage_get};
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::btf_map;
 use nprof_common::{Frames, SLOTS};
+
+use crate::task_storage::TaskStorage;
 
 /// The frames of the threads that got the slot of their number.
 #[btf_map]
@@ -22,42 +22,6 @@ static NPROF_SLOTS: Array<Frames, { SLOTS as usize }, 0> = Array::new();
 #[btf_map]
 static NPROF_FRAMES: TaskStorage<Frames> = TaskStorage::new();
 
-/// A map of type task storage, described in BTF as the loader reads it. aya-ebpf has none.
-#[repr(C)]
-struct TaskStorage<T> {
-    r#type: *const [i32; bpf_map_type::BPF_MAP_TYPE_TASK_STORAGE as usize],
-    key: *const i32,
-    value: *const T,
-    max_entries: *const [i32; 0],
-    map_flags: *const [i32; BPF_F_NO_PREALLOC as usize],
-}
-
-// SAFETY: the fields describe types and are never dereferenced; the kernel synchronises the map.
-unsafe impl<T> Sync for TaskStorage<T> {}
-
-impl<T> TaskStorage<T> {
-    const fn new() -> Self {
-        Self {
-            r#type: ptr::null(),
-            key: ptr::null(),
-            value: ptr::null(),
-            max_entries: ptr::null(),
-            map_flags: ptr::null(),
-        }
-    }
-
-    /// The value of the current thread, with `flags` as the helper takes them.
-    #[inline(always)]
-    fn of_current(&self, flags: u64) -> Option<*mut T> {
-        // SAFETY: the helper takes no pointer.
-        let task = unsafe { bpf_get_current_task_btf() };
-        let map = ptr::from_ref(self).cast_mut().cast();
-        // SAFETY: the map is of this type, and the task is the current one, which is alive.
-        let value = unsafe { bpf_task_storage_get(map, task.cast(), ptr::null_mut(), flags) };
-        (!value.is_null()).then_some(value.cast())
-    }
-}
-
 /// The frames of the current thread, which gets a place for them if it has none. `None` if there is no memory.
 #[inline(always)]
 pub(crate) fn frames_or_new() -> Option<*mut Frames> {
@@ -66,7 +30,7 @@ pub(crate) fn frames_or_new() -> Option<*mut Frames> {
     if owner(slot) == tid || take(slot, tid) {
         return Some(slot);
     }
-    NPROF_FRAMES.of_current(u64::from(BPF_LOCAL_STORAGE_GET_F_CREATE))
+    NPROF_FRAMES.of_current_or_new()
 }
 
 /// The frames of the current thread, if it has any.
@@ -74,7 +38,7 @@ pub(crate) fn frames_or_new() -> Option<*mut Frames> {
 pub(crate) fn frames() -> Option<*mut Frames> {
     let tid = current_tid();
     let slot = slot(tid)?;
-    if owner(slot) == tid { Some(slot) } else { NPROF_FRAMES.of_current(0) }
+    if owner(slot) == tid { Some(slot) } else { NPROF_FRAMES.of_current() }
 }
 
 /// Gives the current thread's slot to the next that wants it.
@@ -94,7 +58,7 @@ pub(crate) fn leave() {
 }
 
 #[inline(always)]
-fn current_tid() -> u32 {
+pub(crate) fn current_tid() -> u32 {
     bpf_get_current_pid_tgid() as u32
 }
 
@@ -116,7 +80,7 @@ fn take(slot: *mut Frames, tid: u32) -> bool {
         return false;
     }
     // SAFETY: the map gave the pointer.
-    if NPROF_FRAMES.of_current(0).is_some_and(|frames| unsafe { (*frames).depth } != 0) {
+    if NPROF_FRAMES.of_current().is_some_and(|frames| unsafe { (*frames).depth } != 0) {
         return false;
     }
     // SAFETY: the map gave the pointer.

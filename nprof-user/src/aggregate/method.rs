@@ -26,6 +26,7 @@ pub fn method(sample: &Sample, probe: &Probe, library: &str, traced_after: Durat
         untimed: stats.untimed,
         total_ns: stats.total_ns,
         self_ns: stats.total_ns.saturating_sub(stats.child_ns),
+        off_cpu_ns: stats.off_ns,
         max_ns: stats.max_ns,
         histogram: Histogram { buckets: buckets.collect() },
     }
@@ -42,7 +43,7 @@ mod tests {
     #[test]
     fn derives_from_record() {
         let stats = MethodStats { counted: 40, entered: 10, untimed: 2, ..MethodStats::ZERO };
-        let mut stats = MethodStats { total_ns: 900, child_ns: 300, max_ns: 500, ..stats };
+        let mut stats = MethodStats { total_ns: 900, child_ns: 300, off_ns: 70, max_ns: 500, ..stats };
         stats.histogram[30] = 4;
         stats.histogram[36] = 1;
         let offset = FileOffset(0x40);
@@ -51,7 +52,7 @@ mod tests {
         let report =
             method(&Sample { record: 7, stats }, &probe, "libx.so", Duration::ZERO, Traced::as_wanted(Tracing::Timed));
         assert_eq!((report.calls, report.counted, report.in_flight, report.untimed), (47, 40, 3, 2));
-        assert_eq!((report.total_ns, report.self_ns, report.max_ns), (900, 600, 500));
+        assert_eq!((report.total_ns, report.self_ns, report.off_cpu_ns, report.max_ns), (900, 600, 70, 500));
         assert_eq!(report.histogram.buckets, [(30, 4), (36, 1)]);
     }
 }

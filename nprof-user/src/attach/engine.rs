@@ -5,8 +5,9 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nprof_common::histogram::BUCKETS;
-use nprof_common::{Cookie, Loss, MethodStats, Switch, maps};
+use nprof_common::{Cookie, Loss, MethodStats, Pace, Switch, maps};
 
+use super::feeds::{Collect, Feeds, fixed_point};
 use super::object::{Object, Sizes};
 use super::{Error, pid_filter_works, probe_uprobe_multi};
 use crate::sys::mapped_array::MappedArray;
@@ -43,6 +44,24 @@ impl Engine {
     /// # Errors
     /// See [`Error`]; most likely missing permissions.
     pub fn load(capacity: u32) -> Result<Arc<Self>, Error> {
+        Self::load_object(capacity, &Collect::nothing()).map(Arc::new)
+    }
+
+    /// The same, and begins to collect what is wanted besides. No stack is taken before the pace is set.
+    ///
+    /// # Errors
+    /// See [`Error`]; most likely missing permissions.
+    pub fn load_collecting(capacity: u32, collect: &Collect) -> Result<(Arc<Self>, Feeds), Error> {
+        let mut engine = Self::load_object(capacity, collect)?;
+        let pace = map_array(&engine.object, maps::PACE, 1, size_of::<Pace>())?;
+        let object = &mut engine.object;
+        let (stacks, calls) = (object.take_ring(maps::STACKS)?, object.take_ring(maps::CALLS)?);
+        let (anchors, slots) = (object.take_anchors()?, object.take_slots()?);
+        let feeds = Feeds::new(stacks, calls, anchors, slots, pace);
+        Ok((Arc::new(engine), feeds))
+    }
+
+    fn load_object(capacity: u32, collect: &Collect) -> Result<Self, Error> {
         if let Err(source) = probe_uprobe_multi() {
             return Err(match source.raw_os_error() {
                 // The kernel knows the program type but not this kind of link.
@@ -55,11 +74,11 @@ impl Engine {
         let capacity = capacity.saturating_add(1).min(Cookie::MAX_INDEX);
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let filtered = pid_filter_works(&release);
-        let object = Object::load(Sizes { methods: capacity, shards, filtered })?;
+        let object = Object::load(Sizes { methods: capacity, shards, filtered }, collect)?;
         let records = map_records(&object, capacity, shards)?;
         let free = Mutex::new(Free { next: IDLE_RECORD + 1, returned: Vec::new() });
         let records = Arc::new(records);
-        Ok(Arc::new(Self { object, records, capacity, shards, filtered, free }))
+        Ok(Self { object, records, capacity, shards, filtered, free })
     }
 
     /// The records, mapped: value `index * shards + shard` is a [`MethodStats`]. All share one mapping: what each of
@@ -148,6 +167,13 @@ impl Engine {
     pub(super) fn counted(&self, record: u32) -> u64 {
         let word = offset_of!(MethodStats, counted) / size_of::<u64>();
         self.shards_of(record).map(|first| self.word(first + word)).sum()
+    }
+
+    /// Says how likely it is that the stack of one of a function's calls is taken, from 0 to 1.
+    pub fn set_chance(&self, record: u32, chance: f64) {
+        for first in self.shards_of(record) {
+            self.records.store(first + offset_of!(MethodStats, chance) / size_of::<u64>(), fixed_point(chance));
+        }
     }
 
     /// A record that is never switched on, for probes that do nothing.

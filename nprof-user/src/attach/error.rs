@@ -60,6 +60,24 @@ pub enum Error {
         #[source]
         source: Box<aya::programs::ProgramError>,
     },
+    /// The hook on the switches of threads cannot be attached.
+    #[error("cannot hook the switches of threads ({name}), which off-CPU times need")]
+    Switches {
+        /// The program.
+        name: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: Box<aya::programs::ProgramError>,
+    },
+    /// The timer that takes stacks cannot be started.
+    #[error("cannot start the timer that takes stacks ({name})")]
+    Timer {
+        /// The program.
+        name: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: Box<aya::programs::ProgramError>,
+    },
     /// A map cannot be waited for.
     #[error("cannot wait for {name}")]
     Wait {

@@ -4,12 +4,15 @@ use std::collections::HashSet;
 use std::ffi::CString;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
-use aya::maps::{Map, MapData};
-use aya::programs::RawTracePoint;
-use aya::{Ebpf, EbpfLoader};
+use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
+use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
+use aya::programs::{BtfTracePoint, PerfEvent, ProgramError, RawTracePoint};
+use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use nprof_common::stack::collect;
 use nprof_common::{globals, maps, programs};
 
 use super::Error;
+use super::feeds::{AnchorEntry, Collect, Slot};
 use crate::sys::bpf::load_uprobe_multi;
 
 /// The object file that the build script has made.
@@ -38,22 +41,36 @@ pub(super) struct Object {
 }
 
 impl Object {
-    /// Makes the maps, loads the programs and hooks the end of threads.
+    /// Makes the maps, loads the programs and hooks the end of threads, and what else `collect` needs.
     ///
     /// # Errors
     /// See [`Error`]; most likely missing permissions.
-    pub(super) fn load(sizes: Sizes) -> Result<Self, Error> {
+    pub(super) fn load(sizes: Sizes, collect: &Collect) -> Result<Self, Error> {
         let (shard_mask, filtered) = (sizes.shards - 1, u32::from(sizes.filtered));
+        let (bits, pages, target) = (collect.bits(), collect.pages(), collect.target.0);
         let mut ebpf = EbpfLoader::new()
             .map_max_entries(maps::STATS, sizes.methods * sizes.shards)
+            .map_max_entries(maps::STACKS, collect.stack_ring_bytes())
+            .map_max_entries(maps::CALLS, collect.call_ring_bytes())
+            .map_max_entries(maps::ANCHORS, collect.max_threads())
             .override_global(globals::SHARD_MASK, &shard_mask, true)
             .override_global(globals::FILTERED, &filtered, true)
+            .override_global(globals::COLLECT, &bits, true)
+            .override_global(globals::ANCHOR_FROM_ENV, &collect.anchor_from_env, true)
+            .override_global(globals::STACK_PAGES, &pages, true)
+            .override_global(globals::TARGET, &target, true)
             // aya has no type for task storage; the programs alone use it.
             .allow_unsupported_maps()
             .load(OBJECT)
             .map_err(|error| Error::Maps(Box::new(error)))?;
         let [enter, leave] = load_uprobes(&ebpf)?;
         hook_thread_end(&mut ebpf)?;
+        if bits & (collect::OFF_CPU | collect::INSIDE) != 0 {
+            hook_switches(&mut ebpf)?;
+        }
+        if let Some(period_ns) = collect.period_ns() {
+            hook_timer(&mut ebpf, period_ns)?;
+        }
         Ok(Self { ebpf, enter, leave })
     }
 
@@ -64,6 +81,34 @@ impl Object {
     pub(super) fn map(&self, name: &'static str) -> Result<BorrowedFd<'_>, Error> {
         let map = self.ebpf.map(name).and_then(data).ok_or(Error::Object { kind: "map", name })?;
         Ok(map.fd().as_fd())
+    }
+
+    /// A ring buffer, to be read by the caller alone.
+    ///
+    /// # Errors
+    /// If the object has no such ring, or no more.
+    pub(super) fn take_ring(&mut self, name: &'static str) -> Result<RingBuf<MapData>, Error> {
+        RingBuf::try_from(self.take(name)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+    }
+
+    /// The map of where threads note their last Java frame.
+    ///
+    /// # Errors
+    /// As [`Self::take_ring`].
+    pub(super) fn take_anchors(&mut self) -> Result<HashMap<MapData, u32, AnchorEntry>, Error> {
+        HashMap::try_from(self.take(maps::ANCHORS)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+    }
+
+    /// The frames of most threads.
+    ///
+    /// # Errors
+    /// As [`Self::take_ring`].
+    pub(super) fn take_slots(&mut self) -> Result<Array<MapData, Slot>, Error> {
+        Array::try_from(self.take(maps::SLOTS)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+    }
+
+    fn take(&mut self, name: &'static str) -> Result<Map, Error> {
+        self.ebpf.take_map(name).ok_or(Error::Object { kind: "map", name })
     }
 }
 
@@ -112,10 +157,37 @@ fn hook_thread_end(ebpf: &mut Ebpf) -> Result<(), Error> {
     Ok(())
 }
 
+fn hook_switches(ebpf: &mut Ebpf) -> Result<(), Error> {
+    let name = programs::SWITCH;
+    let program = ebpf.program_mut(name).ok_or(Error::Object { kind: "program", name })?;
+    let failed = |source| Error::Switches { name, source: Box::new(source) };
+    let program: &mut BtfTracePoint = program.try_into().map_err(failed)?;
+    let btf = Btf::from_sys_fs().map_err(|error| failed(ProgramError::Btf(error)))?;
+    program.load("sched_switch", &btf).map_err(failed)?;
+    program.attach().map_err(failed)?;
+    Ok(())
+}
+
+/// A timer for each CPU: the time goes on only while something runs there.
+fn hook_timer(ebpf: &mut Ebpf, period_ns: u64) -> Result<(), Error> {
+    let name = programs::TICK;
+    let program = ebpf.program_mut(name).ok_or(Error::Object { kind: "program", name })?;
+    let failed = |source| Error::Timer { name, source: Box::new(source) };
+    let program: &mut PerfEvent = program.try_into().map_err(failed)?;
+    program.load().map_err(failed)?;
+    let config = PerfEventConfig::Software(SoftwareEvent::CpuClock);
+    let cpus = aya::util::online_cpus().map_err(|(_, source)| failed(ProgramError::IOError(source)))?;
+    for cpu in cpus {
+        let scope = PerfEventScope::AllProcessesOneCpu { cpu };
+        program.attach(config, scope, SamplePolicy::Period(period_ns), false).map_err(failed)?;
+    }
+    Ok(())
+}
+
 /// What stands behind a map, whatever aya thinks of its type.
 fn data(map: &Map) -> Option<&MapData> {
     match map {
-        Map::Array(data) | Map::RingBuf(data) | Map::Unsupported(data) => Some(data),
+        Map::Array(data) | Map::HashMap(data) | Map::RingBuf(data) | Map::Unsupported(data) => Some(data),
         _ => None,
     }
 }

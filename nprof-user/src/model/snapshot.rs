@@ -47,6 +47,8 @@ pub struct MethodSnapshot {
     pub total_ns: u64,
     /// `total_ns` less the time spent in other traced calls that they made.
     pub self_ns: u64,
+    /// The part of `self_ns` that the threads were not running; 0 where it is not measured.
+    pub off_cpu_ns: u64,
     /// The longest timed call, in nanoseconds.
     pub max_ns: u64,
     /// The timed calls by duration. Its counts add up to `calls - counted - untimed`.

@@ -42,6 +42,7 @@ pub(super) fn function(index: u32, class: &str, calls: u64, total_ns: u64) -> Me
         untimed: 0,
         total_ns,
         self_ns: total_ns,
+        off_cpu_ns: 0,
         max_ns: each,
         histogram: Histogram { buckets: if total_ns > 0 { vec![(bucket, calls)] } else { Vec::new() } },
     }

@@ -31,6 +31,7 @@ pub(in crate::export) fn function(index: u32, class: &str, calls: u64) -> Method
         untimed: 0,
         total_ns: calls * 1000,
         self_ns: calls * 1000,
+        off_cpu_ns: 0,
         max_ns: 1000,
         histogram: Histogram { buckets: if calls > 0 { vec![(40, calls)] } else { Vec::new() } },
     }

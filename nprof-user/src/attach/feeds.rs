@@ -1,0 +1,242 @@
+//! What the programs tell of single calls and threads, beside the records: rings that are read, and the pace that is set.
+
+use std::mem::offset_of;
+use std::time::Duration;
+use std::{fmt, io};
+
+use aya::maps::{Array, HashMap, MapData, RingBuf};
+use nprof_common::stack::{MAX_PAGES, PAGE, collect};
+use nprof_common::{AnchorPlace, CallEvent, Frame, Frames, Pace, SLOTS, StackHeader};
+
+use crate::model::{Pid, VirtAddr};
+use crate::sys::mapped_array::MappedArray;
+
+/// The ring holds the stacks of this long, at the highest pace.
+const RING_SECONDS: f64 = 0.5;
+/// What the kernel makes at least, and what is sensible at most, in bytes.
+const RING_BYTES: std::ops::RangeInclusive<u32> = 4 << 10..=64 << 20;
+/// Room for the calls of a timeline that are not read yet: 350,000.
+const CALL_RING_BYTES: u32 = 8 << 20;
+/// More threads than a JVM has as a rule; the others have no anchors.
+const MAX_THREADS: u32 = 1 << 15;
+
+/// What is to be collected of a process besides the counts and times of its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Collect {
+    /// The process.
+    pub target: Pid,
+    /// Stacks of calls that return.
+    pub returns: bool,
+    /// The time that threads do not run inside of calls.
+    pub off_cpu: bool,
+    /// Stacks inside of calls, by timer and when a thread stops running.
+    pub inside: bool,
+    /// Stacks by timer wherever a thread is.
+    pub everywhere: bool,
+    /// Every call, one by one.
+    pub calls: bool,
+    /// The time from one tick of a CPU to the next, for `inside` and `everywhere`.
+    pub period: Duration,
+    /// From a thread's `JNIEnv` to where it notes its last Java frame, in bytes: stack pointer, program counter, frame
+    /// pointer; zeros if that is not known. For threads that nobody has told the programs of.
+    pub anchor_from_env: [i64; 3],
+    /// How much of a stack is copied, in bytes.
+    pub stack_bytes: u32,
+    /// The most stacks in a second.
+    pub max_stacks: u32,
+}
+
+impl Collect {
+    /// Nothing.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self {
+            target: Pid(0),
+            returns: false,
+            off_cpu: false,
+            inside: false,
+            everywhere: false,
+            calls: false,
+            period: Duration::ZERO,
+            anchor_from_env: [0; 3],
+            stack_bytes: 0,
+            max_stacks: 0,
+        }
+    }
+
+    /// Whether any stacks are taken.
+    #[must_use]
+    pub fn stacks(&self) -> bool {
+        self.returns || self.inside || self.everywhere
+    }
+
+    pub(super) fn bits(&self) -> u32 {
+        let bits = [
+            (self.returns, collect::RETURNS),
+            (self.off_cpu || self.inside, collect::OFF_CPU),
+            (self.inside, collect::INSIDE),
+            (self.everywhere, collect::EVERYWHERE),
+            (self.calls, collect::CALLS),
+        ];
+        bits.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, bit)| all | bit)
+    }
+
+    /// One more than the bytes fill: the copy begins at the page that the stack pointer is in.
+    pub(super) fn pages(&self) -> u32 {
+        if !self.stacks() {
+            return 0;
+        }
+        let most = u32::try_from(MAX_PAGES).unwrap_or(u32::MAX);
+        self.stack_bytes.div_ceil(u32::try_from(PAGE).unwrap_or(u32::MAX)).saturating_add(1).min(most)
+    }
+
+    pub(super) fn stack_ring_bytes(&self) -> u32 {
+        let record = f64::from(self.pages()) * PAGE as f64 + size_of::<StackHeader>() as f64;
+        let wanted = if self.stacks() { record * f64::from(self.max_stacks) * RING_SECONDS } else { 0.0 };
+        // Sixteen at least, however slow the pace.
+        let wanted = wanted.max(16.0 * record).min(f64::from(*RING_BYTES.end()));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and at most 64 MB")]
+        let wanted = wanted as u32;
+        if self.stacks() { wanted.next_power_of_two().min(*RING_BYTES.end()) } else { *RING_BYTES.start() }
+    }
+
+    pub(super) fn call_ring_bytes(&self) -> u32 {
+        if self.calls { CALL_RING_BYTES } else { *RING_BYTES.start() }
+    }
+
+    pub(super) fn max_threads(&self) -> u32 {
+        if self.inside || self.everywhere { MAX_THREADS } else { 1 }
+    }
+
+    pub(super) fn period_ns(&self) -> Option<u64> {
+        (self.inside || self.everywhere).then(|| u64::try_from(self.period.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// An [`AnchorPlace`] as aya passes it to the kernel.
+pub(super) type AnchorEntry = [u64; size_of::<AnchorPlace>() / size_of::<u64>()];
+
+/// What comes out of the kernel.
+pub struct Feeds {
+    stacks: RingBuf<MapData>,
+    calls: RingBuf<MapData>,
+    anchors: HashMap<MapData, u32, AnchorEntry>,
+    slots: Array<MapData, Slot>,
+    pace: MappedArray,
+}
+
+/// The frames of a thread as they lie in the kernel.
+pub(super) type Slot = [u64; Frames::WORDS];
+
+/// What became of the stacks that were chosen, since the programs were loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Taken {
+    /// They are in the ring or were read.
+    pub taken: u64,
+    /// There were too many in too short a time.
+    pub over_pace: u64,
+    /// The ring had no room.
+    pub no_room: u64,
+    /// Calls of the timeline for which its ring had no room.
+    pub calls_lost: u64,
+}
+
+impl Feeds {
+    pub(super) fn new(
+        stacks: RingBuf<MapData>,
+        calls: RingBuf<MapData>,
+        anchors: HashMap<MapData, u32, AnchorEntry>,
+        slots: Array<MapData, Slot>,
+        pace: MappedArray,
+    ) -> Self {
+        Self { stacks, calls, anchors, slots, pace }
+    }
+
+    /// Passes the stacks that are in the ring to `each`, with the copy of the stack from [`StackHeader::base`] on.
+    /// Returns how many there were.
+    pub fn read_stacks(&mut self, mut each: impl FnMut(&StackHeader, &[u8])) -> usize {
+        let mut read = 0;
+        while let Some(record) = self.stacks.next() {
+            if let Some((header, stack)) = StackHeader::from_bytes(&record) {
+                each(&header, stack);
+            }
+            read += 1;
+        }
+        read
+    }
+
+    /// Passes the calls that are in their ring to `each`.
+    pub fn read_calls(&mut self, mut each: impl FnMut(CallEvent)) {
+        while let Some(record) = self.calls.next() {
+            if let Some(call) = CallEvent::from_bytes(&record) {
+                each(call);
+            }
+        }
+    }
+
+    /// The calls that a thread (of the initial namespace) is in, outermost first. None also for the few threads whose slot
+    /// another one had taken.
+    #[must_use]
+    pub fn open_calls(&self, tid: u32) -> Vec<Frame> {
+        let slot = self.slots.get(&(tid & (SLOTS - 1)), 0);
+        slot.map(|words| Frames::open_calls(&words, tid).collect()).unwrap_or_default()
+    }
+
+    /// Says where a thread (of the initial namespace) notes its last Java frame: stack pointer, program counter, frame
+    /// pointer.
+    ///
+    /// # Errors
+    /// What the kernel answers, such as for more threads than there is room for.
+    pub fn set_anchor(&mut self, tid: u32, [sp, pc, fp]: [VirtAddr; 3]) -> io::Result<()> {
+        self.anchors.insert(tid, [sp.0, pc.0, fp.0], 0).map_err(io::Error::other)
+    }
+
+    /// Of calls that last this long without nested ones, and longer, each stack is taken; of others with a chance in
+    /// proportion to that. `None`: time has no influence.
+    pub fn set_period(&self, period: Option<Duration>) {
+        let ns = period.map_or(0, |period| u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1));
+        self.store(offset_of!(Pace, period_ns), ns);
+    }
+
+    /// The chance that the stack of a thread is taken which stops running inside of a call.
+    pub fn set_stop_chance(&self, chance: f64) {
+        self.store(offset_of!(Pace, stop_chance), fixed_point(chance));
+    }
+
+    /// Allows `more` stacks beyond those that were taken by now.
+    pub fn allow(&self, more: u64) {
+        self.store(offset_of!(Pace, allowed), self.load(offset_of!(Pace, taken)).saturating_add(more));
+    }
+
+    /// What became of the stacks that were chosen.
+    #[must_use]
+    pub fn taken(&self) -> Taken {
+        Taken {
+            taken: self.load(offset_of!(Pace, taken)),
+            over_pace: self.load(offset_of!(Pace, over_pace)),
+            no_room: self.load(offset_of!(Pace, no_room)),
+            calls_lost: self.load(offset_of!(Pace, calls_lost)),
+        }
+    }
+
+    fn load(&self, offset: usize) -> u64 {
+        self.pace.load(offset / size_of::<u64>()).unwrap_or(0)
+    }
+
+    fn store(&self, offset: usize, value: u64) {
+        self.pace.store(offset / size_of::<u64>(), value);
+    }
+}
+
+impl fmt::Debug for Feeds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feeds").field("pace", &self.pace).finish_non_exhaustive()
+    }
+}
+
+/// A chance of 0 to 1 as the programs compare it.
+pub(super) fn fixed_point(chance: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 2^32")]
+    let fixed = (chance.clamp(0.0, 1.0) * Pace::CERTAIN as f64) as u64;
+    fixed
+}
