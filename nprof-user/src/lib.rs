@@ -23,6 +23,7 @@ pub mod govern;
 pub mod hotspot;
 pub mod model;
 pub mod native;
+pub mod profile;
 pub mod recording;
 pub mod render;
 pub mod resolve;

@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("config", &["model", "discover", "resolve"]),
     ("attach", &["model", "sys"]),
     ("collect", &["model", "sys"]),
+    ("profile", &["model", "sys", "discover", "hotspot", "unwind", "native", "attach"]),
     ("aggregate", &["model"]),
     ("govern", &["model"]),
     ("render", &["model", "aggregate"]),

@@ -26,6 +26,7 @@ mod template;
 mod test_proc;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod users;
 mod watch;
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use kernel::{KernelVersion, uretprobe_killed_by_seccomp};
 pub use kind::libjvm;
 pub use label::{LabelError, Labels};
 pub use template::{LabelTemplate, TEMPLATE_HELP, TemplateError};
+pub use threads::Thread;
 pub use watch::JvmWatch;
 
 use crate::model::{Jvm, JvmKind, Library, Mapping, Pid, StartTime};

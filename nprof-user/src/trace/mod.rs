@@ -9,12 +9,15 @@
 //! Host::next        all of this for each JVM that comes and goes
 //! ```
 
+mod assemble;
 mod calibrate;
 mod error;
 mod host;
 mod losses;
+mod on_cpu;
 mod overhead;
 mod prepared;
+mod recorder;
 mod roster;
 mod slot;
 mod tracer;
@@ -24,8 +27,10 @@ pub use calibrate::calibrate;
 pub use error::Error;
 pub use host::{Event, Host, Start};
 pub use losses::HostLosses;
+pub use on_cpu::{OnCpu, OnCpuWanted};
 pub use overhead::{Governing, Spent};
 pub use prepared::Prepared;
+pub use recorder::{Recorder, Wanted};
 pub use roster::{Roster, Rule};
 pub use tracer::Tracer;
 pub use vm::survey;

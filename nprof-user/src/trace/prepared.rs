@@ -82,16 +82,24 @@ impl Prepared {
     /// # Errors
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub fn attach(mut self, budget: Option<f64>) -> Result<Tracer, Error> {
-        let planned = self.planner.probes().len();
-        let room = (planned + planned / 4 + HEADROOM).max(MIN_ROOM);
-        let functions = self.options.max_functions.map_or(room, |most| most.min(room)).max(1);
-        self.planner.limit(Limits { functions });
-        let capacity = u32::try_from(functions).map_err(|_over| Error::TooMany { functions })?;
-        let engine = Engine::load(capacity)?;
+        let engine = Engine::load(self.capacity()?)?;
         if budget.is_some() {
             self.options.governing = Some(Governing { budget, ..calibrate(&self.proc, &engine)? });
         }
         self.attach_to(&engine)
+    }
+
+    /// How many functions the maps are to have room for, if they are this JVM's alone. No more will be planned.
+    pub(super) fn capacity(&mut self) -> Result<u32, Error> {
+        let planned = self.planner.probes().len();
+        let room = (planned + planned / 4 + HEADROOM).max(MIN_ROOM);
+        let functions = self.options.max_functions.map_or(room, |most| most.min(room)).max(1);
+        self.planner.limit(Limits { functions });
+        u32::try_from(functions).map_err(|_over| Error::TooMany { functions })
+    }
+
+    pub(super) fn proc(&self) -> &Proc {
+        &self.proc
     }
 
     /// Attaches everything that is planned, with maps and programs that others use too.

@@ -122,6 +122,11 @@ impl Roster {
         probe.methods.first().map(|known| (known.method.class.clone(), known.method.name.clone()))
     }
 
+    /// The functions that have a record in the kernel: index, and number of the record.
+    pub(super) fn records(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+        self.switches.functions().into_iter().map(|(index, record, _)| (index, record))
+    }
+
     /// How a function is traced.
     #[must_use]
     pub fn traced(&self, index: u32) -> Option<Traced> {

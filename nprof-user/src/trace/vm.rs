@@ -32,6 +32,16 @@ pub(super) fn open(proc: &Proc, jvm: &Jvm) -> Result<Vm<ProcessMemory>, Error> {
     }
 }
 
+/// Waits until a JVM has filled its tables, and puts what it says of itself in the place of what was guessed.
+///
+/// # Errors
+/// If it has none, or does not fill them in time.
+pub(super) fn wait_until_ready(proc: &Proc, jvm: &mut Jvm) -> Result<(), Error> {
+    let mut vm = open(proc, jvm).map_err(|error| ended_or(error, proc, jvm))?;
+    describe(jvm, &mut vm);
+    Ok(())
+}
+
 /// Puts what the VM says of itself in the place of what was guessed from its files.
 pub(super) fn describe(jvm: &mut Jvm, vm: &mut Vm<ProcessMemory>) {
     let Ok(version) = vm.version() else { return };

@@ -1,0 +1,110 @@
+//! The calls that have not returned when a recording ends: how long they have lasted, and their stacks as they are.
+
+use nprof_common::stack::PAGE;
+use nprof_common::{Frame, StackHeader};
+
+use super::Sums;
+use super::anchors::Anchors;
+use super::stacks::Stacks;
+use crate::attach::Feeds;
+use crate::model::VirtAddr;
+use crate::sys::remote_memory::{MemoryError, ProcessMemory};
+
+/// A call that has not returned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenCall {
+    /// The number of the function's record.
+    pub record: u32,
+    /// How long it has lasted, in nanoseconds.
+    pub time_ns: u64,
+    /// The same without the traced calls that it made, ended or not.
+    pub self_ns: u64,
+    /// The parts of the thread's stack that begin with a native method, the innermost first: the call's own is one of them.
+    pub stacks: Vec<u32>,
+}
+
+/// Finds the open calls of all threads.
+///
+/// # Errors
+/// What makes all reads of the target fail: it has ended.
+pub(super) fn find(
+    memory: &ProcessMemory,
+    feeds: &Feeds,
+    anchors: &mut Anchors,
+    stacks: &mut Stacks,
+    sums: &mut Sums,
+    stack_bytes: u32,
+) -> Result<Vec<OpenCall>, MemoryError> {
+    let mut open = Vec::new();
+    for tid in anchors.tids() {
+        let calls = feeds.open_calls(tid);
+        let Some(innermost) = calls.last() else { continue };
+        let now_ns = monotonic_ns();
+        let mut parts = Vec::new();
+        if let Some(anchor) = anchors.read(memory, tid)?
+            // It may have called back into Java: then its stack is moving.
+            && anchor.sp == innermost.sp.wrapping_add(8)
+        {
+            let copy = copy(memory, anchor.sp, stack_bytes);
+            let header =
+                StackHeader { tid, sp: anchor.sp, pc: anchor.pc, fp: anchor.fp, anchor, ..StackHeader::default() };
+            let is_there = || feeds.open_calls(tid) == calls;
+            parts = stacks.parts_at_anchor(&header, &copy, sums, &is_there)?;
+            if !is_there() {
+                parts.clear();
+            }
+        }
+        open.extend(times(&calls, now_ns).map(|(record, time_ns, self_ns)| OpenCall {
+            record,
+            time_ns,
+            self_ns,
+            stacks: parts.clone(),
+        }));
+    }
+    Ok(open)
+}
+
+/// The record, time and own time of nested open calls, the outermost first.
+fn times(calls: &[Frame], now_ns: u64) -> impl Iterator<Item = (u32, u64, u64)> {
+    let lasted = move |call: &Frame| now_ns.saturating_sub(call.start_ns);
+    calls.iter().enumerate().map(move |(at, call)| {
+        let nested = calls.get(at + 1).map_or(0, lasted);
+        (call.index, lasted(call), lasted(call).saturating_sub(call.child_ns).saturating_sub(nested))
+    })
+}
+
+/// The stack from the page of `sp` on, page by page until one cannot be read.
+fn copy(memory: &ProcessMemory, sp: u64, stack_bytes: u32) -> Vec<u8> {
+    let base = sp & !(PAGE as u64 - 1);
+    let pages = (stack_bytes as usize).div_ceil(PAGE) + 1;
+    let mut copy = vec![0; pages * PAGE];
+    for (page, bytes) in copy.chunks_exact_mut(PAGE).enumerate() {
+        if memory.read_exact(VirtAddr(base + (page * PAGE) as u64), bytes).is_err() {
+            copy.truncate(page * PAGE);
+            break;
+        }
+    }
+    copy
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(index: u32, start_ns: u64, child_ns: u64) -> Frame {
+        Frame { start_ns, sp: 0, child_ns, off_ns: 0, child_off_ns: 0, env: 0, index, padding: 0 }
+    }
+
+    /// Check that an outer call's own time is less that of the calls which it made and of the one that it is in.
+    #[test]
+    fn own_times() {
+        let calls = [call(1, 100, 50), call(2, 400, 0), call(3, 900, 10)];
+        let times: Vec<_> = times(&calls, 1_000).collect();
+        assert_eq!(times, [(1, 900, 250), (2, 600, 500), (3, 100, 90)]);
+    }
+}

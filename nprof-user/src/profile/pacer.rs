@@ -1,0 +1,271 @@
+//! How likely the stack of a call is taken, so that there are enough of every function and not too many of all.
+//!
+//! Half of what may be taken goes to calls as such, shared evenly: functions with few calls get all that they have, and the
+//! frequent ones share what is left. The other half goes to time: a call that lasts a period is taken for certain, a
+//! shorter one with a chance in proportion. Each sample carries the chance that it had, so neither favours anything.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Of what may be taken, how much is aimed at: chance overshoots.
+const AIM: f64 = 0.9;
+/// How much of it the calls as such get; the rest is for time.
+const CALLS: f64 = 0.5;
+/// How fast what was seen before is forgotten: a rate counts half after this many seconds.
+const HALF_LIFE: f64 = 0.5;
+/// What may be taken at once after a quiet time, in seconds of the pace: programs work in bursts.
+const BURST: f64 = 1.0;
+/// Until this many seconds have passed, what was seen is not enough to go by.
+const SETTLED: f64 = 0.04;
+/// The least that is worth a period of its own.
+const MIN_PERIOD: Duration = Duration::from_micros(1);
+/// No call that lasts this long is left out, whatever it costs.
+const MAX_PERIOD: Duration = Duration::from_secs(1);
+/// The chance of a function that has not been called yet: its first calls are likely to be seen, and a flood of them
+/// does not use up what others need.
+pub(super) const UNKNOWN: f64 = 1.0 / 16.0;
+
+/// What a function has done since it was first traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flow {
+    /// The record's number in the kernel.
+    pub record: u32,
+    /// Calls that have begun.
+    pub calls: u64,
+    /// Time of those that have ended, nested traced calls left out, in nanoseconds.
+    pub self_ns: u64,
+}
+
+/// What the programs are told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Paces {
+    /// Records whose chance has changed, and the new chance.
+    pub chances: Vec<(u32, f64)>,
+    /// A call that lasts this long is taken for certain.
+    pub period: Duration,
+    /// How many more stacks may be taken from now on.
+    pub allow: u64,
+}
+
+/// Adapts to what is being called.
+#[derive(Debug)]
+pub struct Pacer {
+    /// Stacks per second, of all kinds.
+    max_stacks: f64,
+    /// Stacks per second of calls that return.
+    of_calls: f64,
+    known: HashMap<u32, Known>,
+    /// Nanoseconds of native time per second, of all functions.
+    time_rate: f64,
+    /// Stacks that may be taken, not yet allowed as whole ones.
+    tokens: f64,
+    elapsed: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    flow: Flow,
+    /// Calls per second.
+    rate: f64,
+    chance: f64,
+}
+
+impl Pacer {
+    /// A pacer for so many stacks per second, `of_calls` of them of calls that return. The others are chosen elsewhere, and
+    /// only allowed here.
+    #[must_use]
+    pub fn new(max_stacks: u32, of_calls: u32) -> Self {
+        let (max_stacks, of_calls) = (f64::from(max_stacks), f64::from(of_calls));
+        // Timers keep the pace by themselves. What is left out while this thread waits for a CPU would be missing from
+        // their sums, and the first stacks take the longest to read: everything about them is new.
+        let tokens = if of_calls < max_stacks { BURST * max_stacks } else { 0.0 };
+        Self { max_stacks, of_calls: of_calls * AIM, known: HashMap::new(), time_rate: 0.0, tokens, elapsed: 0.0 }
+    }
+
+    /// What to do from now on, `passed` after the last time. `taken` stacks were taken since then.
+    pub fn step(&mut self, flows: &[Flow], passed: Duration, taken: u64) -> Paces {
+        let passed = passed.as_secs_f64().max(1e-6);
+        self.elapsed += passed;
+        let forget = 1.0 - (-passed / HALF_LIFE * std::f64::consts::LN_2).exp();
+        let mut time = 0;
+        for flow in flows {
+            time += self.note(*flow, passed, forget);
+        }
+        let now = time as f64 / passed;
+        // Time is known only when calls end, in bursts: at first the mean since the start says more.
+        let forget = forget.max(passed / self.elapsed);
+        self.time_rate += (now - self.time_rate) * forget;
+        Paces { chances: self.chances(), period: self.period(), allow: self.allow(passed, taken) }
+    }
+
+    /// Takes in what a function has done. Returns its time since the last step.
+    fn note(&mut self, flow: Flow, passed: f64, forget: f64) -> u64 {
+        let unknown = Known { flow: Flow { calls: 0, self_ns: 0, ..flow }, rate: 0.0, chance: UNKNOWN };
+        let known = self.known.entry(flow.record).or_insert(unknown);
+        let calls = flow.calls.saturating_sub(known.flow.calls) as f64 / passed;
+        // What becomes faster is believed at once: too many stacks would be lost, too few are only fewer.
+        known.rate = if calls > known.rate { calls } else { known.rate + (calls - known.rate) * forget };
+        let time = flow.self_ns.saturating_sub(known.flow.self_ns);
+        known.flow = flow;
+        time
+    }
+
+    /// The chances that have changed.
+    fn chances(&mut self) -> Vec<(u32, f64)> {
+        let level = level(self.known.values().map(|known| known.rate), self.of_calls * CALLS);
+        let mut changed = Vec::new();
+        for (record, known) in &mut self.known {
+            let never = known.flow.calls == 0;
+            let chance = if never { UNKNOWN } else { (level / known.rate.max(f64::MIN_POSITIVE)).min(1.0) };
+            // Each change is a write for each CPU.
+            if (chance - known.chance).abs() > known.chance * 0.05 || (chance == 1.0) != (known.chance == 1.0) {
+                known.chance = chance;
+                changed.push((*record, chance));
+            }
+        }
+        changed.sort_unstable_by_key(|(record, _)| *record);
+        changed
+    }
+
+    fn period(&self) -> Duration {
+        // Until there is something to go by, time has no say but for the longest calls.
+        if self.elapsed < SETTLED {
+            return MAX_PERIOD;
+        }
+        let per_second = self.of_calls * (1.0 - CALLS);
+        // Until a call has ended nothing is known. Then one thread is taken to be in native code all the time.
+        let time_rate = if self.time_rate > 0.0 { self.time_rate } else { 1e9 };
+        let ns = (time_rate / per_second).min(MAX_PERIOD.as_nanos() as f64);
+        Duration::from_secs_f64(ns / 1e9).clamp(MIN_PERIOD, MAX_PERIOD)
+    }
+
+    fn allow(&mut self, passed: f64, taken: u64) -> u64 {
+        let most = (self.max_stacks * BURST).max(1.0);
+        self.tokens = (self.tokens - taken as f64 + self.max_stacks * passed).clamp(0.0, most);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, at most max_stacks")]
+        let whole = self.tokens as u64;
+        whole
+    }
+}
+
+/// The rate to which all rates have to be cut so that their sum is `budget`; infinite if it is not above it anyway.
+fn level(rates: impl Iterator<Item = f64>, budget: f64) -> f64 {
+    let mut rates: Vec<f64> = rates.filter(|rate| *rate > 0.0).collect();
+    rates.sort_unstable_by(f64::total_cmp);
+    let (mut left, mut count) = (budget, rates.len() as f64);
+    for rate in rates {
+        if rate * count > left {
+            return left / count;
+        }
+        left -= rate;
+        count -= 1.0;
+    }
+    f64::INFINITY
+}
+
+#[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "small numbers of simulated calls")]
+mod tests {
+    use super::*;
+
+    const STEP: Duration = Duration::from_millis(20);
+
+    /// A function of a simulated JVM: calls per second, and how long each takes.
+    #[derive(Clone, Copy)]
+    struct Load {
+        rate: f64,
+        call_ns: f64,
+    }
+
+    /// Runs a pacer for some seconds. Returns the expected stacks per second of each function in the last second, by call
+    /// and by time.
+    fn run(max_stacks: u32, loads: &[Load], seconds: f64) -> (Pacer, Vec<f64>) {
+        let mut pacer = Pacer::new(max_stacks, max_stacks);
+        let mut chances = vec![UNKNOWN; loads.len()];
+        let mut period = MAX_PERIOD;
+        let steps = (seconds / STEP.as_secs_f64()) as u64;
+        for step in 1..=steps {
+            let flows = |(record, load): (usize, &Load)| {
+                let calls = (load.rate * STEP.as_secs_f64() * step as f64) as u64;
+                Flow { record: record as u32, calls, self_ns: (calls as f64 * load.call_ns) as u64 }
+            };
+            let flows: Vec<Flow> = loads.iter().enumerate().map(flows).collect();
+            let paces = pacer.step(&flows, STEP, 0);
+            for (record, chance) in paces.chances {
+                chances[record as usize] = chance;
+            }
+            period = paces.period;
+        }
+        let chance =
+            |(load, chance): (&Load, &f64)| load.rate * (chance + load.call_ns / period.as_nanos() as f64).min(1.0);
+        let stacks = loads.iter().zip(&chances).map(chance).collect();
+        (pacer, stacks)
+    }
+
+    /// Check that a rare function keeps all of its calls beside a flood of others, and that the sum stays within bounds.
+    #[test]
+    fn rare_beside_frequent() {
+        let loads =
+            [Load { rate: 1e6, call_ns: 300.0 }, Load { rate: 50.0, call_ns: 1e3 }, Load { rate: 2e4, call_ns: 2e4 }];
+        let (_, stacks) = run(1000, &loads, 5.0);
+        assert!((stacks[1] - 50.0).abs() < 1.0, "{stacks:?}");
+        let sum: f64 = stacks.iter().sum();
+        assert!((700.0..=1000.0).contains(&sum), "{stacks:?}");
+        // 0.3 s of native time a second against 0.4 s.
+        assert!(stacks[0] > 300.0 && stacks[2] > 300.0, "{stacks:?}");
+    }
+
+    /// Check that everything is taken where there is little.
+    #[test]
+    fn few_calls_are_all_taken() {
+        let (_, stacks) = run(1000, &[Load { rate: 100.0, call_ns: 5e3 }, Load { rate: 200.0, call_ns: 1e3 }], 3.0);
+        assert_eq!(stacks, [100.0, 200.0]);
+    }
+
+    /// Check that a flood that begins suddenly is cut by the next step.
+    #[test]
+    fn sudden_flood() {
+        let (mut pacer, _) = run(1000, &[Load { rate: 10.0, call_ns: 1e3 }], 3.0);
+        let before = pacer.known[&0].flow.calls;
+        let paces = pacer.step(&[Flow { record: 0, calls: before + 20_000, self_ns: 0 }], STEP, 0);
+        let [(0, chance)] = paces.chances[..] else { panic!("{paces:?}") };
+        assert!(chance * 1e6 <= 1000.0, "{chance}");
+    }
+
+    /// Check that short calls are not all taken before the first of them has ended: they would use up what is allowed.
+    #[test]
+    fn start_without_knowledge() {
+        let period = Pacer::new(1000, 1000).step(&[Flow { record: 0, calls: 1, self_ns: 0 }], STEP, 0).period;
+        assert!(period > Duration::from_millis(1), "{period:?}");
+    }
+
+    /// Check that no more is allowed than the pace, a burst after quiet times aside.
+    #[test]
+    fn tokens() {
+        let mut pacer = Pacer::new(1000, 1000);
+        assert_eq!(pacer.step(&[], STEP, 0).allow, 20);
+        assert_eq!(pacer.step(&[], STEP, 20).allow, 20);
+        assert_eq!(pacer.step(&[], STEP, 5).allow, 35);
+        assert_eq!(pacer.step(&[], Duration::from_secs(10), 0).allow, 1000);
+        assert_eq!(pacer.step(&[], STEP, 1000).allow, 20);
+        assert_eq!(pacer.step(&[], STEP, 500).allow, 0);
+    }
+
+    /// Check that what timers choose is allowed besides what calls may have, also after a long wait.
+    #[test]
+    fn tokens_for_timers() {
+        let mut pacer = Pacer::new(1000, 500);
+        assert_eq!(pacer.step(&[], STEP, 0).allow, 1000);
+        assert_eq!(pacer.step(&[], STEP, 300).allow, 720);
+        assert_eq!(pacer.step(&[], Duration::from_secs(10), 20).allow, 1000);
+    }
+
+    /// Check the level: rates below it are whole, the others are cut to it.
+    #[test]
+    fn water_finds_its_level() {
+        assert_eq!(level([1.0, 100.0, 1000.0].into_iter(), 101.0), 50.0);
+        assert_eq!(level([10.0, 20.0, 1000.0].into_iter(), 130.0), 100.0);
+        assert_eq!(level([10.0, 20.0].into_iter(), 30.0), f64::INFINITY);
+        assert_eq!(level(std::iter::empty(), 30.0), f64::INFINITY);
+    }
+}

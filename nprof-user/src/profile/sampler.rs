@@ -1,0 +1,317 @@
+//! The thread that reads stacks out of the ring, within milliseconds of their being taken.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nprof_common::{CallEvent, Pace, StackHeader, StackKind};
+
+use super::anchors::Anchors;
+use super::stacks::Stacks;
+use super::stops::Stops;
+use super::sums::Share;
+use super::{Flow, OpenCall, Pacer, Sums, open};
+use crate::attach::{Collect, Engine, Feeds, Taken};
+use crate::discover::Proc;
+use crate::hotspot;
+use crate::model::{Library, Pid};
+use crate::sys::remote_memory::{MemoryError, ProcessMemory};
+use crate::unwind::{Threads, Unwinder};
+
+/// How often the pace is adapted.
+const PACE_EVERY: Duration = Duration::from_millis(20);
+/// How often the ring is looked into. To be woken for each stack would cost more, the thread that was sampled too.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How often libraries and threads are looked for that are new.
+const REFRESH_EVERY: Duration = Duration::from_millis(500);
+/// The same where a thread is seen that was not there.
+const REFRESH_FOR_NEW: Duration = Duration::from_millis(40);
+/// More calls are not kept for a timeline: 40 bytes each.
+const MAX_TIMELINE: usize = 5_000_000;
+
+/// What every function has done, to be asked at any time.
+pub type Flows = Box<dyn Fn() -> Vec<Flow> + Send>;
+
+/// What a sampler needs.
+pub struct Setup {
+    /// Where processes are read.
+    pub proc: Proc,
+    /// The JVM.
+    pub pid: Pid,
+    /// Its `libjvm`.
+    pub libjvm: Library,
+    /// What comes out of the kernel.
+    pub feeds: Feeds,
+    /// What was asked of it.
+    pub collect: Collect,
+    /// Takes the chances.
+    pub engine: Arc<Engine>,
+    /// What the functions have done.
+    pub flows: Flows,
+}
+
+/// A thread that samples.
+#[derive(Debug)]
+pub struct Sampler {
+    thread: JoinHandle<Finished>,
+    shared: Arc<Shared>,
+}
+
+/// What came out in the end.
+#[derive(Debug, Default)]
+pub struct Finished {
+    /// The samples.
+    pub sums: Sums,
+    /// The calls of a timeline.
+    pub calls: Vec<CallEvent>,
+    /// The stacks of sampled calls, by thread and the time that the call began; only for a timeline.
+    pub sampled: HashMap<(u32, u64), u32>,
+    /// The names of threads, by number.
+    pub threads: Vec<(u32, String)>,
+    /// The calls that had not returned.
+    pub open: Vec<OpenCall>,
+    /// What became of the stacks that were chosen.
+    pub taken: Taken,
+    /// Stacks that were read after the JVM had ended, when nothing could name them any more.
+    pub too_late: u64,
+    /// Calls of the timeline beyond what is kept.
+    pub too_many: u64,
+    /// Why it ended before it was told to, as a rule because the JVM did.
+    pub error: Option<MemoryError>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    stacks: AtomicU64,
+}
+
+/// The thread's own.
+struct Worker {
+    proc: Proc,
+    pid: Pid,
+    feeds: Feeds,
+    collect: Collect,
+    engine: Arc<Engine>,
+    flows: Flows,
+    pacer: Pacer,
+    stacks: Stacks,
+    anchors: Anchors,
+    /// A stack came from a thread that was not there at the last look.
+    has_new_threads: bool,
+    stops: Stops,
+    finished: Finished,
+    shared: Arc<Shared>,
+}
+
+impl Sampler {
+    /// Begins to take stacks: they are taken when this returns.
+    ///
+    /// # Errors
+    /// If the VM's tables cannot be read.
+    pub fn start(setup: Setup) -> Result<Self, hotspot::Error> {
+        let Setup { proc, pid, libjvm, feeds, collect, engine, flows } = setup;
+        let memory = ProcessMemory::new(pid);
+        let unwinder = Unwinder::open(memory.clone(), &libjvm)?;
+        let anchors = Anchors::new(proc.clone(), pid, Threads::open(memory, &libjvm)?);
+        let shared = Arc::new(Shared::default());
+        // Half of the stacks are taken inside of calls, where that is wanted.
+        let of_calls = match collect {
+            Collect { everywhere: true, .. } => 0,
+            Collect { inside: true, .. } => collect.max_stacks / 2,
+            _ => collect.max_stacks,
+        };
+        let pacer = Pacer::new(collect.max_stacks, of_calls);
+        let stops = Stops::new(collect.max_stacks / 4);
+        let told = Arc::clone(&shared);
+        let (ready, is_ready) = mpsc::channel();
+        // Names of native code are looked up by what cannot leave its thread.
+        let thread = thread::spawn(move || {
+            let stacks = Stacks::new(pid, unwinder);
+            let finished = Finished::default();
+            let worker = Worker {
+                proc,
+                pid,
+                feeds,
+                collect,
+                engine,
+                flows,
+                pacer,
+                stacks,
+                anchors,
+                has_new_threads: false,
+                stops,
+                finished,
+                shared,
+            };
+            worker.run(&ready)
+        });
+        // Whoever is told that it is recorded may begin at once. A thread that has failed says so in the end.
+        let _ready = is_ready.recv();
+        Ok(Self { thread, shared: told })
+    }
+
+    /// How many stacks were read so far.
+    #[must_use]
+    pub fn stacks(&self) -> u64 {
+        self.shared.stacks.load(Ordering::Relaxed)
+    }
+
+    /// Takes no more stacks, and reads what there is.
+    ///
+    /// # Errors
+    /// If the thread has failed, which is a defect.
+    pub fn finish(self) -> io::Result<Finished> {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.thread.join().map_err(|_panic| io::Error::other("the thread that reads stacks has failed"))
+    }
+}
+
+impl Worker {
+    fn run(mut self, ready: &mpsc::Sender<()>) -> Finished {
+        // The first stacks should find everything in its place.
+        self.refresh();
+        let (mut paced, mut refreshed) = (Instant::now(), Instant::now());
+        self.pace(PACE_EVERY, 0);
+        // Nobody waits any more if starting has failed.
+        let _sent = ready.send(());
+        let mut taken = 0;
+        while !self.shared.stop.load(Ordering::Relaxed) && self.finished.error.is_none() {
+            thread::sleep(LOOK_EVERY);
+            self.read();
+            if paced.elapsed() >= PACE_EVERY {
+                let now = self.feeds.taken().taken;
+                self.pace(paced.elapsed(), now - taken);
+                (paced, taken) = (Instant::now(), now);
+            }
+            let every = if self.has_new_threads { REFRESH_FOR_NEW } else { REFRESH_EVERY };
+            if refreshed.elapsed() >= every {
+                self.has_new_threads = false;
+                self.refresh();
+                refreshed = Instant::now();
+            }
+        }
+        self.feeds.allow(0);
+        self.read();
+        if self.finished.error.is_none() {
+            self.find_open();
+        }
+        self.finished.taken = self.feeds.taken();
+        self.finished.threads = self.anchors.into_names();
+        self.finished
+    }
+
+    /// Notes the calls that have not returned.
+    fn find_open(&mut self) {
+        self.refresh();
+        let (memory, bytes) = (ProcessMemory::new(self.pid), self.collect.stack_bytes);
+        let Self { feeds, anchors, stacks, finished, .. } = self;
+        match open::find(&memory, feeds, anchors, stacks, &mut finished.sums, bytes) {
+            Ok(open) => finished.open = open,
+            Err(error) => finished.error = Some(error),
+        }
+    }
+
+    /// Looks for what is new in the target: libraries and threads.
+    fn refresh(&mut self) {
+        // It may be ending; its end is noticed elsewhere.
+        if let Ok(libraries) = self.proc.libraries(self.pid) {
+            self.stacks.set_libraries(&libraries);
+        }
+        let in_native = self.collect.inside || self.collect.everywhere;
+        if let Err(error) = self.anchors.refresh(&mut self.feeds, in_native) {
+            tracing::debug!("process {}: no look for new threads: {error}", self.pid);
+        }
+    }
+
+    fn pace(&mut self, passed: Duration, taken: u64) {
+        let paces = self.pacer.step(&(self.flows)(), passed, taken);
+        for (record, chance) in paces.chances {
+            self.engine.set_chance(record, chance);
+        }
+        self.feeds.set_period(Some(paces.period));
+        self.feeds.allow(paces.allow);
+        self.feeds.set_stop_chance(self.stops.chance(passed));
+    }
+
+    fn read(&mut self) {
+        let Self { feeds, stacks, stops, finished, shared, collect, anchors, has_new_threads, .. } = self;
+        let in_native = collect.inside || collect.everywhere;
+        let mut read = 0;
+        feeds.read_stacks(|header, stack| {
+            *has_new_threads |= in_native && !anchors.has_seen(header.tid);
+            if finished.error.is_some() {
+                finished.too_late += 1;
+            } else if header.kind == StackKind::Resume as u32 {
+                stops.resume(header, &mut finished.sums);
+            } else {
+                read += 1;
+                if let Err(error) = take_in(header, stack, stacks, stops, finished, collect) {
+                    finished.error = Some(error);
+                    finished.too_late += 1;
+                }
+            }
+        });
+        shared.stacks.fetch_add(read, Ordering::Relaxed);
+        feeds.read_calls(|call| {
+            if finished.calls.len() < MAX_TIMELINE { finished.calls.push(call) } else { finished.too_many += 1 }
+        });
+    }
+}
+
+/// Unwinds a stack and adds it.
+fn take_in(
+    header: &StackHeader,
+    stack: &[u8],
+    stacks: &mut Stacks,
+    stops: &mut Stops,
+    finished: &mut Finished,
+    collect: &Collect,
+) -> Result<(), MemoryError> {
+    let number = stacks.number(header, stack, &mut finished.sums)?;
+    let record = (header.index != StackHeader::NO_CALL).then_some(header.index);
+    match (header.kind, record) {
+        (kind, Some(record)) if kind == StackKind::Return as u32 => {
+            finished.sums.add_call(record, number, share(header));
+            if collect.calls {
+                finished.sampled.insert((header.tid, header.now_ns.wrapping_sub(header.time_ns)), number);
+            }
+        }
+        (kind, _) if kind == StackKind::Stop as u32 => stops.stop(header, record, number, &mut finished.sums),
+        _ => {
+            let period_ns = collect.period.as_nanos() as f64;
+            let share = Share { time_ns: period_ns, self_ns: period_ns, ..Share::default() };
+            finished.sums.add_inside(record, number, share);
+        }
+    }
+    Ok(())
+}
+
+/// What a sampled call stands for.
+fn share(header: &StackHeader) -> Share {
+    let calls = Pace::CERTAIN as f64 / header.chance.max(1) as f64;
+    let self_ns = header.time_ns.saturating_sub(header.child_ns);
+    Share {
+        calls,
+        time_ns: calls * header.time_ns as f64,
+        self_ns: calls * self_ns as f64,
+        off_cpu_ns: calls * header.off_ns.min(self_ns) as f64,
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("pacer", &self.pacer).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup").field("pid", &self.pid).field("collect", &self.collect).finish_non_exhaustive()
+    }
+}

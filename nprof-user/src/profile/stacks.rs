@@ -1,0 +1,154 @@
+//! From a record of the ring to the numbers of its frames: Java frames, native ones, or both.
+
+use nprof_common::{StackHeader, StackKind};
+
+use super::Sums;
+use super::naming::{JavaNames, NativeNames, cut};
+use crate::model::{CutReason, Library, Pid, VirtAddr};
+use crate::native::{NativeEnd, NativeSample, NativeUnwinder, ProbedReturn};
+use crate::sys::remote_memory::{MemoryError, ProcessMemory};
+use crate::unwind::{Interrupted, JavaStack, Sample, Unwinder};
+
+/// Unwinds and names the stacks of one JVM.
+#[derive(Debug)]
+pub(super) struct Stacks {
+    java: Unwinder<ProcessMemory>,
+    native: NativeUnwinder,
+    java_names: JavaNames,
+    native_names: NativeNames,
+}
+
+/// The frames of a stack, the innermost first.
+#[derive(Debug, Default)]
+struct Frames {
+    numbers: Vec<u32>,
+    cut: Option<CutReason>,
+}
+
+impl Stacks {
+    pub(super) fn new(pid: Pid, java: Unwinder<ProcessMemory>) -> Self {
+        let (native, native_names) = (NativeUnwinder::new(pid), NativeNames::new(pid));
+        Self { java, native, java_names: JavaNames::default(), native_names }
+    }
+
+    /// Takes over what the process has mapped now.
+    pub(super) fn set_libraries(&mut self, libraries: &[Library]) {
+        self.native.set_libraries(libraries);
+        self.native_names.set_libraries(libraries);
+    }
+
+    /// The number of the stack of a record. It is counted as one that was taken.
+    ///
+    /// # Errors
+    /// What makes all reads of the target fail: it has ended.
+    pub(super) fn number(&mut self, header: &StackHeader, stack: &[u8], sums: &mut Sums) -> Result<u32, MemoryError> {
+        let in_java = self.java.contains_code(VirtAddr(header.pc));
+        let frames = match (header.kind == StackKind::Return as u32, in_java) {
+            (true, true) => self.at_call(header, stack, sums)?,
+            (false, true) => self.in_java(header, stack, sums)?,
+            (_, false) => self.in_native(header, stack, sums)?,
+        };
+        Ok(sums.stack(frames.numbers, frames.cut))
+    }
+
+    /// The numbers of the parts of a stack that begin with a native method, the innermost first. The thread is in native
+    /// code now, and `is_there` says whether it still is in the same call.
+    ///
+    /// # Errors
+    /// What makes all reads of the target fail: it has ended.
+    pub(super) fn parts_at_anchor(
+        &mut self,
+        header: &StackHeader,
+        stack: &[u8],
+        sums: &mut Sums,
+        is_there: &dyn Fn() -> bool,
+    ) -> Result<Vec<u32>, MemoryError> {
+        let [sp, pc, fp] = [header.anchor.sp, header.anchor.pc, header.anchor.fp].map(VirtAddr);
+        let Some(sample) = Sample::at_anchor(sp, pc, fp, stack, VirtAddr(header.base())) else {
+            return Ok(Vec::new());
+        };
+        let java = self.java.unwind_while(&sample, is_there)?;
+        let numbers = self.java_names.number(&java, sums);
+        let natives = java.frames.iter().enumerate().filter(|(_, frame)| frame.method.is_native);
+        Ok(natives.map(|(at, _)| sums.part(numbers[at..].to_vec(), cut(java.end))).collect())
+    }
+
+    /// A native method has returned to Java: the registers are exact.
+    fn at_call(&mut self, header: &StackHeader, stack: &[u8], sums: &mut Sums) -> Result<Frames, MemoryError> {
+        let java = self.java.unwind(&Sample {
+            pc: VirtAddr(header.pc),
+            sp: VirtAddr(header.sp),
+            fp: VirtAddr(header.fp),
+            stack,
+            stack_base: VirtAddr(header.base()),
+        })?;
+        Ok(self.java_frames(Frames::default(), &java, sums))
+    }
+
+    /// The thread was interrupted in Java code.
+    fn in_java(&mut self, header: &StackHeader, stack: &[u8], sums: &mut Sums) -> Result<Frames, MemoryError> {
+        let java = self.java.unwind_interrupted(&Interrupted {
+            pc: VirtAddr(header.pc),
+            sp: VirtAddr(header.sp),
+            fp: VirtAddr(header.fp),
+            bcp: header.bcp,
+            rax: Some(header.rax),
+            rbx: Some(header.rbx),
+            stack,
+            stack_base: VirtAddr(header.base()),
+        })?;
+        Ok(self.java_frames(Frames::default(), &java, sums))
+    }
+
+    /// The thread was in native code, the VM's included: its frames, then those of Java if that has called it.
+    fn in_native(&mut self, header: &StackHeader, stack: &[u8], sums: &mut Sums) -> Result<Frames, MemoryError> {
+        let (anchor, base) = (header.anchor, VirtAddr(header.base()));
+        // Where a return probe is set, the kernel has put its own address; the thread's note is about the same place.
+        let probed = (header.call_sp != 0 && anchor.sp == header.call_sp.wrapping_add(8))
+            .then_some(ProbedReturn { slot: VirtAddr(header.call_sp), pc: VirtAddr(anchor.pc) });
+        let sample = NativeSample {
+            pc: VirtAddr(header.pc),
+            sp: VirtAddr(header.sp),
+            fp: Some(VirtAddr(header.fp)),
+            stack,
+            stack_base: base,
+            probed: probed.as_slice(),
+        };
+        let java = &self.java;
+        let native = self.native.unwind(&sample, &|pc| java.contains_code(pc));
+        let mut frames = Frames { numbers: self.native_names.number(&native.frames, sums), cut: None };
+        let (sp, pc, fp) = (VirtAddr(anchor.sp), VirtAddr(anchor.pc), VirtAddr(anchor.fp));
+        // What the thread itself notes is exact, however far the native frames could be followed.
+        let noted = (anchor.sp >= header.sp).then(|| Sample::at_anchor(sp, pc, fp, stack, base)).flatten();
+        let from = match (noted, native.end) {
+            (Some(sample), _) => sample,
+            (None, NativeEnd::Java(registers)) => {
+                // Called without leaving Java, as far as the VM is concerned: it has noted nothing about the place.
+                let java = self.java.unwind_interrupted(&Interrupted {
+                    pc: registers.pc,
+                    sp: registers.sp,
+                    fp: registers.fp.unwrap_or(VirtAddr(0)),
+                    bcp: header.bcp,
+                    rax: None,
+                    rbx: None,
+                    stack,
+                    stack_base: base,
+                })?;
+                return Ok(self.java_frames(frames, &java, sums));
+            }
+            (None, NativeEnd::Complete) => return Ok(frames),
+            (None, NativeEnd::Cut(reason)) => {
+                frames.cut = Some(reason);
+                return Ok(frames);
+            }
+        };
+        let java = self.java.unwind(&from)?;
+        Ok(self.java_frames(frames, &java, sums))
+    }
+
+    fn java_frames(&mut self, mut frames: Frames, java: &JavaStack, sums: &mut Sums) -> Frames {
+        frames.numbers.extend(self.java_names.number(java, sums));
+        frames.cut = cut(java.end);
+        frames
+    }
+}

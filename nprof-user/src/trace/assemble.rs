@@ -1,0 +1,262 @@
+//! The exact totals and what was sampled, put together to a [`Profile`].
+
+use std::collections::{HashMap, HashSet};
+
+use jiff::Timestamp;
+use nprof_common::CallEvent;
+
+use crate::attach::Taken;
+use crate::model::{
+    About, FunctionTotals, Method, MethodSnapshot, Profile, ProfileFrame, ProfileFrameKind, ProfileStack, Quality,
+    Snapshot, StackTotals, ThreadName, TimelineCall,
+};
+use crate::profile::{Finished, OpenCall, Summed};
+
+/// Puts a recording together. `records` gives the index of a function for the number of its record.
+pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, records: &HashMap<u32, u32>) -> Profile {
+    let functions: HashMap<u32, u32> = (0u32..).zip(&snapshot.methods).map(|(place, of)| (of.index, place)).collect();
+    let place = |record: &u32| records.get(record).and_then(|index| functions.get(index)).copied();
+    let Finished { sums, calls, sampled, threads, open, taken, too_late, too_many, .. } = finished;
+    let mut summed = sums.finish();
+    let quality = Quality {
+        timeline_lost: taken.calls_lost + too_many,
+        losses: above_zero(snapshot.losses.counts.iter().copied()),
+        skipped: skipped(snapshot),
+        ..quality(&summed, &taken, too_late)
+    };
+    let inside = by_function(std::mem::take(&mut summed.inside), place);
+    let inside = without_borders(inside, (&summed.stacks, &summed.frames), snapshot);
+    let threads = names(&calls, threads);
+    let open = open_calls(&open, &summed, snapshot, place);
+    let traced = snapshot.methods.iter().flat_map(|of| of.methods.iter().map(|known| (&known.method, &*of.library)));
+    let timeline = timeline(&calls, &sampled, snapshot.started, place);
+    Profile {
+        about: About { started: snapshot.started, elapsed: snapshot.elapsed, ..about },
+        frames: with_libraries(summed.frames, traced),
+        stacks: summed.stacks,
+        functions: snapshot.methods.iter().map(totals).collect(),
+        calls: by_function(summed.calls, place),
+        open,
+        inside,
+        timeline,
+        threads,
+        quality,
+    }
+}
+
+/// Puts a recording by timer together. Each sample also stands for its part of those that were lost: they were not chosen
+/// by what the threads did.
+pub(super) fn on_cpu(about: About, finished: Finished) -> Profile {
+    let Finished { sums, taken, too_late, .. } = finished;
+    let mut summed = sums.finish();
+    let lost = taken.over_pace + taken.no_room;
+    let each = 1.0 + lost as f64 / taken.taken.max(1) as f64;
+    for totals in &mut summed.inside {
+        totals.time_ns *= each;
+        totals.self_ns *= each;
+    }
+    let mut profile = Profile { about, quality: quality(&summed, &taken, too_late), ..Profile::default() };
+    (profile.frames, profile.stacks, profile.inside) = (summed.frames, summed.stacks, summed.inside);
+    profile
+}
+
+/// The frames, those of traced native methods with the library that their function is in.
+fn with_libraries<'a>(
+    mut frames: Vec<ProfileFrame>,
+    traced: impl Iterator<Item = (&'a Method, &'a str)>,
+) -> Vec<ProfileFrame> {
+    let mut libraries: HashMap<(&str, &str, &str), &str> = HashMap::new();
+    for (method, library) in traced {
+        let known = libraries.entry((&method.class, &method.name, &method.signature)).or_insert(library);
+        if *known != library {
+            // Classes of the same name, of two loaders: a frame does not say which of them it is.
+            *known = "";
+        }
+    }
+    for frame in frames.iter_mut().filter(|frame| frame.kind == ProfileFrameKind::NativeMethod) {
+        let key = (&*frame.scope, &*frame.name, &*frame.signature);
+        frame.library = libraries.get(&key).copied().unwrap_or_default().to_owned();
+    }
+    frames
+}
+
+/// How good the stacks are.
+fn quality(summed: &Summed, taken: &Taken, too_late: u64) -> Quality {
+    let lost = [
+        ("more than --max-stacks allows at once", taken.over_pace),
+        ("no room in the ring", taken.no_room),
+        ("the JVM had ended", too_late),
+    ];
+    Quality {
+        stacks: summed.taken,
+        complete: summed.complete,
+        cut: summed.cut.iter().map(|(reason, count)| (reason.to_string(), *count)).collect(),
+        lost: above_zero(lost.into_iter()),
+        ..Quality::default()
+    }
+}
+
+fn totals(measured: &MethodSnapshot) -> FunctionTotals {
+    let first = measured.methods.first().map(|known| &known.method);
+    let text = |text: fn(&Method) -> &String| first.map(text).cloned().unwrap_or_default();
+    FunctionTotals {
+        class: text(|method| &method.class),
+        method: text(|method| &method.name),
+        signature: text(|method| &method.signature),
+        others: u32::try_from(measured.methods.len().saturating_sub(1)).unwrap_or(u32::MAX),
+        library: measured.library.clone(),
+        calls: measured.calls,
+        untimed: measured.untimed,
+        total_ns: measured.total_ns,
+        self_ns: measured.self_ns,
+        off_cpu_ns: measured.off_cpu_ns,
+        max_ns: measured.max_ns,
+        in_flight: measured.in_flight,
+    }
+}
+
+/// Sums of records become sums of functions. A record without a function has had none of its calls counted.
+fn by_function(totals: Vec<StackTotals>, place: impl Fn(&u32) -> Option<u32>) -> Vec<StackTotals> {
+    let known = |totals: StackTotals| match totals.function {
+        None => Some(totals),
+        Some(record) => place(&record).map(|function| StackTotals { function: Some(function), ..totals }),
+    };
+    totals.into_iter().filter_map(known).collect()
+}
+
+/// Calls in flight, each with the part of its thread's stack that begins with one of the methods of its function.
+fn open_calls(
+    open: &[OpenCall],
+    summed: &Summed,
+    snapshot: &Snapshot,
+    place: impl Fn(&u32) -> Option<u32>,
+) -> Vec<StackTotals> {
+    let begins_with = |stack: u32, function: u32| {
+        let frames = summed.stacks.get(stack as usize).map(|stack| &stack.frames[..]).unwrap_or_default();
+        let frame = frames.first().and_then(|frame| summed.frames.get(*frame as usize));
+        frame.is_some_and(|frame| is_of(frame, function, snapshot))
+    };
+    let totals = |call: &OpenCall| {
+        let function = place(&call.record)?;
+        let stack = call.stacks.iter().copied().find(|stack| begins_with(*stack, function))?;
+        let (time_ns, self_ns) = (call.time_ns as f64, call.self_ns as f64);
+        let function = Some(function);
+        Some(StackTotals { stack, function, samples: 1, calls: 1.0, time_ns, self_ns, off_cpu_ns: 0.0 })
+    };
+    open.iter().filter_map(totals).collect()
+}
+
+/// Samples inside of calls, without those that a timer took on the border of a call: when the thread was on its way to the
+/// programs or back, and its stack shows another native method already, or still.
+fn without_borders(
+    inside: Vec<StackTotals>,
+    (stacks, frames): (&[ProfileStack], &[ProfileFrame]),
+    snapshot: &Snapshot,
+) -> Vec<StackTotals> {
+    let shows = |totals: &StackTotals| {
+        let Some(function) = totals.function else { return true };
+        let numbers = stacks.get(totals.stack as usize).map(|stack| &stack.frames[..]).unwrap_or_default();
+        let mut natives = numbers
+            .iter()
+            .filter_map(|number| frames.get(*number as usize))
+            .filter(|frame| frame.kind == ProfileFrameKind::NativeMethod)
+            .peekable();
+        natives.peek().is_none() || natives.any(|frame| is_of(frame, function, snapshot))
+    };
+    inside.into_iter().filter(shows).collect()
+}
+
+/// Whether a frame is that of one of a function's methods.
+fn is_of(frame: &ProfileFrame, function: u32, snapshot: &Snapshot) -> bool {
+    let methods = snapshot.methods.get(function as usize).map(|measured| &measured.methods[..]).unwrap_or_default();
+    let is_same = |method: &Method| (&frame.scope, &frame.name) == (&method.class, &method.name);
+    methods.iter().any(|known| is_same(&known.method))
+}
+
+/// The calls of a timeline by the time of their beginning, counted from the start of the recording.
+fn timeline(
+    calls: &[CallEvent],
+    sampled: &HashMap<(u32, u64), u32>,
+    started: Timestamp,
+    place: impl Fn(&u32) -> Option<u32>,
+) -> Vec<TimelineCall> {
+    let origin = started_monotonic(started);
+    let of = |call: &CallEvent| {
+        Some(TimelineCall {
+            tid: call.tid,
+            function: place(&call.index)?,
+            start_ns: i64::try_from(i128::from(call.start_ns) - origin).unwrap_or_default(),
+            duration_ns: call.time_ns,
+            stack: sampled.get(&(call.tid, call.start_ns)).copied(),
+        })
+    };
+    let mut timeline: Vec<TimelineCall> = calls.iter().filter_map(of).collect();
+    // The outer of two calls that begin in the same nanosecond first.
+    timeline.sort_by_key(|call| (call.start_ns, std::cmp::Reverse(call.duration_ns)));
+    timeline
+}
+
+/// The names of the threads that a timeline speaks of.
+fn names(calls: &[CallEvent], threads: Vec<(u32, String)>) -> Vec<ThreadName> {
+    let meant: HashSet<u32> = calls.iter().map(|call| call.tid).collect();
+    let named = threads.into_iter().filter(|(tid, _)| meant.contains(tid));
+    named.map(|(tid, name)| ThreadName { tid, name }).collect()
+}
+
+/// A moment of the wall clock on the clock that the programs read.
+fn started_monotonic(started: Timestamp) -> i128 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let now = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
+    now - (Timestamp::now().as_nanosecond() - started.as_nanosecond())
+}
+
+fn above_zero<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Vec<(String, u64)> {
+    counts.filter(|(_, count)| *count > 0).map(|(reason, count)| (reason.to_owned(), count)).collect()
+}
+
+/// How many methods were not traced, by reason, in the order in which the reasons are first met.
+fn skipped(snapshot: &Snapshot) -> Vec<(String, u64)> {
+    let mut counts: Vec<(String, u64)> = Vec::new();
+    for skipped in snapshot.skipped.iter() {
+        let reason = skipped.reason.as_str();
+        match counts.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((reason.to_owned(), 1)),
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{NativeCode, VirtAddr};
+
+    fn method(name: &str, signature: &str) -> Method {
+        let (class, name, signature) = ("a.N".to_owned(), name.to_owned(), signature.to_owned());
+        Method { id: VirtAddr(0), class, name, signature, code: NativeCode::Unbound }
+    }
+
+    fn frame(kind: ProfileFrameKind, name: &str) -> ProfileFrame {
+        let (scope, signature, library) = ("a.N".to_owned(), "()V".to_owned(), String::new());
+        ProfileFrame { kind, scope, name: name.to_owned(), signature, line: None, hidden: false, library }
+    }
+
+    /// Check that native methods get the library of their function: not one of a namesake, nor where there are two.
+    #[test]
+    fn native_methods_have_libraries() {
+        use ProfileFrameKind::{C2, NativeMethod};
+        let traced = [
+            (method("read", "()V"), "liba.so"),
+            (method("read", "(I)V"), "libb.so"),
+            (method("both", "()V"), "liba.so"),
+            (method("both", "()V"), "libb.so"),
+            (method("both", "()V"), "liba.so"),
+            (method("java", "()V"), "liba.so"),
+        ];
+        let frames = [(NativeMethod, "read"), (NativeMethod, "both"), (C2, "java"), (NativeMethod, "untraced")];
+        let frames = frames.map(|(kind, name)| frame(kind, name)).to_vec();
+        let frames = with_libraries(frames, traced.iter().map(|(method, library)| (method, *library)));
+        assert_eq!(frames.iter().map(|frame| &*frame.library).collect::<Vec<_>>(), ["liba.so", "", "", ""]);
+    }
+}

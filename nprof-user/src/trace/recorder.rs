@@ -1,0 +1,179 @@
+//! A recording of one JVM: everything that `trace` measures, and stacks of sampled calls.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::assemble::assemble;
+use super::prepared::Prepared;
+use super::vm::ended_or;
+use super::{Error, Roster, Tracer, on_cpu};
+use crate::attach::{Collect, Engine, Feeds};
+use crate::discover::{Proc, libjvm};
+use crate::model::{About, Jvm, Library, Profile, ProfileMode, Snapshot};
+use crate::profile::{Flow, Flows, Sampler, Setup};
+use crate::sys::remote_memory::ProcessMemory;
+use crate::unwind::Threads;
+
+/// What is to be recorded of the calls of native methods, besides their counts and times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// The most stacks in a second.
+    pub max_stacks: u32,
+    /// How much of a stack is copied, in bytes; what lies beyond is cut.
+    pub stack_bytes: u32,
+    /// Measure how long threads do not run inside of calls.
+    pub off_cpu: bool,
+    /// Stacks inside of calls, with native frames.
+    pub native_stacks: bool,
+    /// Every call, for a timeline.
+    pub timeline: bool,
+    /// The patterns as they were typed, for the recording to say.
+    pub patterns: Vec<String>,
+}
+
+/// A JVM that is being recorded. Everything is detached when this is dropped, and when nprof ends in any other way.
+#[derive(Debug)]
+pub struct Recorder {
+    tracer: Tracer,
+    sampler: Sampler,
+    about: About,
+}
+
+impl Prepared {
+    /// Attaches everything that is planned, and takes stacks from now on.
+    ///
+    /// # Errors
+    /// As [`Prepared::attach`]; also if the VM's tables of its code cannot be read.
+    pub fn record(mut self, wanted: Wanted) -> Result<Recorder, Error> {
+        let capacity = self.capacity()?;
+        let collect = Collect {
+            target: self.jvm().pid,
+            returns: true,
+            off_cpu: wanted.off_cpu,
+            inside: wanted.native_stacks,
+            period: on_cpu::period(wanted.max_stacks / 2),
+            anchor_from_env: if wanted.native_stacks { self.anchor_from_env()? } else { [0; 3] },
+            calls: wanted.timeline,
+            stack_bytes: wanted.stack_bytes,
+            max_stacks: wanted.max_stacks,
+            ..Collect::nothing()
+        };
+        let (engine, feeds) = Engine::load_collecting(capacity, &collect)?;
+        let (proc, jvm) = (self.proc().clone(), self.jvm().clone());
+        let tracer = self.attach_to(&engine)?;
+        let flows = flows(Arc::clone(tracer.roster()));
+        let setup = sampler_setup(&proc, &jvm, engine, feeds, &collect, flows)?;
+        let sampler = Sampler::start(setup).map_err(|error| ended_or(error.into(), &proc, &jvm))?;
+        let about = About {
+            mode: ProfileMode::Calls,
+            patterns: wanted.patterns,
+            max_stacks: wanted.max_stacks,
+            period_ns: collect.inside.then(|| u64::try_from(collect.period.as_nanos()).unwrap_or(u64::MAX)),
+            off_cpu: wanted.off_cpu || wanted.native_stacks,
+            native_stacks: wanted.native_stacks,
+            ..about_jvm(tracer.jvm())
+        };
+        Ok(Recorder { tracer, sampler, about })
+    }
+}
+
+impl Prepared {
+    /// From a thread's `JNIEnv` to where it notes its last Java frame; zeros if that is not known.
+    fn anchor_from_env(&self) -> Result<[i64; 3], Error> {
+        let libjvm = libjvm_of(self.proc(), self.jvm())?;
+        let mut threads = Threads::open(ProcessMemory::new(self.jvm().pid), &libjvm)?;
+        let env = threads.refresh().and_then(|()| threads.jni_env_offset());
+        // Its end is noticed elsewhere.
+        let Ok(Some(env)) = env else { return Ok([0; 3]) };
+        let offsets = threads.anchor_offsets();
+        Ok([offsets.sp, offsets.pc, offsets.fp].map(|offset| offset.cast_signed().wrapping_sub(env.cast_signed())))
+    }
+}
+
+impl Recorder {
+    /// The JVM.
+    #[must_use]
+    pub fn tracer(&self) -> &Tracer {
+        &self.tracer
+    }
+
+    /// Does what is due: see [`Tracer::tick`].
+    pub fn tick(&mut self) {
+        if self.tracer.is_due() {
+            self.tracer.tick();
+        }
+    }
+
+    /// How many stacks were taken so far.
+    #[must_use]
+    pub fn stacks(&self) -> u64 {
+        self.sampler.stacks()
+    }
+
+    /// Everything measured so far but the stacks.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.tracer.snapshot()
+    }
+
+    /// Detaches everything and puts together what was recorded.
+    ///
+    /// # Errors
+    /// If a part of nprof has failed, which is a defect.
+    pub fn finish(mut self) -> Result<Profile, Error> {
+        // First the totals, then the calls that are open: no call is in both, and while probes are attached it is known
+        // which are.
+        let snapshot = self.tracer.snapshot();
+        let finished = self.sampler.finish().map_err(|error| Error::Defect { what: error.to_string() })?;
+        self.tracer.stop();
+        let records: HashMap<u32, u32> =
+            self.tracer.roster().records().map(|(index, record)| (record, index)).collect();
+        Ok(assemble(self.about, &snapshot, finished, &records))
+    }
+}
+
+/// What the functions of a JVM have done, for whoever asks.
+fn flows(roster: Arc<Roster>) -> Flows {
+    Box::new(move || {
+        let reader = roster.reader();
+        let flow = |(_, record)| Flow { record, calls: reader.begun(record), self_ns: reader.self_ns(record) };
+        roster.records().map(flow).collect()
+    })
+}
+
+/// What a sampler of a JVM needs.
+///
+/// # Errors
+/// If the JVM's mappings cannot be read.
+pub(super) fn sampler_setup(
+    proc: &Proc,
+    jvm: &Jvm,
+    engine: Arc<Engine>,
+    feeds: Feeds,
+    collect: &Collect,
+    flows: Flows,
+) -> Result<Setup, Error> {
+    let libjvm = libjvm_of(proc, jvm)?;
+    Ok(Setup { pid: jvm.pid, libjvm, feeds, engine, flows, collect: *collect, proc: proc.clone() })
+}
+
+fn libjvm_of(proc: &Proc, jvm: &Jvm) -> Result<Library, Error> {
+    let libraries = proc.libraries(jvm.pid)?;
+    libjvm(&libraries).cloned().ok_or(Error::Ended { pid: jvm.pid })
+}
+
+/// What is known of a recording when it begins: the JVM and the machine.
+pub(super) fn about_jvm(jvm: &Jvm) -> About {
+    let names = rustix::system::uname();
+    let text = |name: &std::ffi::CStr| name.to_string_lossy().into_owned();
+    About {
+        nprof: env!("CARGO_PKG_VERSION").to_owned(),
+        started: jiff::Timestamp::now(),
+        pid: jvm.pid.0,
+        main: jvm.main.clone(),
+        vm: format!("{} {}", jvm.vm_name, jvm.vm_version).trim().to_owned(),
+        kernel: text(names.release()),
+        host: text(names.nodename()),
+        ..About::default()
+    }
+}
