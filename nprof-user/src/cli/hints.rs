@@ -8,6 +8,9 @@ use crate::config::FileError;
 use crate::control::{AskError, BindError};
 use crate::discover;
 use crate::export::http;
+use crate::recording;
+
+use super::save::SaveError;
 
 const PRIVILEGES: &str = "run nprof as root (sudo), or grant it CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, \
     CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH; `nprof check` shows which are missing";
@@ -35,6 +38,9 @@ fn for_set_up(error: &(dyn StdError + 'static)) -> Option<Option<String>> {
         Some(FileError::Io { path, source }) => return Some(for_file(path, source)),
         Some(_) => return Some(None),
         None => {}
+    }
+    if error.is::<recording::Error>() || error.is::<SaveError>() {
+        return Some(None);
     }
     match error.downcast_ref::<BindError>() {
         Some(BindError::Io { source, .. }) if is_denied(source) => {

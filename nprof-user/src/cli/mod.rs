@@ -4,10 +4,18 @@
 
 mod check;
 mod ctl;
+mod diff;
+mod flamegraph;
 mod generate;
 mod hints;
+mod live;
 mod methods;
+mod picture;
 mod ps;
+mod record;
+mod recorded;
+mod report;
+mod save;
 mod selection;
 mod serve;
 mod terminal;
@@ -57,6 +65,10 @@ enum Command {
     Ps(ps::PsArgs),
     Methods(methods::MethodsArgs),
     Trace(trace::TraceArgs),
+    Record(record::RecordArgs),
+    Flamegraph(flamegraph::FlamegraphArgs),
+    Report(report::ReportArgs),
+    Diff(diff::DiffArgs),
     #[command(hide = true)]
     Generate(generate::GenerateArgs),
     Serve(Box<serve::ServeArgs>),
@@ -94,6 +106,10 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Methods(args) => methods::run(args),
         Command::Trace(args) => trace::run(args, cli.quiet),
+        Command::Record(args) => record::run(args, cli.quiet),
+        Command::Flamegraph(args) => flamegraph::run(args, cli.quiet),
+        Command::Report(args) => report::run(args),
+        Command::Diff(args) => diff::run(args, cli.quiet),
         Command::Generate(args) => generate::run(args, Cli::command()),
         Command::Serve(args) => serve::run(args, cli.quiet),
         Command::Ctl(args) => ctl::run(args, cli.quiet),

@@ -129,7 +129,7 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
 }
 
 /// A pattern without a match is an error that says which names come near.
-fn refuse_unmatched(prepared: &Prepared) -> Option<ExitCode> {
+pub(super) fn refuse_unmatched(prepared: &Prepared) -> Option<ExitCode> {
     let unmatched = prepared.unmatched();
     for pattern in &unmatched {
         say(format_args!("{pattern}"));
@@ -179,14 +179,14 @@ async fn follow(
     }
 }
 
-fn every(period: Duration) -> Interval {
+pub(super) fn every(period: Duration) -> Interval {
     let mut interval = interval_at(Instant::now() + period, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
 }
 
 /// The reasons to stop: a signal, the time, the end of the target.
-struct Stop {
+pub(super) struct Stop {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     hang_up: tokio::signal::unix::Signal,
@@ -194,7 +194,7 @@ struct Stop {
 }
 
 impl Stop {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -204,12 +204,12 @@ impl Stop {
     }
 
     /// Also stop when this process ends.
-    fn with_process(&mut self, pid: Pid) -> anyhow::Result<()> {
+    pub(super) fn with_process(&mut self, pid: Pid) -> anyhow::Result<()> {
         self.target = Some(ProcessEnd::watch(pid).with_context(|| format!("process {pid} cannot be watched"))?);
         Ok(())
     }
 
-    async fn wait(&mut self, deadline: Option<Instant>) -> anyhow::Result<()> {
+    pub(super) async fn wait(&mut self, deadline: Option<Instant>) -> anyhow::Result<()> {
         let Self { interrupt, terminate, hang_up, target } = self;
         tokio::select! {
             _ = interrupt.recv() => Ok(()),

@@ -1,0 +1,114 @@
+//! `nprof diff`: two recordings compared, as a table or a picture.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+
+use super::picture::{PictureFormat, WeightArg};
+use super::recorded;
+use super::save::Destination;
+use super::terminal::{say, stdout_screen};
+use crate::aggregate::{Detail, weigh};
+use crate::model::{Profile, Weighed};
+use crate::render::profile::diff::{self, Difference, Names};
+
+/// Compare two recordings: which native methods take more or less time than before
+///
+/// Prints a table, the largest change first. With --output it draws a flame graph instead: red for what became more, blue
+/// for what became less. Recordings of different length are compared per second.
+#[derive(Debug, Args)]
+pub(super) struct DiffArgs {
+    /// The first recording: before
+    #[arg(value_name = "A")]
+    before: PathBuf,
+    /// The second recording: after
+    #[arg(value_name = "B")]
+    after: PathBuf,
+    /// Draw a picture into this file instead (.svg, .folded), `-` for stdout
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// The format of the picture [default: by the ending of PATH, else svg]
+    #[arg(short, long, value_enum, requires = "output")]
+    format: Option<DiffFormat>,
+    /// What the widths of the picture stand for
+    #[arg(short, long, value_enum, default_value_t, requires = "output")]
+    weight: WeightArg,
+    /// Draw the widths of A instead of B, to see what is only there; the colours stay
+    #[arg(long, requires = "output")]
+    negate: bool,
+    /// Print this many rows of the table; 0 for all
+    #[arg(short, long, value_name = "N", default_value_t = 30, conflicts_with = "output")]
+    top: usize,
+}
+
+/// The formats that can hold a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DiffFormat {
+    /// A flame graph for browsers (.svg)
+    Svg,
+    /// A line per stack with both numbers, for scripts (.folded)
+    Folded,
+}
+
+/// Prints the table or draws the picture.
+///
+/// # Errors
+/// If a recording cannot be read, they cannot be compared, or the result cannot be written.
+pub(super) fn run(args: &DiffArgs, quiet: bool) -> anyhow::Result<ExitCode> {
+    let picture = args.output.as_deref().map(|path| picture(args, path)).transpose()?;
+    let (before, after) = (recorded::open(&args.before)?, recorded::open(&args.after)?);
+    if before.about.mode != after.about.mode {
+        bail!("one of the recordings is of calls, the other of the CPU (`--on-cpu`): compare two of the same kind");
+    }
+    let Some((format, destination)) = picture else {
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        diff::table(&before, &after, args.top, stdout_screen(), &mut out)?;
+        out.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    draw(args, format, &destination, (&before, &after))?;
+    if let (Destination::File(path), false) = (&destination, quiet) {
+        say(format_args!("wrote {}", path.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Format and place of the picture.
+fn picture(args: &DiffArgs, path: &Path) -> anyhow::Result<(DiffFormat, Destination)> {
+    let destination = Destination::of(path)?;
+    let format = match (args.format, &destination) {
+        (Some(format), _) => format,
+        (None, Destination::Stdout) => DiffFormat::Svg,
+        (None, Destination::File(path)) => match PictureFormat::of(path)? {
+            PictureFormat::Svg => DiffFormat::Svg,
+            PictureFormat::Folded => DiffFormat::Folded,
+            _ => bail!("the format of {} cannot hold a comparison: use .svg or .folded", path.display()),
+        },
+    };
+    Ok((format, destination))
+}
+
+fn draw(
+    args: &DiffArgs,
+    format: DiffFormat,
+    destination: &Destination,
+    (before, after): (&Profile, &Profile),
+) -> anyhow::Result<()> {
+    let weighed =
+        |profile: &Profile| -> anyhow::Result<Weighed> { Ok(weigh(profile, args.weight.into(), Detail::default())?) };
+    let (old, new) = (weighed(before)?, weighed(after)?);
+    let difference = Difference::new((&old, before.about.elapsed), (&new, after.about.elapsed));
+    if format == DiffFormat::Folded {
+        return destination.save(|out| difference.folded(out));
+    }
+    let (before, after) = (args.before.to_string_lossy(), args.after.to_string_lossy());
+    if difference.is_empty(args.negate) {
+        let (empty, hint) = if args.negate { (before, "leave --negate away") } else { (after, "add --negate") };
+        bail!("{empty} has nothing to draw: {hint} for the widths of the other recording");
+    }
+    let names = Names { before: &before, after: &after };
+    destination.save(|out| difference.svg(&names, args.negate, out))
+}

@@ -1,0 +1,123 @@
+//! `nprof flamegraph`: who calls into native code, as a picture.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+
+use super::NOTHING_MATCHED;
+use super::live::{LiveArgs, Outcome, tell_quality};
+use super::picture::{Picture, PictureArgs};
+use super::recorded;
+use super::save::Destination;
+use super::terminal::say;
+use crate::model::Profile;
+use crate::resolve::select::Selection;
+
+/// Draw who calls into native code, from a running JVM or from a recording
+///
+/// Every native method is shown under the Java stack that called it. The samples of its stacks are scaled to its calls and
+/// times, which are exact. A recording of a running JVM ends on Ctrl-C, after --duration, or when the JVM ends; the picture
+/// is complete in each case.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
+pub(super) struct FlamegraphArgs {
+    /// A recording made by `nprof record`; with --pid which methods, as globs on class::method, all if there is none
+    #[arg(value_name = "FILE|PATTERN", required_unless_present = "pid")]
+    sources: Vec<String>,
+    /// The process id of a running JVM
+    #[arg(short, long)]
+    pid: Option<u32>,
+    /// Leave these methods out; may be given several times
+    #[arg(long, value_name = "PATTERN", requires = "pid")]
+    exclude: Vec<String>,
+    /// Only methods whose code is in such a library, as a glob on its file name or path; may be given several times
+    #[arg(long, value_name = "GLOB", requires = "pid")]
+    library: Vec<String>,
+    #[command(flatten)]
+    live: LiveArgs,
+    #[command(flatten)]
+    picture: PictureArgs,
+}
+
+const USAGE: &str = "nprof flamegraph [OPTIONS] --pid <PID> [PATTERN]...
+       nprof flamegraph [OPTIONS] <FILE>";
+
+const EXAMPLES: &str = "\
+Examples:
+  nprof flamegraph --pid 1234 -d 10s -o flame.svg       record 10 seconds and draw them
+  nprof flamegraph --pid 1234 'java.util.zip.*' -o -    to stdout, some methods only
+  nprof flamegraph --pid 1234 --on-cpu -d 10s -o c.svg  native code next to all that uses the CPU
+  nprof flamegraph run.nprof --weight calls -o c.svg    draw a recording, by calls
+  nprof flamegraph run.nprof -o run.pb.gz               for `go tool pprof`";
+
+/// What a picture is made of.
+#[derive(Debug)]
+enum Source<'a> {
+    /// A recording that was made before.
+    File(&'a Path),
+    /// A running JVM.
+    Process(u32),
+}
+
+impl Source<'_> {
+    /// What a picture of it is named after where nobody names it.
+    fn like(&self) -> PathBuf {
+        match self {
+            Self::File(path) => path.to_path_buf(),
+            Self::Process(pid) => PathBuf::from(pid.to_string()),
+        }
+    }
+}
+
+impl FlamegraphArgs {
+    fn source(&self) -> anyhow::Result<Source<'_>> {
+        match (self.pid, &self.sources[..]) {
+            (Some(pid), _) => Ok(Source::Process(pid)),
+            (None, [file]) => Ok(Source::File(Path::new(file))),
+            (None, _) => bail!("one recording can be drawn at a time; to trace a JVM, name it with --pid"),
+        }
+    }
+
+    /// What the picture is made of; `None` if nothing matched, which has been said.
+    fn profile(&self, source: &Source<'_>, picture: &Picture, quiet: bool) -> anyhow::Result<Option<Profile>> {
+        let pid = match source {
+            Source::File(path) if !path.exists() => {
+                bail!("there is no file {}; to record a running JVM, name it with --pid", path.display())
+            }
+            Source::File(path) => return recorded::open(path).map(Some),
+            Source::Process(pid) => *pid,
+        };
+        let selection = Selection::parse(&self.sources, &self.exclude, &self.library)?;
+        Ok(match self.live.record(pid, selection, &self.sources, picture.needs(), quiet)? {
+            Outcome::Recorded(profile) => Some(*profile),
+            Outcome::NothingMatched => None,
+        })
+    }
+}
+
+/// Draws the picture.
+///
+/// # Errors
+/// If the JVM cannot be recorded, the recording cannot be read or lacks what is asked for, or the picture cannot be written.
+pub(super) fn run(args: &FlamegraphArgs, quiet: bool) -> anyhow::Result<ExitCode> {
+    let source = args.source()?;
+    let picture = args.picture.picture(&source.like())?;
+    if args.live.is_on_cpu() {
+        picture.suit_on_cpu()?;
+    }
+    // Not after minutes of recording.
+    picture.destination.try_out()?;
+    let Some(profile) = args.profile(&source, &picture, quiet)? else {
+        return Ok(ExitCode::from(NOTHING_MATCHED));
+    };
+    picture.write(&profile)?;
+    if !quiet && matches!(source, Source::Process(_)) {
+        tell_quality(&profile);
+    }
+    if let (Destination::File(path), false) = (&picture.destination, quiet) {
+        say(format_args!("wrote {}", path.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,277 @@
+//! Recording a JVM that runs: what `record` and `flamegraph --pid` share.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Args;
+use tokio::time::Instant;
+
+use super::terminal::{harmless, say};
+use super::trace::{Stop, every, refuse_unmatched};
+use crate::discover::Proc;
+use crate::model::{Jvm, Pid, Profile};
+use crate::resolve::select::Selection;
+use crate::trace::{OnCpu, OnCpuWanted, Options, Prepared, Recorder, Wanted};
+
+/// How often it is asked whether there is something to do.
+const TICK: Duration = Duration::from_millis(100);
+/// How often a terminal is told how far it is.
+const TELL: Duration = Duration::from_millis(500);
+/// The most of a stack that can be copied, in bytes.
+const MAX_STACK_SIZE: u32 = 124 << 10;
+
+/// How to record.
+#[derive(Debug, Clone, Args)]
+pub(super) struct LiveArgs {
+    /// Stop after this time, such as 10s or 1m30s [default: at Ctrl-C, or when the JVM ends]
+    #[arg(short, long, value_name = "TIME", requires = "pid", value_parser = crate::config::duration::parse)]
+    duration: Option<Duration>,
+    /// Sample where threads use the CPU, by timer, instead of tracing calls: shows native code next to all the rest
+    #[arg(long, requires = "pid", conflicts_with_all = ["library", "exclude", "off_cpu", "timeline"])]
+    on_cpu: bool,
+    /// Also show the native functions inside of native methods, sampled by timer and when threads stop running
+    #[arg(long, requires = "pid")]
+    native_stacks: bool,
+    /// The most stacks to take in a second; all calls are counted and timed in any case
+    #[arg(long, value_name = "N", requires = "pid", default_value_t = 1000,
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    max_stacks: u32,
+    /// How much of a thread's stack is copied, 1k to 124k; deeper ones are cut, and say so
+    #[arg(long, value_name = "BYTES", requires = "pid", default_value = "32k", value_parser = stack_size)]
+    stack_size: u32,
+    /// Also measure how long threads wait inside of native methods, that is, do not run
+    #[arg(long, requires = "pid")]
+    off_cpu: bool,
+    /// Also keep each single call, for a timeline (.trace.json); five million at most
+    #[arg(long, requires = "pid")]
+    timeline: bool,
+}
+
+/// What else a result needs, that was not asked for by an option of its own.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Needs {
+    /// Off-CPU times.
+    pub(super) off_cpu: bool,
+    /// Every call.
+    pub(super) timeline: bool,
+}
+
+/// A recording that has ended, or the reason why there is none.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// What was recorded.
+    Recorded(Box<Profile>),
+    /// Nothing matched; it has been said.
+    NothingMatched,
+}
+
+impl LiveArgs {
+    /// Whether the CPU is sampled and no call is seen.
+    pub(super) fn is_on_cpu(&self) -> bool {
+        self.on_cpu
+    }
+
+    /// Records until there is a reason to stop.
+    ///
+    /// # Errors
+    /// If the JVM cannot be recorded.
+    pub(super) fn record(
+        &self,
+        pid: u32,
+        selection: Selection,
+        patterns: &[String],
+        needs: Needs,
+        quiet: bool,
+    ) -> anyhow::Result<Outcome> {
+        if self.on_cpu && !patterns.is_empty() {
+            bail!("`--on-cpu` samples whatever runs and knows no methods: leave the patterns away");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            // First of all: a signal from now on ends the recording in good order.
+            let mut stop = Stop::new()?;
+            let proc = Proc::host();
+            let jvm = proc.jvm(Pid(pid))?;
+            stop.with_process(jvm.pid)?;
+            let Some(mut live) = self.start(proc, jvm, selection, patterns, needs)? else {
+                return Ok(Outcome::NothingMatched);
+            };
+            let told = Told::new(quiet, self.duration);
+            told.begin(&live);
+            let result = follow(&mut live, &mut stop, &told, self.duration).await;
+            told.end();
+            result?;
+            Ok(Outcome::Recorded(Box::new(live.finish()?)))
+        })
+    }
+
+    fn start(
+        &self,
+        proc: Proc,
+        jvm: Jvm,
+        selection: Selection,
+        patterns: &[String],
+        needs: Needs,
+    ) -> anyhow::Result<Option<Live>> {
+        if self.on_cpu {
+            let wanted = OnCpuWanted { max_stacks: self.max_stacks, stack_bytes: self.stack_size };
+            return Ok(Some(Live::OnCpu(Box::new(OnCpu::start(&proc, jvm, wanted)?))));
+        }
+        let options = Options { selection, timed: true, max_functions: None, governing: None };
+        let prepared = Prepared::new(proc, jvm, options)?;
+        if refuse_unmatched(&prepared).is_some() {
+            return Ok(None);
+        }
+        let wanted = Wanted {
+            max_stacks: self.max_stacks,
+            stack_bytes: self.stack_size,
+            off_cpu: self.off_cpu || needs.off_cpu,
+            native_stacks: self.native_stacks,
+            timeline: self.timeline || needs.timeline,
+            patterns: patterns.to_vec(),
+        };
+        Ok(Some(Live::Calls(Box::new(prepared.record(wanted)?))))
+    }
+}
+
+/// A recording under way.
+enum Live {
+    Calls(Box<Recorder>),
+    OnCpu(Box<OnCpu>),
+}
+
+impl Live {
+    fn tick(&mut self) {
+        if let Self::Calls(recorder) = self {
+            recorder.tick();
+        }
+    }
+
+    fn jvm(&self) -> &Jvm {
+        match self {
+            Self::Calls(recorder) => recorder.tracer().jvm(),
+            Self::OnCpu(on_cpu) => on_cpu.jvm(),
+        }
+    }
+
+    fn stacks(&self) -> u64 {
+        match self {
+            Self::Calls(recorder) => recorder.stacks(),
+            Self::OnCpu(on_cpu) => on_cpu.stacks(),
+        }
+    }
+
+    fn finish(self) -> Result<Profile, crate::trace::Error> {
+        match self {
+            Self::Calls(recorder) => recorder.finish(),
+            Self::OnCpu(on_cpu) => on_cpu.finish(),
+        }
+    }
+}
+
+async fn follow(live: &mut Live, stop: &mut Stop, told: &Told, duration: Option<Duration>) -> anyhow::Result<()> {
+    let deadline = duration.map(|duration| Instant::now() + duration);
+    let (mut tick, mut tell) = (every(TICK), every(TELL));
+    loop {
+        tokio::select! {
+            biased;
+            reason = stop.wait(deadline) => return reason,
+            _ = tick.tick() => live.tick(),
+            _ = tell.tick(), if told.is_terminal => told.progress(live),
+        }
+    }
+}
+
+/// What the user is told meanwhile.
+struct Told {
+    quiet: bool,
+    is_terminal: bool,
+    start: Instant,
+    duration: Option<Duration>,
+}
+
+#[expect(clippy::print_stderr, reason = "the announcement and the line of progress have forms of their own")]
+impl Told {
+    fn new(quiet: bool, duration: Option<Duration>) -> Self {
+        Self { quiet, is_terminal: !quiet && std::io::stderr().is_terminal(), start: Instant::now(), duration }
+    }
+
+    /// Says that everything is attached. Scripts wait for this line.
+    fn begin(&self, live: &Live) {
+        let jvm = live.jvm();
+        let (pid, main) = (jvm.pid, harmless(&jvm.main));
+        match live {
+            _ if self.quiet => {}
+            Live::Calls(recorder) => {
+                let methods = recorder.tracer().methods();
+                let noun = if methods == 1 { "method" } else { "methods" };
+                eprintln!("recording {methods} {noun} of {pid} ({main}){}", self.until());
+            }
+            Live::OnCpu(_) => eprintln!("sampling the CPU of {pid} ({main}){}", self.until()),
+        }
+    }
+
+    fn until(&self) -> &'static str {
+        if self.duration.is_none() && self.is_terminal { "; Ctrl-C ends the recording" } else { "" }
+    }
+
+    fn progress(&self, live: &Live) {
+        let passed = self.start.elapsed().as_secs();
+        let of = self.duration.map(|duration| format!(" of {}", duration.as_secs_f64())).unwrap_or_default();
+        eprint!("\r\x1b[K{passed}{of} s, {} stacks", crate::render::units::count(live.stacks()));
+        // A line that is not shown is no loss.
+        drop(std::io::stderr().flush());
+    }
+
+    fn end(&self) {
+        if self.is_terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+/// Says what a recording holds, so that a bad one is noticed before somebody looks at its picture.
+pub(super) fn tell_quality(profile: &Profile) {
+    let quality = &profile.quality;
+    let cut = quality.stacks - quality.complete;
+    if cut > 0 {
+        say(format_args!("{cut} of {} stacks are cut ({})", quality.stacks, reasons(&quality.cut)));
+    }
+    let lost: u64 = quality.lost.iter().map(|(_, count)| count).sum();
+    if lost > 0 {
+        let calls = if lost == 1 { "call has" } else { "calls have" };
+        say(format_args!("{lost} sampled {calls} no stack ({})", reasons(&quality.lost)));
+    }
+}
+
+fn reasons(counts: &[(String, u64)]) -> String {
+    let reasons: Vec<String> = counts.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
+    reasons.join(", ")
+}
+
+fn stack_size(text: &str) -> Result<u32, String> {
+    let (digits, unit) = match text.to_ascii_lowercase() {
+        text if text.ends_with('k') => (text[..text.len() - 1].to_owned(), 1 << 10),
+        text => (text, 1),
+    };
+    let bytes = digits.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
+    let bytes = bytes.filter(|bytes| (1 << 10..=MAX_STACK_SIZE).contains(bytes));
+    bytes.ok_or_else(|| format!("a number of bytes from 1k to {}k, such as 32k", MAX_STACK_SIZE >> 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check what is understood as a size, and that nothing else is.
+    #[test]
+    fn reads_stack_sizes() {
+        assert_eq!(stack_size("32k"), Ok(32 << 10));
+        assert_eq!(stack_size("124K"), Ok(124 << 10));
+        assert_eq!(stack_size("4096"), Ok(4096));
+        for wrong in ["", "k", "0", "1m", "125k", "-1", "4294967296", "4194304k", "é"] {
+            assert!(stack_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}
