@@ -7,6 +7,7 @@
 
 mod all;
 mod browser;
+mod callers;
 mod clean;
 mod cli;
 mod containers;
@@ -14,8 +15,11 @@ mod deployment;
 mod errors;
 mod events;
 mod exact;
+mod flamegraph;
+mod formats;
 mod governor;
 mod inflight;
+mod inside;
 mod interrupted;
 mod inventory;
 mod kernel;
@@ -26,6 +30,9 @@ mod overhead;
 mod packaging;
 mod privileges;
 mod promql;
+mod record_cli;
+mod recordings;
+mod sampling;
 mod serve;
 mod serve_errors;
 mod soak;
@@ -33,6 +40,7 @@ mod switch;
 mod targets;
 mod timing;
 mod unwind;
+mod weights;
 
 /// Selects every native method of the targets.
 const TARGETS: &str = "targets.*::*";

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: what tracing costs, side by side with empty probes and with bpftrace, and what the service takes,
-//! as Markdown on stdout.
+//! `cargo xtask bench`: what tracing costs, side by side with empty probes and with bpftrace, and what the service and
+//! the stacks take, as Markdown on stdout.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::process;
 use crate::setup::{self, Purpose};
 
 /// What runs without an argument.
-const USUAL: [&str; 2] = ["overhead", "service"];
+const USUAL: [&str; 3] = ["overhead", "service", "stacks"];
 /// JVMs come and go for as long as one likes: only if it is asked for.
 const SOAK: &str = "soak";
 /// How long a soak is without `--minutes`.
@@ -64,7 +64,7 @@ fn chosen(arguments: &[String]) -> Result<Vec<Bench>> {
             Ok(vec![soak(minutes)])
         }
         [name] if USUAL.contains(&name) => Ok(USUAL.into_iter().filter(|known| *known == name).map(bench).collect()),
-        _ => bail!("bench [overhead | service | soak [--minutes N]]"),
+        _ => bail!("bench [overhead | service | stacks | soak [--minutes N]]"),
     }
 }
 
@@ -89,7 +89,8 @@ mod tests {
     /// Check that a soak runs only if it is asked for, and no longer than it may.
     #[test]
     fn arguments_choose() {
-        assert_eq!(names(&[]), Some(vec!["overhead", "service"]));
+        assert_eq!(names(&[]), Some(USUAL.to_vec()));
+        assert!(!USUAL.contains(&SOAK));
         assert_eq!(names(&["service"]), Some(vec!["service"]));
         assert_eq!(names(&["soak"]), Some(vec!["soak"]));
         assert_eq!(names(&["soak", "--minutes", "3"]), Some(vec!["soak"]));

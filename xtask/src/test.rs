@@ -125,7 +125,7 @@ fn real_tests(tally: &mut Tally, request: &Request, nprof: &Path) -> Result<()> 
         command
             .arg(format!("NPROF_BIN={}", nprof.display()))
             .arg(format!("NPROF_XTASK={}", std::env::current_exe()?.display()))
-            .arg("NPROF_TEST_REQUIRE=kernel,jvm,package,prometheus")
+            .arg("NPROF_TEST_REQUIRE=kernel,jvm,package,prometheus,browser")
             .arg(path)
             .args(filter(request.selection))
             .arg("--test-threads=1")

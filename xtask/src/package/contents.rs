@@ -56,10 +56,13 @@ fn install_binary(binary: &Path, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The README's links lead to these.
+/// The README's links lead to these, and to the pictures among them.
 fn documentation(root: &Path) -> Result<()> {
-    for file in files(&cargo::workspace().join("docs"))? {
-        write(&root.join(DOC).join("docs").join(&file), &read(&cargo::workspace().join("docs").join(&file))?, 0o644)?;
+    for folder in ["docs", "docs/images"] {
+        let (from, to) = (cargo::workspace().join(folder), root.join(DOC).join(folder));
+        for file in files(&from)? {
+            write(&to.join(&file), &read(&from.join(&file))?, 0o644)?;
+        }
     }
     Ok(())
 }
@@ -89,12 +92,16 @@ fn generated(binary: &Path, what: &str, work: &Path) -> Result<std::path::PathBu
     Ok(directory)
 }
 
-/// The names of the files in a directory, sorted.
+/// The names of the files in a directory, sorted; those of directories in it left out.
 fn files(directory: &Path) -> Result<Vec<String>> {
     let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     let mut names = Vec::new();
     for entry in entries {
-        let name = entry?.file_name().into_string();
+        let entry = entry?;
+        if !entry.file_type()?.is_file() {
+            continue;
+        }
+        let name = entry.file_name().into_string();
         names.push(name.map_err(|name| anyhow::anyhow!("{} is no name for a package", name.display()))?);
     }
     names.sort();
@@ -123,6 +130,15 @@ mod tests {
         for (from, _) in COPIED {
             assert!(cargo::workspace().join(from).is_file(), "{from}");
         }
+    }
+
+    /// Check that documents and their pictures are copied, each to its place.
+    #[test]
+    fn documents_with_their_pictures() {
+        let root = tempfile::tempdir().unwrap();
+        documentation(root.path()).unwrap();
+        let there = |file: &str| root.path().join(DOC).join("docs").join(file).is_file();
+        assert!(there("flamegraphs.md") && there("images/flamegraph.svg"));
     }
 
     /// Check that compressing twice gives the same bytes: no name, no time.

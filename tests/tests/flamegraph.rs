@@ -1,0 +1,153 @@
+//! Every stack of a recording is one that the target had: every frame, every line.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+use nprof::model::{Profile, StackTotals};
+use nprof_tests::container::{Container, Sort};
+use nprof_tests::name::MethodName;
+use nprof_tests::require::{say, traced_on_every_jdk};
+
+use crate::TARGETS;
+use crate::callers::{Callers, Frame, Recording, Truth, function, told};
+
+/// Of a thousand stacks, so many have to be complete.
+const COMPLETE: u64 = 995;
+/// Fewer stacks would not prove much.
+const MANY: u64 = 1_000;
+
+/// Compares all stacks of the calls that returned.
+fn must_be_true(profile: &Profile, truth: &Truth, what: &str) -> Result<()> {
+    let quality = &profile.quality;
+    let known = truth.stacks();
+    let mut found: BTreeSet<Vec<Frame>> = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for totals in &profile.calls {
+        let stack = &profile.stacks[totals.stack as usize];
+        let told = told(profile, stack);
+        if stack.cut.is_some() {
+            continue;
+        }
+        match known.contains(told.as_slice()) {
+            true => drop(found.insert(told)),
+            false => wrong.push(told),
+        }
+    }
+    let (stacks, complete) = (quality.stacks, quality.complete);
+    say(&format!(
+        "{what}: {complete} of {stacks} stacks complete {:?}, {} different of {} true ones, lost {:?}",
+        quality.cut,
+        found.len(),
+        known.len(),
+        quality.lost
+    ));
+    let examples: Vec<String> = wrong.iter().take(5).map(|stack| difference(stack, &known)).collect();
+    ensure!(wrong.is_empty(), "{what}: {} stacks that there are not:\n{}", wrong.len(), examples.join("\n"));
+    ensure!(stacks >= MANY, "{what}: only {stacks} stacks");
+    ensure!(1000 * complete >= COMPLETE * stacks, "{what}: {complete} of {stacks} complete: {:?}", quality.cut);
+    Ok(())
+}
+
+/// A stack that there is not beside the one that is most like it.
+fn difference(stack: &[Frame], known: &BTreeSet<&[Frame]>) -> String {
+    let alike = |other: &&&[Frame]| stack.iter().rev().zip(other.iter().rev()).take_while(|(a, b)| a == b).count();
+    let nearest = known.iter().max_by_key(alike).copied().unwrap_or_default();
+    let same = alike(&&nearest);
+    format!(
+        "{} frames:\n    {:?}\nthe nearest of {}:\n    {:?}\nboth are above the same {same} frames {:?}",
+        stack.len(),
+        &stack[..stack.len() - same],
+        nearest.len(),
+        &nearest[..nearest.len() - same],
+        stack.get(stack.len() - same),
+    )
+}
+
+/// Holds if each native that is always there has the calls that were made.
+fn must_be_counted(profile: &Profile, truth: &Truth) -> Result<()> {
+    for native in ["tick", "own", "many", "locked", "raise", "callBack", "work"] {
+        let (calls, made) = (function(profile, native)?.calls, truth.calls(native));
+        ensure!(calls == made, "{native}: {calls} of {made} calls are counted: {:?}", profile.quality.losses);
+    }
+    Ok(())
+}
+
+/// Check that every stack is one of the target's own, as good as all of them complete, and all counts exact, from the
+/// first calls until everything is compiled.
+#[test]
+fn every_stack_is_a_true_one() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = Callers::learned(jdk, &[])?;
+        for round in ["first", "again"] {
+            let args = ["--max-stacks", "5000", "--stack-size", "64k"];
+            let (profile, truth) = target.recorded(&args, "all 8 100000 2500")?;
+            must_be_true(&profile, &truth, &format!("JDK {} {round}", jdk.version))?;
+            must_be_counted(&profile, &truth)?;
+        }
+        target.exit()
+    })
+}
+
+/// Check the same while classes with natives of their own come and go, and code with them, and with the least memory to keep
+/// code in that there can be.
+#[test]
+fn every_stack_is_a_true_one_while_classes_come_and_go() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = Callers::learned(jdk, &["-XX:MetaspaceSize=16m", "-XX:ReservedCodeCacheSize=8m"])?;
+        target.run("churn 20")?;
+        let args = ["--max-stacks", "5000", "--stack-size", "64k"];
+        let (profile, truth) = target.recorded(&args, "all 6 100000 2500")?;
+        must_be_true(&profile, &truth, &format!("JDK {} churning", jdk.version))?;
+        must_be_counted(&profile, &truth)?;
+        let passing = truth.path("passing", "passing")?.sampled(&profile);
+        ensure!(passing.samples > 0, "no stack of a class that passes");
+        target.exit()
+    })
+}
+
+/// Check the same in the interpreter alone, with one compiler alone, and with compiled code only.
+#[test]
+fn every_stack_is_a_true_one_however_code_is_executed() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        for options in [["-Xint"], ["-XX:TieredStopAtLevel=1"], ["-XX:-TieredCompilation"]] {
+            let mut target = Callers::learned(jdk, &options)?;
+            let args = ["--max-stacks", "5000", "--stack-size", "64k"];
+            let (profile, truth) = target.recorded(&args, "all 8 100000 1500")?;
+            must_be_true(&profile, &truth, &format!("JDK {} {options:?}", jdk.version))?;
+            must_be_counted(&profile, &truth)?;
+            target.exit()?;
+        }
+        Ok(())
+    })
+}
+
+/// Check that a JVM in a container, with namespaces of its own, is recorded as one outside: all stacks complete and named,
+/// all calls counted.
+#[test]
+fn in_a_container() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        for user_namespace in [false, true] {
+            let mut container = Container::start(jdk, &Sort { user_namespace, ..Sort::default() })?;
+            let recording = Recording::start(container.pid(), &["--max-stacks", "5000", TARGETS])?;
+            let called = container.calls("all", 2, 300)?;
+            let profile = recording.finish()?;
+            let quality = &profile.quality;
+            ensure!(quality.stacks > 100 && 1000 * quality.complete >= COMPLETE * quality.stacks, "{quality:?}");
+            for made in called {
+                let mut of = profile
+                    .functions
+                    .iter()
+                    .filter(|of| made.methods.contains(&MethodName::new(&of.class, &of.method, &of.signature)));
+                ensure!(of.any(|of| of.calls == made.made), "{made:?}: {:?}", profile.functions);
+            }
+            let outermost = |totals: &StackTotals| {
+                let last = profile.stacks[totals.stack as usize].frames.last();
+                let name = last.map(|frame| profile.frames[*frame as usize].name.as_str());
+                name.is_some_and(|name| ["run", "main"].contains(&name))
+            };
+            ensure!(profile.calls.iter().all(outermost), "stacks that do not reach their thread's first frame");
+            say(&format!("JDK {} in a container: {quality:?}", jdk.version));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,128 @@
+//! What lies within natives, and beside them: native frames, and samples by timer.
+
+use anyhow::{Result, ensure};
+use nprof::model::{Profile, ProfileFrameKind, StackTotals};
+use nprof_tests::require::{say, traced_on_every_jdk};
+
+use crate::callers::{Callers, Recording, function, width};
+
+/// A C function that computes, and one that sleeps.
+const FUNCTIONS: [&str; 2] = ["churn_cpu", "take_a_nap"];
+/// The C function of the native that calls them.
+const NATIVE: &str = "Java_targets_CallerNatives_work";
+/// How much a share may differ from the true one, of itself.
+const WITHIN: f64 = 0.15;
+/// The same where few long waits decide.
+const WITHIN_OF_WAITS: f64 = 0.25;
+
+/// Check that C functions are shown under the native that called them, with the time that each of them took.
+#[test]
+fn native_functions_have_their_share() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = Callers::start(jdk, &[])?;
+        let (recorded, truth) = target.recorded_file(
+            &["--native-stacks", "--max-stacks", "4000"],
+            "spin16:6,nap4:1,direct:4 2 1000000000 2500",
+        )?;
+        let (profile, time) = (recorded.profile()?, recorded.folded("time")?);
+        let quality = &profile.quality;
+        let [spin, nap] = [truth.path("spin16", "work")?.wall_ns, truth.path("nap4", "work")?.wall_ns];
+        let work = width(&time, "targets.CallerNatives.work");
+        ensure!(work == function(&profile, "work")?.total_ns, "{work} drawn of {:?}", function(&profile, "work")?);
+        for (name, part) in FUNCTIONS.into_iter().zip([spin, nap]) {
+            let expected = part as f64 / (spin + nap) as f64;
+            let found = width(&time, name) as f64 / work as f64;
+            say(&format!("JDK {} {name}: {expected:.3} of the time, {found:.3} found; {quality:?}", jdk.version));
+            ensure!(
+                (found - expected).abs() < WITHIN_OF_WAITS * expected.max(0.4),
+                "{name}: {found} instead of {expected}"
+            );
+        }
+        let under = |name| time.iter().filter(|stack| stack.has(name)).all(|stack| stack.has(NATIVE));
+        ensure!(FUNCTIONS.into_iter().all(under), "C functions that their native has not called: {time:#?}");
+        target.exit()
+    })
+}
+
+/// What a sample by timer is of.
+#[derive(Debug, Default)]
+struct Shares {
+    native_ns: f64,
+    /// Of the threads that call.
+    all_ns: f64,
+}
+
+impl Shares {
+    fn of(profile: &Profile) -> Self {
+        let mut shares = Self::default();
+        for totals in &profile.inside {
+            let is_caller = has_frame(profile, totals, |scope, name| (scope, name) == ("targets.Callers", "walk"));
+            let is_native = has_frame(profile, totals, |_, name| name == NATIVE);
+            shares.all_ns += if is_caller { totals.time_ns } else { 0.0 };
+            shares.native_ns += if is_caller && is_native { totals.time_ns } else { 0.0 };
+        }
+        shares
+    }
+}
+
+fn has_frame(profile: &Profile, totals: &StackTotals, is: impl Fn(&str, &str) -> bool) -> bool {
+    let mut frames = profile.stacks[totals.stack as usize].frames.iter().map(|frame| &profile.frames[*frame as usize]);
+    frames.any(|frame| is(&frame.scope, &frame.name))
+}
+
+/// Check that samples by timer show the shares of the CPU that Java code and native code take, as the target knows them,
+/// and all of its CPU time.
+#[test]
+fn cpu_of_java_and_of_natives() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = Callers::start(jdk, &[])?;
+        for wheel in ["java1:1,spin16:1", "java3:1,spin16:1", "java1:1,spin16:3"] {
+            let recording = Recording::start(target.pid(), &["--on-cpu", "--max-stacks", "2000"])?;
+            target.run(&format!("go {wheel} 2 1000000000 2000"))?;
+            let profile = recording.finish()?;
+            let (truth, cpu_ns) = (target.truth()?, target.cpu_ns()? as f64);
+            let in_native: u64 = truth.0.iter().map(|path| path.cpu_ns).sum();
+            let (shares, expected) = (Shares::of(&profile), in_native as f64 / cpu_ns);
+            let (found, all) = (shares.native_ns / shares.all_ns, shares.all_ns / cpu_ns);
+            let quality = &profile.quality;
+            say(&format!(
+                "JDK {} {wheel}: {expected:.3} native, {found:.3} found, {all:.3} of the CPU time, {quality:?}",
+                jdk.version
+            ));
+            ensure!((found - expected).abs() < WITHIN * expected, "{wheel}: {found} native instead of {expected}");
+            ensure!((found - expected).abs() < WITHIN * (1.0 - expected), "{wheel}: {found} instead of {expected}");
+            ensure!((all - 1.0).abs() < WITHIN, "{wheel}: {all} of the CPU time");
+        }
+        target.exit()
+    })
+}
+
+/// Check that the VM's own threads, which compile and collect, are there with the VM's functions and without Java.
+#[test]
+fn threads_of_the_vm() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = Callers::start(jdk, &[])?;
+        target.run("churn 20")?;
+        let recording = Recording::start(target.pid(), &["--on-cpu", "--max-stacks", "2000"])?;
+        target.run("go all 2 1000000 2500")?;
+        let profile = recording.finish()?;
+        let quality = &profile.quality;
+        let of_vm = profile.inside.iter().filter(|totals| is_of_vm(&profile, totals));
+        let (complete, cut): (Vec<_>, Vec<_>) =
+            of_vm.partition(|totals| profile.stacks[totals.stack as usize].cut.is_none());
+        let samples = |of: &[&StackTotals]| of.iter().map(|totals| totals.samples).sum::<u64>();
+        let (complete, cut) = (samples(&complete), samples(&cut));
+        say(&format!("JDK {}: of the VM {complete} complete, {cut} cut; {quality:?}", jdk.version));
+        ensure!(complete >= 20, "only {complete} stacks of the VM's threads, {cut} cut");
+        // Threads are stopped anywhere here, while code comes and goes.
+        ensure!(1000 * quality.complete >= 980 * quality.stacks, "{quality:?}");
+        target.exit()
+    })
+}
+
+/// Whether it is of a thread that has nothing to do with Java.
+fn is_of_vm(profile: &Profile, totals: &StackTotals) -> bool {
+    let stack = &profile.stacks[totals.stack as usize];
+    let mut kinds = stack.frames.iter().map(|frame| profile.frames[*frame as usize].kind);
+    kinds.clone().any(|kind| kind == ProfileFrameKind::Vm) && !kinds.any(ProfileFrameKind::is_java)
+}

@@ -1,0 +1,78 @@
+//! Recordings are looked at without privileges, without a JVM and without the machine that they were made on.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use nprof_tests::nprof::{Outcome, run};
+
+/// A recording of the format's first version.
+const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../nprof-user/src/recording/golden/version-1.nprof");
+
+/// A directory of its own for a test.
+fn directory(test: &str) -> Result<PathBuf> {
+    let directory = std::env::temp_dir().join(format!("nprof-recordings-{}-{test}", std::process::id()));
+    fs::create_dir_all(&directory)?;
+    Ok(directory)
+}
+
+fn succeeded(args: &[&str]) -> Result<Outcome> {
+    let run = run(args)?;
+    ensure!(run.code == Some(0), "{args:?}: {run:?}");
+    Ok(run)
+}
+
+/// Check that a report has the functions of the recording, for people and for programs.
+#[test]
+fn report() -> Result<()> {
+    let table = succeeded(&["report", RECORDING])?;
+    ensure!(table.stdout.contains("C é2::m é2") && table.stderr.is_empty(), "{table:?}");
+    let document: serde_json::Value =
+        serde_json::from_str(&succeeded(&["report", "--format", "json", RECORDING])?.stdout)?;
+    ensure!(document["functions"].as_array().is_some_and(|functions| functions.len() == 4), "{document}");
+    Ok(())
+}
+
+/// Check that a recording compared with itself shows no change, and that a picture of that can be drawn.
+#[test]
+fn diff() -> Result<()> {
+    let table = succeeded(&["diff", RECORDING, RECORDING])?;
+    ensure!(table.stdout.contains("CHANGE") && table.stdout.contains(" 0.0 %"), "{table:?}");
+    let directory = directory("diff")?;
+    let file = directory.join("d.svg");
+    succeeded(&["diff", RECORDING, RECORDING, "-o", &file.to_string_lossy()])?;
+    ensure!(fs::read_to_string(&file)?.trim_end().ends_with("</svg>"));
+    Ok(fs::remove_dir_all(directory)?)
+}
+
+/// Check that a picture replaces a file as a whole, that stdout is where it goes in a pipe, and that a recording can be
+/// written again as it was.
+#[test]
+fn flamegraph() -> Result<()> {
+    let directory = directory("flamegraph")?;
+    let file = directory.join("copy.nprof");
+    fs::write(&file, "something older")?;
+    succeeded(&["flamegraph", RECORDING, "-o", &file.to_string_lossy()])?;
+    ensure!(fs::read(&file)? == fs::read(RECORDING)?);
+    ensure!(fs::read_dir(&directory)?.count() == 1);
+    let piped = succeeded(&["flamegraph", RECORDING, "--format", "folded"])?;
+    ensure!(piped.stderr.is_empty(), "{piped:?}");
+    Ok(fs::remove_dir_all(directory)?)
+}
+
+/// Check that what cannot work ends with 2, says why and what to do, and says nothing of privileges.
+#[test]
+fn mistakes_are_explained() -> Result<()> {
+    for (args, words) in [
+        (["report", "/etc/passwd", "-t", "1"], "not a recording of nprof"),
+        (["report", "/nonexistent/run.nprof", "-t", "1"], "/nonexistent/run.nprof"),
+        (["flamegraph", RECORDING, "-o", "flame.png"], ".svg .folded"),
+        (["flamegraph", RECORDING, "-o", "/tmp"], "name a file in it"),
+        (["flamegraph", RECORDING, "-o", "/nonexistent/a.svg"], "cannot be written"),
+    ] {
+        let run = run(&args)?;
+        ensure!(run.code == Some(2) && run.stdout.is_empty(), "{args:?}: {run:?}");
+        ensure!(run.stderr.contains(words) && !run.stderr.contains("sudo"), "{args:?}: {}", run.stderr);
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! What the widths stand for: natives that call back, that work and that sleep, by each weight.
+
+use anyhow::{Result, ensure};
+use nprof_tests::require::{say, traced_on_every_jdk};
+
+use crate::callers::{Callers, FoldedStack, NATIVES, function, width};
+
+/// The width that a frame has as the innermost one.
+fn own(stacks: &[FoldedStack], frame: &str) -> u64 {
+    stacks.iter().filter(|stack| stack.frames.last().is_some_and(|last| last == frame)).map(|stack| stack.value).sum()
+}
+
+fn frame(native: &str) -> String {
+    format!("{NATIVES}.{native}")
+}
+
+/// Check that the width of each native is its exact total to the unit, by each weight: with what it called back for the
+/// time, without that for its own time. Here `work` and `tick` are only called from within `callBack`.
+#[test]
+fn widths_are_the_exact_totals() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = Callers::start(jdk, &[])?;
+        let wheel = "outer:4,outerNap:2,callBack:4,deaf:4,callBackWork:4 2 1000000000 2000";
+        let (recorded, truth) = target.recorded_file(&["--off-cpu"], wheel)?;
+        let profile = recorded.profile()?;
+        let [time, calls, own_time, off_cpu] =
+            ["time", "calls", "self", "off-cpu"].map(|weight| recorded.folded(weight));
+        let (time, calls, own_time, off_cpu) = (time?, calls?, own_time?, off_cpu?);
+        for native in ["callBack", "work", "tick"] {
+            let (function, frame) = (function(&profile, native)?, frame(native));
+            ensure!(function.calls == truth.calls(native), "{native}: {} calls", function.calls);
+            ensure!(function.untimed == 0, "{native}: {} without a time", function.untimed);
+            ensure!(width(&time, &frame) == function.total_ns, "{native}: {} {function:?}", width(&time, &frame));
+            ensure!(
+                width(&own_time, &frame) == function.self_ns,
+                "{native}: {} {function:?}",
+                width(&own_time, &frame)
+            );
+            ensure!(own(&calls, &frame) == function.calls, "{native}: {} {function:?}", own(&calls, &frame));
+            ensure!(own(&off_cpu, &frame) == function.off_cpu_ns, "{native}: {} {function:?}", own(&off_cpu, &frame));
+        }
+        let call_back = function(&profile, "callBack")?;
+        ensure!(call_back.self_ns * 4 < call_back.total_ns, "nested time is not told apart: {call_back:?}");
+        ensure!(own_time.iter().filter(|stack| stack.has(&frame("work"))).all(|stack| !stack.has(&frame("callBack"))));
+        target.exit()
+    })
+}
+
+/// Check that the time off the CPU is that of the natives that slept, and not of those that worked, as far as the machine
+/// let them.
+#[test]
+fn off_cpu_is_sleep() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = Callers::learned(jdk, &[])?;
+        let (profile, truth) =
+            target.recorded(&["--off-cpu"], "spin16:4,nap1:4,nap4:1,both:2,outerNap:1 2 1000000000 2500")?;
+        for name in ["spin16", "nap1", "nap4", "both", "outerNap"] {
+            let path = truth.path(name, "work")?;
+            let sampled = path.sampled(&profile);
+            let asleep = 1.0 - path.cpu_ns as f64 / path.wall_ns as f64;
+            let found = sampled.off_cpu_ns / sampled.time_ns;
+            say(&format!("JDK {} {name}: {asleep:.3} asleep, {found:.3} found", jdk.version));
+            ensure!((found - asleep).abs() < 0.1, "{name}: {found} off the CPU, {asleep} asleep");
+        }
+        target.exit()
+    })
+}
+
+/// Check that a recording without off-CPU times says so rather than to show none.
+#[test]
+fn off_cpu_has_to_be_asked_for() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = Callers::start(jdk, &[])?;
+        let (recorded, _) = target.recorded_file(&[], "nap1:1 1 10 2000")?;
+        let error = recorded.folded("off-cpu").expect_err("drawn without having been measured").to_string();
+        ensure!(error.contains("record again with `--off-cpu`"), "{error}");
+        target.exit()
+    })
+}
