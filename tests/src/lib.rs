@@ -22,6 +22,7 @@ pub mod report;
 pub mod require;
 pub mod serve;
 pub mod shape_source;
+pub mod shim;
 pub mod soak;
 pub mod stopped;
 pub mod target;

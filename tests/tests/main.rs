@@ -36,6 +36,7 @@ mod sampling;
 mod serve;
 mod serve_errors;
 mod soak;
+mod stubs;
 mod switch;
 mod targets;
 mod timing;

@@ -12,7 +12,7 @@ use crate::process;
 use crate::setup::{self, Purpose};
 
 /// What runs without an argument.
-const USUAL: [&str; 3] = ["overhead", "service", "stacks"];
+const USUAL: [&str; 4] = ["overhead", "service", "stacks", "stubs"];
 /// JVMs come and go for as long as one likes: only if it is asked for.
 const SOAK: &str = "soak";
 /// How long a soak is without `--minutes`.
@@ -64,7 +64,7 @@ fn chosen(arguments: &[String]) -> Result<Vec<Bench>> {
             Ok(vec![soak(minutes)])
         }
         [name] if USUAL.contains(&name) => Ok(USUAL.into_iter().filter(|known| *known == name).map(bench).collect()),
-        _ => bail!("bench [overhead | service | stacks | soak [--minutes N]]"),
+        _ => bail!("bench [overhead | service | stacks | stubs | soak [--minutes N]]"),
     }
 }
 

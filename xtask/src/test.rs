@@ -16,7 +16,7 @@ use crate::setup::{self, Purpose};
 use crate::tally::Tally;
 
 /// The crates whose tests need neither root nor a JVM.
-const UNIT_PACKAGES: [&str; 3] = ["nprof-common", "nprof-user", "xtask"];
+const UNIT_PACKAGES: [&str; 4] = ["nprof-common", "nprof-shim", "nprof-user", "xtask"];
 /// The package of the tests that need both.
 const REAL_PACKAGE: &str = "nprof-tests";
 

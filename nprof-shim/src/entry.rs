@@ -1,0 +1,140 @@
+//! The functions that the VM calls: when it loads the agent, and at its events.
+//!
+//! Nothing that goes wrong here may become the VM's problem. No panic gets out, and loading always succeeds: a VM whose
+//! agent fails to load ends.
+
+#![expect(unsafe_code, reason = "is called by the VM")]
+
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use jvmti_bindings::mutf8::decode_cstr_lossy;
+use jvmti_bindings::sys::jni::{JNIEnv, JavaVM, jint, jmethodID, jthread};
+use jvmti_bindings::sys::jvmti::{jvmtiEnv, jvmtiEventCallbacks};
+
+use crate::agent::Agent;
+use crate::jni::Jni;
+use crate::jvmti::{self, Jvmti, MethodId};
+use crate::options::{self, Options};
+
+static AGENT: OnceLock<Agent> = OnceLock::new();
+
+/// Why the agent does nothing.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Options(#[from] options::Error),
+    #[error(transparent)]
+    Vm(#[from] jvmti::Error),
+    #[error("no memory for the records: {0}")]
+    Memory(#[from] std::io::Error),
+}
+
+/// The VM starts and loads the agent (`-agentpath`).
+///
+/// # Safety
+/// To be called by a VM only.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Agent_OnLoad(vm: *mut JavaVM, options: *mut c_char, _reserved: *mut c_void) -> jint {
+    // SAFETY: the VM passes itself and a C string, or null.
+    guarded(|| report(unsafe { load(vm, options, false) }));
+    0
+}
+
+/// A running VM loads the agent, or loads it again.
+///
+/// # Safety
+/// To be called by a VM only.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Agent_OnAttach(vm: *mut JavaVM, options: *mut c_char, _reserved: *mut c_void) -> jint {
+    // SAFETY: the VM passes itself and a C string, or null.
+    guarded(|| report(unsafe { load(vm, options, true) }));
+    0
+}
+
+/// # Safety
+/// `vm` is the VM, `options` a C string or null.
+unsafe fn load(vm: *mut JavaVM, options: *mut c_char, runs: bool) -> Result<(), Error> {
+    let text = if options.is_null() {
+        String::new()
+    } else {
+        // SAFETY: the caller's C string.
+        decode_cstr_lossy(unsafe { CStr::from_ptr(options) })
+    };
+    let options = Options::parse(&text)?;
+    if AGENT.get().is_none() {
+        // SAFETY: the caller's VM.
+        let jvmti = unsafe { Jvmti::of(vm) }?;
+        let agent = Agent::new(jvmti, &options)?;
+        // The VM loads agents one after another: nobody else has set it meanwhile.
+        AGENT.get_or_init(|| agent);
+        jvmti.listen(&callbacks())?;
+    }
+    // SAFETY: the caller's VM.
+    let jni = unsafe { Jni::of(vm) }.filter(|_| runs);
+    if let Some(agent) = AGENT.get() {
+        agent.obey(&options, jni);
+    }
+    Ok(())
+}
+
+fn callbacks() -> jvmtiEventCallbacks {
+    let mut callbacks = jvmtiEventCallbacks::default();
+    callbacks.NativeMethodBind = Some(on_bind);
+    callbacks.VMInit = Some(on_init);
+    callbacks.VMDeath = Some(on_death);
+    callbacks
+}
+
+unsafe extern "system" fn on_bind(
+    _jvmti: *mut jvmtiEnv,
+    jni: *mut JNIEnv,
+    _thread: jthread,
+    method: jmethodID,
+    address: *mut c_void,
+    new_address: *mut *mut c_void,
+) {
+    guarded(|| {
+        // SAFETY: the VM passes the thread's environment, or null while it starts.
+        let jni = unsafe { Jni::passed(jni) };
+        let Some(instead) = AGENT.get().and_then(|agent| agent.bound(jni, MethodId(method.addr()), address.addr()))
+        else {
+            return;
+        };
+        if !new_address.is_null() {
+            // SAFETY: the VM passes where it wants to be told another address.
+            unsafe { new_address.write(std::ptr::null_mut::<c_void>().with_addr(instead)) };
+        }
+    });
+}
+
+unsafe extern "system" fn on_init(_jvmti: *mut jvmtiEnv, jni: *mut JNIEnv, _thread: jthread) {
+    guarded(|| {
+        // SAFETY: the VM passes the thread's environment.
+        let jni = unsafe { Jni::passed(jni) };
+        if let (Some(agent), Some(jni)) = (AGENT.get(), jni) {
+            agent.started(jni);
+        }
+    });
+}
+
+unsafe extern "system" fn on_death(_jvmti: *mut jvmtiEnv, _jni: *mut JNIEnv) {
+    guarded(|| {
+        if let Some(agent) = AGENT.get() {
+            agent.ended();
+        }
+    });
+}
+
+fn guarded(work: impl FnOnce()) {
+    // The panic has been printed by its hook; the VM goes on without what was not done.
+    drop(catch_unwind(AssertUnwindSafe(work)));
+}
+
+#[expect(clippy::print_stderr, reason = "who loads an agent by hand has no other way to learn of a wrong option")]
+fn report(loaded: Result<(), Error>) {
+    if let Err(error) = loaded {
+        eprintln!("nprof-shim: {error}");
+    }
+}

@@ -1,0 +1,245 @@
+//! The functions of the VM's tool interface that the agent uses, with results that are checked.
+//!
+//! Method ids and class references are the VM's own. A class reference is good until the native frame ends in which it
+//! was given, or until it is deleted.
+
+#![expect(unsafe_code, reason = "calls the VM")]
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::fmt;
+use std::ptr::{null, null_mut};
+
+use jvmti_bindings::mutf8;
+use jvmti_bindings::sys::jni::{JavaVM, jclass, jint, jmethodID, jobject};
+use jvmti_bindings::sys::jvmti::{
+    JVMTI_DISABLE, JVMTI_ENABLE, JVMTI_EVENT_NATIVE_METHOD_BIND, JVMTI_EVENT_VM_DEATH, JVMTI_EVENT_VM_INIT,
+    JVMTI_PHASE_LIVE, JVMTI_PHASE_START, JVMTI_VERSION_1_2, jvmtiCapabilities, jvmtiEnv, jvmtiError,
+    jvmtiEventCallbacks, jvmtiInterface_1_, jvmtiPhase,
+};
+
+/// A method, as the VM names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct MethodId(pub(crate) usize);
+
+/// A reference to a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Class(pub(crate) jclass);
+
+/// A reference to a class loader; null for that of the VM's own classes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Loader(pub(crate) jobject);
+
+impl Loader {
+    /// The loader of the VM's own classes.
+    pub(crate) const BOOT: Self = Self(null_mut());
+}
+
+/// What a method is called, in the VM's own encoding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MethodName {
+    /// `Ljava/util/zip/CRC32;`.
+    pub(crate) class: CString,
+    /// `updateBytes0`.
+    pub(crate) name: CString,
+    /// `(I[BII)I`.
+    pub(crate) signature: CString,
+}
+
+impl MethodName {
+    /// The class's name with dots: `java.util.zip.CRC32`.
+    pub(crate) fn dotted_class(&self) -> String {
+        let class = mutf8::decode_cstr_lossy(&self.class);
+        class.strip_prefix('L').and_then(|class| class.strip_suffix(';')).unwrap_or(&class).replace('/', ".")
+    }
+}
+
+impl fmt::Display for MethodName {
+    /// Class, method and signature, with tabs between them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [name, signature] = [&self.name, &self.signature].map(|text| mutf8::decode_cstr_lossy(text));
+        write!(f, "{}\t{name}\t{signature}", self.dotted_class())
+    }
+}
+
+/// The VM refused something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    /// A function of the tool interface returned an error.
+    #[error("the VM's {function} failed with error {code}")]
+    Refused {
+        /// The function.
+        function: &'static str,
+        /// The VM's number for the reason.
+        code: i32,
+    },
+    /// The VM has no such function.
+    #[error("the VM has no {0}")]
+    Missing(&'static str),
+}
+
+/// The agent's environment in the VM.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Jvmti {
+    env: *mut jvmtiEnv,
+}
+
+// SAFETY: the VM lets an environment be used from all of its threads.
+unsafe impl Send for Jvmti {}
+// SAFETY: as above.
+unsafe impl Sync for Jvmti {}
+
+/// Calls a function of the table with the environment and more arguments, and gives an `Error` with its name.
+macro_rules! call {
+    ($self:ident . $function:ident ( $($argument:expr),* )) => {{
+        let function = $self.table().$function.ok_or(Error::Missing(stringify!($function)))?;
+        // SAFETY: the environment is the VM's, and stays; the arguments are ids and references that it gave, and
+        // pointers to variables of the types that it fills.
+        let error = unsafe { function($self.env, $($argument),*) };
+        check(error, stringify!($function))
+    }};
+}
+
+impl Jvmti {
+    /// Asks the VM for an environment.
+    ///
+    /// # Safety
+    /// `vm` is the pointer that the VM gave the agent.
+    pub(crate) unsafe fn of(vm: *mut JavaVM) -> Result<Self, Error> {
+        let mut env = null_mut::<c_void>();
+        // SAFETY: the caller's pointer is the VM's.
+        let table = unsafe { *vm };
+        // SAFETY: the VM's table of functions is constant.
+        let get_env = unsafe { (*table).GetEnv };
+        // SAFETY: the variable takes the pointer.
+        let code = unsafe { get_env(vm, &raw mut env, JVMTI_VERSION_1_2) };
+        if code != 0 || env.is_null() {
+            return Err(Error::Refused { function: "GetEnv", code });
+        }
+        Ok(Self { env: env.cast() })
+    }
+
+    fn table(self) -> &'static jvmtiInterface_1_ {
+        // SAFETY: the environment is never disposed of.
+        let functions = unsafe { (*self.env).functions };
+        // SAFETY: the table has had this size since JDK 11, and stays.
+        unsafe { &*functions }
+    }
+
+    /// Asks for events of bound methods, of the VM's start and its end.
+    pub(crate) fn listen(self, callbacks: &jvmtiEventCallbacks) -> Result<(), Error> {
+        let mut capabilities = jvmtiCapabilities::default();
+        capabilities.set_can_generate_native_method_bind_events(true);
+        call!(self.AddCapabilities(&raw const capabilities))?;
+        let size = jint::try_from(size_of::<jvmtiEventCallbacks>()).unwrap_or(jint::MAX);
+        call!(self.SetEventCallbacks(callbacks, size))?;
+        for event in [JVMTI_EVENT_VM_INIT, JVMTI_EVENT_VM_DEATH] {
+            call!(self.SetEventNotificationMode(JVMTI_ENABLE, event, null_mut()))?;
+        }
+        Ok(())
+    }
+
+    /// Turns events of bound methods on or off.
+    pub(crate) fn notice_binds(self, wanted: bool) -> Result<(), Error> {
+        let mode = if wanted { JVMTI_ENABLE } else { JVMTI_DISABLE };
+        call!(self.SetEventNotificationMode(mode, JVMTI_EVENT_NATIVE_METHOD_BIND, null_mut()))
+    }
+
+    /// Whether methods can be asked for their names.
+    pub(crate) fn knows_names(self) -> bool {
+        matches!(self.phase(), Ok(JVMTI_PHASE_START | JVMTI_PHASE_LIVE))
+    }
+
+    /// Whether Java code runs.
+    pub(crate) fn is_live(self) -> bool {
+        self.phase() == Ok(JVMTI_PHASE_LIVE)
+    }
+
+    fn phase(self) -> Result<jvmtiPhase, Error> {
+        let mut phase = 0;
+        call!(self.GetPhase(&raw mut phase))?;
+        Ok(phase)
+    }
+
+    /// All classes that are loaded.
+    pub(crate) fn loaded_classes(self) -> Result<Vec<Class>, Error> {
+        let (mut count, mut classes) = (0, null_mut());
+        call!(self.GetLoadedClasses(&raw mut count, &raw mut classes))?;
+        Ok(self.taken(classes, count).into_iter().map(Class).collect())
+    }
+
+    /// The native methods of a class; an error for one that is not prepared yet.
+    pub(crate) fn native_methods(self, class: Class) -> Result<Vec<MethodId>, Error> {
+        let (mut count, mut methods) = (0, null_mut());
+        call!(self.GetClassMethods(class.0, &raw mut count, &raw mut methods))?;
+        let methods = self.taken(methods, count).into_iter().map(|id| MethodId(id.addr()));
+        Ok(methods.filter(|&id| self.is_native(id)).collect())
+    }
+
+    fn is_native(self, id: MethodId) -> bool {
+        let mut native = 0;
+        let asked = (|| call!(self.IsMethodNative(raw(id), &raw mut native)))();
+        asked.is_ok() && native != 0
+    }
+
+    /// The class of a method.
+    pub(crate) fn class_of(self, id: MethodId) -> Result<Class, Error> {
+        let mut class = null_mut();
+        call!(self.GetMethodDeclaringClass(raw(id), &raw mut class))?;
+        Ok(Class(class))
+    }
+
+    /// The loader of a class, by a reference that is to be forgotten.
+    pub(crate) fn loader_of(self, class: Class) -> Result<Loader, Error> {
+        let mut loader = null_mut();
+        call!(self.GetClassLoader(class.0, &raw mut loader))?;
+        Ok(Loader(loader))
+    }
+
+    /// What a method of this class is called.
+    pub(crate) fn name_of(self, class: Class, id: MethodId) -> Result<MethodName, Error> {
+        let (mut owner, mut name, mut signature) = (null_mut(), null_mut(), null_mut());
+        call!(self.GetClassSignature(class.0, &raw mut owner, null_mut()))?;
+        let class = self.taken_text(owner);
+        call!(self.GetMethodName(raw(id), &raw mut name, &raw mut signature, null_mut()))?;
+        Ok(MethodName { class, name: self.taken_text(name), signature: self.taken_text(signature) })
+    }
+
+    /// A copy of an array that the VM allocated, which is freed.
+    fn taken<T: Copy>(self, array: *mut T, length: jint) -> Vec<T> {
+        let length = usize::try_from(length).unwrap_or(0);
+        if array.is_null() || length == 0 {
+            return Vec::new();
+        }
+        // SAFETY: the VM has just filled as many elements.
+        let copy = unsafe { std::slice::from_raw_parts(array, length) }.to_vec();
+        self.free(array.cast());
+        copy
+    }
+
+    /// A copy of a string that the VM allocated, which is freed.
+    fn taken_text(self, text: *mut c_char) -> CString {
+        if text.is_null() {
+            return CString::default();
+        }
+        // SAFETY: the VM has just given this C string.
+        let copy = unsafe { CStr::from_ptr(text) }.to_owned();
+        self.free(text.cast());
+        copy
+    }
+
+    fn free(self, memory: *mut u8) {
+        if let Some(deallocate) = self.table().Deallocate {
+            // SAFETY: the VM allocated it, and nothing points to it any more. An error would mean that it is not the
+            // VM's; then it must stay.
+            unsafe { deallocate(self.env, memory) };
+        }
+    }
+}
+
+fn raw(id: MethodId) -> jmethodID {
+    null::<c_void>().with_addr(id.0).cast_mut()
+}
+
+fn check(error: jvmtiError, function: &'static str) -> Result<(), Error> {
+    if error == jvmtiError::NONE { Ok(()) } else { Err(Error::Refused { function, code: error.raw() }) }
+}

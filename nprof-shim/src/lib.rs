@@ -1,0 +1,54 @@
+//! The companion agent of nprof: counts and times the calls of native methods inside of a JVM, without a trap.
+//!
+//! A probe of the kernel costs a trap at each call. Where that is too much, this library is loaded into the JVM, at its
+//! start or while it runs, and puts a *stub* before each native method: a few instructions that count the call, or time
+//! it, in the same record as the kernel's probes do (`nprof_common::MethodStats`), and go on to the native.
+//!
+//! ```text
+//! Java ──> native wrapper ──> stub ──────────────> native         off, count: a jump
+//!                              └─ frame, clock ──> native ─┐      time: a call
+//!                                 clock, record <──────────┘
+//! ```
+//!
+//! # How methods get their stubs
+//! The VM's tool interface tells of each method that is bound, and lets the agent give another address. Methods that
+//! were bound before are bound anew, by the VM's own `RegisterNatives`: at the start those of the VM's first phase, at
+//! a late attach all that are found. Leaving gives them their addresses back; the stubs stay behind, switched off.
+//!
+//! # What it changes in the JVM
+//! The addresses of the chosen natives; a class `nprof.shim.Binder` in the boot loader and `nprof.shim.PlatformBinder`
+//! in that of the platform; memory for the records (1.5 KiB per method and CPU that calls it). No code is generated,
+//! nothing is patched, no thread is started, no return address touched, no exception or signal used.
+//!
+//! # What it does not see
+//! Natives that a compiler replaces by what they do, which are left out unless asked for; calls through the foreign
+//! function interface; who called whom: a record's `child_ns` stays zero. A call that is left by `longjmp` or by the
+//! end of its thread stays in flight for good.
+//!
+//! # The files
+//! - `stubs.s` and [`pool`]: the template, the stubs made from it, and their table. What stands in that comes from
+//!   [`signature`], [`sharding`], [`clock`] and [`records`].
+//! - `entry`, `agent`: what the VM calls, and what follows. [`options`] is what can be asked for. `methods` knows which
+//!   stub belongs to whom, `rebind` binds what is bound already, with `helper` (made by `class_file`) and `slots`.
+//! - `jvmti`, `jni`: the VM's functions, checked.
+//!
+//! Only x86-64 Linux: elsewhere the library is empty.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+mod agent;
+mod class_file;
+pub mod clock;
+mod dump;
+pub mod entry;
+mod helper;
+mod intrinsics;
+mod jni;
+mod jvmti;
+mod methods;
+pub mod options;
+pub mod pool;
+mod rebind;
+pub mod records;
+pub mod sharding;
+pub mod signature;
+mod slots;

@@ -1,0 +1,295 @@
+//! The stubs: machine code that the linker put into this library, one for each native method that is watched.
+//!
+//! No code is made at run time and no page is both written and executed. What differs from stub to stub stands in a row
+//! of a table; `stubs.s` is the template. What a stub does at a call is its [`Mode`]:
+//!
+//! | mode | at a call |
+//! | --- | --- |
+//! | off | a compare, and a jump to the native |
+//! | count | `counted` + 1, and a jump to the native |
+//! | sample | as count, or as time by chance |
+//! | time | `entered` + 1, a frame with a copy of the stack's arguments, the native, then time, histogram, maximum |
+//!
+//! A call in flight is one that is in `entered` and not yet in the histogram; one that is left by `longjmp` or by the
+//! end of its thread stays so. Which call was made by which is not known here, so `child_ns` stays zero.
+//!
+//! A stub is never taken back: a thread may stand in it, and code that the VM has compiled may call it, long after its
+//! method has got another address.
+
+#![expect(unsafe_code, reason = "the code and the table of the stubs are defined in assembler")]
+
+use std::arch::global_asm;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use nprof_common::MethodStats;
+use nprof_common::histogram::{LARGEST, QUARTERS};
+
+use crate::clock::Clock;
+use crate::records::Records;
+use crate::sharding::Sharding;
+
+/// How many stubs there are.
+pub const STUBS: usize = 4_096;
+
+/// What a stub occupies: a cache line.
+const STUB_SIZE: usize = 64;
+/// Where in a stub its second entry is, behind the first `endbr64`.
+const SECOND_ENTRY: usize = 4;
+/// 2^32 times the golden ratio, modulo 2^32, as an assembler takes it.
+const GOLDEN: i32 = -1_640_531_535;
+/// The segment whose limit is the number of the CPU, and the node above it.
+const CPU_SEGMENT: u32 = 0x7b;
+/// The bits of the CPU in what `rdpid` and that limit give.
+const CPU_MASK: u32 = 0xfff;
+
+/// What is done at a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing.
+    Off,
+    /// The call is counted.
+    Count,
+    /// The call is counted, and timed with this chance, of 2^32.
+    Sample(u32),
+    /// The call is counted and timed.
+    Time,
+}
+
+impl Mode {
+    /// The number in the row, and the chance.
+    const fn words(self) -> (u32, u32) {
+        match self {
+            Self::Off => (OFF, 0),
+            Self::Count => (COUNT, 0),
+            Self::Time => (TIME, 0),
+            Self::Sample(chance) => (SAMPLE, chance),
+        }
+    }
+
+    /// One call of `every` is timed.
+    #[must_use]
+    pub fn one_of(every: u32) -> Self {
+        match every {
+            0 => Self::Count,
+            1 => Self::Time,
+            _ => Self::Sample(u32::MAX / every + 1),
+        }
+    }
+}
+
+// The first three are those of `nprof_common::Mode`.
+const OFF: u32 = nprof_common::Mode::Off as u32;
+const COUNT: u32 = nprof_common::Mode::Count as u32;
+const TIME: u32 = nprof_common::Mode::Time as u32;
+const SAMPLE: u32 = 3;
+
+/// What a stub is told when it is taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameters {
+    /// The native's address.
+    pub original: usize,
+    /// Words that a call passes on the stack ([`crate::signature::stack_words`]).
+    pub stack_words: u32,
+    /// The dense index of the method.
+    pub index: u32,
+    /// The address of the first shard of its record.
+    pub records: usize,
+    /// What is done at a call.
+    pub mode: Mode,
+    /// Calls of at least as many nanoseconds pass the site for probes on slow calls.
+    pub threshold_ns: u64,
+}
+
+/// A stub's line in the table.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Row {
+    mode: AtomicU32,
+    chance: AtomicU32,
+    original: AtomicUsize,
+    records: AtomicUsize,
+    threshold_ns: AtomicU64,
+    stack_words: AtomicU32,
+    index: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Row>() == 64);
+
+/// What all stubs share.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Settings {
+    sharding: AtomicU32,
+    shards: AtomicU32,
+    stride: AtomicUsize,
+    rseq_offset: AtomicUsize,
+    multiplier: AtomicU64,
+    floor_ticks: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Settings>() == 64);
+
+global_asm!(
+    include_str!("stubs.s"),
+    STUBS = const STUBS,
+    ROW_SIZE = const size_of::<Row>(),
+    MODE = const offset_of!(Row, mode),
+    CHANCE = const offset_of!(Row, chance),
+    ORIGINAL = const offset_of!(Row, original),
+    RECORDS = const offset_of!(Row, records),
+    THRESHOLD = const offset_of!(Row, threshold_ns),
+    WORDS = const offset_of!(Row, stack_words),
+    INDEX = const offset_of!(Row, index),
+    OFF = const OFF,
+    COUNT = const COUNT,
+    TIME = const TIME,
+    SAMPLE = const SAMPLE,
+    SETTINGS_SIZE = const size_of::<Settings>(),
+    SHARDING = const offset_of!(Settings, sharding),
+    SHARDS = const offset_of!(Settings, shards),
+    STRIDE = const offset_of!(Settings, stride),
+    RSEQ_OFFSET = const offset_of!(Settings, rseq_offset),
+    MULTIPLIER = const offset_of!(Settings, multiplier),
+    FLOOR = const offset_of!(Settings, floor_ticks),
+    RSEQ = const Sharding::RSEQ,
+    RDPID = const Sharding::RDPID,
+    COUNTED = const offset_of!(MethodStats, counted),
+    ENTERED = const offset_of!(MethodStats, entered),
+    TOTAL = const offset_of!(MethodStats, total_ns),
+    MAX = const offset_of!(MethodStats, max_ns),
+    HISTOGRAM = const offset_of!(MethodStats, histogram),
+    QUARTER0 = const QUARTERS[0],
+    QUARTER1 = const QUARTERS[1],
+    QUARTER2 = const QUARTERS[2],
+    QUARTER3 = const QUARTERS[3],
+    LARGEST = const LARGEST,
+    GOLDEN = const GOLDEN,
+    CPU_SEGMENT = const CPU_SEGMENT,
+    CPU_MASK = const CPU_MASK,
+);
+
+// SAFETY: `stubs.s` defines them with these sizes, zeroed; all their fields are atomic.
+unsafe extern "C" {
+    static nprof_stub_pool: [[u8; STUB_SIZE]; STUBS];
+    static nprof_stub_slow: [u8; 5];
+    safe static nprof_stub_table: [Row; STUBS];
+    safe static nprof_stub_settings: Settings;
+}
+
+/// The stubs that have been taken: the first ones.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Tells the stubs where and how to record. Records that are in use stay in use by calls in flight: those must stay
+/// mapped, which [`Records`] always are.
+pub fn configure(sharding: Sharding, records: &Records, clock: &Clock) {
+    let settings = &nprof_stub_settings;
+    let (number, rseq_offset) = sharding.words();
+    settings.shards.store(records.shards(), Ordering::Relaxed);
+    settings.stride.store(size_of::<MethodStats>(), Ordering::Relaxed);
+    settings.rseq_offset.store(rseq_offset, Ordering::Relaxed);
+    settings.sharding.store(number, Ordering::Release);
+    set_clock(clock);
+}
+
+/// Tells the stubs how long a tick is.
+pub fn set_clock(clock: &Clock) {
+    nprof_stub_settings.multiplier.store(clock.multiplier, Ordering::Relaxed);
+    nprof_stub_settings.floor_ticks.store(clock.floor_ticks, Ordering::Relaxed);
+}
+
+/// One stub that has been taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stub(usize);
+
+impl Stub {
+    /// Takes the next stub; `None` when all have been taken. [`configure`] must have been called.
+    #[must_use]
+    pub fn take(parameters: &Parameters) -> Option<Self> {
+        let next = |taken: usize| (taken < STUBS).then_some(taken + 1);
+        let stub = Self(TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?);
+        let row = stub.row();
+        row.original.store(parameters.original, Ordering::Relaxed);
+        row.records.store(parameters.records, Ordering::Relaxed);
+        row.threshold_ns.store(parameters.threshold_ns, Ordering::Relaxed);
+        row.stack_words.store(parameters.stack_words, Ordering::Relaxed);
+        row.index.store(parameters.index, Ordering::Relaxed);
+        stub.set_mode(parameters.mode);
+        Some(stub)
+    }
+
+    /// The stub that has an entry at this address.
+    #[must_use]
+    pub fn at(address: usize) -> Option<Self> {
+        let offset = address.checked_sub(pool_address())?;
+        let number = offset / STUB_SIZE;
+        let is_entry = matches!(offset % STUB_SIZE, 0 | SECOND_ENTRY);
+        (is_entry && number < TAKEN.load(Ordering::Relaxed)).then_some(Self(number))
+    }
+
+    /// All that have been taken.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..TAKEN.load(Ordering::Relaxed)).map(Self)
+    }
+
+    /// Where the VM is to call it.
+    #[must_use]
+    pub fn entry(self) -> usize {
+        pool_address() + self.0 * STUB_SIZE
+    }
+
+    /// Another address that does the same, for binding a method to the stub once more: the VM does nothing when it is
+    /// told the address that it knows.
+    #[must_use]
+    pub fn second_entry(self) -> usize {
+        self.entry() + SECOND_ENTRY
+    }
+
+    /// The native behind it.
+    #[must_use]
+    pub fn original(self) -> usize {
+        self.row().original.load(Ordering::Relaxed)
+    }
+
+    /// The dense index of its method.
+    #[must_use]
+    pub fn index(self) -> u32 {
+        self.row().index.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing is done at calls.
+    #[must_use]
+    pub fn is_off(self) -> bool {
+        self.row().mode.load(Ordering::Relaxed) == OFF
+    }
+
+    /// Changes what is done at calls that begin from now on. Calls in flight end as they began.
+    pub fn set_mode(self, mode: Mode) {
+        let (mode, chance) = mode.words();
+        self.row().chance.store(chance, Ordering::Relaxed);
+        self.row().mode.store(mode, Ordering::Release);
+    }
+
+    /// Changes which calls pass the site for probes on slow calls.
+    pub fn set_threshold_ns(self, threshold_ns: u64) {
+        self.row().threshold_ns.store(threshold_ns, Ordering::Relaxed);
+    }
+
+    fn row(self) -> &'static Row {
+        &nprof_stub_table[self.0]
+    }
+}
+
+/// The address of the instruction, a nop of five bytes, that each slow call passes before it returns: with the method's
+/// index in `edi` and the nanoseconds in `rsi`. A probe there costs the other calls nothing.
+#[must_use]
+pub fn slow_site() -> usize {
+    (&raw const nprof_stub_slow).addr()
+}
+
+fn pool_address() -> usize {
+    (&raw const nprof_stub_pool).addr()
+}
+
+#[cfg(test)]
+mod tests;

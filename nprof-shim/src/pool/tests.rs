@@ -1,0 +1,210 @@
+//! Stubs are called as the VM would call them: as functions, from many threads, in all modes and shardings.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nprof_common::histogram::bucket_of;
+
+use super::*;
+
+// SAFETY: `stubs.s` defines it: nanoseconds in the first register, the bucket in the result.
+unsafe extern "C" {
+    safe fn nprof_stub_bucket(nanoseconds: u64) -> u32;
+}
+
+type Add = extern "C" fn(u64, u64, u64, u64, u64, u64, f64, u64, u64, u64) -> u64;
+
+/// The settings are the process's; tests that change them take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn shardings() -> impl Iterator<Item = Sharding> {
+    ["rseq", "rdpid", "segment"].into_iter().filter_map(Sharding::named)
+}
+
+/// Ten arguments of which three are on the stack.
+extern "C" fn add(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: f64, h: u64, i: u64, j: u64) -> u64 {
+    let integers = [a, b, c, d, e, f, h, i, j];
+    integers.iter().fold(g.to_bits(), |hash, value| hash.wrapping_mul(31).wrapping_add(*value))
+}
+
+fn taken(function: usize, stack_words: u32, mode: Mode, records: &Records) -> Stub {
+    let records = records.address(0).unwrap();
+    let parameters = Parameters { original: function, stack_words, index: 0, records, mode, threshold_ns: u64::MAX };
+    Stub::take(&parameters).unwrap()
+}
+
+fn as_add(address: usize) -> Add {
+    // SAFETY: the stub stands before `add` and passes everything on.
+    unsafe { std::mem::transmute::<usize, Add>(address) }
+}
+
+fn ended(stats: &MethodStats) -> u64 {
+    stats.histogram.iter().sum()
+}
+
+/// Check that arguments and results pass unchanged and that calls are counted exactly, in all modes and shardings, by
+/// both entries.
+#[test]
+fn calls_pass_through() {
+    let _turn = turn();
+    for sharding in shardings() {
+        for (mode, counted, timed) in
+            [(Mode::Off, 0, 0), (Mode::Count, 2_000, 0), (Mode::Time, 0, 2_000), (Mode::one_of(1), 0, 2_000)]
+        {
+            let records = Records::map(1).unwrap();
+            configure(sharding, &records, &Clock::estimate());
+            let stub = taken(add as *const () as usize, 3, mode, &records);
+            for round in 0..1_000 {
+                for entry in [stub.entry(), stub.second_entry()] {
+                    let through = as_add(entry)(round, 1, 2, 3, 4, 5, 6.5, 7, round << 40, 9);
+                    assert_eq!(through, add(round, 1, 2, 3, 4, 5, 6.5, 7, round << 40, 9), "{sharding:?} {mode:?}");
+                }
+            }
+            let sum = records.sum(0);
+            assert_eq!((sum.counted, sum.entered, ended(&sum)), (counted, timed, timed), "{sharding:?} {mode:?}");
+            assert!(sum.max_ns <= sum.total_ns);
+        }
+    }
+}
+
+/// Check that a floating-point result passes through a timed call, and that its time is in the right order.
+#[test]
+fn results_in_vector_registers() {
+    extern "C" fn half_after_a_while(value: f64) -> f64 {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        value / 2.0
+    }
+    let _turn = turn();
+    let records = Records::map(1).unwrap();
+    configure(Sharding::best(), &records, &Clock::estimate());
+    let stub = taken(half_after_a_while as *const () as usize, 0, Mode::Time, &records);
+    // SAFETY: the stub stands before the function and passes everything on.
+    let through = unsafe { std::mem::transmute::<usize, extern "C" fn(f64) -> f64>(stub.entry()) };
+    assert_eq!(through(5.0), 2.5);
+    let sum = records.sum(0);
+    assert!((1_900_000..2_000_000_000).contains(&sum.total_ns), "{} ns", sum.total_ns);
+    assert_eq!(sum.max_ns, sum.total_ns);
+    assert_eq!(sum.histogram[bucket_of(sum.total_ns) as usize], 1);
+}
+
+/// Check that counts are exact with more threads than CPUs, also where a CPU has no shard of its own.
+#[test]
+fn counts_from_many_threads() {
+    const THREADS: u64 = 4;
+    const CALLS: u64 = 300_000;
+    let _turn = turn();
+    for cpus in [0, 1, 64] {
+        for sharding in shardings() {
+            for (mode, expected) in [(Mode::Count, 0.0), (Mode::Time, 1.0), (Mode::one_of(16), 1.0 / 16.0)] {
+                let records = Records::map_for(1, cpus).unwrap();
+                configure(sharding, &records, &Clock::estimate());
+                let stub = taken(add as *const () as usize, 3, mode, &records);
+                std::thread::scope(|scope| {
+                    for _ in 0..THREADS {
+                        scope.spawn(|| {
+                            for call in 0..CALLS {
+                                std::hint::black_box(as_add(stub.entry())(call, 1, 2, 3, 4, 5, 6.5, 7, 8, 9));
+                            }
+                        });
+                    }
+                });
+                let sum = records.sum(0);
+                let what = format!("{sharding:?} {mode:?} on {cpus} shards");
+                assert_eq!(sum.counted + sum.entered, THREADS * CALLS, "{what}");
+                assert_eq!(ended(&sum), sum.entered, "{what}");
+                // Threads on several CPUs that share a shard may all time the call of one number.
+                let tolerated = if cpus == 64 { 0.01 } else { expected };
+                let timed = sum.entered as f64 / (THREADS * CALLS) as f64;
+                assert!((timed - expected).abs() <= tolerated, "{what}: {timed} of the calls were timed");
+            }
+        }
+    }
+}
+
+/// Check that the stubs' bucket is that of nprof-common at and around all powers of two, and at values between.
+#[test]
+fn buckets_agree() {
+    let mut random = 1u64;
+    let around = (0..64).flat_map(|power| [(1u64 << power) - 1, 1 << power, (1 << power) + 1]);
+    for value in around.chain([u64::MAX]) {
+        assert_eq!(nprof_stub_bucket(value), bucket_of(value), "of {value}");
+    }
+    for round in 0..1_000_000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let value = random >> (round % 64);
+        assert_eq!(nprof_stub_bucket(value), bucket_of(value), "of {value}");
+    }
+}
+
+/// Check that a stub is found by its entries, and by nothing else.
+#[test]
+fn found_by_address() {
+    let _turn = turn();
+    let records = Records::map(1).unwrap();
+    let stub = taken(1, 0, Mode::Off, &records);
+    assert_eq!((Stub::at(stub.entry()), Stub::at(stub.second_entry())), (Some(stub), Some(stub)));
+    for address in [stub.entry() + 1, stub.entry() + 8, pool_address() + STUBS * STUB_SIZE, pool_address() - 64, 0] {
+        assert_eq!(Stub::at(address), None);
+    }
+    assert_eq!(stub.original(), 1);
+}
+
+/// Check that each stub begins as the template says, reads its own row, and stays within its cache line.
+#[test]
+fn stubs_are_alike() {
+    const HEAD: [u8; 16] = [0xf3, 0x0f, 0x1e, 0xfa, 0xf3, 0x0f, 0x1e, 0xfa, 0x0f, 0x1f, 0x44, 0, 0, 0x4c, 0x8d, 0x1d];
+    let table = (&raw const nprof_stub_table).addr();
+    for number in [0, 1, 2, 100, STUBS - 1] {
+        // SAFETY: the pool is initialised and never changes.
+        let code = unsafe { nprof_stub_pool[number] };
+        assert_eq!(code[..16], HEAD);
+        let displacement = i32::from_le_bytes([code[16], code[17], code[18], code[19]]);
+        let row = (pool_address() + number * STUB_SIZE + 20).wrapping_add_signed(displacement as isize);
+        assert_eq!(row, table + number * size_of::<Row>());
+        assert_eq!(code[STUB_SIZE - 1], 0xcc);
+    }
+}
+
+/// Check that the site for slow calls is a nop of five bytes, and that calls pass it unharmed.
+#[test]
+fn slow_calls() {
+    let _turn = turn();
+    // SAFETY: code never changes.
+    assert_eq!(unsafe { nprof_stub_slow }, [0x0f, 0x1f, 0x44, 0, 0]);
+    assert_eq!(slow_site(), (&raw const nprof_stub_slow).addr());
+    let records = Records::map(1).unwrap();
+    configure(Sharding::best(), &records, &Clock::estimate());
+    let stub = taken(add as *const () as usize, 3, Mode::Time, &records);
+    stub.set_threshold_ns(0);
+    assert_eq!(as_add(stub.entry())(9, 8, 7, 6, 5, 4, 3.0, 2, 1, 0), add(9, 8, 7, 6, 5, 4, 3.0, 2, 1, 0));
+    assert_eq!(ended(&records.sum(0)), 1);
+}
+
+/// Check that a stack is unwound through a timed call, from the native to the caller.
+#[test]
+fn unwinds_through_a_timed_call() {
+    extern "C" fn see(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, on_the_stack: u64) -> usize {
+        let stack = std::backtrace::Backtrace::force_capture().to_string();
+        let is_seen = ["nprof_stub_active", "unwinds_through_a_timed_call"].iter().all(|frame| stack.contains(frame));
+        usize::from(is_seen) + usize::from([a, b, c, d, e, f, on_the_stack] == [1, 2, 3, 4, 5, 6, 7])
+    }
+    let _turn = turn();
+    let records = Records::map(1).unwrap();
+    configure(Sharding::best(), &records, &Clock::estimate());
+    let stub = taken(see as *const () as usize, 1, Mode::Time, &records);
+    // SAFETY: the stub stands before the function and passes everything on.
+    let through = unsafe {
+        std::mem::transmute::<usize, extern "C" fn(u64, u64, u64, u64, u64, u64, u64) -> usize>(stub.entry())
+    };
+    assert_eq!(through(1, 2, 3, 4, 5, 6, 7), 2);
+}
+
+/// Check that the chance of a mode is that of one call in as many.
+#[test]
+fn chances() {
+    assert_eq!(Mode::one_of(2), Mode::Sample(1 << 31));
+    assert_eq!(Mode::one_of(16), Mode::Sample(1 << 28));
+    assert_eq!((Mode::one_of(0), Mode::one_of(1)), (Mode::Count, Mode::Time));
+}

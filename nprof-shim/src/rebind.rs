@@ -1,0 +1,188 @@
+//! Binds methods that are bound already: to their stubs, and back.
+//!
+//! Each method is bound to its stub more than once. A thread that compiles the call of a native reads its address and
+//! installs the code a moment later; if the method is bound anew in between, that code calls the old address for ever.
+//! Binding once more makes the VM drop it. The stub's other entry is used then: the VM does nothing when it is told the
+//! address that it knows, and binding to the original in between would let calls go past the stub.
+
+use std::time::Duration;
+
+use crate::agent::Agent;
+use crate::helper::{self, Binding, Helpers};
+use crate::jni::Jni;
+use crate::jvmti::{self, Class, MethodId, MethodName};
+use crate::pool::Stub;
+use crate::slots::{self, Slots};
+
+/// How long after the first time methods are bound again in a running VM: longer than a native's call takes to compile,
+/// and then once more for a compiler that was kept waiting. Nothing tells when it is done.
+const AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(50)];
+/// How often methods are looked for that still have a stub: events that are under way may bind some meanwhile.
+const SWEEPS: u32 = 3;
+
+/// Why methods could not be bound.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The VM does not answer.
+    #[error(transparent)]
+    Vm(#[from] jvmti::Error),
+    /// There is no helper class.
+    #[error(transparent)]
+    Helper(#[from] helper::Error),
+    /// Addresses cannot be read.
+    #[error(transparent)]
+    Slots(#[from] slots::Error),
+    /// Some methods are not bound as they should be.
+    #[error("{wrong} of {all} methods are not bound as they should be")]
+    Verification {
+        /// So many.
+        wrong: usize,
+        /// Of so many.
+        all: usize,
+    },
+}
+
+/// A method that is bound to something.
+#[derive(Debug, Clone, Copy)]
+struct Bound {
+    class: Class,
+    of_platform: bool,
+    id: MethodId,
+    address: usize,
+}
+
+/// A method that gets a stub.
+#[derive(Debug)]
+struct Stubbed {
+    bound: Bound,
+    name: MethodName,
+    stub: Stub,
+}
+
+/// Gives stubs to the methods that were bound before the VM could be asked for their names.
+pub(crate) fn early(agent: &Agent, jni: Jni, binds: &[(MethodId, usize)]) -> Result<(), Error> {
+    let helpers = agent.helpers(jni)?;
+    jni.ensure_room(binds.len());
+    let with_class = |&(id, address): &(MethodId, usize)| {
+        let class = agent.jvmti.class_of(id).ok()?;
+        Some(Bound { class, of_platform: helpers.is_of_platform(agent.jvmti, jni, class), id, address })
+    };
+    let stubbed = choose(agent, binds.iter().filter_map(with_class));
+    // Where addresses cannot be read the events' must do, and what the VM says.
+    let slots = Slots::find(jni, helpers).ok();
+    // The VM is starting and nothing else is compiled yet: no need to wait.
+    let refused = bind_to_stubs(jni, helpers, slots.as_ref(), &stubbed, &[Duration::ZERO])?;
+    match slots {
+        Some(slots) => verify(&slots, &stubbed),
+        None if refused == 0 => Ok(()),
+        None => Err(Error::Verification { wrong: refused, all: stubbed.len() }),
+    }
+}
+
+/// Gives stubs to all chosen methods of a running VM that are bound already.
+pub(crate) fn all(agent: &Agent, jni: Jni) -> Result<(), Error> {
+    let helpers = agent.helpers(jni)?;
+    let slots = Slots::find(jni, helpers)?;
+    let bound = bound_methods(agent, jni, helpers, &slots)?;
+    let (ours, others): (Vec<Bound>, Vec<Bound>) =
+        bound.into_iter().partition(|bound| Stub::at(bound.address).is_some());
+    ours.iter().filter_map(|bound| Stub::at(bound.address)).for_each(|stub| agent.bound_again(stub));
+    let stubbed = choose(agent, others.into_iter());
+    bind_to_stubs(jni, helpers, Some(&slots), &stubbed, &AGAIN_AFTER)?;
+    verify(&slots, &stubbed)
+}
+
+/// Gives all methods their own addresses back that still have a stub's.
+pub(crate) fn restore(agent: &Agent, jni: Jni) -> Result<(), Error> {
+    let helpers = agent.helpers(jni)?;
+    let slots = Slots::find(jni, helpers)?;
+    let mut left = 0;
+    for _ in 0..SWEEPS {
+        let stubbed = bound_methods(agent, jni, helpers, &slots)?;
+        let bindings: Vec<Binding> = stubbed.into_iter().filter_map(|bound| original(agent, bound)).collect();
+        left = bindings.len();
+        if left == 0 {
+            break;
+        }
+        helpers.bind(jni, &bindings)?;
+    }
+    if left == 0 { Ok(()) } else { Err(Error::Verification { wrong: left, all: left }) }
+}
+
+/// The native methods of all loaded classes that are bound. Classes without are forgotten.
+fn bound_methods(agent: &Agent, jni: Jni, helpers: &Helpers, slots: &Slots) -> Result<Vec<Bound>, Error> {
+    let classes = agent.jvmti.loaded_classes()?;
+    jni.ensure_room(classes.len());
+    let mut found = Vec::new();
+    for class in classes {
+        // A class that is not prepared has no bound methods.
+        let natives = agent.jvmti.native_methods(class).unwrap_or_default();
+        let bound: Vec<_> = natives.into_iter().filter_map(|id| Some((id, slots.bound(id)?))).collect();
+        if bound.is_empty() {
+            jni.forget(class);
+            continue;
+        }
+        let of_platform = helpers.is_of_platform(agent.jvmti, jni, class);
+        found.extend(bound.into_iter().map(|(id, address)| Bound { class, of_platform, id, address }));
+    }
+    Ok(found)
+}
+
+fn choose(agent: &Agent, bound: impl Iterator<Item = Bound>) -> Vec<Stubbed> {
+    let stub = |bound: Bound| {
+        let name = agent.jvmti.name_of(bound.class, bound.id).ok()?;
+        let stub = agent.stub_for(bound.id, bound.address, &name)?;
+        Some(Stubbed { bound, name, stub })
+    };
+    bound.filter_map(stub).collect()
+}
+
+/// Binds methods to their stubs, and again after each of the pauses. Tells how many the VM refused, the last time.
+fn bind_to_stubs(
+    jni: Jni,
+    helpers: &Helpers,
+    slots: Option<&Slots>,
+    stubbed: &[Stubbed],
+    again_after: &[Duration],
+) -> Result<usize, helper::Error> {
+    let mut refused = helpers.bind(jni, &bindings(slots, stubbed, Stub::entry))?;
+    for (pause, entry) in again_after.iter().zip([Stub::second_entry as fn(Stub) -> usize, Stub::entry]) {
+        std::thread::sleep(*pause);
+        refused = helpers.bind(jni, &bindings(slots, stubbed, entry))?;
+    }
+    Ok(refused)
+}
+
+/// What binds methods to their stubs: those that are still bound as they were found or as we have bound them. Others
+/// have been bound by the application meanwhile, and the event has given them other stubs.
+fn bindings(slots: Option<&Slots>, stubbed: &[Stubbed], entry: fn(Stub) -> usize) -> Vec<Binding> {
+    let is_current = |stubbed: &&Stubbed| {
+        let Some(slots) = slots else { return true };
+        let bound = slots.bound(stubbed.bound.id);
+        bound == Some(stubbed.bound.address) || bound.and_then(Stub::at) == Some(stubbed.stub)
+    };
+    let binding = |stubbed: &Stubbed| binding(stubbed.bound, stubbed.name.clone(), entry(stubbed.stub));
+    stubbed.iter().filter(is_current).map(binding).collect()
+}
+
+fn binding(Bound { class, of_platform, .. }: Bound, name: MethodName, address: usize) -> Binding {
+    let MethodName { name, signature, .. } = name;
+    Binding { class, name, signature, address, of_platform }
+}
+
+/// What binds a method that has a stub to the native behind it.
+fn original(agent: &Agent, bound: Bound) -> Option<Binding> {
+    let stub = Stub::at(bound.address)?;
+    let name = agent.jvmti.name_of(bound.class, bound.id).ok()?;
+    Some(binding(bound, name, stub.original()))
+}
+
+/// Checks that no method is bound to its native still. It need not be our stub that it is bound to: another agent may
+/// have put its own code before that.
+fn verify(slots: &Slots, stubbed: &[Stubbed]) -> Result<(), Error> {
+    let is_wrong = |stubbed: &&Stubbed| slots.bound(stubbed.bound.id).is_none_or(|at| at == stubbed.stub.original());
+    match stubbed.iter().filter(is_wrong).count() {
+        0 => Ok(()),
+        wrong => Err(Error::Verification { wrong, all: stubbed.len() }),
+    }
+}

@@ -1,0 +1,338 @@
+// The pool of stubs and the code that they share. See pool.rs for what each stub is for.
+//
+// The entry of a stub finds the arguments of a native where the JVM put them, and leaves them there: until the native
+// is called only rax, r10, r11 and the flags are touched. r11 holds the stub's row of parameters.
+//
+// A sum is kept per CPU. Where the C library has registered its threads for restartable sequences, an addition is one:
+// the kernel lets it run to its last instruction, the store, without a change of CPU or of thread in between, or leads
+// it to its `otherwise`. So the store needs no lock. What was interrupted, and what finds a CPU number that there is no
+// shard for (also: a thread that is not registered, -1), goes with a lock to the spare shard behind the last, which no
+// unlocked addition ever touches. There is no loop that could go on for ever.
+
+// Begins a restartable sequence: \rseq holds the offset of the thread's area. Leaves this CPU's shard in rax.
+.macro nprof_begin name, rseq, otherwise
+    lea rax, [rip + .Lnprof_section_\name]
+    mov qword ptr fs:[\rseq + 8], rax
+.Lnprof_begin_\name:
+    mov eax, dword ptr fs:[\rseq + 4]
+    cmp eax, dword ptr [rip + nprof_stub_settings + {SHARDS}]
+    jae \otherwise
+    imul rax, qword ptr [rip + nprof_stub_settings + {STRIDE}]
+    add rax, qword ptr [r11 + {RECORDS}]
+.endm
+
+// Stands behind the store that ends the sequence, and describes it to the kernel: version, flags, first instruction,
+// length, where to go instead.
+.macro nprof_end name
+.Lnprof_end_\name:
+    .pushsection .data.rel.ro.nprof_stubs, "aw", @progbits
+    .p2align 5
+.Lnprof_section_\name:
+    .long 0, 0
+    .quad .Lnprof_begin_\name, .Lnprof_end_\name - .Lnprof_begin_\name, .Lnprof_abort_\name
+    .popsection
+.endm
+
+// Where the kernel goes instead. It insists on the signature in front, which is the C library's.
+.macro nprof_abort name, otherwise
+    .byte 0x0f, 0xb9, 0x3d
+    .long 0x53053053
+.Lnprof_abort_\name:
+    jmp \otherwise
+.endm
+
+// The bucket of rdi (nanoseconds) into rdx, as nprof-common/src/histogram.rs defines it. Clobbers rcx and rdi.
+.macro nprof_bucket
+    mov rcx, qword ptr [rip + nprof_stub_bounds + 32]
+    cmp rdi, rcx
+    cmova rdi, rcx
+    mov ecx, 1
+    test rdi, rdi
+    cmove rdi, rcx
+    bsr rdx, rdi
+    mov ecx, 62
+    sub ecx, edx
+    shl rdi, cl
+    shl edx, 2
+    cmp qword ptr [rip + nprof_stub_bounds], rdi
+    adc edx, 0
+    cmp qword ptr [rip + nprof_stub_bounds + 8], rdi
+    adc edx, 0
+    cmp qword ptr [rip + nprof_stub_bounds + 16], rdi
+    adc edx, 0
+    cmp qword ptr [rip + nprof_stub_bounds + 24], rdi
+    adc edx, 0
+.endm
+
+    .section .rodata.nprof_stubs, "a", @progbits
+    .p2align 6
+nprof_stub_bounds:
+    .quad {QUARTER0}, {QUARTER1}, {QUARTER2}, {QUARTER3}, {LARGEST}
+
+    .section .bss.nprof_stubs, "aw", @nobits
+    .p2align 6
+    .globl nprof_stub_settings
+    .hidden nprof_stub_settings
+    .type nprof_stub_settings, @object
+    .size nprof_stub_settings, {SETTINGS_SIZE}
+nprof_stub_settings:
+    .zero {SETTINGS_SIZE}
+    .globl nprof_stub_table
+    .hidden nprof_stub_table
+    .type nprof_stub_table, @object
+    .size nprof_stub_table, {ROW_SIZE} * {STUBS}
+nprof_stub_table:
+    .zero {ROW_SIZE} * {STUBS}
+
+    .section .text.nprof_stubs, "ax", @progbits
+
+// The stubs, a cache line each. Two entries, so that a method can be bound again to the same stub at another address;
+// then a nop of five bytes, on which a cheap uprobe can sit.
+    .p2align 6
+    .globl nprof_stub_pool
+    .hidden nprof_stub_pool
+    .type nprof_stub_pool, @function
+nprof_stub_pool:
+    .cfi_startproc
+    .set .Lnprof_number, 0
+    .rept {STUBS}
+    endbr64
+    endbr64
+    .byte 0x0f, 0x1f, 0x44, 0x00, 0x00
+    lea r11, [rip + nprof_stub_table + .Lnprof_number * {ROW_SIZE}]
+    cmp dword ptr [r11 + {MODE}], {OFF}
+    jne nprof_stub_active
+    jmp qword ptr [r11 + {ORIGINAL}]
+    .p2align 6, 0xcc
+    .set .Lnprof_number, .Lnprof_number + 1
+    .endr
+    .cfi_endproc
+    .size nprof_stub_pool, . - nprof_stub_pool
+
+// What a stub does that is not off.
+    .p2align 6
+    .type nprof_stub_active, @function
+nprof_stub_active:
+    .cfi_startproc
+    mov eax, dword ptr [r11 + {MODE}]
+    cmp eax, {COUNT}
+    jne .Lnprof_more_than_count
+.Lnprof_count:
+    cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
+    jne .Lnprof_count_locked
+    mov r10, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
+    nprof_begin count, r10, .Lnprof_count_locked
+    inc qword ptr [rax + {COUNTED}]
+    nprof_end count
+    jmp qword ptr [r11 + {ORIGINAL}]
+
+.Lnprof_more_than_count:
+    cmp eax, {TIME}
+    je .Lnprof_time
+    cmp eax, {SAMPLE}
+    je .Lnprof_sample
+    jmp qword ptr [r11 + {ORIGINAL}]
+
+// Times the calls for which n times the golden ratio, modulo one, is below the chance: as often as that, evenly, and
+// out of step with any pattern in the calls.
+.Lnprof_sample:
+    cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
+    jne .Lnprof_sample_locked
+    mov r10, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
+    nprof_begin sample, r10, .Lnprof_sample_locked
+    mov r10, qword ptr [rax + {COUNTED}]
+    add r10, qword ptr [rax + {ENTERED}]
+    imul r10d, r10d, {GOLDEN}
+    cmp r10d, dword ptr [r11 + {CHANCE}]
+    jb .Lnprof_time
+    inc qword ptr [rax + {COUNTED}]
+    nprof_end sample
+    jmp qword ptr [r11 + {ORIGINAL}]
+
+.Lnprof_sample_locked:
+    call nprof_stub_locked_shard
+    mov r10, qword ptr [rax + {COUNTED}]
+    add r10, qword ptr [rax + {ENTERED}]
+    imul r10d, r10d, {GOLDEN}
+    cmp r10d, dword ptr [r11 + {CHANCE}]
+    jb .Lnprof_time_locked
+    lock inc qword ptr [rax + {COUNTED}]
+    jmp qword ptr [r11 + {ORIGINAL}]
+
+.Lnprof_count_locked:
+    call nprof_stub_locked_shard
+    lock inc qword ptr [rax + {COUNTED}]
+    jmp qword ptr [r11 + {ORIGINAL}]
+
+    nprof_abort count, .Lnprof_count_locked
+    nprof_abort sample, .Lnprof_sample_locked
+    nprof_abort enter, .Lnprof_time_locked
+
+.Lnprof_time_locked:
+    call nprof_stub_locked_shard
+    lock inc qword ptr [rax + {ENTERED}]
+    jmp .Lnprof_call
+
+.Lnprof_time:
+    cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
+    jne .Lnprof_time_locked
+    mov r10, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
+    nprof_begin enter, r10, .Lnprof_time_locked
+    inc qword ptr [rax + {ENTERED}]
+    nprof_end enter
+
+// A real frame and a real call: unwinders, exceptions and longjmp find nothing unusual.
+.Lnprof_call:
+    push rbp
+    .cfi_def_cfa_offset 16
+    .cfi_offset rbp, -16
+    mov rbp, rsp
+    .cfi_def_cfa_register rbp
+    sub rsp, 16
+    mov qword ptr [rbp - 8], r11
+    mov r10d, dword ptr [r11 + {WORDS}]
+    test r10d, r10d
+    jz .Lnprof_copied
+    lea eax, [r10 + 1]
+    and eax, -2
+    shl eax, 3
+    sub rsp, rax
+.Lnprof_copy:
+    dec r10d
+    mov rax, qword ptr [rbp + 16 + 8 * r10]
+    mov qword ptr [rsp + 8 * r10], rax
+    jnz .Lnprof_copy
+.Lnprof_copied:
+    mov r10, rdx
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    add rax, qword ptr [rip + nprof_stub_settings + {FLOOR}]
+    mov qword ptr [rbp - 16], rax
+    mov rdx, r10
+    call qword ptr [r11 + {ORIGINAL}]
+
+// The result is in rax (kept in r10) or in xmm0 (not touched). All other registers that a callee may use are free.
+    mov r10, rax
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    mov r11, qword ptr [rbp - 8]
+    xor ecx, ecx
+    sub rax, qword ptr [rbp - 16]
+    cmovb rax, rcx
+    mul qword ptr [rip + nprof_stub_settings + {MULTIPLIER}]
+    shrd rax, rdx, 32
+    mov rsi, rax
+    mov rdi, rax
+    nprof_bucket
+    cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
+    jne .Lnprof_end_locked
+    mov r9, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
+    nprof_begin total, r9, .Lnprof_total_locked
+    add qword ptr [rax + {TOTAL}], rsi
+    nprof_end total
+.Lnprof_histogram:
+    nprof_begin histogram, r9, .Lnprof_histogram_locked
+    cmp rsi, qword ptr [rax + {MAX}]
+    ja .Lnprof_max
+    inc qword ptr [rax + 8 * rdx + {HISTOGRAM}]
+    nprof_end histogram
+.Lnprof_recorded:
+    cmp rsi, qword ptr [r11 + {THRESHOLD}]
+    jae .Lnprof_slow
+.Lnprof_return:
+    mov rax, r10
+    .cfi_remember_state
+    leave
+    .cfi_def_cfa rsp, 8
+    ret
+    .cfi_restore_state
+
+// A slow call: a probe here finds its index in edi and its nanoseconds in rsi.
+.Lnprof_slow:
+    mov edi, dword ptr [r11 + {INDEX}]
+    .globl nprof_stub_slow
+    .hidden nprof_stub_slow
+    .type nprof_stub_slow, @function
+nprof_stub_slow:
+    .byte 0x0f, 0x1f, 0x44, 0x00, 0x00
+    jmp .Lnprof_return
+
+// A new maximum, rarely.
+.Lnprof_max:
+    nprof_begin max, r9, .Lnprof_histogram_locked
+    cmp rsi, qword ptr [rax + {MAX}]
+    jbe .Lnprof_histogram
+    mov qword ptr [rax + {MAX}], rsi
+    nprof_end max
+    jmp .Lnprof_histogram
+
+    nprof_abort total, .Lnprof_total_locked
+    nprof_abort histogram, .Lnprof_histogram_locked
+    nprof_abort max, .Lnprof_histogram_locked
+
+.Lnprof_total_locked:
+    call nprof_stub_locked_shard
+    lock add qword ptr [rax + {TOTAL}], rsi
+    jmp .Lnprof_histogram
+
+.Lnprof_end_locked:
+    call nprof_stub_locked_shard
+    lock add qword ptr [rax + {TOTAL}], rsi
+.Lnprof_histogram_locked:
+    call nprof_stub_locked_shard
+    lock inc qword ptr [rax + 8 * rdx + {HISTOGRAM}]
+    mov rdi, rax
+    mov rax, qword ptr [rdi + {MAX}]
+.Lnprof_max_locked:
+    cmp rsi, rax
+    jbe .Lnprof_recorded
+    lock cmpxchg qword ptr [rdi + {MAX}], rsi
+    jne .Lnprof_max_locked
+    jmp .Lnprof_recorded
+    .cfi_endproc
+    .size nprof_stub_active, . - nprof_stub_active
+
+// The shard for locked additions into rax: this CPU's, or the spare one if restartable sequences are in use, where the
+// CPUs' own are for unlocked additions only. Clobbers nothing but rax and flags.
+    .p2align 4
+    .type nprof_stub_locked_shard, @function
+nprof_stub_locked_shard:
+    .cfi_startproc
+    cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RDPID}
+    jb .Lnprof_spare
+    je .Lnprof_rdpid
+    mov eax, {CPU_SEGMENT}
+    lsl eax, eax
+    jz .Lnprof_cpu
+.Lnprof_spare:
+    mov eax, dword ptr [rip + nprof_stub_settings + {SHARDS}]
+    jmp .Lnprof_shard
+.Lnprof_rdpid:
+    rdpid rax
+.Lnprof_cpu:
+    and eax, {CPU_MASK}
+    cmp eax, dword ptr [rip + nprof_stub_settings + {SHARDS}]
+    jae .Lnprof_spare
+.Lnprof_shard:
+    imul rax, qword ptr [rip + nprof_stub_settings + {STRIDE}]
+    add rax, qword ptr [r11 + {RECORDS}]
+    ret
+    .cfi_endproc
+    .size nprof_stub_locked_shard, . - nprof_stub_locked_shard
+
+// The bucket of a value, as a function: for tests only.
+    .p2align 4
+    .globl nprof_stub_bucket
+    .hidden nprof_stub_bucket
+    .type nprof_stub_bucket, @function
+nprof_stub_bucket:
+    .cfi_startproc
+    nprof_bucket
+    mov eax, edx
+    ret
+    .cfi_endproc
+    .size nprof_stub_bucket, . - nprof_stub_bucket
+
+    .text

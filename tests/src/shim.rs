@@ -1,0 +1,191 @@
+//! The companion agent in a target: loading it, and reading the records that it writes down.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::jdk::Jdk;
+use crate::name::MethodName;
+use crate::process::Called;
+
+/// The shared library that Cargo built for these tests, beside the test program itself.
+///
+/// # Errors
+/// When it is not there.
+pub fn library() -> Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let directory = program.parent().context("a program is in a directory")?;
+    let library = directory.join("libnprof_shim.so");
+    ensure!(library.exists(), "{} was not built", library.display());
+    Ok(library)
+}
+
+/// The option that loads the agent when a JVM starts.
+///
+/// # Errors
+/// As [`library`].
+pub fn agent_path(options: &str) -> Result<String> {
+    Ok(format!("-agentpath:{}={options}", library()?.display()))
+}
+
+/// Loads the agent into a running JVM, or tells one that is loaded what to do.
+///
+/// # Errors
+/// When the JVM does not take it.
+pub fn load(jdk: &Jdk, pid: u32, options: &str) -> Result<()> {
+    load_copy(jdk, pid, &library()?, options)
+}
+
+/// The same for a copy of the agent.
+///
+/// # Errors
+/// When the JVM does not take it.
+pub fn load_copy(jdk: &Jdk, pid: u32, library: &Path, options: &str) -> Result<()> {
+    let mut command = Command::new(jdk.tool("jcmd"));
+    command.arg(pid.to_string()).arg("JVMTI.agent_load").arg(library).arg(format!("\"{options}\""));
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success() && said.contains("return code: 0"), "{command:?}: {said}");
+    Ok(())
+}
+
+/// What the agent knows of one method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Record {
+    /// Calls that were only counted.
+    pub counted: u64,
+    /// Calls that were to be timed.
+    pub entered: u64,
+    /// Of these, those that ended.
+    pub ended: u64,
+    /// Their time, in nanoseconds.
+    pub total_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl Record {
+    /// All calls.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.counted + self.entered
+    }
+}
+
+/// What the agent wrote down.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Records {
+    /// How stubs found their shards.
+    pub sharding: String,
+    /// What went wrong.
+    pub notes: Vec<String>,
+    /// The methods. Those of the same name, of classes of several loaders, are added up.
+    pub methods: BTreeMap<MethodName, Record>,
+}
+
+impl Records {
+    /// Has a running agent write them down.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn of(jdk: &Jdk, pid: u32) -> Result<Self> {
+        Self::of_copy(jdk, pid, &library()?)
+    }
+
+    /// Has a copy of the agent write down its own.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn of_copy(jdk: &Jdk, pid: u32, library: &Path) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let file = directory.path().join("records");
+        load_copy(jdk, pid, library, &format!("dump={}", file.display()))?;
+        Self::read(&file)
+    }
+
+    /// Reads what was written.
+    ///
+    /// # Errors
+    /// When it is not whole.
+    pub fn read(file: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
+        let mut records = Self::default();
+        for line in text.lines() {
+            records.add(line).with_context(|| line.to_owned())?;
+        }
+        ensure!(text.ends_with("end\n"), "{} is not whole", file.display());
+        Ok(records)
+    }
+
+    fn add(&mut self, line: &str) -> Result<()> {
+        match line.split('\t').collect::<Vec<_>>()[..] {
+            ["sharding", name] => self.sharding = name.to_owned(),
+            ["note", text] => self.notes.push(text.to_owned()),
+            ["unwatched", "0"] | ["end"] => {}
+            ["method", class, method, signature, counted, entered, ended, total_ns, max_ns, _histogram] => {
+                let record = self.methods.entry(MethodName::new(class, method, signature)).or_default();
+                record.counted += counted.parse::<u64>()?;
+                record.entered += entered.parse::<u64>()?;
+                record.ended += ended.parse::<u64>()?;
+                record.total_ns += total_ns.parse::<u64>()?;
+                record.max_ns = record.max_ns.max(max_ns.parse()?);
+            }
+            _ => bail!("not a line of the agent"),
+        }
+        Ok(())
+    }
+
+    /// The record of a method; of no calls if it has none.
+    #[must_use]
+    pub fn record(&self, class: &str, method: &str, signature: &str) -> Record {
+        self.methods.get(&MethodName::new(class, method, signature)).copied().unwrap_or_default()
+    }
+
+    /// Checks that nothing went wrong in the agent.
+    ///
+    /// # Errors
+    /// What did.
+    pub fn must_be_without_notes(&self) -> Result<()> {
+        ensure!(self.notes.is_empty(), "the agent says: {:?}", self.notes);
+        Ok(())
+    }
+
+    /// Checks that as many calls were seen since `before` as were made.
+    ///
+    /// # Errors
+    /// When a function was seen more often or less.
+    pub fn must_equal(&self, before: &Self, called: &[Called]) -> Result<()> {
+        ensure!(!called.is_empty(), "nothing was called");
+        for function in called {
+            let calls = |records: &Self| -> u64 {
+                function.methods.iter().filter_map(|name| records.methods.get(name)).map(Record::calls).sum()
+            };
+            let seen = calls(self) - calls(before);
+            ensure!(seen == function.made && seen == function.counted, "{seen} calls were seen of {function:?}");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that lines are read, methods of the same name are added up, and anything else is refused.
+    #[test]
+    fn reads_lines() {
+        let mut records = Records::default();
+        for line in ["sharding\trseq", "note\toh", "unwatched\t0"] {
+            records.add(line).unwrap();
+        }
+        for _ in 0..2 {
+            records.add("method\ta.B\tm\t()V\t1\t2\t3\t4\t5\t0:3").unwrap();
+        }
+        let sum = Record { counted: 2, entered: 4, ended: 6, total_ns: 8, max_ns: 5 };
+        assert_eq!(records.record("a.B", "m", "()V"), sum);
+        assert_eq!((records.sharding.as_str(), records.must_be_without_notes().is_err()), ("rseq", true));
+        assert!(records.add("unwatched\t7").is_err() && records.add("nonsense").is_err());
+    }
+}
