@@ -88,10 +88,13 @@ fn totals(profile: &Profile) -> Vec<String> {
         notes.push(format!("Counted without a time: {}.", counted(untimed, "call")));
     }
     if in_flight > 0 {
-        notes.push(format!(
-            "Not returned when the recording ended: {}, with the time until then.",
-            counted(in_flight, "call")
-        ));
+        let timed = profile.open.iter().map(|totals| totals.samples).fold(0, u64::saturating_add);
+        let time = match timed {
+            0 => "without the time until then".to_owned(),
+            timed if timed >= in_flight => "with the time until then".to_owned(),
+            timed => format!("{} of them with the time until then", units::count(timed)),
+        };
+        notes.push(format!("Not returned when the recording ended: {}, {time}.", counted(in_flight, "call")));
     }
     notes
 }
@@ -220,6 +223,7 @@ mod tests {
         Profile {
             about: About { off_cpu: true, patterns: vec!["java.*::*".to_owned(), "a::b".to_owned()], ..about() },
             functions: vec![function.clone(), function],
+            open: vec![totals(0, 1), totals(1, 1)],
             quality: Quality {
                 stacks: 9876,
                 complete: 9860,
@@ -233,16 +237,12 @@ mod tests {
         }
     }
 
+    fn totals(stack: u32, samples: u64) -> StackTotals {
+        let (function, calls, time_ns, self_ns, off_cpu_ns) = (None, 0.0, 0.0, 0.0, 0.0);
+        StackTotals { stack, function, samples, calls, time_ns, self_ns, off_cpu_ns }
+    }
+
     fn by_timer() -> Profile {
-        let totals = |stack, samples| StackTotals {
-            stack,
-            function: None,
-            samples,
-            calls: 0.0,
-            time_ns: 0.0,
-            self_ns: 0.0,
-            off_cpu_ns: 0.0,
-        };
         let stack = |frames: &[u32]| ProfileStack { frames: frames.to_vec(), cut: None };
         Profile {
             about: About { mode: ProfileMode::OnCpu, period_ns: Some(1_000_000), ..about() },
@@ -276,6 +276,18 @@ mod tests {
             text += &format!("{}\n  {}\n", captions.title, captions.notes.join("\n  "));
         }
         samples::assert_golden("captions.txt", include_str!("golden/captions.txt"), &text);
+    }
+
+    /// Check that the time of open calls is claimed only for those that have one.
+    #[test]
+    fn open_calls_without_a_time() {
+        for (open, said) in [
+            (vec![], "2 calls, without the time until then."),
+            (vec![totals(0, 1)], "2 calls, 1 of them with the time until then."),
+        ] {
+            let notes = Captions::of(&Profile { open, ..eventful() }, Weight::Time).notes;
+            assert!(notes.iter().any(|note| note.ends_with(said)), "{notes:?}");
+        }
     }
 
     /// Check that a title stays in its line, however long a main class is.
