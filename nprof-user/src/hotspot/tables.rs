@@ -91,12 +91,8 @@ pub(crate) fn read_int_constants<M: RemoteMemory>(
         ["gHotSpotVMIntConstantEntryNameOffset", "gHotSpotVMIntConstantEntryValueOffset"],
         "gHotSpotVMIntConstantEntryArrayStride",
     )?;
-    let rows = shape.rows(reader)?;
-    let strings = Strings::read(reader, rows.iter().map(|row| row[0]))?;
     // An int32_t: what follows it in the row is padding.
-    let low_half = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or_default().cast_signed();
-    let constant = |&[name, value]: &[u64; 2]| (strings.at(name).to_owned(), low_half(value));
-    Ok(rows.iter().map(constant).collect())
+    read_constants(reader, &shape, |value| Some(u32::try_from(value & 0xffff_ffff).ok()?.cast_signed()))
 }
 
 /// The named constants of the VM that are declared as wide (`gHotSpotVMLongConstants`), those of them that fit an `i32`.
@@ -114,9 +110,18 @@ pub(crate) fn read_long_constants<M: RemoteMemory>(
         ["gHotSpotVMLongConstantEntryNameOffset", "gHotSpotVMLongConstantEntryValueOffset"],
         "gHotSpotVMLongConstantEntryArrayStride",
     )?;
+    read_constants(reader, &shape, |value| i32::try_from(value).ok())
+}
+
+/// The constants of a table by name, without those whose value `number` does not take.
+fn read_constants<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    shape: &Shape<2>,
+    number: impl Fn(u64) -> Option<i32>,
+) -> Result<HashMap<String, i32>, Error> {
     let rows = shape.rows(reader)?;
     let strings = Strings::read(reader, rows.iter().map(|row| row[0]))?;
-    let constant = |&[name, value]: &[u64; 2]| Some((strings.at(name).to_owned(), i32::try_from(value).ok()?));
+    let constant = |&[name, value]: &[u64; 2]| Some((strings.at(name).to_owned(), number(value)?));
     Ok(rows.iter().filter_map(constant).collect())
 }
 
