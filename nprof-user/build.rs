@@ -1,6 +1,7 @@
-//! Builds the BPF object (`nprof-ebpf`) for the library to embed, with whichever toolchain this machine has.
+//! Builds what the library embeds: the BPF object (`nprof-ebpf`) and the shim (`nprof-shim`).
 //!
-//! Two are known: a rustup nightly with `rust-src`, which builds `core` itself, and Debian's `rustc-web`, whose
+//! The shim is an ordinary shared library, built by the compiler that builds nprof. For the BPF object two toolchains are
+//! known: a rustup nightly with `rust-src`, which builds `core` itself, and Debian's `rustc-web`, whose
 //! `libstd-rust-web-dev-bpf` brings `core` prebuilt. Both need `bpf-linker`. Nothing is installed from here; what is
 //! missing is named, and `cargo xtask setup` installs it.
 
@@ -15,6 +16,15 @@ const TARGET: &str = "bpfel-unknown-none";
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 const DEBIAN_CORE: &str = "/usr/lib/rustlib/bpfel-unknown-none/lib";
 
+/// How the shim is built, whatever the profile of nprof. A panic in it must unwind, so that it can be caught before it
+/// gets into the JVM. Names of functions stay, for profilers; the rest of the debug information would be most of the file.
+const SHIM_PROFILE: [(&str, &str); 4] = [
+    ("CARGO_PROFILE_RELEASE_PANIC", "unwind"),
+    ("CARGO_PROFILE_RELEASE_STRIP", "debuginfo"),
+    ("CARGO_PROFILE_RELEASE_LTO", "fat"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
+];
+
 /// A way to compile `core` and our crate for the BPF target.
 enum Toolchain {
     /// rustup's nightly, with `core` built from `rust-src`.
@@ -26,11 +36,15 @@ enum Toolchain {
 fn main() -> Result<(), Box<dyn Error>> {
     let workspace = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("..");
     let out_dir = PathBuf::from(env::var("OUT_DIR")?);
-    for input in
-        ["nprof-ebpf/src", "nprof-ebpf/Cargo.toml", "nprof-common/src", "nprof-common/Cargo.toml", "Cargo.lock"]
-    {
-        println!("cargo::rerun-if-changed={}", workspace.join(input).display());
+    for krate in ["nprof-common", "nprof-ebpf", "nprof-shim"] {
+        for input in ["src", "Cargo.toml", "build.rs"] {
+            let input = workspace.join(krate).join(input);
+            if input.exists() {
+                println!("cargo::rerun-if-changed={}", input.display());
+            }
+        }
     }
+    println!("cargo::rerun-if-changed={}", workspace.join("Cargo.lock").display());
     println!("cargo::rerun-if-env-changed=PATH");
 
     let missing = missing_tools();
@@ -42,9 +56,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         message.push_str("`cargo xtask setup` installs what is missing");
         return Err(message.into());
     }
-    build(&toolchain().ok_or("the BPF toolchain has vanished")?, &workspace, &out_dir)?;
-    let object = out_dir.join("ebpf").join(TARGET).join("release/nprof");
-    fs::copy(&object, out_dir.join("nprof.bpf.o")).map_err(|error| format!("{}: {error}", object.display()))?;
+    build_programs(&toolchain().ok_or("the BPF toolchain has vanished")?, &workspace, &out_dir)?;
+    build_shim(&workspace, &out_dir)
+}
+
+/// Puts what was built where the library includes it from.
+fn deliver(built: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
+    fs::copy(built, to).map_err(|error| format!("{}: {error}", built.display()))?;
     Ok(())
 }
 
@@ -82,7 +100,7 @@ fn on_path(program: &str) -> bool {
     env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-fn build(toolchain: &Toolchain, workspace: &Path, out_dir: &Path) -> Result<(), Box<dyn Error>> {
+fn build_programs(toolchain: &Toolchain, workspace: &Path, out_dir: &Path) -> Result<(), Box<dyn Error>> {
     let mut command = match toolchain {
         Toolchain::Nightly => {
             let mut command = clean(Command::new("rustup"));
@@ -106,7 +124,25 @@ fn build(toolchain: &Toolchain, workspace: &Path, out_dir: &Path) -> Result<(), 
     if !status.success() {
         return Err(format!("building nprof-ebpf: {status}").into());
     }
-    Ok(())
+    deliver(&out_dir.join("ebpf").join(TARGET).join("release/nprof"), &out_dir.join("nprof.bpf.o"))
+}
+
+/// Builds the shim as nprof itself is: by the same compiler, but always optimised, since it runs in other people's JVMs.
+fn build_shim(workspace: &Path, out_dir: &Path) -> Result<(), Box<dyn Error>> {
+    let mut command = clean(Command::new(env::var("CARGO")?));
+    for name in ["RUSTC", "RUSTUP_TOOLCHAIN"] {
+        command.envs(env::var_os(name).map(|value| (name, value)));
+    }
+    let status = command
+        .args(["rustc", "--quiet", "--package", "nprof-shim", "--lib", "--crate-type", "cdylib", "--release"])
+        .current_dir(workspace)
+        .env("CARGO_TARGET_DIR", out_dir.join("shim"))
+        .envs(SHIM_PROFILE)
+        .status()?;
+    if !status.success() {
+        return Err(format!("building nprof-shim: {status}").into());
+    }
+    deliver(&out_dir.join("shim/release/libnprof_shim.so"), &out_dir.join("libnprof_shim.so"))
 }
 
 /// A command without what the outer cargo sets for its own compiler.

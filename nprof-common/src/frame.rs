@@ -15,6 +15,7 @@ pub struct Frame {
     /// Time spent in traced calls that this one made, in nanoseconds.
     pub child_ns: u64,
     /// How long the thread had not been running when it was entered, in nanoseconds; measured only where it is wanted.
+    /// [`Self::UNKNOWN`] if that could not be noted.
     pub off_ns: u64,
     /// Of `child_ns`, the time that the thread was not running.
     pub child_off_ns: u64,
@@ -27,6 +28,11 @@ pub struct Frame {
 }
 
 const _: () = assert!(size_of::<Frame>() == 56);
+
+impl Frame {
+    /// In place of a time.
+    pub const UNKNOWN: u64 = u64::MAX;
+}
 
 /// How many threads find their frames by their number alone ([`crate::maps::SLOTS`]); a power of two.
 pub const SLOTS: u32 = 2048;

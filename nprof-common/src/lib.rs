@@ -11,18 +11,20 @@ pub mod cookie;
 pub mod exec;
 pub mod frame;
 pub mod histogram;
+pub mod intrinsics;
 pub mod loss;
 pub mod stack;
 pub mod stats;
 pub mod switch;
+pub mod wire;
 
 pub use cookie::Cookie;
 pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
 pub use loss::Loss;
-pub use stack::{Anchor, AnchorPlace, CallEvent, Pace, StackHeader, StackKind};
+pub use stack::{Anchor, AnchorPlace, CallEvent, Chunk, FrozenPlaces, Pace, StackHeader, StackKind, VmPlaces};
 pub use stats::{MethodStats, Mode};
-pub use switch::Switch;
+pub use switch::{MARK, Switch};
 
 /// Names of the maps in the BPF object. At most 15 bytes: the kernel keeps no more.
 pub mod maps {
@@ -44,6 +46,8 @@ pub mod maps {
     pub const PACE: &str = "NPROF_PACE";
     /// `AnchorPlace`s by thread number.
     pub const ANCHORS: &str = "NPROF_ANCHORS";
+    /// One `VmPlaces`.
+    pub const VM: &str = "NPROF_VM";
     /// How long each thread with calls has not been running.
     pub const OFF_CPU: &str = "NPROF_OFF_CPU";
 }
@@ -77,6 +81,8 @@ pub mod programs {
     pub const EXEC: &str = "nprof_exec";
     /// Runs when a timer fires on a CPU: takes the stack of a target's thread.
     pub const TICK: &str = "nprof_tick";
+    /// Runs when a stub in a target has found a call to be slow: takes the stack of its caller.
+    pub const SLOW: &str = "nprof_slow";
     /// Runs when a CPU switches from one thread to another: measures how long a target's threads do not run.
     pub const SWITCH: &str = "nprof_switch";
 }
@@ -89,9 +95,16 @@ mod tests {
     #[test]
     fn names_fit() {
         let counts = [maps::STATS, maps::SLOTS, maps::FRAMES, maps::LOSSES, maps::EXECS];
-        let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::OFF_CPU];
-        let programs =
-            [programs::ENTER, programs::RETURN, programs::EXIT, programs::EXEC, programs::TICK, programs::SWITCH];
+        let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU];
+        let programs = [
+            programs::ENTER,
+            programs::RETURN,
+            programs::EXIT,
+            programs::EXEC,
+            programs::TICK,
+            programs::SWITCH,
+            programs::SLOW,
+        ];
         for name in counts.into_iter().chain(stacks).chain(programs) {
             assert!(name.len() <= 15, "{name}");
         }

@@ -17,12 +17,22 @@ pub enum Loss {
     BadIndex = 4,
     /// A process began to run a program and there was no room to say so. If it is a JVM, it is found late.
     MissedExec = 5,
+    /// The kernel could not give a thread a place to note how long it is not running. The call is counted and timed, and has
+    /// no off-CPU time.
+    NoOffCpu = 6,
 }
 
 impl Loss {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Self; 6] =
-        [Self::Unreturned, Self::TooDeep, Self::NoFrame, Self::MaxContended, Self::BadIndex, Self::MissedExec];
+    pub const ALL: [Self; 7] = [
+        Self::Unreturned,
+        Self::TooDeep,
+        Self::NoFrame,
+        Self::MaxContended,
+        Self::BadIndex,
+        Self::MissedExec,
+        Self::NoOffCpu,
+    ];
 
     /// The word for reports, JSON and metrics.
     #[must_use]
@@ -34,6 +44,7 @@ impl Loss {
             Self::MaxContended => "max-contended",
             Self::BadIndex => "bad-index",
             Self::MissedExec => "missed-exec",
+            Self::NoOffCpu => "no-off-cpu",
         }
     }
 }

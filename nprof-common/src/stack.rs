@@ -1,4 +1,5 @@
-//! A thread at one moment, as it crosses the ring buffer: registers and a copy of its stack, page by page.
+//! A thread at one moment, as it crosses the ring buffer: registers and a copy of its stack, page by page; then what of
+//! a virtual thread's stack is frozen in the heap, chunk by chunk ([`Chunk`]).
 
 /// Bytes of a page of the stack.
 pub const PAGE: usize = 4096;
@@ -18,6 +19,9 @@ pub enum StackKind {
     Stop = 2,
     /// The thread runs again. No registers and no stack: `time_ns` is how long it did not run since its [`Self::Stop`].
     Resume = 3,
+    /// A call that a stub has found to be slow is about to return: the registers are those of its caller, just after the
+    /// call, and the index is that of the stub's record.
+    Slow = 4,
 }
 
 /// The record of a stack, without the pages that follow it.
@@ -59,8 +63,16 @@ pub struct StackHeader {
     pub call_sp: u64,
     /// The last Java frame as the thread itself notes it when it leaves Java; zeros if it is in Java or not known.
     pub anchor: Anchor,
-    /// How many pages follow.
-    pub pages: u64,
+    /// How many bytes of the stack follow.
+    pub stack_bytes: u64,
+    /// Of a thread that runs a continuation, as virtual threads do: the stack pointer at which it was entered; 0 for others.
+    pub entry_sp: u64,
+    /// How many bytes with frozen frames follow those.
+    pub frozen_bytes: u64,
+    /// Whether there are more, for which there was no room: 1, or 0.
+    pub frozen_more: u64,
+    /// How many times the VM had begun to collect the heap, and one; 0 if that is not known.
+    pub collections: u64,
 }
 
 /// The last Java frame of a thread.
@@ -75,7 +87,7 @@ pub struct Anchor {
     pub fp: u64,
 }
 
-const _: () = assert!(size_of::<StackHeader>() == 144);
+const _: () = assert!(size_of::<StackHeader>() == 176);
 
 impl StackHeader {
     /// In place of an index: no call is open.
@@ -88,12 +100,12 @@ impl StackHeader {
         self.sp & !(PAGE as u64 - 1)
     }
 
-    /// Takes a record apart, as the kernel laid it out: the header, and the bytes of the stack from [`Self::base`] on.
-    /// `None` if it is none.
+    /// Takes a record apart, as the kernel laid it out: the header, the bytes of the stack from [`Self::base`] on, and
+    /// those with frozen frames, for [`Chunk::first_of`]. `None` if it is none.
     #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
         const WORDS: usize = size_of::<StackHeader>() / 8;
-        let (head, pages) = bytes.split_at_checked(size_of::<Self>())?;
+        let (head, rest) = bytes.split_at_checked(size_of::<Self>())?;
         let mut words = [0u64; WORDS];
         for (word, bytes) in words.iter_mut().zip(head.chunks_exact(8)) {
             *word = u64::from_ne_bytes(bytes.try_into().ok()?);
@@ -116,7 +128,11 @@ impl StackHeader {
             a_sp,
             a_pc,
             a_fp,
-            there,
+            stack_bytes,
+            entry_sp,
+            frozen_bytes,
+            frozen_more,
+            collections,
         ] = words;
         let header = Self {
             kind: low(kind),
@@ -136,10 +152,139 @@ impl StackHeader {
             rbx,
             call_sp,
             anchor: Anchor { sp: a_sp, pc: a_pc, fp: a_fp },
-            pages: there,
+            stack_bytes,
+            entry_sp,
+            frozen_bytes,
+            frozen_more,
+            collections,
         };
-        let there = usize::try_from(there).ok()?.checked_mul(PAGE)?;
-        Some((header, pages.get(..there)?))
+        let (stack, rest) = rest.split_at_checked(usize::try_from(stack_bytes).ok()?)?;
+        Some((header, stack, rest.get(..usize::try_from(frozen_bytes).ok()?)?))
+    }
+}
+
+/// Frames that are frozen in the heap: this, and `bytes` of them. The first chunk holds the innermost frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Chunk {
+    /// The address that the copy begins at.
+    pub base: u64,
+    /// The stack pointer of its innermost frame.
+    pub sp: u64,
+    /// Where its outermost frame ends.
+    pub end: u64,
+    /// How many bytes follow, in the record less if there was no room.
+    pub bytes: u64,
+}
+
+const _: () = assert!(size_of::<Chunk>() == 32);
+
+impl Chunk {
+    /// Takes the first chunk off the frozen frames of a record: what is said of it, its bytes as far as they are there,
+    /// and what follows.
+    #[must_use]
+    pub fn first_of(frozen: &[u8]) -> Option<(Self, &[u8], &[u8])> {
+        let (head, rest) = frozen.split_at_checked(size_of::<Self>())?;
+        let word = |at: usize| head[at..].first_chunk().map(|word| u64::from_ne_bytes(*word));
+        let chunk = Self { base: word(0)?, sp: word(8)?, end: word(16)?, bytes: word(24)? };
+        let (bytes, rest) = rest.split_at(usize::try_from(chunk.bytes).unwrap_or(usize::MAX).min(rest.len()));
+        Some((chunk, bytes, rest))
+    }
+}
+
+/// What the programs read of one VM. Addresses in its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct VmPlaces {
+    /// Where it counts (32 bits) how many times it has begun to collect the heap; 0 if that is not known.
+    pub collections: u64,
+    /// How frozen frames are found.
+    pub frozen: FrozenPlaces,
+}
+
+impl VmPlaces {
+    /// How many words it has.
+    pub const WORDS: usize = size_of::<Self>() / 8;
+
+    /// As it lies in memory.
+    #[must_use]
+    pub fn to_words(&self) -> [u64; Self::WORDS] {
+        let mut words = [self.collections; Self::WORDS];
+        words[1..].copy_from_slice(&self.frozen.to_words());
+        words
+    }
+}
+
+/// How the programs find frozen frames, in one VM. Offsets and sizes in bytes; addresses in its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct FrozenPlaces {
+    /// From a `JNIEnv` to its `JavaThread`; negative. 0: nothing of all this is known.
+    pub thread_from_env: i64,
+    /// Of a `JavaThread`: where its innermost continuation was entered.
+    pub entry_sp: u64,
+    /// Of a `JavaThread`: the address above its stack.
+    pub stack_base: u64,
+    /// Of a `JavaThread`: where a reference to its `java.lang.Thread` lies.
+    pub thread_object: u64,
+    /// Bytes that a reference takes in an object. If 4, it is shifted and added to the base.
+    pub reference_bytes: u64,
+    /// See `reference_bytes`.
+    pub reference_base: u64,
+    /// See `reference_bytes`.
+    pub reference_shift: u64,
+    /// The variable with the colours of references in objects that tell of old places, as the collector Z has them; 0 if
+    /// they have no colours.
+    pub bad_colours: u64,
+    /// Whether an object that has been moved says where to while references to its old place are still in use: 1, or 0.
+    pub moves: u64,
+    /// Of where a continuation was entered: its object; 0 if that is not known. Otherwise it is found by the thread's.
+    pub entered: u64,
+    /// Of a thread's object: its continuation.
+    pub continuation: u64,
+    /// Of a continuation: its innermost chunk.
+    pub tail: u64,
+    /// Of a chunk: the continuation.
+    pub owner: u64,
+    /// Of a chunk: the next one.
+    pub parent: u64,
+    /// Of a chunk: its number of words.
+    pub size: u64,
+    /// Of a chunk: the word that its innermost frame begins at.
+    pub sp: u64,
+    /// Of a chunk: the word that its outermost frame ends at, or how many there are above.
+    pub bottom: u64,
+    /// Whether `bottom` counts from the end: 1, or 0.
+    pub from_end: u64,
+    /// Of a chunk: where its words begin.
+    pub words: u64,
+}
+
+impl FrozenPlaces {
+    const WORDS: usize = size_of::<Self>() / 8;
+
+    const fn to_words(self) -> [u64; Self::WORDS] {
+        [
+            self.thread_from_env.cast_unsigned(),
+            self.entry_sp,
+            self.stack_base,
+            self.thread_object,
+            self.reference_bytes,
+            self.reference_base,
+            self.reference_shift,
+            self.bad_colours,
+            self.moves,
+            self.entered,
+            self.continuation,
+            self.tail,
+            self.owner,
+            self.parent,
+            self.size,
+            self.sp,
+            self.bottom,
+            self.from_end,
+            self.words,
+        ]
     }
 }
 
@@ -219,6 +364,8 @@ pub struct AnchorPlace {
     pub pc: u64,
     /// Of [`Anchor::fp`].
     pub fp: u64,
+    /// The thread's `JavaThread`.
+    pub thread: u64,
 }
 
 /// What the programs collect besides counts and times ([`crate::globals::COLLECT`]).
@@ -244,19 +391,42 @@ mod tests {
     #[test]
     fn header_read_from_bytes() {
         let mut bytes: std::vec::Vec<u8> =
-            (0..18u64).flat_map(|word| (word << 32 | (word + 100)).to_ne_bytes()).collect();
-        bytes[136..144].copy_from_slice(&1u64.to_ne_bytes());
+            (0..22u64).flat_map(|word| (word << 32 | (word + 100)).to_ne_bytes()).collect();
+        bytes[136..144].copy_from_slice(&(PAGE as u64).to_ne_bytes());
+        bytes[152..160].copy_from_slice(&3u64.to_ne_bytes());
         bytes.extend([7; PAGE]);
-        let (header, stack) = StackHeader::from_bytes(&bytes).unwrap();
+        bytes.extend([8; 4]);
+        let (header, stack, frozen) = StackHeader::from_bytes(&bytes).unwrap();
         assert_eq!((header.kind, header.index, header.tgid, header.tid), (100, 0, 101, 1));
         assert_eq!((header.now_ns, header.chance, header.pc), (2 << 32 | 102, 6 << 32 | 106, 7 << 32 | 107));
         assert_eq!((header.bcp, header.anchor.sp, header.anchor.fp), (10 << 32 | 110, 14 << 32 | 114, 16 << 32 | 116));
-        assert_eq!(stack, [7; PAGE]);
-        bytes[136] = 2;
+        assert_eq!((header.entry_sp, header.frozen_more), (18 << 32 | 118, 20 << 32 | 120));
+        assert_eq!(header.collections, 21 << 32 | 121);
+        assert_eq!((stack, frozen), (&[7; PAGE][..], &[8; 3][..]));
+        bytes[152] = 5;
+        assert_eq!(StackHeader::from_bytes(&bytes), None);
+        bytes[152..160].fill(0);
+        bytes[136..144].copy_from_slice(&(2 * PAGE as u64).to_ne_bytes());
         assert_eq!(StackHeader::from_bytes(&bytes), None);
         bytes[136..144].fill(0xff);
         assert_eq!(StackHeader::from_bytes(&bytes), None);
-        assert_eq!(StackHeader::from_bytes(&bytes[..143]), None);
+        assert_eq!(StackHeader::from_bytes(&bytes[..175]), None);
+    }
+
+    /// Check that chunks are taken one by one, and that one for which there was no room is as long as it is there.
+    #[test]
+    fn chunks_one_by_one() {
+        let head = |bytes: u64| [0x1000, 0x1010, 0x1018, bytes].map(u64::to_ne_bytes).concat();
+        let mut frozen = head(24);
+        frozen.extend([1; 24]);
+        frozen.extend(head(16));
+        frozen.extend([2; 8]);
+        let (chunk, bytes, rest) = Chunk::first_of(&frozen).unwrap();
+        assert_eq!(chunk, Chunk { base: 0x1000, sp: 0x1010, end: 0x1018, bytes: 24 });
+        assert_eq!(bytes, [1; 24]);
+        let (chunk, bytes, rest) = Chunk::first_of(rest).unwrap();
+        assert_eq!((chunk.bytes, bytes, rest), (16, &[2; 8][..], &[][..]));
+        assert_eq!(Chunk::first_of(rest), None);
     }
 
     /// Check that the copy begins at the page of the stack pointer.

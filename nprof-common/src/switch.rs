@@ -11,12 +11,20 @@
 //! ```
 //!
 //! A hit of which the new probe ran before the hand-over began has no mark, so the old one counts it.
+//!
+//! Calls that a stub in the target has counted are told by what it leaves in a register ([`MARK`]). Where stubs may
+//! count, the word says so by a bit of its own, which is part of no settled word: other hits do not look at the register.
 
 use crate::Mode;
+
+/// What a stub that counts a call leaves in `r10`, which belongs to nobody there: "npro" in ASCII.
+pub const MARK: u32 = 0x6e70_726f;
 
 /// Two links at most hold a probe of the same function.
 const LANE: u64 = 1 << 8;
 const HANDING: u64 = 1 << 9;
+/// Stubs may have counted the call before it gets here.
+const STUBS: u64 = 1 << 10;
 const MODE: u64 = 0xff;
 const EPOCH_SHIFT: u32 = 32;
 
@@ -38,6 +46,20 @@ impl Switch {
     #[inline(always)]
     pub const fn handing(mode: Mode, from: bool, epoch: u32) -> Self {
         Self(mode as u64 | lane_bit(from) | HANDING | ((epoch as u64) << EPOCH_SHIFT))
+    }
+
+    /// The same, and calls that a stub has counted are passed over. It is settled for nobody.
+    #[must_use]
+    #[inline(always)]
+    pub const fn with_stubs(self) -> Self {
+        Self(self.0 | STUBS)
+    }
+
+    /// Whether a call was counted by a stub, by what it has in `r10`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_counted_by_stub(self, r10: u64) -> bool {
+        self.0 & STUBS != 0 && r10 == MARK as u64
     }
 
     /// The mode, if the word is settled on this lane; something that is no mode if not.
@@ -99,6 +121,21 @@ mod tests {
             let word = Switch::handing(mode, from, epoch);
             assert_eq!((word.mode(), word.lane(), word.epoch()), (mode as u64, from, Some(epoch)));
             assert!([false, true].iter().all(|&lane| word.settled_mode(lane) > Mode::Time as u64));
+        }
+    }
+
+    /// Check that a word for functions with stubs is settled for nobody, keeps its parts, and passes over calls with the
+    /// mark and no others; and that other words pass over none.
+    #[test]
+    fn stubs_are_looked_for_where_they_may_be() {
+        for word in [Switch::settled(Mode::Time, true), Switch::handing(Mode::Count, false, 7)] {
+            let with_stubs = word.with_stubs();
+            assert!([false, true].iter().all(|&lane| with_stubs.settled_mode(lane) > Mode::Time as u64));
+            assert_eq!((with_stubs.mode(), with_stubs.lane()), (word.mode(), word.lane()));
+            assert_eq!(with_stubs.epoch(), word.epoch());
+            let mark = u64::from(MARK);
+            assert!(with_stubs.is_counted_by_stub(mark) && !word.is_counted_by_stub(mark));
+            assert!(!with_stubs.is_counted_by_stub(mark + 1) && !with_stubs.is_counted_by_stub(mark | 1 << 32));
         }
     }
 

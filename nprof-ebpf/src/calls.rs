@@ -41,7 +41,11 @@ pub(crate) fn begin(stats: *mut MethodStats, index: u32, sp: u64, env: u64) {
     let depth = frames.depth;
     let Some(frame) = frames.frames.get_mut(depth as usize) else { return give_up(index, Loss::TooDeep) };
     frames.depth = depth + 1;
-    let off_ns = if maps::collects(collect::OFF_CPU) { off_cpu::total_ns(threads::current_tid()) } else { 0 };
+    let off_ns = if maps::collects(collect::OFF_CPU) {
+        off_cpu::total_ns(threads::current_tid()).unwrap_or(Frame::UNKNOWN)
+    } else {
+        0
+    };
     // Last of all, so that our own work is not part of the call's time.
     // SAFETY: the helper takes no pointer.
     let start_ns = unsafe { bpf_ktime_get_ns() };
@@ -138,10 +142,7 @@ fn give_up(index: u32, loss: Loss) {
 #[inline(always)]
 fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodStats, Ended)> {
     let time_ns = now.saturating_sub(call.start_ns);
-    let mut off_ns = 0;
-    if maps::collects(collect::OFF_CPU) {
-        off_ns = off_cpu::total_ns(threads::current_tid()).saturating_sub(call.off_ns);
-    }
+    let off_ns = if maps::collects(collect::OFF_CPU) { off_ns_since(call.off_ns) } else { 0 };
     if let Some(parent) = frames.frames.get_mut((frames.depth as usize).wrapping_sub(1)) {
         parent.child_ns += time_ns;
         if maps::collects(collect::OFF_CPU) {
@@ -174,8 +175,22 @@ fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodSt
     if maps::collects(collect::CALLS) {
         tell(call.index, call.start_ns, time_ns);
     }
-    let ended = Ended { index: call.index, now_ns: now, time_ns, child_ns: call.child_ns, off_ns: self_off_ns };
+    let Frame { index, child_ns, env, .. } = call;
+    let ended = Ended { index, now_ns: now, time_ns, child_ns, off_ns: self_off_ns, env };
     Some((stats.cast_const(), ended))
+}
+
+/// How long the current thread was not running since that was `before`. Nothing is known of a call at whose beginning there
+/// was no place to note it, even if there is one now.
+#[inline(always)]
+fn off_ns_since(before: u64) -> u64 {
+    match off_cpu::total_ns(threads::current_tid()) {
+        Some(total_ns) if before != Frame::UNKNOWN => total_ns.saturating_sub(before),
+        _ => {
+            maps::lose(Loss::NoOffCpu);
+            0
+        }
+    }
 }
 
 /// Tells of a call, for a timeline. Whoever reads them looks for them at his own pace.

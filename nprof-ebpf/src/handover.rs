@@ -1,4 +1,5 @@
-//! Which of a function's two probes counts a hit while one link takes over from another: [`nprof_common::switch`].
+//! Who counts a hit where there is a choice: one of a function's two probes while one link takes over from another, or a
+//! stub that has counted it before: [`nprof_common::switch`].
 
 use nprof_common::{Frames, Mode, Switch};
 
@@ -6,14 +7,17 @@ use crate::{maps, threads};
 
 /// What the probe of this lane does at a hit whose switch is not settled on it: a [`Mode`].
 ///
-/// Out of line: no hit comes here but in the moments of a hand-over.
+/// Out of line: no hit comes here but in the moments of a hand-over, and where the target has stubs.
 #[cold]
 #[inline(never)]
-pub(crate) fn mode(index: u32, lane: u64, sp: u64) -> u64 {
+pub(crate) fn mode(index: u32, lane: u64, sp: u64, r10: u64) -> u64 {
     // All programs of a hit must see the same word, whichever CPU they run on.
     let Some(stats) = maps::first_shard(index) else { return Mode::Off as u64 };
     // SAFETY: the map gave the pointer. Volatile, because user space changes the word at any time.
     let switch = Switch(unsafe { (&raw const (*stats).switch).read_volatile() });
+    if switch.is_counted_by_stub(r10) {
+        return Mode::Off as u64;
+    }
     let is_newer = switch.lane() as u64 != lane;
     let answers = match switch.epoch() {
         None => !is_newer,

@@ -13,12 +13,14 @@
 mod atomic;
 mod calls;
 mod events;
+mod frozen;
 mod handover;
 mod maps;
 mod off_cpu;
 mod stacks;
 mod task_storage;
 mod threads;
+mod vm;
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::{pt_regs, task_struct};
@@ -44,7 +46,8 @@ fn nprof_enter(ctx: ProbeContext) -> u32 {
     let switch = Switch(unsafe { (&raw const (*stats).switch).read_volatile() });
     let mut mode = switch.settled_mode(cookie.lane());
     if mode > Mode::Time as u64 {
-        mode = handover::mode(index, u64::from(cookie.lane()), sp);
+        // SAFETY: as above.
+        mode = handover::mode(index, u64::from(cookie.lane()), sp, unsafe { (*ctx.regs).r10 });
     }
     if mode == Mode::Time as u64 {
         // SAFETY: as above.
@@ -67,6 +70,16 @@ fn nprof_return(ctx: RetProbeContext) -> u32 {
     // thread of another process has no frames, and the frame knows its method.
     // SAFETY: as above.
     unsafe { calls::end(sp.wrapping_sub(8), now, ctx.regs) };
+    0
+}
+
+/// A stub of a target has timed a call that was slow, and is about to return to its caller.
+#[uprobe]
+fn nprof_slow(ctx: ProbeContext) -> u32 {
+    if cookie_of_hit(&ctx).is_some() {
+        // SAFETY: the kernel passes the registers of the interrupted thread, valid while the program runs.
+        unsafe { stacks::of_slow_call(ctx.regs) };
+    }
     0
 }
 

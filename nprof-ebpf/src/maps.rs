@@ -50,7 +50,7 @@ pub(crate) fn anchor_place(env: u64) -> Option<AnchorPlace> {
     // SAFETY: a constant that the loader has set; volatile, or the compiler would take its initial value.
     let [sp, pc, fp] = unsafe { ptr::read_volatile(&raw const ANCHOR_FROM_ENV) };
     let place = |offset: i64| env.wrapping_add_signed(offset);
-    (env != 0 && sp != 0).then(|| AnchorPlace { sp: place(sp), pc: place(pc), fp: place(fp) })
+    (env != 0 && sp != 0).then(|| AnchorPlace { sp: place(sp), pc: place(pc), fp: place(fp), thread: 0 })
 }
 
 /// Whether this is to be collected. As with [`is_filtered`], what is not costs nothing.

@@ -32,14 +32,15 @@ pub(crate) struct Back {
     pub(crate) was_taken: bool,
 }
 
-/// How long the current thread was not running; measured from its first call of this on.
+/// How long the current thread was not running; measured from its first call of this on. `None` if the kernel has no place
+/// to note it.
 #[inline(always)]
-pub(crate) fn total_ns(tid: u32) -> u64 {
-    let Some(away) = NPROF_OFF_CPU.of_current_or_new() else { return 0 };
+pub(crate) fn total_ns(tid: u32) -> Option<u64> {
+    let away = NPROF_OFF_CPU.of_current_or_new()?;
     // SAFETY: the map gave the pointer, and only this thread's own entry writes this.
     unsafe { (&raw mut (*away).tid).write_volatile(tid) };
     // SAFETY: the map gave the pointer.
-    unsafe { (&raw const (*away).total_ns).read_volatile() }
+    Some(unsafe { (&raw const (*away).total_ns).read_volatile() })
 }
 
 /// A thread stops running. Returns its entry if it has one.

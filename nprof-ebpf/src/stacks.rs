@@ -1,7 +1,8 @@
 //! Takes stacks: registers and a copy of the thread's stack into a ring buffer.
 //!
 //! Where the thread's stack ends is not known here. It is copied page by page from the stack pointer upwards, until enough
-//! is there or a page cannot be read: behind a stack lies memory that nobody may read, or pages that do no harm.
+//! is there or a page cannot be read: behind a stack lies memory that nobody may read, or pages that do no harm. Of a
+//! virtual thread less of the stack is copied, and what is frozen in the heap ([`frozen`]).
 
 use aya_ebpf::bindings::{BPF_RB_NO_WAKEUP, pt_regs};
 use aya_ebpf::btf_maps::{Array, HashMap, RingBuf};
@@ -11,7 +12,7 @@ use aya_ebpf::macros::btf_map;
 use nprof_common::stack::{MAX_PAGES, PAGE};
 use nprof_common::{Anchor, AnchorPlace, MethodStats, Pace, StackHeader, StackKind};
 
-use crate::{atomic, maps};
+use crate::{atomic, frozen, maps, vm};
 
 /// Stacks on their way out. One page, the least that the kernel makes; whoever reads them asks for more.
 #[btf_map]
@@ -36,6 +37,8 @@ pub(crate) struct Ended {
     pub(crate) time_ns: u64,
     pub(crate) child_ns: u64,
     pub(crate) off_ns: u64,
+    /// Its first argument.
+    pub(crate) env: u64,
 }
 
 /// A call that a thread is in.
@@ -65,10 +68,36 @@ pub(crate) unsafe fn of_call(stats: *const MethodStats, call: Ended, regs: *cons
     if chance < Pace::CERTAIN && u64::from(unsafe { bpf_get_prandom_u32() }) >= chance {
         return;
     }
-    let Ended { index, now_ns, time_ns, child_ns, off_ns } = call;
+    let Ended { index, now_ns, time_ns, child_ns, off_ns, env } = call;
     let header = StackHeader { index, now_ns, time_ns, child_ns, off_ns, chance, ..header(StackKind::Return) };
     // SAFETY: the caller's promise.
-    unsafe { take(pace, header, regs, None) };
+    let header = at(header, unsafe { &*regs });
+    // SAFETY: as above.
+    unsafe { take(pace, header, Some(env)) };
+}
+
+/// Takes the stack of the caller of a slow call, which a stub is about to return to: `edi` has the number of the stub's
+/// record, `rsi` the time, and the stub's frame tells of the caller.
+///
+/// # Safety
+/// `regs` are those of the current thread in user space.
+#[inline(always)]
+pub(crate) unsafe fn of_slow_call(regs: *const pt_regs) {
+    let Some(pace) = NPROF_PACE.get_ptr_mut(0) else { return };
+    // SAFETY: the caller's promise.
+    let regs = unsafe { &*regs };
+    // SAFETY: the helper takes no pointer.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    let (index, time_ns) = (regs.rdi as u32, regs.rsi);
+    let header = StackHeader { index, now_ns, time_ns, chance: Pace::CERTAIN, ..header(StackKind::Slow) };
+    let mut header = at(header, regs);
+    header.sp = regs.rbp.wrapping_add(16);
+    for (word, from) in [(&raw mut header.fp, regs.rbp), (&raw mut header.pc, regs.rbp.wrapping_add(8))] {
+        // SAFETY: the word is one of ours; the helper takes any address, and writes zeros if it cannot be read.
+        unsafe { bpf_probe_read_user(word.cast(), size_of::<u64>() as u32, from as *const _) };
+    }
+    // SAFETY: the map gave the pointer.
+    unsafe { take(pace, header, None) };
 }
 
 /// Takes the stack of the current thread, wherever it is.
@@ -83,7 +112,9 @@ pub(crate) unsafe fn of_thread(kind: StackKind, call: Option<Open>, chance: u64,
     let Open { index, sp, env } = call.unwrap_or(Open { index: StackHeader::NO_CALL, sp: 0, env: 0 });
     let header = StackHeader { index, now_ns, chance, call_sp: sp, ..header(kind) };
     // SAFETY: the caller's promise.
-    unsafe { take(pace, header, regs, Some(env)) }
+    let header = at(header, unsafe { &*regs });
+    // SAFETY: as above.
+    unsafe { take(pace, header, Some(env)) }
 }
 
 /// Decides whether the stack of a thread that stops is taken: returns the chance that it had, or 0.
@@ -148,8 +179,18 @@ fn header(kind: StackKind) -> StackHeader {
         rbx: 0,
         call_sp: 0,
         anchor: Anchor { sp: 0, pc: 0, fp: 0 },
-        pages: 0,
+        stack_bytes: 0,
+        entry_sp: 0,
+        frozen_bytes: 0,
+        frozen_more: 0,
+        collections: 0,
     }
+}
+
+/// The same with registers.
+#[inline(always)]
+fn at(header: StackHeader, regs: &pt_regs) -> StackHeader {
+    StackHeader { pc: regs.rip, sp: regs.rsp, fp: regs.rbp, bcp: regs.r13, rax: regs.rax, rbx: regs.rbx, ..header }
 }
 
 /// A chance for the call as such, and one for each nanosecond that it took.
@@ -170,9 +211,9 @@ fn chance_of(per_call: u64, self_ns: u64, period_ns: u64) -> u64 {
 /// Copies registers and stack into the ring. Returns whether there was room.
 ///
 /// # Safety
-/// `pace` is of a map, and `regs` are those of the current thread in user space.
+/// `pace` is of a map.
 #[inline(always)]
-unsafe fn take(pace: *mut Pace, mut header: StackHeader, regs: *const pt_regs, env: Option<u64>) -> bool {
+unsafe fn take(pace: *mut Pace, mut header: StackHeader, env: Option<u64>) -> bool {
     // SAFETY: the map gave the pointer. Volatile, because others write.
     let (taken, allowed) =
         unsafe { ((&raw const (*pace).taken).read_volatile(), (&raw const (*pace).allowed).read_volatile()) };
@@ -191,22 +232,45 @@ unsafe fn take(pace: *mut Pace, mut header: StackHeader, regs: *const pt_regs, e
         unsafe { atomic::add(&raw mut (*pace).no_room, 1) };
         return false;
     }
-    // SAFETY: the caller's promise.
-    let regs = unsafe { &*regs };
-    (header.pc, header.sp, header.fp) = (regs.rip, regs.rsp, regs.rbp);
-    (header.bcp, header.rax, header.rbx) = (regs.r13, regs.rax, regs.rbx);
-    if let Some(env) = env {
-        header.anchor = anchor(header.tid, env);
+    header.collections = vm::collections();
+    let mut thread = 0;
+    if let Some(env) = env
+        && header.kind != StackKind::Return as u32
+    {
+        (header.anchor, thread) = anchor(header.tid, env);
     }
-    // SAFETY: the record has room for the header and so many pages.
-    header.pages = unsafe { copy_pages(record.add(size_of::<StackHeader>()), header.base(), pages) };
-    // SAFETY: as above.
+    // Before the stack: the verifier then forgets in how many ways a header can have come about.
+    // SAFETY: the record has room for the header.
     unsafe { record.cast::<StackHeader>().write(header) };
+    // SAFETY: as above, and for so many pages.
+    unsafe { copy_stack(record.cast(), pages, header.sp, env.map(|env| (env, thread))) };
     // SAFETY: the map gave the pointer.
     unsafe { atomic::add(&raw mut (*pace).taken, 1) };
     // SAFETY: the record was reserved above.
     unsafe { bpf_ringbuf_submit(record.cast(), QUIETLY) };
     true
+}
+
+/// Copies the stack and, of a thread that runs a continuation, what is frozen of it.
+///
+/// # Safety
+/// There is room for `pages` pages behind the header.
+#[inline(always)]
+unsafe fn copy_stack(header: *mut StackHeader, pages: usize, sp: u64, thread: Option<(u64, u64)>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let into = header.add(1).cast::<u8>();
+        if let Some(thread) = thread
+            && let Some(copied) = frozen::copy(into, pages, sp, thread)
+        {
+            (*header).stack_bytes = copied.stack_bytes;
+            (*header).entry_sp = copied.entry_sp;
+            (*header).frozen_bytes = copied.frozen_bytes;
+            (*header).frozen_more = copied.frozen_more;
+        } else {
+            (*header).stack_bytes = copy_pages(into, sp & !(PAGE as u64 - 1), pages) * PAGE as u64;
+        }
+    }
 }
 
 /// Copies pages until one cannot be read. Returns how many there are.
@@ -228,18 +292,18 @@ unsafe fn copy_pages(into: *mut u8, base: u64, pages: usize) -> u64 {
     pages as u64
 }
 
-/// The last Java frame of a thread as it notes it now; zeros if it is in Java or not known. Threads that user space has not
-/// met yet are known by the first argument of the call that they are in.
+/// The last Java frame of a thread as it notes it now, and its `JavaThread`; zeros if it is in Java or not known. Threads
+/// that user space has not met yet are known by the first argument of the call that they are in.
 #[inline(always)]
-fn anchor(tid: u32, env: u64) -> Anchor {
+fn anchor(tid: u32, env: u64) -> (Anchor, u64) {
     let mut anchor = Anchor { sp: 0, pc: 0, fp: 0 };
     // SAFETY: nobody deletes while programs run: user space only adds.
     let place = unsafe { NPROF_ANCHORS.get(&tid) }.copied().or_else(|| maps::anchor_place(env));
-    let Some(place) = place else { return anchor };
+    let Some(place) = place else { return (anchor, 0) };
     let words = [(&raw mut anchor.sp, place.sp), (&raw mut anchor.pc, place.pc), (&raw mut anchor.fp, place.fp)];
     for (word, from) in words {
         // SAFETY: the word is one of ours; the helper takes any address, and writes zeros if it cannot be read.
         unsafe { bpf_probe_read_user(word.cast(), size_of::<u64>() as u32, from as *const _) };
     }
-    anchor
+    (anchor, place.thread)
 }

@@ -1,84 +1,92 @@
 //! What the agent knows and does in a VM. `entry.rs` has the functions that the VM calls.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use jvmti_bindings::mutf8::decode_cstr_lossy;
+use nprof_common::wire::FromShim;
 
-use crate::clock::{self, Clock, Moment};
-use crate::helper::{self, Helpers, PACKAGE};
+use crate::clock::{Clock, Moment};
+use crate::helper::{self, Helpers};
 use crate::jni::Jni;
 use crate::jvmti::{Jvmti, MethodId, MethodName};
+use crate::link::{Link, Policy};
 use crate::methods::{Manner, Methods};
-use crate::options::{Options, Selection};
-use crate::pool::{self, Mode, STUBS, Stub};
+use crate::options::Options;
+use crate::orders::{Orders, is_own};
+use crate::pool::{self, Stub};
 use crate::records::Records;
 use crate::sharding::Sharding;
-use crate::{dump, intrinsics, rebind};
+use crate::slots::{self, Slots};
+use crate::stage::Stage;
+use crate::vm::Vm;
+use crate::{dump, intrinsics, library, link, rebind};
 
 /// The most binds that are kept until the VM can be asked for their names. A VM starts with some two hundred.
 const MOST_EARLY_BINDS: usize = 65_536;
+/// The most notes that are kept.
+const MOST_NOTES: usize = 100;
 
 /// The agent. It lives from its first loading until the process ends.
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) jvmti: Jvmti,
-    pub(crate) records: Records,
+    pub(crate) vm: Vm,
     pub(crate) methods: Methods,
     pub(crate) sharding: Sharding,
+    /// The file that this library was loaded from.
+    pub(crate) library: Option<OwnedFd>,
+    slots: OnceLock<Slots>,
     loaded: Moment,
     clock: Clock,
-    /// Whether methods that are bound get stubs.
-    active: AtomicBool,
-    orders: Mutex<Orders>,
+    orders: Orders,
+    /// nprof, if it is connected: then it decides instead of the orders.
+    link: Mutex<Option<Arc<Link>>>,
+    work: Mutex<()>,
+    pub(crate) stage: Stage,
     early: Mutex<Vec<(MethodId, usize)>>,
     notes: Mutex<Vec<String>>,
     helpers: OnceLock<Helpers>,
 }
 
-/// What was asked for so far.
-#[derive(Debug)]
-struct Orders {
-    selection: Selection,
-    manner: Manner,
-    exit_dump: Option<PathBuf>,
-}
-
 impl Agent {
     /// Sets the stubs up.
-    ///
-    /// # Errors
-    /// When there is no memory for the records.
-    pub(crate) fn new(jvmti: Jvmti, options: &Options) -> std::io::Result<Self> {
-        let records = Records::map(STUBS)?;
+    pub(crate) fn new(jvmti: Jvmti, vm: Vm, options: &Options) -> Self {
         let sharding = options.sharding.as_deref().and_then(Sharding::named).unwrap_or_else(Sharding::best);
         let (loaded, clock) = (Moment::now(), Clock::estimate());
-        pool::configure(sharding, &records, &clock);
-        let manner = Manner { mode: Mode::Time, threshold_ns: u64::MAX };
-        Ok(Self {
+        pool::configure(sharding, &clock);
+        Self {
             jvmti,
-            records,
+            vm,
             methods: Methods::default(),
             sharding,
+            library: library::open(),
+            slots: OnceLock::new(),
             loaded,
             clock,
-            active: AtomicBool::new(false),
-            orders: Mutex::new(Orders { selection: Selection::default(), manner, exit_dump: None }),
+            orders: Orders::none(),
+            link: Mutex::default(),
+            work: Mutex::default(),
+            stage: Stage::default(),
             early: Mutex::default(),
             notes: Mutex::default(),
             helpers: OnceLock::new(),
-        })
+        }
     }
 
     /// Does what a loading asks for. Without `jni` the VM has not started, and all else follows in [`Self::started`].
-    pub(crate) fn obey(&self, options: &Options, jni: Option<Jni>) {
-        self.keep(options);
-        if options.mode.is_some() || options.threshold_ns.is_some() {
-            self.change_manner();
+    ///
+    /// # Errors
+    /// When nprof cannot be connected to that is to be there.
+    pub(crate) fn obey(&'static self, options: &Options, jni: Option<Jni>) -> Result<(), link::Error> {
+        if jni.is_some() {
+            self.stage.begin();
         }
-        if options.selection.is_some() {
-            self.attach(jni);
+        self.note(self.orders.add(options));
+        if self.link().is_some() && options.changes_methods() {
+            self.note_text("nprof is connected: it decides which methods are watched, and how".into());
+        } else {
+            self.change_methods(options, jni);
         }
         if options.detach {
             self.detach(jni);
@@ -86,33 +94,59 @@ impl Agent {
         if let Some(file) = &options.dump {
             self.dump(file);
         }
+        options.connect.as_deref().map_or(Ok(()), |socket| self.link_to(socket, jni.is_none()))
+    }
+
+    fn link_to(&'static self, socket: &Path, is_starting: bool) -> Result<(), link::Error> {
+        match link::service::start(self, socket) {
+            Err(error) if is_starting && error.is_absence() => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => {
+                self.note(self.jvmti.notice_binds(true));
+                Ok(())
+            }
+        }
     }
 
     /// The VM runs Java code from now on: methods that were bound before get their stubs.
     pub(crate) fn started(&self, jni: Jni) {
         self.refine_clock();
+        if self.orders.are_followed() || self.policy().is_some() {
+            self.adopt_early(jni);
+        }
+        self.stage.begin();
+    }
+
+    /// Learns the names of the methods that were bound before the VM could tell them, and gives them their stubs.
+    pub(crate) fn adopt_early(&self, jni: Jni) {
         let binds = std::mem::take(&mut *lock(&self.early));
-        if self.is_active() {
+        if !binds.is_empty() {
             self.note(rebind::early(self, jni, &binds));
         }
     }
 
     /// The VM ends.
     pub(crate) fn ended(&self) {
-        self.active.store(false, Ordering::Relaxed);
-        let file = lock(&self.orders).exit_dump.take();
-        if let Some(file) = file {
+        self.stage.end();
+        self.orders.follow(false);
+        if let Some(link) = self.link() {
+            link.end("the JVM ends");
+        }
+        if let Some(file) = self.orders.take_exit_dump() {
             self.dump(&file);
         }
     }
 
     /// What a method is to be bound to instead of `address`; `None` for just that.
     pub(crate) fn bound(&self, jni: Option<Jni>, id: MethodId, address: usize) -> Option<usize> {
-        if !self.is_active() {
+        if !self.orders.are_followed() && self.link().is_none() {
             return None;
         }
         if let Some(stub) = Stub::at(address) {
-            self.bound_again(stub);
+            self.methods.bound_again(stub);
+            return None;
+        }
+        if helper::is_binding() {
             return None;
         }
         let Some(jni) = jni.filter(|_| self.jvmti.knows_names()) else {
@@ -128,19 +162,38 @@ impl Agent {
         Some(self.stub_for(id, address, &name.ok()?)?.entry())
     }
 
-    /// A method is bound to a stub that it had: by us, or by another agent that leaves.
-    pub(crate) fn bound_again(&self, stub: Stub) {
-        let mode = lock(&self.orders).manner.mode;
-        self.methods.bound_again(stub, mode);
+    /// The stub of a method that is now bound to `address`, if it is to have one. nprof is told of the bind.
+    pub(crate) fn stub_for(&self, id: MethodId, address: usize, name: &MethodName) -> Option<Stub> {
+        if is_own(name) {
+            return None;
+        }
+        let number = self.methods.number_of(id, name)?;
+        let manner = self.methods.manner(number).or_else(|| self.manner_of_new(name));
+        let manner = manner.filter(|_| !intrinsics::is_special(&name.dotted_class()));
+        let stub = manner.and_then(|manner| self.methods.stub_for(number, address, manner));
+        self.publish(number, id, address, name, stub);
+        stub
     }
 
-    /// The stub of a method that is bound to `address`, if it is to have one.
-    pub(crate) fn stub_for(&self, id: MethodId, address: usize, name: &MethodName) -> Option<Stub> {
-        let manner = {
-            let orders = lock(&self.orders);
-            is_selected(&orders.selection, name).then_some(orders.manner)?
-        };
-        self.methods.stub_for(id, address, name, manner, &self.records)
+    /// How a method is watched of which nobody has said anything.
+    fn manner_of_new(&self, name: &MethodName) -> Option<Manner> {
+        if let Some(policy) = self.policy() {
+            return policy.binds;
+        }
+        self.orders.manner_of(name)
+    }
+
+    /// A method is bound to a stub of ours already: has it count, if the orders say so.
+    pub(crate) fn adopt(&self, stub: Stub, name: &MethodName) {
+        if let (Some(number), Some(manner)) = (self.methods.owner(stub), self.orders.manner_of(name)) {
+            // The stub exists: what comes back is the same.
+            let _same = self.methods.stub_for(number, stub.original(), manner);
+        }
+    }
+
+    /// The address of the VM's `Method`, or 0.
+    pub(crate) fn pointer(&self, id: MethodId) -> usize {
+        self.slots.get().and_then(|slots| slots.method(id)).unwrap_or(0)
     }
 
     /// The classes from which methods are bound; defined when they are first wanted.
@@ -154,40 +207,98 @@ impl Agent {
         Ok(self.helpers.get_or_init(|| helpers))
     }
 
+    /// The place of addresses in the VM's memory; looked for when it is first wanted.
+    pub(crate) fn slots(&self, jni: Jni, helpers: &Helpers) -> Result<&Slots, slots::Error> {
+        if let Some(slots) = self.slots.get() {
+            return Ok(slots);
+        }
+        let slots = Slots::find(jni, helpers)?;
+        Ok(self.slots.get_or_init(|| slots))
+    }
+
+    /// Does what will be needed in any case, so that events find it done.
+    pub(crate) fn prepare(&self, jni: Jni) -> Result<(), rebind::Error> {
+        let helpers = self.helpers(jni)?;
+        self.slots(jni, helpers)?;
+        Ok(())
+    }
+
     /// What went wrong so far.
     pub(crate) fn notes(&self) -> Vec<String> {
         lock(&self.notes).clone()
     }
 
-    fn keep(&self, options: &Options) {
-        let mut orders = lock(&self.orders);
-        if let Some(selection) = &options.selection {
-            orders.selection = selection.clone();
-        }
-        if let Some(mode) = options.mode {
-            orders.manner.mode = mode;
-        }
-        if let Some(threshold_ns) = options.threshold_ns {
-            orders.manner.threshold_ns = threshold_ns;
-        }
-        if let Some(file) = &options.exit_dump {
-            orders.exit_dump = Some(file.clone());
-        }
-        let times = !matches!(orders.manner.mode, Mode::Off | Mode::Count);
-        if times && !clock::is_steady() {
-            orders.manner.mode = Mode::Count;
-            drop(orders);
-            lock(&self.notes).push("this CPU's time stamp counter is not steady: calls are counted, not timed".into());
+    /// Keeps what went wrong, and tells nprof.
+    pub(crate) fn note<E: std::error::Error>(&self, done: Result<(), E>) {
+        if let Err(error) = done {
+            self.note_text(error.to_string());
         }
     }
 
-    fn change_manner(&self) {
-        let manner = lock(&self.orders).manner;
-        self.methods.change(manner);
+    fn note_text(&self, text: String) {
+        if let Some(link) = self.link() {
+            link.send(&FromShim::Note(text.as_bytes()));
+        }
+        let mut notes = lock(&self.notes);
+        if notes.len() < MOST_NOTES {
+            notes.push(text);
+        }
+    }
+
+    /// The right to do something that must not be done twice at a time. Not to be asked for in events.
+    pub(crate) fn work(&self) -> MutexGuard<'_, ()> {
+        lock(&self.work)
+    }
+
+    /// Takes a new connection, and returns the one before.
+    pub(crate) fn connect(&self, link: Arc<Link>) -> Option<Arc<Link>> {
+        lock(&self.link).replace(link)
+    }
+
+    /// Forgets a connection; `false` if there is another by now, or none.
+    pub(crate) fn disconnect(&self, link: &Arc<Link>) -> bool {
+        let is_current = lock(&self.link).take_if(|current| Arc::ptr_eq(current, link)).is_some();
+        if is_current {
+            lock(&self.early).clear();
+        }
+        is_current
+    }
+
+    /// nprof, if it is connected.
+    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+        lock(&self.link).clone()
+    }
+
+    fn policy(&self) -> Option<Policy> {
+        lock(&self.link).as_ref()?.policy()
+    }
+
+    /// No method is watched any more, by orders neither, and from now on others are recorded elsewhere.
+    pub(crate) fn begin_anew(&self, records: Option<Records>) {
+        self.orders.follow(false);
+        if let Some(old) = self.methods.replace_records(records) {
+            self.note(old.let_go());
+        }
+    }
+
+    /// The VM tells of nothing any more but its end.
+    pub(crate) fn be_quiet(&self) {
+        self.note(self.jvmti.notice_binds(false));
+        self.note(self.jvmti.notice_code(false));
+    }
+
+    fn change_methods(&self, options: &Options, jni: Option<Jni>) {
+        if options.changes_manner() {
+            let manner = self.orders.manner();
+            self.methods.change(|_| manner);
+        }
+        if options.selection.is_some() {
+            self.attach(jni);
+        }
     }
 
     fn attach(&self, jni: Option<Jni>) {
-        self.active.store(true, Ordering::Relaxed);
+        self.orders.follow(true);
         self.note(self.jvmti.notice_binds(true));
         if let Some(jni) = jni.filter(|_| self.jvmti.is_live()) {
             self.refine_clock();
@@ -197,73 +308,30 @@ impl Agent {
 
     /// The stubs stay: a thread may be in one, and compiled code may go on to call one.
     fn detach(&self, jni: Option<Jni>) {
-        Stub::all().for_each(|stub| stub.set_mode(Mode::Off));
-        self.active.store(false, Ordering::Relaxed);
-        self.note(self.jvmti.notice_binds(false));
-        if let Some(jni) = jni.filter(|_| self.jvmti.is_live()) {
-            self.note(rebind::restore(self, jni));
+        let link = lock(&self.link).take();
+        if let Some(link) = link {
+            link.end("the agent was told to leave");
         }
-        // An event that was under way may have switched one on again.
-        Stub::all().for_each(|stub| stub.set_mode(Mode::Off));
+        let _work = self.work();
+        self.methods.unwatch_all();
+        self.orders.follow(false);
+        self.be_quiet();
+        if let Some(jni) = jni.filter(|_| self.jvmti.is_live()) {
+            self.note(rebind::restore_all(self, jni));
+        }
+        // An event that was under way may have had one watched again.
+        self.methods.unwatch_all();
     }
 
     fn refine_clock(&self) {
         pool::set_clock(&self.clock.refined(self.loaded, Moment::now()));
     }
 
-    fn dump(&self, file: &std::path::Path) {
+    fn dump(&self, file: &Path) {
         self.note(dump::write(self, file));
     }
-
-    fn note<E: std::error::Error>(&self, done: Result<(), E>) {
-        if let Err(error) = done {
-            lock(&self.notes).push(error.to_string());
-        }
-    }
-
-    fn is_active(&self) -> bool {
-        self.active.load(Ordering::Relaxed)
-    }
-}
-
-fn is_selected(selection: &Selection, name: &MethodName) -> bool {
-    if name.class.to_bytes().starts_with(PACKAGE.as_bytes()) {
-        return false;
-    }
-    let class = name.dotted_class();
-    let left_out = || !selection.intrinsics && intrinsics::is_candidate(&class, &decode_cstr_lossy(&name.name));
-    selection.classes.iter().any(|prefix| class.starts_with(prefix.as_str()))
-        && !intrinsics::is_special(&class)
-        && !left_out()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ffi::CString;
-
-    use super::*;
-
-    fn selected(selection: &Selection, class: &str, name: &str) -> bool {
-        let [class, name, signature] = [class, name, "()V"].map(|text| CString::new(text).unwrap());
-        is_selected(selection, &MethodName { class, name, signature })
-    }
-
-    /// Check that classes are chosen by the beginnings of their names, intrinsics when asked for, and our own class and
-    /// those that the VM links in its own ways never.
-    #[test]
-    fn selection() {
-        let some = Selection { classes: vec!["java.lang.".into(), "com.A".into()], intrinsics: false };
-        assert!(selected(&some, "Ljava/lang/System;", "initProperties") && selected(&some, "Lcom/A$B;", "m"));
-        assert!(!selected(&some, "Ljava/util/zip/CRC32;", "m"));
-        assert!(!selected(&some, "Ljava/lang/System;", "arraycopy"));
-        let all = Selection { classes: vec![String::new()], intrinsics: true };
-        assert!(selected(&all, "Ljava/lang/System;", "arraycopy"));
-        assert!(!selected(&all, "Ljava/lang/invoke/MethodHandle;", "linkToStatic"));
-        assert!(!selected(&all, "Lnprof/shim/Binder;", "bind"));
-        assert!(!selected(&Selection::default(), "Lcom/A;", "m"));
-    }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use nprof_common::MethodStats;
 
 use crate::agent::Agent;
-use crate::methods::Watched;
+use crate::jvmti::MethodName;
 
 /// Writes the file beside its place and moves it there when it is whole.
 pub(crate) fn write(agent: &Agent, file: &Path) -> io::Result<()> {
@@ -22,18 +22,18 @@ pub(crate) fn write(agent: &Agent, file: &Path) -> io::Result<()> {
     for note in agent.notes() {
         writeln!(out, "note\t{}", note.replace(['\n', '\t'], " "))?;
     }
-    for watched in agent.methods.all() {
-        write_method(&mut out, &watched, &agent.records.sum(watched.index))?;
+    for (name, stats) in agent.methods.sums() {
+        write_method(&mut out, &name, &stats)?;
     }
     writeln!(out, "end")?;
     out.into_inner()?;
     fs::rename(beside, file)
 }
 
-fn write_method(out: &mut impl Write, watched: &Watched, stats: &MethodStats) -> io::Result<()> {
+fn write_method(out: &mut impl Write, name: &MethodName, stats: &MethodStats) -> io::Result<()> {
     let ended: u64 = stats.histogram.iter().sum();
     let MethodStats { counted, entered, total_ns, max_ns, .. } = stats;
-    write!(out, "method\t{}\t{counted}\t{entered}\t{ended}\t{total_ns}\t{max_ns}\t", watched.name)?;
+    write!(out, "method\t{}\t{counted}\t{entered}\t{ended}\t{total_ns}\t{max_ns}\t", name)?;
     let filled = stats.histogram.iter().enumerate().filter(|(_, count)| **count > 0);
     let buckets: Vec<String> = filled.map(|(bucket, count)| format!("{bucket}:{count}")).collect();
     writeln!(out, "{}", buckets.join(" "))

@@ -11,12 +11,14 @@ use std::sync::OnceLock;
 
 use jvmti_bindings::mutf8::decode_cstr_lossy;
 use jvmti_bindings::sys::jni::{JNIEnv, JavaVM, jint, jmethodID, jthread};
-use jvmti_bindings::sys::jvmti::{jvmtiEnv, jvmtiEventCallbacks};
+use jvmti_bindings::sys::jvmti::{jvmtiAddrLocationMap, jvmtiEnv, jvmtiEventCallbacks};
 
 use crate::agent::Agent;
 use crate::jni::Jni;
 use crate::jvmti::{self, Jvmti, MethodId};
+use crate::link;
 use crate::options::{self, Options};
+use crate::vm::Vm;
 
 static AGENT: OnceLock<Agent> = OnceLock::new();
 
@@ -27,8 +29,8 @@ enum Error {
     Options(#[from] options::Error),
     #[error(transparent)]
     Vm(#[from] jvmti::Error),
-    #[error("no memory for the records: {0}")]
-    Memory(#[from] std::io::Error),
+    #[error(transparent)]
+    Link(#[from] link::Error),
 }
 
 /// The VM starts and loads the agent (`-agentpath`).
@@ -66,7 +68,8 @@ unsafe fn load(vm: *mut JavaVM, options: *mut c_char, runs: bool) -> Result<(), 
     if AGENT.get().is_none() {
         // SAFETY: the caller's VM.
         let jvmti = unsafe { Jvmti::of(vm) }?;
-        let agent = Agent::new(jvmti, &options)?;
+        // SAFETY: the caller's VM.
+        let agent = Agent::new(jvmti, unsafe { Vm::new(vm) }, &options);
         // The VM loads agents one after another: nobody else has set it meanwhile.
         AGENT.get_or_init(|| agent);
         jvmti.listen(&callbacks())?;
@@ -74,7 +77,7 @@ unsafe fn load(vm: *mut JavaVM, options: *mut c_char, runs: bool) -> Result<(), 
     // SAFETY: the caller's VM.
     let jni = unsafe { Jni::of(vm) }.filter(|_| runs);
     if let Some(agent) = AGENT.get() {
-        agent.obey(&options, jni);
+        agent.obey(&options, jni)?;
     }
     Ok(())
 }
@@ -84,6 +87,9 @@ fn callbacks() -> jvmtiEventCallbacks {
     callbacks.NativeMethodBind = Some(on_bind);
     callbacks.VMInit = Some(on_init);
     callbacks.VMDeath = Some(on_death);
+    callbacks.CompiledMethodLoad = Some(on_code_load);
+    callbacks.CompiledMethodUnload = Some(on_code_unload);
+    callbacks.DynamicCodeGenerated = Some(on_dynamic_code);
     callbacks
 }
 
@@ -123,6 +129,44 @@ unsafe extern "system" fn on_death(_jvmti: *mut jvmtiEnv, _jni: *mut JNIEnv) {
     guarded(|| {
         if let Some(agent) = AGENT.get() {
             agent.ended();
+        }
+    });
+}
+
+unsafe extern "system" fn on_code_load(
+    _jvmti: *mut jvmtiEnv,
+    method: jmethodID,
+    size: jint,
+    address: *const c_void,
+    _map_length: jint,
+    _map: *const jvmtiAddrLocationMap,
+    _compile_info: *const c_void,
+) {
+    guarded(|| {
+        if let Some(agent) = AGENT.get() {
+            agent.code_loaded(MethodId(method.addr()), address.addr(), size);
+        }
+    });
+}
+
+unsafe extern "system" fn on_code_unload(_jvmti: *mut jvmtiEnv, _method: jmethodID, address: *const c_void) {
+    guarded(|| {
+        if let Some(agent) = AGENT.get() {
+            agent.code_unloaded(address.addr());
+        }
+    });
+}
+
+unsafe extern "system" fn on_dynamic_code(
+    _jvmti: *mut jvmtiEnv,
+    name: *const c_char,
+    address: *const c_void,
+    size: jint,
+) {
+    guarded(|| {
+        if let Some(agent) = AGENT.get().filter(|_| !name.is_null()) {
+            // SAFETY: the VM passes a C string, which lasts as long as the event.
+            agent.code_made(unsafe { CStr::from_ptr(name) }, address.addr(), size);
         }
     });
 }

@@ -85,6 +85,15 @@ struct Batch<'a> {
 /// The address of the batch that `bind` is to be called with; zero for none. Java code could call `bind` with anything.
 static EXPECTED: AtomicUsize = AtomicUsize::new(0);
 
+thread_local! {
+    static BINDING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is binding methods for us: then the VM tells of what we know.
+pub(crate) fn is_binding() -> bool {
+    BINDING.get()
+}
+
 impl Helpers {
     /// Defines the classes, or finds them where they have been defined before.
     pub(crate) fn define(jni: Jni) -> Result<Self, Error> {
@@ -186,9 +195,11 @@ extern "system" fn bind(env: *mut JNIEnv, _class: jclass, batch: jlong) {
         // SAFETY: `Helper::bind` waits for this call with a batch at this address: nobody else is expected, and this
         // one only once.
         let batch = unsafe { &*with_exposed_provenance::<Batch<'_>>(address) };
+        BINDING.set(true);
         let is_refused =
             |binding: &&&Binding| !jni.register(binding.class, &binding.name, &binding.signature, binding.address);
         batch.refused.set(batch.bindings.iter().filter(is_refused).count());
+        BINDING.set(false);
         Some(())
     };
     // What panicked is counted as refused; nothing may unwind into the VM.

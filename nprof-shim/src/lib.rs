@@ -15,10 +15,17 @@
 //! were bound before are bound anew, by the VM's own `RegisterNatives`: at the start those of the VM's first phase, at
 //! a late attach all that are found. Leaving gives them their addresses back; the stubs stay behind, switched off.
 //!
+//! # Who decides
+//! nprof, over a socket (`nprof_common::wire`): which methods are watched and how, and where that is recorded, which is
+//! memory that nprof reads. It is told of all methods that are bound, and of code that the VM makes. When nprof goes
+//! without a word, calls go on to be counted in that memory until the next nprof comes. Options of the loading decide
+//! where there is no nprof.
+//!
 //! # What it changes in the JVM
 //! The addresses of the chosen natives; a class `nprof.shim.Binder` in the boot loader and `nprof.shim.PlatformBinder`
 //! in that of the platform; memory for the records (1.5 KiB per method and CPU that calls it). No code is generated,
-//! nothing is patched, no thread is started, no return address touched, no exception or signal used.
+//! nothing is patched, no return address touched, no exception or signal used. While nprof is connected there is one
+//! thread, `nprof-shim`, that waits for its messages and is the JVM's only while it does what they say.
 //!
 //! # What it does not see
 //! Natives that a compiler replaces by what they do, which are left out unless asked for; calls through the foreign
@@ -28,9 +35,11 @@
 //! # The files
 //! - `stubs.s` and [`pool`]: the template, the stubs made from it, and their table. What stands in that comes from
 //!   [`signature`], [`sharding`], [`clock`] and [`records`].
-//! - `entry`, `agent`: what the VM calls, and what follows. [`options`] is what can be asked for. `methods` knows which
-//!   stub belongs to whom, `rebind` binds what is bound already, with `helper` (made by `class_file`) and `slots`.
-//! - `jvmti`, `jni`: the VM's functions, checked.
+//! - `entry`, `agent`: what the VM calls, and what follows. `link` is the connection to nprof; [`options`] is what can be
+//!   asked for by others, and `orders` what was. `methods` knows which stub belongs to whom, `scan` finds what is bound
+//!   already, `rebind` binds it to something else, with `helper` (made by `class_file`) and `slots`.
+//! - `jvmti`, `jni`, `vm`: the VM's functions, checked. `memory` and `library`: what stays mapped and open for good.
+//! - `glibc.s` and `glibc`: functions of the C library by names that old versions of it have too.
 //!
 //! Only x86-64 Linux: elsewhere the library is empty.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -40,15 +49,24 @@ mod class_file;
 pub mod clock;
 mod dump;
 pub mod entry;
+mod glibc;
 mod helper;
-mod intrinsics;
 mod jni;
 mod jvmti;
+mod library;
+mod link;
+mod memory;
 mod methods;
 pub mod options;
+mod orders;
 pub mod pool;
 mod rebind;
 pub mod records;
+mod scan;
 pub mod sharding;
 pub mod signature;
 mod slots;
+mod stage;
+mod vm;
+
+use nprof_common::intrinsics;

@@ -2,7 +2,8 @@
 //!
 //! Words, separated by commas: which methods (`all`, `only=com.acme.`, `intrinsics`), what to do at their calls
 //! (`mode=off|count|time|every:16`, `threshold=NS`), how to find a shard (`sharding=rseq|rdpid|segment`), and what to
-//! do now or later (`detach`, `dump=FILE`, `exit-dump=FILE`). Without methods nothing is watched.
+//! do now or later (`detach`, `dump=FILE`, `exit-dump=FILE`). Without methods nothing is watched. With `connect=SOCKET`
+//! all of this is decided by the nprof that listens there.
 
 use std::path::PathBuf;
 
@@ -21,6 +22,8 @@ pub struct Options {
     pub sharding: Option<String>,
     /// Gives all methods their own addresses back.
     pub detach: bool,
+    /// The socket that nprof listens at.
+    pub connect: Option<PathBuf>,
     /// Writes the records to this file, after all else.
     pub dump: Option<PathBuf>,
     /// Writes the records to this file when the VM ends.
@@ -41,7 +44,7 @@ pub struct Selection {
 pub enum Error {
     /// No option has this name.
     #[error(
-        "no option '{0}': use all, only=CLASS, intrinsics, mode=, threshold=, sharding=, detach, dump=, exit-dump="
+        "no option '{0}': use all, only=CLASS, intrinsics, mode=, threshold=, sharding=, detach, dump=, exit-dump=, connect="
     )]
     Unknown(String),
     /// The value is not one of the option's.
@@ -69,6 +72,16 @@ impl Options {
         Ok(options)
     }
 
+    /// Whether the manner in which methods are watched is to be another.
+    pub(crate) fn changes_manner(&self) -> bool {
+        self.mode.is_some() || self.threshold_ns.is_some()
+    }
+
+    /// Whether anything about methods is to be another.
+    pub(crate) fn changes_methods(&self) -> bool {
+        self.changes_manner() || self.selection.is_some()
+    }
+
     fn add(&mut self, word: &str) -> Result<(), Error> {
         match word.split_once('=').unwrap_or((word, "")) {
             ("all", "") => self.select().classes.push(String::new()),
@@ -78,6 +91,7 @@ impl Options {
             ("threshold", value) => self.threshold_ns = Some(number("threshold", value)?),
             ("sharding", name) => self.sharding = Some(name.to_owned()),
             ("detach", "") => self.detach = true,
+            ("connect", socket) if !socket.is_empty() => self.connect = Some(socket.into()),
             ("dump", file) if !file.is_empty() => self.dump = Some(file.into()),
             ("exit-dump", file) if !file.is_empty() => self.exit_dump = Some(file.into()),
             _ => return Err(Error::Unknown(word.to_owned())),
@@ -121,7 +135,7 @@ mod tests {
     /// Check that every option is read.
     #[test]
     fn reads_options() {
-        let text = "only=a.b.,only=c.D,intrinsics,mode=every:16,threshold=5,sharding=rdpid,dump=/d,exit-dump=/e,detach";
+        let text = "only=a.b.,only=c.D,intrinsics,mode=every:16,threshold=5,sharding=rdpid,dump=/d,exit-dump=/e,detach,connect=/s";
         let classes = vec!["a.b.".to_owned(), "c.D".to_owned()];
         let expected = Options {
             selection: Some(Selection { classes, intrinsics: true }),
@@ -129,6 +143,7 @@ mod tests {
             threshold_ns: Some(5),
             sharding: Some("rdpid".to_owned()),
             detach: true,
+            connect: Some("/s".into()),
             dump: Some("/d".into()),
             exit_dump: Some("/e".into()),
         };

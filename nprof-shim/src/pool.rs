@@ -10,6 +10,9 @@
 //! | sample | as count, or as time by chance |
 //! | time | `entered` + 1, a frame with a copy of the stack's arguments, the native, then time, histogram, maximum |
 //!
+//! Natives whose calls are counted here find [`MARK`] in a register that they do not look at. A record may be replaced by
+//! another at any time: each call is in one of them, and a timed call ends in the one in which it began.
+//!
 //! A call in flight is one that is in `entered` and not yet in the histogram; one that is left by `longjmp` or by the
 //! end of its thread stays so. Which call was made by which is not known here, so `child_ns` stays zero.
 //!
@@ -20,13 +23,14 @@
 
 use std::arch::global_asm;
 use std::mem::offset_of;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use nprof_common::MethodStats;
 use nprof_common::histogram::{LARGEST, QUARTERS};
 
 use crate::clock::Clock;
-use crate::records::Records;
+use crate::records::{Place, SHARD_BITS};
 use crate::sharding::Sharding;
 
 /// How many stubs there are.
@@ -42,6 +46,9 @@ const GOLDEN: i32 = -1_640_531_535;
 const CPU_SEGMENT: u32 = 0x7b;
 /// The bits of the CPU in what `rdpid` and that limit give.
 const CPU_MASK: u32 = 0xfff;
+
+/// What stands in `r10` when a native is called by a stub that has counted the call.
+pub const MARK: u32 = 0x6e70_726f;
 
 /// What is done at a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,8 +100,8 @@ pub struct Parameters {
     pub stack_words: u32,
     /// The dense index of the method.
     pub index: u32,
-    /// The address of the first shard of its record.
-    pub records: usize,
+    /// Where its calls are recorded.
+    pub place: Place,
     /// What is done at a call.
     pub mode: Mode,
     /// Calls of at least as many nanoseconds pass the site for probes on slow calls.
@@ -108,7 +115,7 @@ struct Row {
     mode: AtomicU32,
     chance: AtomicU32,
     original: AtomicUsize,
-    records: AtomicUsize,
+    place: AtomicU64,
     threshold_ns: AtomicU64,
     stack_words: AtomicU32,
     index: AtomicU32,
@@ -121,8 +128,6 @@ const _: () = assert!(size_of::<Row>() == 64);
 #[repr(C, align(64))]
 struct Settings {
     sharding: AtomicU32,
-    shards: AtomicU32,
-    stride: AtomicUsize,
     rseq_offset: AtomicUsize,
     multiplier: AtomicU64,
     floor_ticks: AtomicU64,
@@ -137,7 +142,7 @@ global_asm!(
     MODE = const offset_of!(Row, mode),
     CHANCE = const offset_of!(Row, chance),
     ORIGINAL = const offset_of!(Row, original),
-    RECORDS = const offset_of!(Row, records),
+    RECORDS = const offset_of!(Row, place),
     THRESHOLD = const offset_of!(Row, threshold_ns),
     WORDS = const offset_of!(Row, stack_words),
     INDEX = const offset_of!(Row, index),
@@ -147,8 +152,9 @@ global_asm!(
     SAMPLE = const SAMPLE,
     SETTINGS_SIZE = const size_of::<Settings>(),
     SHARDING = const offset_of!(Settings, sharding),
-    SHARDS = const offset_of!(Settings, shards),
-    STRIDE = const offset_of!(Settings, stride),
+    RECORD_SIZE = const size_of::<MethodStats>(),
+    SHARD_BITS = const SHARD_BITS,
+    MARK = const MARK,
     RSEQ_OFFSET = const offset_of!(Settings, rseq_offset),
     MULTIPLIER = const offset_of!(Settings, multiplier),
     FLOOR = const offset_of!(Settings, floor_ticks),
@@ -180,13 +186,11 @@ unsafe extern "C" {
 /// The stubs that have been taken: the first ones.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Tells the stubs where and how to record. Records that are in use stay in use by calls in flight: those must stay
-/// mapped, which [`Records`] always are.
-pub fn configure(sharding: Sharding, records: &Records, clock: &Clock) {
+/// Tells the stubs how to record. Not while one may be called that is not off: shards that were added to with a lock
+/// would be added to without.
+pub fn configure(sharding: Sharding, clock: &Clock) {
     let settings = &nprof_stub_settings;
     let (number, rseq_offset) = sharding.words();
-    settings.shards.store(records.shards(), Ordering::Relaxed);
-    settings.stride.store(size_of::<MethodStats>(), Ordering::Relaxed);
     settings.rseq_offset.store(rseq_offset, Ordering::Relaxed);
     settings.sharding.store(number, Ordering::Release);
     set_clock(clock);
@@ -199,7 +203,7 @@ pub fn set_clock(clock: &Clock) {
 }
 
 /// One stub that has been taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stub(usize);
 
 impl Stub {
@@ -210,7 +214,7 @@ impl Stub {
         let stub = Self(TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?);
         let row = stub.row();
         row.original.store(parameters.original, Ordering::Relaxed);
-        row.records.store(parameters.records, Ordering::Relaxed);
+        row.place.store(parameters.place.0, Ordering::Relaxed);
         row.threshold_ns.store(parameters.threshold_ns, Ordering::Relaxed);
         row.stack_words.store(parameters.stack_words, Ordering::Relaxed);
         row.index.store(parameters.index, Ordering::Relaxed);
@@ -270,6 +274,13 @@ impl Stub {
         self.row().mode.store(mode, Ordering::Release);
     }
 
+    /// Has calls that begin from now on recorded elsewhere. Calls in flight end where they began: that must stay mapped,
+    /// which [`crate::records::Records`] always are.
+    pub fn set_place(self, place: Place, index: u32) {
+        self.row().index.store(index, Ordering::Relaxed);
+        self.row().place.store(place.0, Ordering::Release);
+    }
+
     /// Changes which calls pass the site for probes on slow calls.
     pub fn set_threshold_ns(self, threshold_ns: u64) {
         self.row().threshold_ns.store(threshold_ns, Ordering::Relaxed);
@@ -285,6 +296,18 @@ impl Stub {
 #[must_use]
 pub fn slow_site() -> usize {
     (&raw const nprof_stub_slow).addr()
+}
+
+/// Where the stubs are.
+#[must_use]
+pub fn addresses() -> Range<usize> {
+    pool_address()..pool_address() + STUBS * STUB_SIZE
+}
+
+/// How many stubs have been taken.
+#[must_use]
+pub fn taken() -> usize {
+    TAKEN.load(Ordering::Relaxed)
 }
 
 fn pool_address() -> usize {

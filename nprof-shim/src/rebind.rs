@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use crate::agent::Agent;
 use crate::helper::{self, Binding, Helpers};
+use crate::intrinsics;
 use crate::jni::Jni;
-use crate::jvmti::{self, Class, MethodId, MethodName};
+use crate::jvmti::{self, MethodId, MethodName};
+use crate::methods::{Manner, Wanted};
 use crate::pool::Stub;
+use crate::scan::{Bound, bound_methods, locate};
 use crate::slots::{self, Slots};
 
 /// How long after the first time methods are bound again in a running VM: longer than a native's call takes to compile,
@@ -42,18 +45,21 @@ pub(crate) enum Error {
     },
 }
 
-/// A method that is bound to something.
-#[derive(Debug, Clone, Copy)]
-struct Bound {
-    class: Class,
-    of_platform: bool,
-    id: MethodId,
-    address: usize,
+/// What came of what was wanted.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// The methods that have the stubs that they were to get.
+    pub(crate) stubbed: Vec<(u32, Stub)>,
+    /// How many have their own addresses back.
+    pub(crate) restored: usize,
+    /// How many are not bound as they should be.
+    pub(crate) failed: usize,
 }
 
 /// A method that gets a stub.
 #[derive(Debug)]
 struct Stubbed {
+    number: Option<u32>,
     bound: Bound,
     name: MethodName,
     stub: Stub,
@@ -67,13 +73,13 @@ pub(crate) fn early(agent: &Agent, jni: Jni, binds: &[(MethodId, usize)]) -> Res
         let class = agent.jvmti.class_of(id).ok()?;
         Some(Bound { class, of_platform: helpers.is_of_platform(agent.jvmti, jni, class), id, address })
     };
-    let stubbed = choose(agent, binds.iter().filter_map(with_class));
     // Where addresses cannot be read the events' must do, and what the VM says.
-    let slots = Slots::find(jni, helpers).ok();
+    let slots = agent.slots(jni, helpers).ok();
+    let stubbed = choose(agent, binds.iter().filter_map(with_class));
     // The VM is starting and nothing else is compiled yet: no need to wait.
-    let refused = bind_to_stubs(jni, helpers, slots.as_ref(), &stubbed, &[Duration::ZERO])?;
+    let refused = bind_to_stubs(jni, helpers, slots, &stubbed, &[Duration::ZERO])?;
     match slots {
-        Some(slots) => verify(&slots, &stubbed),
+        Some(slots) => verify(slots, &stubbed),
         None if refused == 0 => Ok(()),
         None => Err(Error::Verification { wrong: refused, all: stubbed.len() }),
     }
@@ -82,23 +88,72 @@ pub(crate) fn early(agent: &Agent, jni: Jni, binds: &[(MethodId, usize)]) -> Res
 /// Gives stubs to all chosen methods of a running VM that are bound already.
 pub(crate) fn all(agent: &Agent, jni: Jni) -> Result<(), Error> {
     let helpers = agent.helpers(jni)?;
-    let slots = Slots::find(jni, helpers)?;
-    let bound = bound_methods(agent, jni, helpers, &slots)?;
+    let slots = agent.slots(jni, helpers)?;
+    let bound = bound_methods(agent, jni, helpers, slots)?;
     let (ours, others): (Vec<Bound>, Vec<Bound>) =
         bound.into_iter().partition(|bound| Stub::at(bound.address).is_some());
-    ours.iter().filter_map(|bound| Stub::at(bound.address)).for_each(|stub| agent.bound_again(stub));
+    for bound in ours {
+        if let (Some(stub), Ok(name)) = (Stub::at(bound.address), agent.jvmti.name_of(bound.class, bound.id)) {
+            agent.adopt(stub, &name);
+        }
+    }
     let stubbed = choose(agent, others.into_iter());
-    bind_to_stubs(jni, helpers, Some(&slots), &stubbed, &AGAIN_AFTER)?;
-    verify(&slots, &stubbed)
+    bind_to_stubs(jni, helpers, Some(slots), &stubbed, &AGAIN_AFTER)?;
+    verify(slots, &stubbed)
 }
 
-/// Gives all methods their own addresses back that still have a stub's.
-pub(crate) fn restore(agent: &Agent, jni: Jni) -> Result<(), Error> {
+/// Gives stubs to methods that are to be watched, and others their own addresses back.
+pub(crate) fn apply(agent: &Agent, jni: Jni, wanted: Vec<Wanted>) -> Result<Outcome, Error> {
     let helpers = agent.helpers(jni)?;
-    let slots = Slots::find(jni, helpers)?;
+    let slots = agent.slots(jni, helpers)?;
+    jni.ensure_room(wanted.len());
+    let (mut outcome, mut stubbed, mut restored) = (Outcome::default(), Vec::new(), Vec::new());
+    for wanted in wanted {
+        let bound = locate(agent, jni, helpers, slots, &wanted);
+        let stub = bound.and_then(|bound| Stub::at(bound.address));
+        match (wanted.manner, bound) {
+            (Some(manner), Some(bound)) => match stub_for(agent, &wanted, bound, manner) {
+                Some(chosen) if stub == Some(chosen) => outcome.stubbed.push((wanted.number, chosen)),
+                Some(stub) => stubbed.push(Stubbed { number: Some(wanted.number), bound, name: wanted.name, stub }),
+                None => outcome.failed += 1,
+            },
+            (Some(_), None) => outcome.failed += 1,
+            (None, Some(bound)) => restored.extend(stub.map(|stub| (bound, wanted.name, stub))),
+            (None, None) => {}
+        }
+    }
+    if !stubbed.is_empty() {
+        bind_to_stubs(jni, helpers, Some(slots), &stubbed, &AGAIN_AFTER)?;
+    }
+    for stubbed in stubbed {
+        match stubbed.number.filter(|_| !is_wrong(slots, &stubbed)) {
+            Some(number) => outcome.stubbed.push((number, stubbed.stub)),
+            None => outcome.failed += 1,
+        }
+    }
+    let bindings = restored.iter().map(|(bound, name, stub)| binding(*bound, name.clone(), stub.original()));
+    helpers.bind(jni, &bindings.collect::<Vec<_>>())?;
+    let left = restored.iter().filter(|(bound, ..)| slots.bound(bound.id).and_then(Stub::at).is_some()).count();
+    outcome.restored += restored.len() - left;
+    outcome.failed += left;
+    Ok(outcome)
+}
+
+/// The stub of a method that is wanted.
+fn stub_for(agent: &Agent, wanted: &Wanted, bound: Bound, manner: Manner) -> Option<Stub> {
+    if intrinsics::is_special(&wanted.name.dotted_class()) {
+        return None;
+    }
+    agent.methods.stub_for(wanted.number, bound.native(), manner)
+}
+
+/// Gives all methods their own addresses back that still have a stub's. Tells how many have one for all that.
+pub(crate) fn restore(agent: &Agent, jni: Jni) -> Result<usize, Error> {
+    let helpers = agent.helpers(jni)?;
+    let slots = agent.slots(jni, helpers)?;
     let mut left = 0;
     for _ in 0..SWEEPS {
-        let stubbed = bound_methods(agent, jni, helpers, &slots)?;
+        let stubbed = bound_methods(agent, jni, helpers, slots)?;
         let bindings: Vec<Binding> = stubbed.into_iter().filter_map(|bound| original(agent, bound)).collect();
         left = bindings.len();
         if left == 0 {
@@ -106,33 +161,22 @@ pub(crate) fn restore(agent: &Agent, jni: Jni) -> Result<(), Error> {
         }
         helpers.bind(jni, &bindings)?;
     }
-    if left == 0 { Ok(()) } else { Err(Error::Verification { wrong: left, all: left }) }
+    Ok(left)
 }
 
-/// The native methods of all loaded classes that are bound. Classes without are forgotten.
-fn bound_methods(agent: &Agent, jni: Jni, helpers: &Helpers, slots: &Slots) -> Result<Vec<Bound>, Error> {
-    let classes = agent.jvmti.loaded_classes()?;
-    jni.ensure_room(classes.len());
-    let mut found = Vec::new();
-    for class in classes {
-        // A class that is not prepared has no bound methods.
-        let natives = agent.jvmti.native_methods(class).unwrap_or_default();
-        let bound: Vec<_> = natives.into_iter().filter_map(|id| Some((id, slots.bound(id)?))).collect();
-        if bound.is_empty() {
-            jni.forget(class);
-            continue;
-        }
-        let of_platform = helpers.is_of_platform(agent.jvmti, jni, class);
-        found.extend(bound.into_iter().map(|(id, address)| Bound { class, of_platform, id, address }));
+/// As [`restore`], where it is an error if methods are left.
+pub(crate) fn restore_all(agent: &Agent, jni: Jni) -> Result<(), Error> {
+    match restore(agent, jni)? {
+        0 => Ok(()),
+        left => Err(Error::Verification { wrong: left, all: left }),
     }
-    Ok(found)
 }
 
 fn choose(agent: &Agent, bound: impl Iterator<Item = Bound>) -> Vec<Stubbed> {
     let stub = |bound: Bound| {
         let name = agent.jvmti.name_of(bound.class, bound.id).ok()?;
         let stub = agent.stub_for(bound.id, bound.address, &name)?;
-        Some(Stubbed { bound, name, stub })
+        Some(Stubbed { number: None, bound, name, stub })
     };
     bound.filter_map(stub).collect()
 }
@@ -180,9 +224,12 @@ fn original(agent: &Agent, bound: Bound) -> Option<Binding> {
 /// Checks that no method is bound to its native still. It need not be our stub that it is bound to: another agent may
 /// have put its own code before that.
 fn verify(slots: &Slots, stubbed: &[Stubbed]) -> Result<(), Error> {
-    let is_wrong = |stubbed: &&Stubbed| slots.bound(stubbed.bound.id).is_none_or(|at| at == stubbed.stub.original());
-    match stubbed.iter().filter(is_wrong).count() {
+    match stubbed.iter().filter(|stubbed| is_wrong(slots, stubbed)).count() {
         0 => Ok(()),
         wrong => Err(Error::Verification { wrong, all: stubbed.len() }),
     }
+}
+
+fn is_wrong(slots: &Slots, stubbed: &Stubbed) -> bool {
+    slots.bound(stubbed.bound.id).is_none_or(|at| at == stubbed.stub.original())
 }

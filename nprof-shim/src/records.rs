@@ -3,24 +3,51 @@
 //! What is read here are sums over shards that are being written; each word is whole. A record's `counted` and
 //! `entered` may be newer than its histogram, never the other way round by more than the calls that begin meanwhile.
 
-#![expect(unsafe_code, reason = "maps memory")]
-
+use std::fs::File;
 use std::io;
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 
 use nprof_common::MethodStats;
 use nprof_common::histogram::BUCKETS;
 
+use crate::memory::{Shared, Words, anonymous};
+
 /// Words of a record.
 const WORDS: usize = size_of::<MethodStats>() / 8;
 const MAX: usize = offset_of!(MethodStats, max_ns) / 8;
+const PAGE: u64 = 4_096;
+
+/// The bits of a [`Place`] that hold the number of shards.
+pub(crate) const SHARD_BITS: u32 = 16;
+/// More shards than the kernel can have CPUs, and fewer than a CPU number that means none.
+const MOST_SHARDS: u32 = 0x7fff;
+/// More than any nprof maps for one JVM, and so little that no sum of addresses overflows.
+const MOST_BYTES: u64 = 1 << 38;
+
+/// Where a stub records: the address of the first shard and, in the lower bits, how many there are. One word, so that a
+/// stub never sees one without the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place(pub(crate) u64);
+
+/// Where in a file or BPF map records are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Where the first begins, in bytes.
+    pub first: u64,
+    /// How many there are.
+    pub records: u32,
+    /// Shards of each that are CPUs' own. One more follows.
+    pub shards: u32,
+}
 
 /// Memory for the records of a number of methods. It stays mapped for good: a stub may write to it at any time.
 #[derive(Debug, Clone, Copy)]
 pub struct Records {
-    words: &'static [AtomicU64],
+    words: Words,
     shards: u32,
+    shared: Option<Shared>,
 }
 
 impl Records {
@@ -37,17 +64,44 @@ impl Records {
     /// # Errors
     /// When there is no room for them.
     pub fn map_for(methods: usize, cpus: u32) -> io::Result<Self> {
-        let length = methods * (cpus as usize + 1) * size_of::<MethodStats>();
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping, wherever there is room, touches nothing that exists.
-        let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+        let shards = cpus.min(MOST_SHARDS);
+        let words = anonymous(methods * (shards as usize + 1) * size_of::<MethodStats>())?;
+        Ok(Self { words, shards, shared: None })
+    }
+
+    /// Maps records that others read: a run of them in a BPF map or a file.
+    ///
+    /// # Errors
+    /// When they cannot be where they are said to be, or there is no room for them.
+    pub fn map_run(file: OwnedFd, run: Run) -> io::Result<Self> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let shards = u64::from(run.records).saturating_mul(u64::from(run.shards) + 1);
+        let length = shards.saturating_mul(size_of::<MethodStats>() as u64);
+        let is_possible = run.first.is_multiple_of(align_of::<MethodStats>() as u64)
+            && (1..=MOST_SHARDS).contains(&run.shards)
+            && (1..=MOST_BYTES).contains(&length)
+            && run.first <= MOST_BYTES;
+        let file = File::from(file);
+        let metadata = file.metadata()?;
+        // A BPF map refuses to be mapped beyond its end, a file does not.
+        if !is_possible || metadata.is_file() && metadata.len() < run.first + length {
+            return Err(invalid());
         }
-        // SAFETY: the mapping is page aligned, of this length, zeroed, never unmapped, and used as atomics only.
-        let words = unsafe { std::slice::from_raw_parts(address.cast::<AtomicU64>(), length / 8) };
-        Ok(Self { words, shards: cpus })
+        let before = run.first % PAGE;
+        let bytes = (before + length).next_multiple_of(PAGE);
+        let shared = Shared::map(file.as_fd(), run.first - before, usize::try_from(bytes).or(Err(invalid()))?)?;
+        let first = usize::try_from(before / 8).or(Err(invalid()))?;
+        let end = first + usize::try_from(length / 8).or(Err(invalid()))?;
+        let words = shared.words().get(first..end).ok_or_else(invalid)?;
+        Ok(Self { words, shards: run.shards, shared: Some(shared) })
+    }
+
+    /// Lets go of the file or map, if this is of one. The memory stays, and what is written to it is seen by nobody.
+    ///
+    /// # Errors
+    /// When the kernel has no memory left to do it.
+    pub fn let_go(self) -> io::Result<()> {
+        self.shared.map_or(Ok(()), Shared::let_go)
     }
 
     /// How many shards a record has, the spare one left out.
@@ -62,10 +116,11 @@ impl Records {
         self.words.len() / self.words_of_method()
     }
 
-    /// The address of the first shard of a method; `None` beyond the room.
+    /// Where a method's calls are recorded; `None` beyond the room.
     #[must_use]
-    pub fn address(&self, index: u32) -> Option<usize> {
-        Some(self.method(index)?.as_ptr().addr())
+    pub fn place(&self, index: u32) -> Option<Place> {
+        let address = self.method(index)?.as_ptr().addr() as u64;
+        Some(Place(address << SHARD_BITS | u64::from(self.shards)))
     }
 
     /// The sum over the shards of a method; of no calls beyond the room.
@@ -81,7 +136,7 @@ impl Records {
         from_words(&sum)
     }
 
-    fn method(&self, index: u32) -> Option<&'static [AtomicU64]> {
+    fn method(&self, index: u32) -> Option<Words> {
         let words = self.words_of_method();
         self.words.chunks_exact(words).nth(index as usize)
     }
@@ -122,6 +177,8 @@ fn configured_cpus() -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     /// Check that shards are summed, the maximum is the highest, and another method's record is left out.
@@ -139,15 +196,43 @@ mod tests {
         assert_eq!(sum.histogram, [21; BUCKETS]);
         assert_eq!(records.sum(0), MethodStats::ZERO);
         assert_eq!(records.sum(3), MethodStats::ZERO);
-        assert_eq!(records.address(3), None);
+        assert_eq!(records.place(3), None);
     }
 
-    /// Check that records are apart by the size that the stubs multiply with.
+    /// Check that places hold the number of shards, and records are apart by the size that the stubs multiply with.
     #[test]
     fn shards_lie_side_by_side() {
         let records = Records::map_for(2, 4).unwrap();
-        let (first, second) = (records.address(0).unwrap(), records.address(1).unwrap());
-        assert_eq!(second - first, 5 * size_of::<MethodStats>());
+        let [first, second] = [0, 1].map(|index| records.place(index).unwrap().0);
+        assert_eq!((first & 0xffff, second & 0xffff), (4, 4));
+        assert_eq!((second >> SHARD_BITS) - (first >> SHARD_BITS), 5 * size_of::<MethodStats>() as u64);
+    }
+
+    /// Check that a run begins where it is said to, ends where it ends, and is refused where there is none.
+    #[test]
+    fn a_run_in_a_file() {
+        let file = tempfile::tempfile().unwrap();
+        let size = size_of::<MethodStats>() as u64;
+        let run = Run { first: 3 * size, records: 2, shards: 2 };
+        file.set_len(run.first + 6 * size).unwrap();
+        let mapped = |run| Records::map_run(file.try_clone().unwrap().into(), run);
+        let records = mapped(run).unwrap();
+        assert_eq!((records.room(), records.shards()), (2, 2));
+        records.method(1).unwrap()[WORDS].store(7, Ordering::Relaxed);
+        let mut word = [0; 8];
+        file.read_exact_at(&mut word, run.first + 4 * size).unwrap();
+        assert_eq!(u64::from_ne_bytes(word), 7);
+        for wrong in [
+            Run { records: 3, ..run },
+            Run { first: run.first + 64, ..run },
+            Run { first: 8, ..run },
+            Run { shards: 0, ..run },
+            Run { records: 0, ..run },
+            Run { first: u64::MAX - 63, ..run },
+            Run { records: u32::MAX, shards: u32::MAX, ..run },
+        ] {
+            assert!(mapped(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     /// Check that the highest CPU is found in the kernel's lists.

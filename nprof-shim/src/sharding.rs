@@ -50,6 +50,11 @@ impl Sharding {
         }
     }
 
+    /// Its number.
+    pub(crate) const fn number(self) -> u32 {
+        self.words().0
+    }
+
     /// Its number, and the offset where it has one, for the stubs' settings.
     pub(crate) const fn words(self) -> (u32, usize) {
         match self {

@@ -59,8 +59,13 @@ impl Slots {
         self.read(id).filter(|&address| address != self.unbound && address != 0)
     }
 
+    /// The address of the VM's `Method`.
+    pub(crate) fn method(&self, id: MethodId) -> Option<usize> {
+        word_at(&self.memory, id.0)
+    }
+
     fn read(&self, id: MethodId) -> Option<usize> {
-        let method = word_at(&self.memory, id.0)?;
+        let method = self.method(id)?;
         word_at(&self.memory, method.checked_add(self.offset)?)
     }
 }

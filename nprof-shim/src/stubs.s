@@ -1,7 +1,12 @@
 // The pool of stubs and the code that they share. See pool.rs for what each stub is for.
 //
 // The entry of a stub finds the arguments of a native where the JVM put them, and leaves them there: until the native
-// is called only rax, r10, r11 and the flags are touched. r11 holds the stub's row of parameters.
+// is called only rax, r10, r11 and the flags are touched. r11 holds the stub's row of parameters. A native whose call the
+// stub has counted finds a mark in r10, which no native looks at: a probe of the kernel there then leaves the call out.
+//
+// Where a stub records is one word, the address of the first shard and below it, in 16 bits, how many there are: the
+// word is read once for each addition, so that both parts belong together also while they are changed. A timed call
+// keeps the word in its frame, and ends in the record in which it began.
 //
 // A sum is kept per CPU. Where the C library has registered its threads for restartable sequences, an addition is one:
 // the kernel lets it run to its last instruction, the store, without a change of CPU or of thread in between, or leads
@@ -9,16 +14,21 @@
 // shard for (also: a thread that is not registered, -1), goes with a lock to the spare shard behind the last, which no
 // unlocked addition ever touches. There is no loop that could go on for ever.
 
-// Begins a restartable sequence: \rseq holds the offset of the thread's area. Leaves this CPU's shard in rax.
-.macro nprof_begin name, rseq, otherwise
+// Begins a restartable sequence: \rseq holds the offset of the thread's area. Leaves the number of this CPU in eax.
+.macro nprof_begin name, rseq
     lea rax, [rip + .Lnprof_section_\name]
     mov qword ptr fs:[\rseq + 8], rax
 .Lnprof_begin_\name:
     mov eax, dword ptr fs:[\rseq + 4]
-    cmp eax, dword ptr [rip + nprof_stub_settings + {SHARDS}]
+.endm
+
+// From this CPU's number in rax and the word of the record in r10 to this CPU's shard in rax.
+.macro nprof_shard otherwise
+    cmp ax, r10w
     jae \otherwise
-    imul rax, qword ptr [rip + nprof_stub_settings + {STRIDE}]
-    add rax, qword ptr [r11 + {RECORDS}]
+    imul rax, rax, {RECORD_SIZE} << {SHARD_BITS}
+    add rax, r10
+    shr rax, {SHARD_BITS}
 .endm
 
 // Stands behind the store that ends the sequence, and describes it to the kernel: version, flags, first instruction,
@@ -121,9 +131,12 @@ nprof_stub_active:
     cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
     jne .Lnprof_count_locked
     mov r10, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
-    nprof_begin count, r10, .Lnprof_count_locked
+    nprof_begin count, r10
+    mov r10, qword ptr [r11 + {RECORDS}]
+    nprof_shard .Lnprof_count_locked
     inc qword ptr [rax + {COUNTED}]
     nprof_end count
+    mov r10d, {MARK}
     jmp qword ptr [r11 + {ORIGINAL}]
 
 .Lnprof_more_than_count:
@@ -139,7 +152,9 @@ nprof_stub_active:
     cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
     jne .Lnprof_sample_locked
     mov r10, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
-    nprof_begin sample, r10, .Lnprof_sample_locked
+    nprof_begin sample, r10
+    mov r10, qword ptr [r11 + {RECORDS}]
+    nprof_shard .Lnprof_sample_locked
     mov r10, qword ptr [rax + {COUNTED}]
     add r10, qword ptr [rax + {ENTERED}]
     imul r10d, r10d, {GOLDEN}
@@ -147,9 +162,11 @@ nprof_stub_active:
     jb .Lnprof_time
     inc qword ptr [rax + {COUNTED}]
     nprof_end sample
+    mov r10d, {MARK}
     jmp qword ptr [r11 + {ORIGINAL}]
 
 .Lnprof_sample_locked:
+    mov r10, qword ptr [r11 + {RECORDS}]
     call nprof_stub_locked_shard
     mov r10, qword ptr [rax + {COUNTED}]
     add r10, qword ptr [rax + {ENTERED}]
@@ -157,11 +174,14 @@ nprof_stub_active:
     cmp r10d, dword ptr [r11 + {CHANCE}]
     jb .Lnprof_time_locked
     lock inc qword ptr [rax + {COUNTED}]
+    mov r10d, {MARK}
     jmp qword ptr [r11 + {ORIGINAL}]
 
 .Lnprof_count_locked:
+    mov r10, qword ptr [r11 + {RECORDS}]
     call nprof_stub_locked_shard
     lock inc qword ptr [rax + {COUNTED}]
+    mov r10d, {MARK}
     jmp qword ptr [r11 + {ORIGINAL}]
 
     nprof_abort count, .Lnprof_count_locked
@@ -169,6 +189,7 @@ nprof_stub_active:
     nprof_abort enter, .Lnprof_time_locked
 
 .Lnprof_time_locked:
+    mov r10, qword ptr [r11 + {RECORDS}]
     call nprof_stub_locked_shard
     lock inc qword ptr [rax + {ENTERED}]
     jmp .Lnprof_call
@@ -177,19 +198,22 @@ nprof_stub_active:
     cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
     jne .Lnprof_time_locked
     mov r10, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
-    nprof_begin enter, r10, .Lnprof_time_locked
+    nprof_begin enter, r10
+    mov r10, qword ptr [r11 + {RECORDS}]
+    nprof_shard .Lnprof_time_locked
     inc qword ptr [rax + {ENTERED}]
     nprof_end enter
 
-// A real frame and a real call: unwinders, exceptions and longjmp find nothing unusual.
+// A real frame and a real call: unwinders, exceptions and longjmp find nothing unusual. r10 holds the word of the record.
 .Lnprof_call:
     push rbp
     .cfi_def_cfa_offset 16
     .cfi_offset rbp, -16
     mov rbp, rsp
     .cfi_def_cfa_register rbp
-    sub rsp, 16
+    sub rsp, 32
     mov qword ptr [rbp - 8], r11
+    mov qword ptr [rbp - 24], r10
     mov r10d, dword ptr [r11 + {WORDS}]
     test r10d, r10d
     jz .Lnprof_copied
@@ -210,14 +234,16 @@ nprof_stub_active:
     add rax, qword ptr [rip + nprof_stub_settings + {FLOOR}]
     mov qword ptr [rbp - 16], rax
     mov rdx, r10
+    mov r10d, {MARK}
     call qword ptr [r11 + {ORIGINAL}]
 
-// The result is in rax (kept in r10) or in xmm0 (not touched). All other registers that a callee may use are free.
-    mov r10, rax
+// The result is in rax (kept in r8) or in xmm0 (not touched). All other registers that a callee may use are free.
+    mov r8, rax
     rdtsc
     shl rdx, 32
     or rax, rdx
     mov r11, qword ptr [rbp - 8]
+    mov r10, qword ptr [rbp - 24]
     xor ecx, ecx
     sub rax, qword ptr [rbp - 16]
     cmovb rax, rcx
@@ -229,11 +255,13 @@ nprof_stub_active:
     cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
     jne .Lnprof_end_locked
     mov r9, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
-    nprof_begin total, r9, .Lnprof_total_locked
+    nprof_begin total, r9
+    nprof_shard .Lnprof_total_locked
     add qword ptr [rax + {TOTAL}], rsi
     nprof_end total
 .Lnprof_histogram:
-    nprof_begin histogram, r9, .Lnprof_histogram_locked
+    nprof_begin histogram, r9
+    nprof_shard .Lnprof_histogram_locked
     cmp rsi, qword ptr [rax + {MAX}]
     ja .Lnprof_max
     inc qword ptr [rax + 8 * rdx + {HISTOGRAM}]
@@ -242,7 +270,7 @@ nprof_stub_active:
     cmp rsi, qword ptr [r11 + {THRESHOLD}]
     jae .Lnprof_slow
 .Lnprof_return:
-    mov rax, r10
+    mov rax, r8
     .cfi_remember_state
     leave
     .cfi_def_cfa rsp, 8
@@ -261,7 +289,8 @@ nprof_stub_slow:
 
 // A new maximum, rarely.
 .Lnprof_max:
-    nprof_begin max, r9, .Lnprof_histogram_locked
+    nprof_begin max, r9
+    nprof_shard .Lnprof_histogram_locked
     cmp rsi, qword ptr [rax + {MAX}]
     jbe .Lnprof_histogram
     mov qword ptr [rax + {MAX}], rsi
@@ -294,8 +323,8 @@ nprof_stub_slow:
     .cfi_endproc
     .size nprof_stub_active, . - nprof_stub_active
 
-// The shard for locked additions into rax: this CPU's, or the spare one if restartable sequences are in use, where the
-// CPUs' own are for unlocked additions only. Clobbers nothing but rax and flags.
+// From the word of the record in r10 to the shard for locked additions in rax: this CPU's, or the spare one if
+// restartable sequences are in use, where the CPUs' own are for unlocked additions only. Clobbers nothing but rax and flags.
     .p2align 4
     .type nprof_stub_locked_shard, @function
 nprof_stub_locked_shard:
@@ -307,17 +336,18 @@ nprof_stub_locked_shard:
     lsl eax, eax
     jz .Lnprof_cpu
 .Lnprof_spare:
-    mov eax, dword ptr [rip + nprof_stub_settings + {SHARDS}]
-    jmp .Lnprof_shard
+    movzx eax, r10w
+    jmp .Lnprof_add
 .Lnprof_rdpid:
     rdpid rax
 .Lnprof_cpu:
     and eax, {CPU_MASK}
-    cmp eax, dword ptr [rip + nprof_stub_settings + {SHARDS}]
+    cmp ax, r10w
     jae .Lnprof_spare
-.Lnprof_shard:
-    imul rax, qword ptr [rip + nprof_stub_settings + {STRIDE}]
-    add rax, qword ptr [r11 + {RECORDS}]
+.Lnprof_add:
+    imul rax, rax, {RECORD_SIZE} << {SHARD_BITS}
+    add rax, r10
+    shr rax, {SHARD_BITS}
     ret
     .cfi_endproc
     .size nprof_stub_locked_shard, . - nprof_stub_locked_shard

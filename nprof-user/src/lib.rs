@@ -28,6 +28,7 @@ pub mod recording;
 pub mod render;
 pub mod resolve;
 pub mod service;
+pub mod shim;
 pub mod sys;
 pub mod trace;
 pub mod unwind;

@@ -5,6 +5,7 @@
 //! directories are removed when the container is dropped, also by a test that fails. Of a test process that is killed an
 //! empty cgroup and two directories under the temporary one stay; the target ends with its stdin.
 
+use std::ffi::OsStr;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -111,9 +112,23 @@ impl Container {
     /// # Errors
     /// When they are not mounted.
     pub fn unmount_root(&self) -> Result<()> {
-        let pid = self.pid().to_string();
+        self.enter(&["umount", "--lazy", "--recursive"], &[self.base.path()])
+    }
+
+    /// Mounts something in it. Not with [`Root::Chroot`], where paths are those of the host.
+    ///
+    /// # Errors
+    /// When it cannot be mounted.
+    pub fn mount(&self, args: &[&str]) -> Result<()> {
+        self.enter(&["mount"], args)
+    }
+}
+
+impl Container {
+    /// Runs a command in its mount namespace.
+    fn enter(&self, command: &[&str], args: &[impl AsRef<OsStr>]) -> Result<()> {
         let mut nsenter = Command::new("nsenter");
-        nsenter.args(["--target", &pid, "--mount", "umount", "--lazy", "--recursive"]).arg(self.base.path());
+        nsenter.args(["--target", &self.pid().to_string(), "--mount"]).args(command).args(args);
         let output = nsenter.output().context("nsenter")?;
         ensure!(output.status.success(), "{nsenter:?}: {}", String::from_utf8_lossy(&output.stderr));
         Ok(())

@@ -4,6 +4,7 @@
 //! when a command is done, and nprof says when everything is attached.
 
 pub mod bars;
+pub mod bpftrace;
 pub mod browser;
 pub mod cgroup;
 pub mod child;
@@ -23,7 +24,10 @@ pub mod require;
 pub mod serve;
 pub mod shape_source;
 pub mod shim;
+pub mod shim_peer;
+pub mod slowdown;
 pub mod soak;
+pub mod source_tree;
 pub mod stopped;
 pub mod target;
 pub mod truth;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -145,6 +146,16 @@ impl Trace {
         let (status, stdout) = self.child.wait()?;
         ensure!(status.success(), self.child.failure(&format!("ended with {status}")));
         last_document(&stdout)
+    }
+
+    /// Tells nprof to end by a signal, and ends it the hard way after so long, whether it has ended or not.
+    ///
+    /// # Errors
+    /// When it cannot be signalled.
+    pub fn end_without_waiting(mut self, signal: Signal, patience: Duration) -> Result<()> {
+        self.child.signal(signal)?;
+        std::thread::sleep(patience);
+        self.child.kill()
     }
 
     /// Ends nprof the hard way.

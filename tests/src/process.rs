@@ -6,10 +6,12 @@ use std::process::Command;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
 
 use crate::child::{Child, Stream};
 use crate::jdk::Jdk;
 use crate::name::MethodName;
+use crate::source_tree::SourceTree;
 use crate::target::Targets;
 
 /// The environment variable with the number of a target of which there are many.
@@ -65,6 +67,20 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Shapes").arg(targets.library("libshapes.so")))
     }
 
+    /// The same, started by another program that becomes it: the words before `java` on its command line.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn shapes_by(jdk: &Jdk, launcher: &[&str]) -> Result<Self> {
+        let targets = Targets::get()?;
+        let plain = java(jdk, &targets.classes());
+        let (first, rest) = launcher.split_first().context("a launcher has a name")?;
+        let mut command = Command::new(first);
+        command.env("LC_ALL", "C.UTF-8").env_remove("JAVA_TOOL_OPTIONS").args(rest);
+        command.arg(plain.get_program()).args(plain.get_args());
+        Self::start(jdk, command.arg("targets.Shapes").arg(targets.library("libshapes.so")))
+    }
+
     /// Natives with every type of argument and result (`Stubs.java`), on a JVM with these options and variables.
     ///
     /// # Errors
@@ -76,7 +92,18 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Stubs").arg(targets.library("libstubs.so")))
     }
 
-    /// The same from a jar, by whose name it is known then.
+    /// The same natives in a JVM that has other troubles (`Stressed.java`), with these options.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn stressed(jdk: &Jdk, options: &[&str]) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        let libraries = ["libstubs.so", "libstressed.so"].map(|name| targets.library(name));
+        Self::start(jdk, command.args(options).arg("targets.Stressed").args(libraries))
+    }
+
+    /// The natives of `Shapes.java` from a jar, by whose name it is known then.
     ///
     /// # Errors
     /// When it cannot be built or started.
@@ -198,6 +225,17 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Callers").arg(targets.library("libcallers.so")))
     }
 
+    /// The Java compiler, which compiles a tree of sources (`Compiler.java`) and writes classes into a directory.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn compiler(jdk: &Jdk, tree: &SourceTree, classes: &Path) -> Result<Self> {
+        let mut command = java(jdk, &Targets::get()?.classes());
+        // A heap that does not change its size is one thing less that changes.
+        command.args(["-Xms1g", "-Xmx1g", "targets.Compiler"]);
+        Self::start(jdk, command.arg(&tree.directory).arg(classes).args(&tree.options))
+    }
+
     fn start(jdk: &Jdk, command: &mut Command) -> Result<Self> {
         let mut child = Child::spawn(&format!("target on {jdk}"), command)?;
         let ready = child.line_with_prefix(Stream::Stdout, "ready ")?;
@@ -313,11 +351,27 @@ impl RemoteProcess {
     ///
     /// # Errors
     /// When it does not end, or not well.
-    pub fn exit(mut self) -> Result<()> {
+    pub fn exit(self) -> Result<()> {
+        self.last_words().map(drop)
+    }
+
+    /// Ends it in good order, and gives what it has said on its standard error.
+    ///
+    /// # Errors
+    /// When it does not end, or not well.
+    pub fn last_words(mut self) -> Result<String> {
         self.child.send("exit")?;
         let (status, _) = self.child.wait()?;
         ensure!(status.success(), self.child.failure(&format!("ended with {status}")));
-        Ok(())
+        self.child.rest_of_stderr()
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When it cannot be signalled.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.child.signal(signal)
     }
 }
 

@@ -38,6 +38,8 @@ pub struct TargetRow {
     pub functions: Option<FunctionsRow>,
     /// Only in documents of `trace`, and there `null` where it is not estimated.
     pub cost_ns: Option<u64>,
+    /// Only where slow calls are looked for.
+    pub slow: Option<SlowCallRows>,
 }
 
 /// How many functions of a process are in which state.
@@ -49,6 +51,37 @@ pub struct FunctionsRow {
     pub off: usize,
     pub detached: usize,
     pub demoted: usize,
+}
+
+/// Calls that took long.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct SlowCallRows {
+    pub threshold_ns: u64,
+    pub total: u64,
+    pub calls: Vec<SlowCallRow>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct SlowCallRow {
+    pub ended: String,
+    pub class: String,
+    pub method: String,
+    pub signature: String,
+    pub time_ns: u64,
+    pub tid: u32,
+    pub thread: String,
+    pub callers: Vec<String>,
+}
+
+impl SlowCallRow {
+    /// The method's full name.
+    #[must_use]
+    pub fn name(&self) -> MethodName {
+        MethodName::new(&self.class, &self.method, &self.signature)
+    }
 }
 
 /// One traced function with calls. With `--count-only` there are no calls in flight and no times; without a timed call
@@ -64,7 +97,8 @@ pub struct Row {
     pub library: String,
     pub bound: String,
     pub tier: String,
-    pub cost: String,
+    /// `null` where stubs alone counted.
+    pub cost: Option<String>,
     pub state: String,
     pub wanted: String,
     pub traced_after_ns: u64,

@@ -25,7 +25,10 @@ class CallerNatives {
     /** Calls {@code callback.run()}. */
     static native void callBack(int path, Runnable callback);
 
-    /** Computes for so many rounds in {@code churn_cpu}, then sleeps for so many nanoseconds in {@code take_a_nap}. */
+    /**
+     * Computes for so many rounds in {@code churn_cpu}, or in {@code churn_blindly} if they are negative, then sleeps for so
+     * many nanoseconds in {@code take_a_nap}.
+     */
     static native void work(int path, long rounds, long nanos);
 
     long value() {

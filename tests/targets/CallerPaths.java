@@ -47,6 +47,7 @@ public final class CallerPaths extends CallerNatives {
         add.accept("loop", CallerPaths::loop);
         add.accept("constructor", path -> kept = new Calling(path).value);
         addHandles(add);
+        addYielding(add);
         for (int depth : DEPTHS) {
             add.accept("recursion" + depth, path -> kept = recurse(depth, path));
             add.accept("mutual" + depth, path -> kept = even(depth, path));
@@ -68,11 +69,46 @@ public final class CallerPaths extends CallerNatives {
         add.accept("handleGeneric", path -> kept = (Integer) handle.invokeWithArguments(path));
     }
 
+    /** In a virtual thread, the frames below are in the heap when the native is called. */
+    private static void addYielding(BiConsumer<String, Callers.Path> add) {
+        add.accept("yielded", path -> kept = yieldBelow(path, 4));
+        add.accept("yieldedAtOnce", path -> kept = yieldBelow(path, 0));
+        add.accept("yieldedDeep", path -> kept = yieldBelow(path, 60));
+        add.accept("yieldedOften", path -> kept = yieldOften(path, 5));
+        add.accept("yieldedInLambda", path -> IntStream.of(path, path).forEach(it -> kept = yieldBelow(it, 2)));
+        add.accept("yieldedCallback", path -> callBack(path, () -> kept = yieldBelow(path, 3)));
+        add.accept("slept", path -> sleepBelow(path, 6));
+    }
+
+    private static int yieldBelow(int path, int depth) {
+        if (depth > 0) {
+            return yieldBelow(path, depth - 1) + 1;
+        }
+        Thread.yield();
+        return tick(path);
+    }
+
+    /** What is frozen the next time does not fit where it was frozen before. */
+    private static int yieldOften(int path, int depth) {
+        Thread.yield();
+        return depth > 0 ? yieldOften(path, depth - 1) + tick(path) : tick(path);
+    }
+
+    private static void sleepBelow(int path, int depth) throws InterruptedException {
+        if (depth > 0) {
+            sleepBelow(path, depth - 1);
+        } else {
+            Thread.sleep(1);
+        }
+        kept = tick(path);
+    }
+
     /** For sums of time: each path with a line, and so with a stack, of its own. */
     private static void addTimed(BiConsumer<String, Callers.Path> add) {
         add.accept("spin1", path -> work(path, 20_000, 0));
         add.accept("spin4", path -> work(path, 80_000, 0));
         add.accept("spin16", path -> work(path, 320_000, 0));
+        add.accept("blind", path -> work(path, -300_000, 0));
         add.accept("nap1", path -> work(path, 0, 500_000));
         add.accept("nap4", path -> work(path, 0, 2_000_000));
         add.accept("both", path -> work(path, 500_000, 1_000_000));

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.Set;
+import java.util.function.IntConsumer;
 import java.util.stream.IntStream;
 
 /**
@@ -16,7 +17,7 @@ import java.util.stream.IntStream;
  *
  * <p>{@code run learn ROUNDS} goes each path so often while the natives ask the VM for their stack: these stacks are the
  * only ones there are. {@code run go PATHS THREADS TURNS MILLIS} has threads go along paths at random,
- * {@code NAME:WEIGHT,...} or {@code all}, so many turns each, until that time has passed; {@code run start} does not wait
+ * {@code NAME:WEIGHT,...}, {@code all} or {@code virtual}, so many turns each, until that time has passed; {@code run start} does not wait
  * for them, {@code run join} does. {@code run truth} prints, for each native and path that was gone since the last time,
  * {@code path NAME NATIVE CALLS WALL_NS CPU_NS}, and below it each of its stacks: {@code stack}, and the frames innermost
  * first, {@code at CLASS METHOD LINE}. {@code run cpu} prints the CPU time of the threads that went.
@@ -27,10 +28,8 @@ final class Callers {
         void go(int path) throws Throwable;
     }
 
-    /** Where threads wait for each other: a virtual one would be unmounted, and its frames frozen. */
-    private static final Set<String> WAITING =
-        Set.of("locked", "lockedTwice", "seldom", "synchronized", "passing", "initializer");
-
+    private static final byte[][] GARBAGE = new byte[1 << 12][];
+    private static final Set<String> PASSING = Set.of("passing", "initializer");
     private static final List<String> NAMES = new ArrayList<>();
     private static final List<Path> PATHS = new ArrayList<>();
     /** The stacks of each native and path. */
@@ -46,7 +45,7 @@ final class Callers {
         Target.serve(Map.of(
             "learn", Callers::learn, "go", Callers::go, "start", Callers::start, "join", (words, out) -> join(),
             "truth", Callers::truth, "cpu", (words, out) -> out.println("cpu " + CallerControl.cpu(true)), "churn",
-            Callers::churn));
+            Callers::churn, "collect", Callers::collect));
     }
 
     private static void add(String name, Path path) {
@@ -85,8 +84,13 @@ final class Callers {
     }
 
     /** A wheel with one place for each path. */
-    private static int[] wheelOfAll(boolean isVirtual) {
-        return IntStream.range(0, NAMES.size()).filter(i -> !isVirtual || !WAITING.contains(NAMES.get(i))).toArray();
+    private static int[] wheelOfAll() {
+        return IntStream.range(0, NAMES.size()).toArray();
+    }
+
+    /** The same without the paths through classes that are soon forgotten. */
+    private static int[] wheelOfLasting() {
+        return IntStream.of(wheelOfAll()).filter(i -> !PASSING.contains(NAMES.get(i))).toArray();
     }
 
     /** A wheel with as many places for each path as its weight says. */
@@ -113,7 +117,7 @@ final class Callers {
         long rounds = Long.parseLong(args[0]);
         CallerControl.learn(true);
         for (boolean isVirtual : hasVirtualThreads() ? new boolean[] {false, true} : new boolean[] {false}) {
-            int[] wheel = wheelOfAll(isVirtual);
+            int[] wheel = wheelOfAll();
             thread(isVirtual, wheel, rounds * wheel.length, 60_000, null).join();
         }
         CallerControl.learn(false);
@@ -140,12 +144,16 @@ final class Callers {
         join();
     }
 
-    /** Every fourth thread is a virtual one if there are such and paths are not chosen. */
+    /**
+     * Every fourth thread is a virtual one if there are such and paths are not chosen. With {@code virtual} each is, and no
+     * class passes.
+     */
     private static void start(String[] args, PrintStream out) throws Exception {
-        boolean isAll = args[0].equals("all");
+        boolean areVirtual = args[0].equals("virtual");
+        boolean isAll = areVirtual || args[0].equals("all");
         for (int i = 0; i < Integer.parseInt(args[1]); i++) {
-            boolean isVirtual = hasVirtualThreads() && isAll && i % 4 == 3;
-            int[] wheel = isAll ? wheelOfAll(isVirtual) : wheel(args[0]);
+            boolean isVirtual = hasVirtualThreads() && isAll && (areVirtual || i % 4 == 3);
+            int[] wheel = areVirtual ? wheelOfLasting() : isAll ? wheelOfAll() : wheel(args[0]);
             GOING.add(thread(isVirtual, wheel, Long.parseLong(args[2]), Long.parseLong(args[3]), new Random(i)));
         }
     }
@@ -161,14 +169,31 @@ final class Callers {
     /** Makes garbage, code and classes that are soon forgotten, until the process ends. */
     private static void churn(String[] args, PrintStream out) {
         int collectAfter = Integer.parseInt(args[0]);
+        background("churn", turn -> {
+            CallerPaths.make();
+            if (turn % collectAfter == 0) {
+                System.gc();
+            }
+        });
+    }
+
+    /** Makes garbage and has it collected, until the process ends. */
+    private static void collect(String[] args, PrintStream out) {
+        int collectAfter = Integer.parseInt(args[0]);
+        background("collect", turn -> {
+            GARBAGE[turn & GARBAGE.length - 1] = new byte[1000];
+            if (turn % collectAfter == 0) {
+                System.gc();
+            }
+        });
+    }
+
+    private static void background(String name, IntConsumer turn) {
         Thread thread = new Thread(() -> {
             for (int i = 1;; i++) {
-                CallerPaths.make();
-                if (i % collectAfter == 0) {
-                    System.gc();
-                }
+                turn.accept(i);
             }
-        }, "churn");
+        }, name);
         thread.setDaemon(true);
         thread.start();
     }

@@ -27,8 +27,13 @@ final class Stubs {
     private Stubs() {}
 
     public static void main(String[] args) throws Exception {
-        System.load(args[0]);
-        Target.serve(Map.of(
+        Target.serve(commands(args[0]));
+    }
+
+    /** What can be done with the natives of this library. */
+    static Map<String, Target.Command> commands(String library) {
+        System.load(library);
+        return Map.of(
                 "shapes", (a, out) -> shapes(Stubs::platform, Integer.parseInt(a[0]), Integer.parseInt(a[1]), out),
                 "virtual", (a, out) -> shapes(Stubs::virtual, Integer.parseInt(a[0]), Integer.parseInt(a[1]), out),
                 "load", (a, out) -> load(Integer.parseInt(a[0])),
@@ -36,7 +41,7 @@ final class Stubs {
                 "spin", (a, out) -> out.println("took " + spin(Integer.parseInt(a[0]))),
                 "spins", (a, out) -> spins(Integer.parseInt(a[0]), Integer.parseInt(a[1]), out),
                 "platform", (a, out) -> out.println("user " + new UnixSystem().getUid()),
-                "readings", (a, out) -> out.println("took " + readings(Integer.parseInt(a[0])))));
+                "readings", (a, out) -> out.println("took " + readings(Integer.parseInt(a[0]))));
     }
 
     private static Thread platform(Runnable work) {

@@ -109,6 +109,21 @@ __attribute__((noinline)) long churn_cpu(long rounds) {
     return (long)(state >> 1);
 }
 
+/* The same in code that nothing is known of: it has a frame pointer and no unwind information. */
+void churn_blindly(long rounds);
+__asm__(
+    ".text\n"
+    ".globl churn_blindly\n"
+    ".type churn_blindly, @function\n"
+    "churn_blindly:\n"
+    "    push %rbp\n"
+    "    mov %rsp, %rbp\n"
+    "0:  dec %rdi\n"
+    "    jnz 0b\n"
+    "    pop %rbp\n"
+    "    ret\n"
+    ".size churn_blindly, . - churn_blindly\n");
+
 __attribute__((noinline)) long take_a_nap(long nanos) {
     long until_ns = now_ns(CLOCK_MONOTONIC) + nanos;
     struct timespec until = {.tv_sec = until_ns / 1000000000L, .tv_nsec = until_ns % 1000000000L};
@@ -124,6 +139,8 @@ Java_targets_CallerNatives_work(JNIEnv *env, jclass owner, jint path, jlong roun
     called(env, WORK, path);
     if (rounds > 0) {
         churn_cpu(rounds);
+    } else if (rounds < 0) {
+        churn_blindly(-rounds);
     }
     if (nanos > 0) {
         take_a_nap(nanos);

@@ -17,6 +17,8 @@
 FUNCTION(leaf, "push %rbp\n" LEAVE);
 /* Calls leaf. */
 FUNCTION(parent, "push %rbp\ncall Java_Calls_leaf\n" LEAVE);
+/* Calls leaf as a stub does that has counted the call. */
+FUNCTION(stub, "push %rbp\nmov $0x6e70726f, %r10d\ncall Java_Calls_leaf\n" LEAVE);
 /* Calls itself as often as its argument says. */
 FUNCTION(nest, "push %rbp\ndec %rdi\njle 1f\ncall Java_Calls_nest\n1:" LEAVE);
 /* Calls back into C, which does not always return. */
@@ -25,6 +27,7 @@ FUNCTION(outer, "push %rbp\ncall *%rdi\n" LEAVE);
 FUNCTION(tail, "push %rbp\npop %rbp\njmp Java_Calls_leaf");
 
 void leaf(void) __asm__("Java_Calls_leaf");
+void stub(void) __asm__("Java_Calls_stub");
 void parent(void) __asm__("Java_Calls_parent");
 void nest(long depth) __asm__("Java_Calls_nest");
 void tail(void) __asm__("Java_Calls_tail");
@@ -84,6 +87,11 @@ static void obey(char command, long number) {
     switch (command) {
     case 'l':
         calling((void *) number);
+        break;
+    case 's':
+        for (long i = 0; i < number; i++) {
+            stub();
+        }
         break;
     case 'n':
         nest(number);

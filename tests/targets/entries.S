@@ -43,7 +43,7 @@ native movFirst
 /* The probe can move to the push. */
 native movThenPush
     mov     $16, %eax
-    lea     1(%rax), %r10d
+    lea     1(%rax), %r11d
     push    %rbx
     count   N_MOV_THEN_PUSH
     pop     %rbx

@@ -135,7 +135,7 @@ fn every_sort_of_entry() -> Result<()> {
                 "pushFirst" | "movThenPush" | "testThenBranch" | "endbrFirst" => "emulated",
                 _ => "single-stepped",
             };
-            ensure!(row.cost == cost, "{} is {}, not {cost}", row.name(), row.cost);
+            ensure!(row.cost.as_deref() == Some(cost), "{} is {:?}, not {cost}", row.name(), row.cost);
         }
         Ok(())
     })

@@ -1,10 +1,11 @@
 //! What lies within natives, and beside them: native frames, and samples by timer.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use nprof::model::{Profile, ProfileFrameKind, StackTotals};
+use nprof_tests::nprof::run;
 use nprof_tests::require::{say, traced_on_every_jdk};
 
-use crate::callers::{Callers, Recording, function, width};
+use crate::callers::{Callers, FoldedStack, Recording, function, width};
 
 /// A C function that computes, and one that sleeps.
 const FUNCTIONS: [&str; 2] = ["churn_cpu", "take_a_nap"];
@@ -40,6 +41,35 @@ fn native_functions_have_their_share() -> Result<()> {
         }
         let under = |name| time.iter().filter(|stack| stack.has(name)).all(|stack| stack.has(NATIVE));
         ensure!(FUNCTIONS.into_iter().all(under), "C functions that their native has not called: {time:#?}");
+        target.exit()
+    })
+}
+
+/// Check that stacks which were found by a frame pointer for want of anything better are counted as such, in the recording and
+/// in words, and that those of code that is described are not: a thread that is just on its way through a probe aside.
+#[test]
+fn guesses_are_told() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = Callers::start(jdk, &[])?;
+        for (wheel, name, are_guessed) in [("spin16:1", "churn_cpu", false), ("blind:1", "churn_blindly", true)] {
+            let (recorded, _) = target.recorded_file(&["--native-stacks"], &format!("{wheel} 2 1000000000 1500"))?;
+            let (profile, time) = (recorded.profile()?, recorded.folded("time")?);
+            let is_there = |totals: &&StackTotals| has_frame(&profile, totals, |_, found| found == name);
+            let samples: u64 = profile.inside.iter().filter(is_there).map(|totals| totals.samples).sum();
+            let guessed = profile.quality.guessed;
+            say(&format!("JDK {} {name}: {guessed} guesses, {samples} samples", jdk.version));
+            ensure!(samples > 20, "{name}: only {samples} samples");
+            ensure!(
+                if are_guessed { guessed >= samples } else { 50 * guessed <= samples },
+                "{name}: {:?}",
+                profile.quality
+            );
+            let is_right = |stack: &FoldedStack| stack.has(NATIVE) && stack.has("targets.CallerNatives.work");
+            ensure!(time.iter().filter(|stack| stack.has(name)).all(is_right), "{time:#?}");
+            let file = recorded.file();
+            let report = run(&["report", file.to_str().context("a temporary directory's name is text")?])?;
+            ensure!(report.stdout.contains("rest on a guess") == (guessed > 0), "{report:?}");
+        }
         target.exit()
     })
 }

@@ -273,6 +273,8 @@ impl Session {
                 rbx: Some(registers.rbx),
                 stack: &stack,
                 stack_base,
+                frozen: None,
+                collections: None,
             };
             let found = self.unwinder.unwind_interrupted(&thread)?;
             tally.add(place_of(&found), &registers, &found);

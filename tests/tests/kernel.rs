@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use nprof::attach::{Engine, Session, Target};
+use nprof::attach::{Engine, Seen, Session, Target};
 use nprof::collect::Reader;
 use nprof::discover::Proc;
 use nprof::model::{FileId, Library, LibraryId, Losses, Pid, Probe, ProbeCost, Sample, Site, Tracing};
@@ -111,6 +111,54 @@ fn counts_and_self_time() -> Result<()> {
         assert_eq!(counts(&samples["parent"]), (calls, calls, 0));
         assert_eq!(samples["parent"].stats.child_ns, samples["leaf"].stats.total_ns);
         assert_eq!(samples["leaf"].stats.child_ns, 0);
+        assert_eq!(losses.total(), 0);
+        Ok(())
+    })
+}
+
+/// Check that calls which a stub has counted are passed over where stubs are said to be, in either lane and while a
+/// function is handed over, and that others are counted all the same.
+#[test]
+fn calls_that_a_stub_has_counted() -> Result<()> {
+    traced(|mut target| {
+        target.run("s 100")?;
+        target.session.switches().expect_stubs(true);
+        target.run("s 1000")?;
+        target.run("l 20")?;
+        // The link that "leaf" shares with others is made anew.
+        target.session.switches().allow(index_of("tail"), Tracing::Detached);
+        assert!(target.session.settle(&target.libraries, &target.probes));
+        target.run("s 1000")?;
+        target.run("l 3")?;
+        target.session.switches().expect_stubs(false);
+        target.run("s 4000")?;
+        let (samples, losses) = target.finish();
+        let calls = 100 + 20 + 3 + 4000;
+        assert_eq!(counts(&samples["leaf"]), (calls, calls, 0));
+        assert_eq!(losses.total(), 0);
+        Ok(())
+    })
+}
+
+/// Check that a function that is left to stubs has no probe, that those of others stay exact meanwhile, and that it gets
+/// its probe back.
+#[test]
+fn leaving_a_function_to_stubs() -> Result<()> {
+    traced(|mut target| {
+        let leaf = index_of("leaf");
+        target.session.switches().expect_stubs(true);
+        target.run("p 10")?;
+        for seen in [Seen::ByStubs, Seen::ByBoth, Seen::ByProbes] {
+            target.session.switches().see([leaf], seen);
+            let mut settled = false;
+            target.run_while("p 1000", |session, libraries, probes| settled |= session.settle(libraries, probes))?;
+            ensure!(settled == (seen != Seen::ByProbes), "{seen:?}");
+            let traced = target.session.switches().traced(leaf).context("it is traced")?;
+            ensure!(traced.tracing == Tracing::Timed && traced.unwatched.is_zero(), "{traced:?}");
+        }
+        let (samples, losses) = target.finish();
+        let (seen, all) = (counts(&samples["leaf"]).0, counts(&samples["parent"]).0);
+        ensure!(all == 64 * 3_010 && (64 * 1_010..64 * 3_010).contains(&seen), "{seen} of {all}");
         assert_eq!(losses.total(), 0);
         Ok(())
     })

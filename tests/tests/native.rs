@@ -124,7 +124,15 @@ fn native_frames_lead_to_java() -> Result<()> {
             let bytes = &called.stack[usize::try_from(rsp - called.sp)?..];
             let entry = Sample::at_native_entry(VirtAddr(rsp), VirtAddr(rbp), bytes).context("an empty stack")?;
             let (pc, sp, fp) = (rest.pc, rest.sp, rest.fp.unwrap_or(VirtAddr(rbp)));
-            let from_rest = Sample { pc, sp, fp, stack: &called.stack, stack_base: VirtAddr(called.sp) };
+            let from_rest = Sample {
+                pc,
+                sp,
+                fp,
+                stack: &called.stack,
+                stack_base: VirtAddr(called.sp),
+                frozen: None,
+                collections: None,
+            };
             let (expected, found) = (session.java.unwind(&entry)?, session.java.unwind(&from_rest)?);
             ensure!(found == expected && found.end == End::Complete, "{shape}: {found:?}");
         }

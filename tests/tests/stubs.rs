@@ -10,18 +10,20 @@ use nprof_tests::require::on_every_jdk;
 use nprof_tests::shape_source;
 use nprof_tests::shim::{Record, Records, agent_path, library, load, load_copy};
 
-const GENERATED: &str = "targets.Generated";
-const THREADS: u64 = 4;
+/// The class with natives of every shape.
+pub(crate) const GENERATED: &str = "targets.Generated";
+/// Enough for more than there are CPUs here.
+pub(crate) const THREADS: u64 = 4;
 const ROUNDS: u64 = 50;
 const MODES: [&str; 4] = ["off", "count", "every:16", "time"];
 
 /// Calls all generated natives and checks that no result is wrong.
-fn call_shapes(target: &mut RemoteProcess, threads: u64, rounds: u64) -> Result<()> {
+pub(crate) fn call_shapes(target: &mut RemoteProcess, threads: u64, rounds: u64) -> Result<()> {
     must_be_right(&target.run(&format!("shapes {threads} {rounds}"))?, Some(threads * rounds))
 }
 
 /// Checks a target's answer. `rounds` is how many rounds it must have made, if that is known.
-fn must_be_right(answer: &[String], rounds: Option<u64>) -> Result<()> {
+pub(crate) fn must_be_right(answer: &[String], rounds: Option<u64>) -> Result<()> {
     let answer = answer.join("\n");
     let (checked, wrong) =
         answer.strip_prefix("checked ").and_then(|text| text.split_once(" wrong ")).context("answer")?;
@@ -42,7 +44,7 @@ fn generated(records: &Records) -> Result<Vec<Record>> {
 }
 
 /// Checks that each shape was seen as often as it was called, and timed as the mode says.
-fn must_be_exact(records: &Records, mode: &str, calls: u64) -> Result<()> {
+pub(crate) fn must_be_exact(records: &Records, mode: &str, calls: u64) -> Result<()> {
     records.must_be_without_notes()?;
     for shape in generated(records)? {
         let right = match mode {

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: what tracing costs, side by side with empty probes and with bpftrace, and what the service and
-//! the stacks take, as Markdown on stdout.
+//! `cargo xtask bench`: what tracing costs, side by side with empty probes and with bpftrace, and what the service,
+//! the stacks and the stubs take, as Markdown on stdout.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,6 +13,11 @@ use crate::setup::{self, Purpose};
 
 /// What runs without an argument.
 const USUAL: [&str; 4] = ["overhead", "service", "stacks", "stubs"];
+/// A whole application takes long: only if it is asked for.
+const APPLICATION: &str = "application";
+/// How many rounds it has without `--rounds`, and at most.
+const ROUNDS: u64 = 24;
+const MOST_ROUNDS: u64 = 1_000;
 /// JVMs come and go for as long as one likes: only if it is asked for.
 const SOAK: &str = "soak";
 /// How long a soak is without `--minutes`.
@@ -63,14 +68,28 @@ fn chosen(arguments: &[String]) -> Result<Vec<Bench>> {
             }
             Ok(vec![soak(minutes)])
         }
+        [APPLICATION] => Ok(vec![application(ROUNDS)]),
+        [APPLICATION, "--rounds", rounds] => {
+            let rounds = rounds.parse().context("--rounds wants a whole number")?;
+            if !(2..=MOST_ROUNDS).contains(&rounds) {
+                bail!("an application is measured in 2 to {MOST_ROUNDS} rounds, not {rounds}");
+            }
+            Ok(vec![application(rounds)])
+        }
         [name] if USUAL.contains(&name) => Ok(USUAL.into_iter().filter(|known| *known == name).map(bench).collect()),
-        _ => bail!("bench [overhead | service | stacks | stubs | soak [--minutes N]]"),
+        _ => bail!("bench [overhead | service | stacks | stubs | application [--rounds N] | soak [--minutes N]]"),
     }
 }
 
 fn soak(minutes: u64) -> Bench {
     let arguments = vec!["--minutes".to_owned(), minutes.to_string()];
     Bench { name: SOAK, arguments, limit: LIMIT + Duration::from_secs(60 * minutes) }
+}
+
+fn application(rounds: u64) -> Bench {
+    let arguments = vec!["--rounds".to_owned(), rounds.to_string()];
+    // About half a minute for each JDK; several times that on a machine with other work.
+    Bench { name: APPLICATION, arguments, limit: LIMIT + Duration::from_secs(180 * rounds) }
 }
 
 fn print(line: &str) {
@@ -86,7 +105,7 @@ mod tests {
         Some(chosen(&arguments).ok()?.into_iter().map(|bench| bench.name).collect())
     }
 
-    /// Check that a soak runs only if it is asked for, and no longer than it may.
+    /// Check that a soak and an application run only if they are asked for, and no longer than they may.
     #[test]
     fn arguments_choose() {
         assert_eq!(names(&[]), Some(USUAL.to_vec()));
@@ -95,6 +114,13 @@ mod tests {
         assert_eq!(names(&["soak"]), Some(vec!["soak"]));
         assert_eq!(names(&["soak", "--minutes", "3"]), Some(vec!["soak"]));
         assert!(soak(3).limit > Duration::from_secs(180));
+        assert_eq!(names(&["application"]), Some(vec!["application"]));
+        assert_eq!(names(&["application", "--rounds", "2"]), Some(vec!["application"]));
+        assert!(application(40).limit > Duration::from_secs(40 * 60));
+        for wrong in [&["application", "--rounds", "1"][..], &["application", "--minutes", "3"], &["application", "7"]]
+        {
+            assert_eq!(names(wrong), None, "{wrong:?}");
+        }
         for wrong in [&["soak", "--minutes", "0"][..], &["soak", "3"], &["speed"], &["service", "soak"]] {
             assert_eq!(names(wrong), None, "{wrong:?}");
         }

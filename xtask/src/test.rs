@@ -21,7 +21,7 @@ const UNIT_PACKAGES: [&str; 4] = ["nprof-common", "nprof-shim", "nprof-user", "x
 const REAL_PACKAGE: &str = "nprof-tests";
 
 const UNIT_LIMIT: Duration = Duration::from_secs(10 * 60);
-const REAL_LIMIT: Duration = Duration::from_secs(15 * 60);
+const REAL_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Which tests to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

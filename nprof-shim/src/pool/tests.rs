@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nprof_common::histogram::bucket_of;
 
 use super::*;
+use crate::records::Records;
 
 // SAFETY: `stubs.s` defines it: nanoseconds in the first register, the bucket in the result.
 unsafe extern "C" {
@@ -30,8 +31,8 @@ extern "C" fn add(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: f64, h: u64
 }
 
 fn taken(function: usize, stack_words: u32, mode: Mode, records: &Records) -> Stub {
-    let records = records.address(0).unwrap();
-    let parameters = Parameters { original: function, stack_words, index: 0, records, mode, threshold_ns: u64::MAX };
+    let place = records.place(0).unwrap();
+    let parameters = Parameters { original: function, stack_words, index: 0, place, mode, threshold_ns: u64::MAX };
     Stub::take(&parameters).unwrap()
 }
 
@@ -54,7 +55,7 @@ fn calls_pass_through() {
             [(Mode::Off, 0, 0), (Mode::Count, 2_000, 0), (Mode::Time, 0, 2_000), (Mode::one_of(1), 0, 2_000)]
         {
             let records = Records::map(1).unwrap();
-            configure(sharding, &records, &Clock::estimate());
+            configure(sharding, &Clock::estimate());
             let stub = taken(add as *const () as usize, 3, mode, &records);
             for round in 0..1_000 {
                 for entry in [stub.entry(), stub.second_entry()] {
@@ -78,7 +79,7 @@ fn results_in_vector_registers() {
     }
     let _turn = turn();
     let records = Records::map(1).unwrap();
-    configure(Sharding::best(), &records, &Clock::estimate());
+    configure(Sharding::best(), &Clock::estimate());
     let stub = taken(half_after_a_while as *const () as usize, 0, Mode::Time, &records);
     // SAFETY: the stub stands before the function and passes everything on.
     let through = unsafe { std::mem::transmute::<usize, extern "C" fn(f64) -> f64>(stub.entry()) };
@@ -99,7 +100,7 @@ fn counts_from_many_threads() {
         for sharding in shardings() {
             for (mode, expected) in [(Mode::Count, 0.0), (Mode::Time, 1.0), (Mode::one_of(16), 1.0 / 16.0)] {
                 let records = Records::map_for(1, cpus).unwrap();
-                configure(sharding, &records, &Clock::estimate());
+                configure(sharding, &Clock::estimate());
                 let stub = taken(add as *const () as usize, 3, mode, &records);
                 std::thread::scope(|scope| {
                     for _ in 0..THREADS {
@@ -175,7 +176,7 @@ fn slow_calls() {
     assert_eq!(unsafe { nprof_stub_slow }, [0x0f, 0x1f, 0x44, 0, 0]);
     assert_eq!(slow_site(), (&raw const nprof_stub_slow).addr());
     let records = Records::map(1).unwrap();
-    configure(Sharding::best(), &records, &Clock::estimate());
+    configure(Sharding::best(), &Clock::estimate());
     let stub = taken(add as *const () as usize, 3, Mode::Time, &records);
     stub.set_threshold_ns(0);
     assert_eq!(as_add(stub.entry())(9, 8, 7, 6, 5, 4, 3.0, 2, 1, 0), add(9, 8, 7, 6, 5, 4, 3.0, 2, 1, 0));
@@ -192,13 +193,95 @@ fn unwinds_through_a_timed_call() {
     }
     let _turn = turn();
     let records = Records::map(1).unwrap();
-    configure(Sharding::best(), &records, &Clock::estimate());
+    configure(Sharding::best(), &Clock::estimate());
     let stub = taken(see as *const () as usize, 1, Mode::Time, &records);
     // SAFETY: the stub stands before the function and passes everything on.
     let through = unsafe {
         std::mem::transmute::<usize, extern "C" fn(u64, u64, u64, u64, u64, u64, u64) -> usize>(stub.entry())
     };
     assert_eq!(through(1, 2, 3, 4, 5, 6, 7), 2);
+}
+
+/// Check that a call that is counted leaves its mark for the native, and one that is not leaves none.
+#[test]
+fn marks() {
+    #[unsafe(naked)]
+    extern "C" fn mark() -> u64 {
+        std::arch::naked_asm!("mov rax, r10", "ret")
+    }
+    let _turn = turn();
+    for sharding in shardings() {
+        for mode in [Mode::Off, Mode::Count, Mode::Time, Mode::one_of(2)] {
+            let records = Records::map(1).unwrap();
+            configure(sharding, &Clock::estimate());
+            let stub = taken(mark as *const () as usize, 0, mode, &records);
+            // SAFETY: the stub stands before the function.
+            let through = unsafe { std::mem::transmute::<usize, extern "C" fn() -> u64>(stub.entry()) };
+            for _ in 0..4 {
+                assert_eq!(through() == u64::from(MARK), mode != Mode::Off, "{sharding:?} {mode:?}");
+            }
+        }
+    }
+}
+
+/// Check that a call ends in the record in which it began, also if its stub has another by then, with another number
+/// of shards.
+#[test]
+fn ends_where_it_began() {
+    static MEANWHILE: Mutex<Option<(Stub, Place)>> = Mutex::new(None);
+    extern "C" fn change_places() {
+        if let Some((stub, place)) = MEANWHILE.lock().unwrap().take() {
+            stub.set_place(place, 0);
+        }
+    }
+    let _turn = turn();
+    for sharding in shardings() {
+        configure(sharding, &Clock::estimate());
+        let [before, after] = [2, 5].map(|cpus| Records::map_for(1, cpus).unwrap());
+        let stub = taken(change_places as *const () as usize, 0, Mode::Time, &before);
+        *MEANWHILE.lock().unwrap() = Some((stub, after.place(0).unwrap()));
+        // SAFETY: the stub stands before the function.
+        let through = unsafe { std::mem::transmute::<usize, extern "C" fn()>(stub.entry()) };
+        through();
+        let [old, new] = [before.sum(0), after.sum(0)];
+        assert_eq!((old.entered, ended(&old), new), (1, 1, MethodStats::ZERO), "{sharding:?}");
+        through();
+        let [old, new] = [before.sum(0), after.sum(0)];
+        assert_eq!((old.entered, new.entered, ended(&new)), (1, 1, 1), "{sharding:?}");
+    }
+}
+
+/// Check that nothing is lost or ends twice while a stub's place goes back and forth between records with different
+/// numbers of shards.
+#[test]
+fn places_change_under_load() {
+    const THREADS: u64 = 3;
+    const CALLS: u64 = 300_000;
+    let _turn = turn();
+    for sharding in shardings() {
+        configure(sharding, &Clock::estimate());
+        // Further records stand behind the used ones: what went there with the other's number of shards would be seen.
+        let both = [1, 4].map(|cpus| Records::map_for(2, cpus).unwrap());
+        let stub = taken(add as *const () as usize, 3, Mode::one_of(4), &both[0]);
+        std::thread::scope(|scope| {
+            let call = |_| {
+                for call in 0..CALLS {
+                    std::hint::black_box(as_add(stub.entry())(call, 1, 2, 3, 4, 5, 6.5, 7, 8, 9));
+                }
+            };
+            let callers: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || call(thread))).collect();
+            for round in 0.. {
+                stub.set_place(both[round % 2].place(0).unwrap(), 0);
+                if callers.iter().all(|caller| caller.is_finished()) {
+                    break;
+                }
+            }
+        });
+        let sums = both.map(|records| records.sum(0));
+        assert_eq!(sums.iter().map(|sum| sum.counted + sum.entered).sum::<u64>(), THREADS * CALLS, "{sharding:?}");
+        assert!(sums.iter().all(|sum| ended(sum) == sum.entered && sum.entered > 0), "{sharding:?}");
+        assert!(both.iter().all(|records| records.sum(1) == MethodStats::ZERO), "{sharding:?}");
+    }
 }
 
 /// Check that the chance of a mode is that of one call in as many.

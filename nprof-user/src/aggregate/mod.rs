@@ -3,8 +3,9 @@
 mod losses;
 mod method;
 pub mod quantile;
+mod tiers;
 mod weigh;
 
 pub use losses::merge_losses;
-pub use method::method;
+pub use tiers::{ProbeSample, StubSample, rows};
 pub use weigh::{Detail, NotRecorded, weigh};

@@ -5,6 +5,7 @@
 //! stack has the *own* part of its call: what a call led to in further native methods is drawn above it, as stacks of
 //! theirs, so that the whole width of a frame is its whole time.
 
+mod inside;
 mod share;
 mod tree;
 
@@ -121,8 +122,12 @@ impl<'a> Weigher<'a> {
         let calls = self.by_function(&self.profile.calls);
         let inside = self.by_function(&self.profile.inside);
         for (at, function) in self.profile.functions.iter().enumerate() {
-            let samples = if self.shows_native() && !inside[at].is_empty() { &inside[at] } else { &calls[at] };
-            self.function(at, function, samples);
+            if self.shows_native() && !inside[at].is_empty() {
+                self.function(at, function, &inside[at], &inside::times(function, &inside[at]));
+            } else {
+                let said: Vec<f64> = calls[at].iter().map(|sample| self.said(sample)).collect();
+                self.function(at, function, &calls[at], &said);
+            }
         }
         // In flight is not in the number of calls, and the times until the end are no estimates.
         if self.weight != Weight::Calls {
@@ -156,14 +161,14 @@ impl<'a> Weigher<'a> {
         by_function
     }
 
-    fn function(&mut self, at: usize, function: &FunctionTotals, samples: &[&'a StackTotals]) {
+    /// Divides the exact total of a function among its samples, in the ratio of what they say.
+    fn function(&mut self, at: usize, function: &FunctionTotals, samples: &[&'a StackTotals], said: &[f64]) {
         let total = match self.weight {
             Weight::Time | Weight::SelfTime => function.self_ns,
             Weight::Calls => function.calls,
             Weight::OffCpu => function.off_cpu_ns,
         };
-        let said: Vec<f64> = samples.iter().map(|sample| self.said(sample)).collect();
-        match share::divide(total, &said) {
+        match share::divide(total, said) {
             Some(values) => samples.iter().zip(values).for_each(|(sample, value)| self.stack(sample, value)),
             None => self.tree.add(&[&self.marks.no_stack, &self.marks.functions[at]], total, 0),
         }

@@ -1,7 +1,8 @@
 //! The maps and programs in the kernel, which any number of sessions share.
 
+use std::io;
 use std::mem::offset_of;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nprof_common::histogram::BUCKETS;
@@ -10,12 +11,16 @@ use nprof_common::{Cookie, Loss, MethodStats, Pace, Switch, maps};
 use super::feeds::{Collect, Feeds, fixed_point};
 use super::object::{Object, Sizes};
 use super::{Error, pid_filter_works, probe_uprobe_multi};
+use crate::model::{Library, Pid, VirtAddr};
+use crate::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi};
 use crate::sys::mapped_array::MappedArray;
 
 /// Memory that the records of all methods may take, in bytes, before CPUs have to share shards.
 const STATS_BUDGET: usize = 48 << 20;
 /// The record that no function gets.
 const IDLE_RECORD: u32 = 0;
+/// So many records, of any number of shards, fill whole pages.
+const RECORDS_OF_PAGES: u32 = 8;
 const WORDS: usize = size_of::<MethodStats>() / size_of::<u64>();
 
 /// The loaded maps and programs. Nothing is attached by it but the hook on the end of threads.
@@ -27,6 +32,18 @@ pub struct Engine {
     shards: u32,
     filtered: bool,
     free: Mutex<Free>,
+    stubs: Option<StubRecords>,
+}
+
+/// Records for the stubs in a target, which maps them. They begin and end with a page, and no program writes to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StubRecords {
+    /// Where they begin in the mapped records, in bytes.
+    pub first: u64,
+    /// How many there are.
+    pub records: u32,
+    /// Shards of each. The last is for all CPUs beyond the others.
+    pub shards: u32,
 }
 
 /// The records that no function has.
@@ -44,7 +61,15 @@ impl Engine {
     /// # Errors
     /// See [`Error`]; most likely missing permissions.
     pub fn load(capacity: u32) -> Result<Arc<Self>, Error> {
-        Self::load_object(capacity, &Collect::nothing()).map(Arc::new)
+        Self::load_object(capacity, 0, &Collect::nothing()).map(Arc::new)
+    }
+
+    /// As [`Self::load_collecting`], with records for `stubs` methods besides, to be written by stubs in one target.
+    ///
+    /// # Errors
+    /// See [`Error`]; most likely missing permissions.
+    pub fn load_with_stubs(capacity: u32, stubs: u32, collect: &Collect) -> Result<(Arc<Self>, Feeds), Error> {
+        Self::load_object(capacity, stubs, collect)?.with_feeds()
     }
 
     /// The same, and begins to collect what is wanted besides. No stack is taken before the pace is set.
@@ -52,16 +77,37 @@ impl Engine {
     /// # Errors
     /// See [`Error`]; most likely missing permissions.
     pub fn load_collecting(capacity: u32, collect: &Collect) -> Result<(Arc<Self>, Feeds), Error> {
-        let mut engine = Self::load_object(capacity, collect)?;
-        let pace = map_array(&engine.object, maps::PACE, 1, size_of::<Pace>())?;
-        let object = &mut engine.object;
-        let (stacks, calls) = (object.take_ring(maps::STACKS)?, object.take_ring(maps::CALLS)?);
-        let (anchors, slots) = (object.take_anchors()?, object.take_slots()?);
-        let feeds = Feeds::new(stacks, calls, anchors, slots, pace);
-        Ok((Arc::new(engine), feeds))
+        Self::load_object(capacity, 0, collect)?.with_feeds()
     }
 
-    fn load_object(capacity: u32, collect: &Collect) -> Result<Self, Error> {
+    fn with_feeds(mut self) -> Result<(Arc<Self>, Feeds), Error> {
+        let pace = map_array(&self.object, maps::PACE, 1, size_of::<Pace>())?;
+        let object = &mut self.object;
+        let (stacks, calls) = (object.take_ring(maps::STACKS)?, object.take_ring(maps::CALLS)?);
+        let (anchors, slots, vm) = (object.take_anchors()?, object.take_slots()?, object.take_vm()?);
+        let feeds = Feeds::new(stacks, calls, anchors, slots, vm, pace);
+        Ok((Arc::new(self), feeds))
+    }
+
+    /// Has the stack taken of each call that passes an address of a library in a process: the place where stubs say that a
+    /// call was slow. It ends with what is returned.
+    ///
+    /// # Errors
+    /// If the address is not in the library, the kernel refuses, or slow calls were not to be collected.
+    pub fn watch_slow(&self, pid: Pid, library: &Library, site: VirtAddr) -> Result<OwnedFd, Error> {
+        let failed = |source| Error::Library { path: library.open_path.clone(), source };
+        let missing = || failed(io::ErrorKind::NotFound.into());
+        let mapping = library.mappings.iter().find(|mapping| mapping.contains(site)).ok_or_else(missing)?;
+        let offset = site.0 - mapping.start.0 + mapping.offset.0;
+        let program = self.object.slow.as_ref().ok_or_else(missing)?;
+        let path = c_path(&library.open_path).map_err(failed)?;
+        let cookies = [Cookie::new(pid.0, IDLE_RECORD, false).0];
+        let filter = self.filtered.then_some(pid.0);
+        let to = UprobeMulti { path: &path, offsets: &[offset], cookies: &cookies, on_return: false, pid: filter };
+        link_uprobe_multi(program.as_fd(), to).map_err(failed)
+    }
+
+    fn load_object(capacity: u32, stubs: u32, collect: &Collect) -> Result<Self, Error> {
         if let Err(source) = probe_uprobe_multi() {
             return Err(match source.raw_os_error() {
                 // The kernel knows the program type but not this kind of link.
@@ -69,16 +115,17 @@ impl Engine {
                 _ => Error::Load { name: "nprof_probe", source },
             });
         }
-        let shards = shards_for(capacity, aya::util::nr_cpus().unwrap_or(1));
+        let shards = shards_for(capacity.saturating_add(stubs), aya::util::nr_cpus().unwrap_or(1));
         // One more, which stays idle.
         let capacity = capacity.saturating_add(1).min(Cookie::MAX_INDEX);
+        let (stubs, methods) = with_stubs(capacity, stubs, shards);
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let filtered = pid_filter_works(&release);
-        let object = Object::load(Sizes { methods: capacity, shards, filtered }, collect)?;
-        let records = map_records(&object, capacity, shards)?;
+        let object = Object::load(Sizes { methods, shards, filtered }, collect)?;
+        let records = map_records(&object, methods, shards)?;
         let free = Mutex::new(Free { next: IDLE_RECORD + 1, returned: Vec::new() });
         let records = Arc::new(records);
-        Ok(Self { object, records, capacity, shards, filtered, free })
+        Ok(Self { object, records, capacity, shards, filtered, free, stubs })
     }
 
     /// The records, mapped: value `index * shards + shard` is a [`MethodStats`]. All share one mapping: what each of
@@ -86,6 +133,20 @@ impl Engine {
     #[must_use]
     pub fn stats(&self) -> Arc<MappedArray> {
         Arc::clone(&self.records)
+    }
+
+    /// The map of the records, for a target to map those of its stubs.
+    ///
+    /// # Errors
+    /// If there is none: a defect of the build.
+    pub fn stats_map(&self) -> Result<BorrowedFd<'_>, Error> {
+        self.object.map(maps::STATS)
+    }
+
+    /// The records for stubs, if there are any.
+    #[must_use]
+    pub fn stub_records(&self) -> Option<StubRecords> {
+        self.stubs
     }
 
     /// The losses of all sessions together, mapped: one word per [`Loss`].
@@ -200,6 +261,18 @@ fn map_array(object: &Object, name: &'static str, values: usize, value_size: usi
     MappedArray::map(object.map(name)?, values, value_size).map_err(|source| Error::Map { name, source })
 }
 
+/// Where the records of stubs are, behind those of `capacity` functions, and how many records that makes in all.
+fn with_stubs(capacity: u32, stubs: u32, shards: u32) -> (Option<StubRecords>, u32) {
+    if stubs == 0 {
+        return (None, capacity);
+    }
+    let before = capacity.next_multiple_of(RECORDS_OF_PAGES);
+    let records = stubs.next_multiple_of(RECORDS_OF_PAGES);
+    let first = u64::from(before) * u64::from(shards) * size_of::<MethodStats>() as u64;
+    let room = (records * (shards + 1)).div_ceil(shards);
+    (Some(StubRecords { first, records, shards: shards + 1 }), before + room.next_multiple_of(RECORDS_OF_PAGES))
+}
+
 /// Shards per record: the number of CPUs rounded up to a power of two, halved until the records fit the budget.
 fn shards_for(methods: u32, cpus: usize) -> u32 {
     let record = size_of::<MethodStats>() * methods.max(1) as usize;
@@ -213,6 +286,21 @@ fn shards_for(methods: u32, cpus: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that the records of stubs lie behind all others, on pages of their own, and that there is room for all.
+    #[test]
+    fn stubs_have_pages_of_their_own() {
+        for (capacity, stubs, shards) in [(1, 1, 1), (7, 9, 2), (2_049, 4_096, 8), (100, 1_000, 64)] {
+            let (found, all) = with_stubs(capacity, stubs, shards);
+            let found = found.unwrap();
+            let record = u64::from(shards) * 1536;
+            let bytes = u64::from(found.records) * u64::from(found.shards) * 1536;
+            assert!(found.first >= u64::from(capacity) * record && found.records >= stubs);
+            assert!(found.first + bytes <= u64::from(all) * record);
+            assert_eq!((found.first % 4096, bytes % 4096, found.shards), (0, 0, shards + 1));
+        }
+        assert_eq!(with_stubs(7, 0, 2), (None, 7));
+    }
 
     /// Check that shards are a power of two that covers the CPUs, within the budget.
     #[test]

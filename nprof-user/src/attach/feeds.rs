@@ -6,7 +6,7 @@ use std::{fmt, io};
 
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use nprof_common::stack::{MAX_PAGES, PAGE, collect};
-use nprof_common::{AnchorPlace, CallEvent, Frame, Frames, Pace, SLOTS, StackHeader};
+use nprof_common::{AnchorPlace, CallEvent, Frame, Frames, Pace, SLOTS, StackHeader, VmPlaces};
 
 use crate::model::{Pid, VirtAddr};
 use crate::sys::mapped_array::MappedArray;
@@ -35,6 +35,8 @@ pub struct Collect {
     pub everywhere: bool,
     /// Every call, one by one.
     pub calls: bool,
+    /// Stacks of calls that stubs in the target find to be slow.
+    pub slow: bool,
     /// The time from one tick of a CPU to the next, for `inside` and `everywhere`.
     pub period: Duration,
     /// From a thread's `JNIEnv` to where it notes its last Java frame, in bytes: stack pointer, program counter, frame
@@ -57,6 +59,7 @@ impl Collect {
             inside: false,
             everywhere: false,
             calls: false,
+            slow: false,
             period: Duration::ZERO,
             anchor_from_env: [0; 3],
             stack_bytes: 0,
@@ -67,7 +70,7 @@ impl Collect {
     /// Whether any stacks are taken.
     #[must_use]
     pub fn stacks(&self) -> bool {
-        self.returns || self.inside || self.everywhere
+        self.returns || self.inside || self.everywhere || self.slow
     }
 
     pub(super) fn bits(&self) -> u32 {
@@ -122,11 +125,26 @@ pub struct Feeds {
     calls: RingBuf<MapData>,
     anchors: HashMap<MapData, u32, AnchorEntry>,
     slots: Array<MapData, Slot>,
+    vm: Array<MapData, VmEntry>,
     pace: MappedArray,
 }
 
+/// [`VmPlaces`] as aya passes them to the kernel.
+pub(super) type VmEntry = [u64; VmPlaces::WORDS];
+
 /// The frames of a thread as they lie in the kernel.
 pub(super) type Slot = [u64; Frames::WORDS];
+
+/// A stack that was taken.
+#[derive(Debug, Clone, Copy)]
+pub struct StackRecord<'a> {
+    /// What is said of it.
+    pub header: &'a StackHeader,
+    /// The copy of the stack from [`StackHeader::base`] on.
+    pub stack: &'a [u8],
+    /// What is frozen of it: [`nprof_common::Chunk`]s.
+    pub frozen: &'a [u8],
+}
 
 /// What became of the stacks that were chosen, since the programs were loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -147,18 +165,18 @@ impl Feeds {
         calls: RingBuf<MapData>,
         anchors: HashMap<MapData, u32, AnchorEntry>,
         slots: Array<MapData, Slot>,
+        vm: Array<MapData, VmEntry>,
         pace: MappedArray,
     ) -> Self {
-        Self { stacks, calls, anchors, slots, pace }
+        Self { stacks, calls, anchors, slots, vm, pace }
     }
 
-    /// Passes the stacks that are in the ring to `each`, with the copy of the stack from [`StackHeader::base`] on.
-    /// Returns how many there were.
-    pub fn read_stacks(&mut self, mut each: impl FnMut(&StackHeader, &[u8])) -> usize {
+    /// Passes the stacks that are in the ring to `each`. Returns how many there were.
+    pub fn read_stacks(&mut self, mut each: impl FnMut(&StackRecord<'_>)) -> usize {
         let mut read = 0;
         while let Some(record) = self.stacks.next() {
-            if let Some((header, stack)) = StackHeader::from_bytes(&record) {
-                each(&header, stack);
+            if let Some((header, stack, frozen)) = StackHeader::from_bytes(&record) {
+                each(&StackRecord { header: &header, stack, frozen });
             }
             read += 1;
         }
@@ -183,12 +201,20 @@ impl Feeds {
     }
 
     /// Says where a thread (of the initial namespace) notes its last Java frame: stack pointer, program counter, frame
-    /// pointer.
+    /// pointer; and where its `JavaThread` lies.
     ///
     /// # Errors
     /// What the kernel answers, such as for more threads than there is room for.
-    pub fn set_anchor(&mut self, tid: u32, [sp, pc, fp]: [VirtAddr; 3]) -> io::Result<()> {
-        self.anchors.insert(tid, [sp.0, pc.0, fp.0], 0).map_err(io::Error::other)
+    pub fn set_anchor(&mut self, tid: u32, [sp, pc, fp]: [VirtAddr; 3], thread: VirtAddr) -> io::Result<()> {
+        self.anchors.insert(tid, [sp.0, pc.0, fp.0, thread.0], 0).map_err(io::Error::other)
+    }
+
+    /// Says what to read of the VM besides stacks. Until then nothing is.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn set_vm(&mut self, places: &VmPlaces) -> io::Result<()> {
+        self.vm.set(0, places.to_words(), 0).map_err(io::Error::other)
     }
 
     /// Of calls that last this long without nested ones, and longer, each stack is taken; of others with a chance in

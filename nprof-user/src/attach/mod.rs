@@ -13,10 +13,10 @@ mod session;
 mod sites;
 mod switches;
 
-pub use engine::Engine;
+pub use engine::{Engine, StubRecords};
 pub use error::Error;
 pub use events::ExecEvents;
 pub use features::{pid_filter_works, probe_uprobe_multi};
-pub use feeds::{Collect, Feeds, Taken};
+pub use feeds::{Collect, Feeds, StackRecord, Taken};
 pub use session::{Attached, Session, Target};
-pub use switches::Switches;
+pub use switches::{Seen, Switches};

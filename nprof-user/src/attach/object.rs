@@ -12,7 +12,7 @@ use nprof_common::stack::collect;
 use nprof_common::{globals, maps, programs};
 
 use super::Error;
-use super::feeds::{AnchorEntry, Collect, Slot};
+use super::feeds::{AnchorEntry, Collect, Slot, VmEntry};
 use crate::sys::bpf::load_uprobe_multi;
 
 /// The object file that the build script has made.
@@ -38,6 +38,8 @@ pub(super) struct Object {
     pub enter: OwnedFd,
     /// Runs on return.
     pub leave: OwnedFd,
+    /// Runs on slow calls of stubs, where these are wanted.
+    pub slow: Option<OwnedFd>,
 }
 
 impl Object {
@@ -63,7 +65,7 @@ impl Object {
             .allow_unsupported_maps()
             .load(OBJECT)
             .map_err(|error| Error::Maps(Box::new(error)))?;
-        let [enter, leave] = load_uprobes(&ebpf)?;
+        let (enter, leave, slow) = load_uprobes(&ebpf, collect.slow)?;
         hook_thread_end(&mut ebpf)?;
         if bits & (collect::OFF_CPU | collect::INSIDE) != 0 {
             hook_switches(&mut ebpf)?;
@@ -71,7 +73,7 @@ impl Object {
         if let Some(period_ns) = collect.period_ns() {
             hook_timer(&mut ebpf, period_ns)?;
         }
-        Ok(Self { ebpf, enter, leave })
+        Ok(Self { ebpf, enter, leave, slow })
     }
 
     /// The descriptor of one of our maps.
@@ -107,6 +109,14 @@ impl Object {
         Array::try_from(self.take(maps::SLOTS)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
     }
 
+    /// The map of where things lie in the VM.
+    ///
+    /// # Errors
+    /// As [`Self::take_ring`].
+    pub(super) fn take_vm(&mut self) -> Result<Array<MapData, VmEntry>, Error> {
+        Array::try_from(self.take(maps::VM)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+    }
+
     fn take(&mut self, name: &'static str) -> Result<Map, Error> {
         self.ebpf.take_map(name).ok_or(Error::Object { kind: "map", name })
     }
@@ -127,7 +137,7 @@ pub(super) fn load_for_events(ring_bytes: u32) -> Result<Ebpf, Error> {
         .map_err(|error| Error::Maps(Box::new(error)))
 }
 
-fn load_uprobes(ebpf: &Ebpf) -> Result<[OwnedFd; 2], Error> {
+fn load_uprobes(ebpf: &Ebpf, with_slow: bool) -> Result<(OwnedFd, OwnedFd, Option<OwnedFd>), Error> {
     let mut object = aya_obj::Object::parse(OBJECT)?;
     let definitions = object.maps.clone();
     let made = ebpf.maps().filter_map(|(name, map)| Some((name, data(map)?.fd().as_fd().as_raw_fd())));
@@ -137,7 +147,8 @@ fn load_uprobes(ebpf: &Ebpf) -> Result<[OwnedFd; 2], Error> {
         &text,
     )?;
     object.relocate_calls(&text)?;
-    Ok([load_uprobe(&object, programs::ENTER)?, load_uprobe(&object, programs::RETURN)?])
+    let slow = with_slow.then(|| load_uprobe(&object, programs::SLOW)).transpose()?;
+    Ok((load_uprobe(&object, programs::ENTER)?, load_uprobe(&object, programs::RETURN)?, slow))
 }
 
 fn load_uprobe(object: &aya_obj::Object, name: &'static str) -> Result<OwnedFd, Error> {

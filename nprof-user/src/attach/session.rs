@@ -7,7 +7,7 @@ use super::Error;
 use super::engine::Engine;
 use super::linker::{Kind, Linker};
 use super::links::{IndexedSite, Links, close};
-use super::switches::{Due, Switches};
+use super::switches::{Due, Seen, Switches};
 use crate::model::{Library, LibraryId, Pid, Probe, Tracing};
 
 /// Tells hand-overs apart.
@@ -82,6 +82,14 @@ impl Session {
         self.switches.attached(result.attached.iter().copied(), true, self.target.timed);
         self.switches.attached(result.attached.iter().copied(), false, true);
         result
+    }
+
+    /// Takes in functions without attaching anything to them: stubs in the target see their calls. Returns the indices
+    /// for which there was no record left.
+    pub fn leave_to_stubs(&mut self, probes: &[Probe]) -> Vec<u32> {
+        let without = self.take_records(probes);
+        self.switches.see(probes.iter().map(|probe| probe.index), Seen::ByStubs);
+        without
     }
 
     /// Attaches and detaches what the switches ask for. Of everything else each call is counted as before.

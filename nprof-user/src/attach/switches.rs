@@ -29,6 +29,19 @@ struct State {
     abandoned: Vec<u32>,
     /// When everything was switched off for good.
     stopped: Option<Instant>,
+    /// Whether stubs in the target may have counted a call before it comes to a probe.
+    has_stubs: bool,
+}
+
+/// Who sees the calls of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Its probes, all of them.
+    ByProbes,
+    /// Stubs in the target, or the probes: those that no stub has counted.
+    ByBoth,
+    /// Stubs, all of them: it needs no probe.
+    ByStubs,
 }
 
 /// What has to be attached or detached for a function so that it can be traced as it should be.
@@ -54,6 +67,7 @@ struct Function {
     allowed: Tracing,
     /// Whether it is to be traced at all.
     is_selected: bool,
+    seen: Seen,
     has_entry: bool,
     has_return: bool,
     /// Whether its probes could not be changed; they stay as they are.
@@ -71,25 +85,32 @@ impl Function {
         if self.is_selected { self.wanted.min(self.allowed) } else { Tracing::Detached }
     }
 
-    /// What can be done with what is attached.
+    /// What is done, by probes or by stubs.
     fn tracing(&self) -> Tracing {
+        if self.seen == Seen::ByProbes { self.probed() } else { self.target() }
+    }
+
+    /// What can be done with what is attached.
+    fn probed(&self) -> Tracing {
         match self.target() {
+            _ if self.seen == Seen::ByStubs => Tracing::Detached,
             _ if !self.has_entry => Tracing::Detached,
             Tracing::Timed if !self.has_return => Tracing::Counted,
             target => target,
         }
     }
 
-    fn switch(&self) -> Switch {
-        let mode = match self.tracing() {
+    fn switch(&self, has_stubs: bool) -> Switch {
+        let mode = match self.probed() {
             Tracing::Timed => Mode::Time,
             Tracing::Counted => Mode::Count,
             Tracing::Off | Tracing::Detached => Mode::Off,
         };
-        match self.epoch {
+        let switch = match self.epoch {
             Some(epoch) => Switch::handing(mode, self.lane, epoch),
             None => Switch::settled(mode, self.lane),
-        }
+        };
+        if has_stubs { switch.with_stubs() } else { switch }
     }
 
     fn traced(&self, now: Instant) -> Traced {
@@ -131,6 +152,38 @@ impl Switches {
     /// Whether a function is to be traced at all. What was counted stays.
     pub fn select(&self, index: u32, is_selected: bool) {
         self.change([index], |function| function.is_selected = is_selected);
+    }
+
+    /// Whether stubs in the target may have counted a call before it comes to a probe, which then passes it over. To be
+    /// said before the first stub counts.
+    pub fn expect_stubs(&self, has_stubs: bool) {
+        let mut state = self.lock();
+        state.has_stubs = has_stubs;
+        if state.stopped.is_none() {
+            state
+                .functions
+                .values()
+                .for_each(|function| self.engine.switch(function.record, function.switch(has_stubs)));
+        }
+    }
+
+    /// Says who sees the calls of functions. [`super::Session::settle`] takes probes away where stubs see all calls, and
+    /// puts them back where they do not. A function whose probe is not there yet is seen by both until it is, or calls
+    /// are missed.
+    pub fn see(&self, indices: impl IntoIterator<Item = u32>, seen: Seen) {
+        self.change(indices, |function| function.seen = seen);
+    }
+
+    /// Who sees the calls of a function; `None` if it never was traced.
+    #[must_use]
+    pub fn seen(&self, index: u32) -> Option<Seen> {
+        self.lock().functions.get(&index).map(|function| function.seen)
+    }
+
+    /// Whether there is a probe on the entry of a function.
+    #[must_use]
+    pub fn has_probe(&self, index: u32) -> bool {
+        self.lock().functions.get(&index).is_some_and(|function| function.has_entry)
     }
 
     /// How a function is traced; `None` if it never was.
@@ -175,6 +228,7 @@ impl Switches {
             wanted: self.usual(),
             allowed: Tracing::Timed,
             is_selected: true,
+            seen: Seen::ByProbes,
             has_entry: false,
             has_return: false,
             is_stuck: false,
@@ -223,7 +277,8 @@ impl Switches {
         let state = self.lock();
         let due = state.functions.iter().filter(|(_, function)| !function.is_stuck).map(|(&index, function)| {
             // What the user switches off stays attached, to be back at once.
-            let most = if function.is_selected { function.allowed } else { Tracing::Detached };
+            let needs_probe = function.is_selected && function.seen != Seen::ByStubs;
+            let most = if needs_probe { function.allowed } else { Tracing::Detached };
             let (entry, on_return) = (most > Tracing::Detached, most == Tracing::Timed);
             let change = |is: bool, should: bool| (is != should).then_some(should);
             let on_return = change(function.has_return, on_return && self.timed)
@@ -258,12 +313,12 @@ impl Switches {
         if state.stopped.is_some() {
             return;
         }
-        let now = Instant::now();
+        let (now, has_stubs) = (Instant::now(), state.has_stubs);
         for index in indices {
             if let Some(function) = state.functions.get_mut(&index) {
                 change(function);
                 function.account(now);
-                self.engine.switch(function.record, function.switch());
+                self.engine.switch(function.record, function.switch(has_stubs));
             }
         }
     }

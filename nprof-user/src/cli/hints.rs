@@ -9,6 +9,8 @@ use crate::control::{AskError, BindError};
 use crate::discover;
 use crate::export::http;
 use crate::recording;
+use crate::shim;
+use crate::trace;
 
 use super::save::SaveError;
 
@@ -84,6 +86,9 @@ fn hint_for(error: &(dyn StdError + 'static), privileged: bool) -> Option<String
     if let Some(error) = error.downcast_ref::<discover::Error>() {
         return for_discover(error, denial);
     }
+    if let Some(trace::Error::Shim(error)) = error.downcast_ref::<trace::Error>() {
+        return for_shim(error, denial);
+    }
     error.downcast_ref::<io::Error>().is_some_and(is_denied).then(|| denial.to_owned())
 }
 
@@ -95,6 +100,17 @@ fn for_discover(error: &discover::Error, denial: &str) -> Option<String> {
         discover::Error::IsThread { tgid, .. } => Some(format!("use --pid {tgid}")),
         discover::Error::PermissionDenied { .. } => Some(denial.to_owned()),
         _ => None,
+    }
+}
+
+fn for_shim(error: &shim::Error, denial: &str) -> Option<String> {
+    match error {
+        shim::Error::Refused(shim::Refusal::Process(error)) | shim::Error::Process(error) => {
+            for_discover(error, denial)
+        }
+        shim::Error::Refused(refusal) => refusal.advice(),
+        // Where stubs cannot be, probes can.
+        _ => Some("use --tier kernel".to_owned()),
     }
 }
 
@@ -129,6 +145,18 @@ mod tests {
         let socket = BindError::Io { path: "/s".into(), source: denied() };
         assert!(of(socket.into()).contains("--control"));
         assert_eq!(of(BindError::NoGroup { group: "ops".to_owned() }.into()), "");
+    }
+
+    /// Check that the shim's own advice is given, and that the other tier is named where there is none.
+    #[test]
+    fn advice_about_the_shim() {
+        let of = |error: shim::Error| hint(&anyhow::Error::new(trace::Error::from(error))).unwrap();
+        let refusal = shim::Refusal::AttachDisabled { pid: Pid(7) };
+        let advice = refusal.advice().unwrap();
+        assert_eq!(of(refusal.into()), advice);
+        assert_eq!(of(shim::Error::Silent { pid: Pid(7) }), "use --tier kernel");
+        let gone = shim::Error::Process(discover::Error::NoSuchProcess { pid: Pid(7) });
+        assert_eq!(of(gone), "`nprof ps` lists the JVMs of this host");
     }
 
     /// Check that a denied permission is recognised whoever met it, that root is not told to become root, and that

@@ -12,12 +12,17 @@ use super::trace::{Stop, every, refuse_unmatched};
 use crate::discover::Proc;
 use crate::model::{Jvm, Pid, Profile};
 use crate::resolve::select::Selection;
-use crate::trace::{OnCpu, OnCpuWanted, Options, Prepared, Recorder, Wanted};
+use crate::trace::{OnCpu, OnCpuWanted, Options, Prepared, Recorder, TierWanted, Wanted};
 
 /// How often it is asked whether there is something to do.
 const TICK: Duration = Duration::from_millis(100);
 /// How often a terminal is told how far it is.
 const TELL: Duration = Duration::from_millis(500);
+/// How much of a stack is copied as a rule, in bytes.
+const STACK_SIZE: u32 = 32 << 10;
+/// The same by timer: there are native frames besides those of Java, and a stack on which most of a program runs, such as a
+/// compiler's, is deeper than where it calls a native method.
+const STACK_SIZE_ON_CPU: u32 = 64 << 10;
 /// The most of a stack that can be copied, in bytes.
 const MAX_STACK_SIZE: u32 = 124 << 10;
 
@@ -37,9 +42,9 @@ pub(super) struct LiveArgs {
     #[arg(long, value_name = "N", requires = "pid", default_value_t = 1000,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_stacks: u32,
-    /// How much of a thread's stack is copied, 1k to 124k; deeper ones are cut, and say so
-    #[arg(long, value_name = "BYTES", requires = "pid", default_value = "32k", value_parser = stack_size)]
-    stack_size: u32,
+    /// How much of a thread's stack is copied, 1k to 124k; deeper ones are cut, and say so [default: 32k, with --on-cpu 64k]
+    #[arg(long, value_name = "BYTES", requires = "pid", value_parser = stack_size)]
+    stack_size: Option<u32>,
     /// Also measure how long threads wait inside of native methods, that is, do not run
     #[arg(long, requires = "pid")]
     off_cpu: bool,
@@ -115,17 +120,25 @@ impl LiveArgs {
         needs: Needs,
     ) -> anyhow::Result<Option<Live>> {
         if self.on_cpu {
-            let wanted = OnCpuWanted { max_stacks: self.max_stacks, stack_bytes: self.stack_size };
+            let stack_bytes = self.stack_size.unwrap_or(STACK_SIZE_ON_CPU);
+            let wanted = OnCpuWanted { max_stacks: self.max_stacks, stack_bytes };
             return Ok(Some(Live::OnCpu(Box::new(OnCpu::start(&proc, jvm, wanted)?))));
         }
-        let options = Options { selection, timed: true, max_functions: None, governing: None };
+        let options = Options {
+            selection,
+            timed: true,
+            max_functions: None,
+            governing: None,
+            slow: None,
+            tier: TierWanted::Kernel,
+        };
         let prepared = Prepared::new(proc, jvm, options)?;
         if refuse_unmatched(&prepared).is_some() {
             return Ok(None);
         }
         let wanted = Wanted {
             max_stacks: self.max_stacks,
-            stack_bytes: self.stack_size,
+            stack_bytes: self.stack_size.unwrap_or(STACK_SIZE),
             off_cpu: self.off_cpu || needs.off_cpu,
             native_stacks: self.native_stacks,
             timeline: self.timeline || needs.timeline,
@@ -237,6 +250,10 @@ pub(super) fn tell_quality(profile: &Profile) {
     let cut = quality.stacks - quality.complete;
     if cut > 0 {
         say(format_args!("{cut} of {} stacks are cut ({})", quality.stacks, reasons(&quality.cut)));
+    }
+    if quality.guessed > 0 {
+        let why = "the caller of native code without unwind information";
+        say(format_args!("{} of {} stacks rest on a guess ({why})", quality.guessed, quality.stacks));
     }
     let lost: u64 = quality.lost.iter().map(|(_, count)| count).sum();
     if lost > 0 {

@@ -8,8 +8,8 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use clap::Args;
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
@@ -22,7 +22,7 @@ use crate::discover::Proc;
 use crate::model::Pid;
 use crate::render::Scope;
 use crate::sys::process_end::ProcessEnd;
-use crate::trace::{Options, Prepared, Tracer};
+use crate::trace::{Options, Prepared, TierWanted, Tracer};
 
 /// How often it is asked whether it is time to look for methods that have been bound since.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -49,6 +49,13 @@ pub(super) struct TraceArgs {
     /// Only count calls: no times, no probe on returns, about 60 % of the cost
     #[arg(long)]
     count_only: bool,
+    /// Who counts: probes of the kernel, or stubs inside of the JVM, which cost much less and for which nprof loads a
+    /// library into it
+    #[arg(long, value_enum, default_value_t, conflicts_with = "all")]
+    tier: TierArg,
+    /// Show calls that took this long or longer, such as 10ms, with thread and stack; of methods with stubs
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["all", "count_only"], value_parser = crate::config::duration::parse)]
+    slow: Option<Duration>,
     /// The most that tracing may cost a JVM, as a share of its time such as 2%: hot methods are counted instead of timed,
     /// or not watched at all, and marked
     #[arg(long, value_name = "SHARE", default_value = "off", value_parser = budget)]
@@ -68,6 +75,28 @@ pub(super) struct TraceArgs {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Budget(Option<f64>);
 
+/// Who counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum TierArg {
+    /// Stubs if nprof's library is loaded already, else the kernel
+    #[default]
+    Auto,
+    /// Probes of the kernel; the JVM is only read
+    Kernel,
+    /// Stubs; the kernel for methods that cannot have one
+    Stub,
+}
+
+impl From<TierArg> for TierWanted {
+    fn from(tier: TierArg) -> Self {
+        match tier {
+            TierArg::Auto => Self::Auto,
+            TierArg::Kernel => Self::Kernel,
+            TierArg::Stub => Self::Stub,
+        }
+    }
+}
+
 fn budget(text: &str) -> Result<Budget, String> {
     crate::config::share(text).map(Budget)
 }
@@ -80,6 +109,8 @@ impl TraceArgs {
             timed: !self.count_only,
             max_functions: self.max_methods.map(|most| most as usize),
             governing: None,
+            slow: self.slow,
+            tier: self.tier.into(),
         })
     }
 }
@@ -102,6 +133,14 @@ pub(super) fn run(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
 async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCode> {
     // First of all: a signal from now on ends the tracing in good order.
     let mut stop = Stop::new()?;
+    if args.tier == TierArg::Stub && args.max_overhead.0.is_some() {
+        bail!(
+            "`--max-overhead` is for probes of the kernel: what stubs cost is not known; leave it or `--tier stub` away"
+        );
+    }
+    if args.slow.is_some() && args.tier == TierArg::Kernel {
+        bail!("`--slow` is about methods with stubs: leave `--tier kernel` away");
+    }
     let proc = Proc::host();
     let jvm = proc.jvm(pid)?;
     stop.with_process(jvm.pid)?;
@@ -112,6 +151,9 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     let mut tracer = prepared.attach(args.max_overhead.0)?;
     if !quiet {
         announce(&tracer);
+    }
+    if args.slow.is_some() && tracer.stubs() == 0 {
+        say("no slow calls will be shown: they are seen by stubs, and no method has one (--tier stub)");
     }
     let mut output = Output::new(args.format, Scope::One, args.interval.is_some());
     let deadline = args.duration.map(|duration| Instant::now() + duration);
@@ -138,8 +180,7 @@ pub(super) fn refuse_unmatched(prepared: &Prepared) -> Option<ExitCode> {
         say("only methods of loaded classes are known; `nprof methods` lists them");
         return Some(ExitCode::from(NOTHING_MATCHED));
     }
-    let plan = prepared.plan();
-    if plan.probes.is_empty() && plan.skipped.is_empty() {
+    if prepared.is_empty() {
         let jvm = prepared.jvm();
         say(format_args!(
             "no native method of {} ({}) is selected; `nprof methods --pid {}` lists them",
@@ -156,7 +197,11 @@ fn announce(tracer: &Tracer) {
     let jvm = tracer.jvm();
     let methods = tracer.methods();
     let noun = if methods == 1 { "method" } else { "methods" };
-    eprintln!("tracing {methods} {noun} of {} ({})", jvm.pid, harmless(&jvm.main));
+    let stubs = match tracer.stubs() {
+        0 => String::new(),
+        stubs => format!(": {stubs} by stubs"),
+    };
+    eprintln!("tracing {methods} {noun} of {} ({}){stubs}", jvm.pid, harmless(&jvm.main));
 }
 
 /// Keeps the picture current until there is a reason to stop.

@@ -9,6 +9,7 @@ mod container;
 mod environ;
 mod error;
 mod filter;
+mod inside;
 mod kernel;
 mod kind;
 mod label;
@@ -20,10 +21,11 @@ mod permissions;
 mod pod;
 mod process;
 mod release;
+mod standing;
 mod status;
 mod template;
 #[cfg(test)]
-mod test_proc;
+pub(crate) mod test_proc;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -43,6 +45,7 @@ pub use filter::{FilterError, JvmFilter};
 pub use kernel::{KernelVersion, uretprobe_killed_by_seccomp};
 pub use kind::libjvm;
 pub use label::{LabelError, Labels};
+pub use standing::{Halted, OnQuit, Standing};
 pub use template::{LabelTemplate, TEMPLATE_HELP, TemplateError};
 pub use threads::Thread;
 pub use watch::JvmWatch;

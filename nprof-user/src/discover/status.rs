@@ -11,14 +11,24 @@ pub(super) struct Status {
     pub(super) comm: String,
     /// The process that the thread with this directory's id belongs to.
     pub(super) tgid: Pid,
+    /// Its number in its own namespace of process ids; old kernels do not say.
+    pub(super) ns_pid: Option<u32>,
     /// The effective user id.
     pub(super) euid: u32,
+    /// The effective group id.
+    pub(super) egid: u32,
     /// `Z` for a zombie, `X` for a dead process.
     pub(super) state: char,
     /// The effective capabilities, as bits.
     pub(super) cap_eff: u64,
     /// 0 none, 1 strict, 2 filter.
     pub(super) seccomp: u32,
+    /// Which signals the thread holds off, as bits; the first signal is bit 0.
+    pub(super) blocked: u64,
+    /// Which signals the process ignores.
+    pub(super) ignored: u64,
+    /// For which signals the process has a function of its own.
+    pub(super) caught: u64,
 }
 
 impl Status {
@@ -28,13 +38,20 @@ impl Status {
         let field =
             |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
         let number = |name: &str| field(name)?.parse::<u32>().ok();
+        let effective = |name: &str| field(name)?.split_whitespace().nth(1)?.parse::<u32>().ok();
+        let bits = |name: &str| u64::from_str_radix(field(name)?, 16).ok();
         Some(Self {
             comm: field("Name")?.to_owned(),
             tgid: Pid(number("Tgid")?),
-            euid: field("Uid")?.split_whitespace().nth(1)?.parse().ok()?,
+            ns_pid: field("NSpid").and_then(|numbers| numbers.split_whitespace().last()?.parse().ok()),
+            euid: effective("Uid")?,
+            egid: effective("Gid")?,
             state: field("State")?.chars().next()?,
-            cap_eff: u64::from_str_radix(field("CapEff")?, 16).ok()?,
+            cap_eff: bits("CapEff")?,
             seccomp: number("Seccomp").unwrap_or(0),
+            blocked: bits("SigBlk").unwrap_or(0),
+            ignored: bits("SigIgn").unwrap_or(0),
+            caught: bits("SigCgt").unwrap_or(0),
         })
     }
 
@@ -49,14 +66,16 @@ mod tests {
     use super::*;
 
     const STATUS: &[u8] = b"Name:\tjava\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t42\nPid:\t42\n\
-        Uid:\t1000\t1001\t1000\t1000\nCapEff:\t000001ffffffffff\nSeccomp:\t2\n";
+        Uid:\t1000\t1001\t1000\t1000\nGid:\t100\t101\t100\t100\nNSpid:\t42\t7\nSigBlk:\t0000000000000004\n\
+        SigIgn:\t0000000000000000\nSigCgt:\t0000000181005ccf\nCapEff:\t000001ffffffffff\nSeccomp:\t2\n";
 
     /// Check that the effective user id is taken, not the real one, and that numbers are read in their base.
     #[test]
     fn reads_the_fields() {
         let status = Status::parse(STATUS).unwrap();
         assert_eq!(status.comm, "java");
-        assert_eq!((status.tgid, status.euid), (Pid(42), 1001));
+        assert_eq!((status.tgid, status.euid, status.egid), (Pid(42), 1001, 101));
+        assert_eq!((status.ns_pid, status.blocked, status.caught), (Some(7), 4, 0x1_8100_5ccf));
         assert_eq!(status.cap_eff, 0x1ff_ffff_ffff);
         assert_eq!(status.seccomp, 2);
         assert!(!status.has_ended());

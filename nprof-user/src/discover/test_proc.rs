@@ -13,33 +13,33 @@ use crate::model::Pid;
 const LIBJVM: &str = "7f0000000000-7f0000100000 r-xp 00000000 08:01 77";
 
 /// The host.
-pub(super) struct TestProc(TempDir);
+pub(crate) struct TestProc(TempDir);
 
 impl TestProc {
     /// A host without processes.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("proc")).unwrap();
         Self(dir)
     }
 
-    pub(super) fn proc(&self) -> Proc {
+    pub(crate) fn proc(&self) -> Proc {
         Proc::at(self.0.path())
     }
 
-    pub(super) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+    pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.0.path().join(path)
     }
 
     /// Writes a file, with the directories above it.
-    pub(super) fn file(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) {
+    pub(crate) fn file(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, contents).unwrap();
     }
 
     /// Makes or replaces a symbolic link, with the directories above it.
-    pub(super) fn link(&self, path: impl AsRef<Path>, target: impl AsRef<Path>) {
+    pub(crate) fn link(&self, path: impl AsRef<Path>, target: impl AsRef<Path>) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         if path.is_symlink() {
@@ -49,7 +49,7 @@ impl TestProc {
     }
 
     /// A sleeping process of root without arguments or mappings, to be changed and then added.
-    pub(super) fn process(&self, pid: Pid) -> TestProcess<'_> {
+    pub(crate) fn process(&self, pid: Pid) -> TestProcess<'_> {
         TestProcess {
             host: self,
             pid,
@@ -65,13 +65,14 @@ impl TestProc {
             exe: "/jdk/bin/java".to_owned(),
             maps: Vec::new(),
             cgroup: "0::/\n".to_owned(),
+            caught: 0,
         }
     }
 }
 
 /// A process that is not there yet.
 #[must_use = "call add()"]
-pub(super) struct TestProcess<'a> {
+pub(crate) struct TestProcess<'a> {
     host: &'a TestProc,
     pid: Pid,
     comm: String,
@@ -86,89 +87,97 @@ pub(super) struct TestProcess<'a> {
     exe: String,
     maps: Vec<u8>,
     cgroup: String,
+    caught: u64,
 }
 
 impl TestProcess<'_> {
-    pub(super) fn comm(mut self, comm: &str) -> Self {
+    pub(crate) fn comm(mut self, comm: &str) -> Self {
         comm.clone_into(&mut self.comm);
         self
     }
 
-    pub(super) fn thread_of(mut self, tgid: Pid) -> Self {
+    pub(crate) fn thread_of(mut self, tgid: Pid) -> Self {
         self.tgid = tgid;
         self
     }
 
-    pub(super) fn uid(mut self, uid: u32) -> Self {
+    pub(crate) fn uid(mut self, uid: u32) -> Self {
         self.uid = uid;
         self
     }
 
-    pub(super) fn state(mut self, state: char) -> Self {
+    pub(crate) fn state(mut self, state: char) -> Self {
         self.state = state;
         self
     }
 
-    pub(super) fn kernel_thread(mut self) -> Self {
+    pub(crate) fn kernel_thread(mut self) -> Self {
         self.kernel_thread = true;
         self
     }
 
-    pub(super) fn cap_eff(mut self, bits: &str) -> Self {
+    pub(crate) fn cap_eff(mut self, bits: &str) -> Self {
         bits.clone_into(&mut self.cap_eff);
         self
     }
 
-    pub(super) fn start_time(mut self, ticks: u64) -> Self {
+    pub(crate) fn start_time(mut self, ticks: u64) -> Self {
         self.start_time = ticks;
         self
     }
 
     /// Where its stack begins: what the start of another program changes.
-    pub(super) fn stack(mut self, address: u64) -> Self {
+    pub(crate) fn stack(mut self, address: u64) -> Self {
         self.stack = address;
         self
     }
 
-    pub(super) fn args(mut self, args: &[&str]) -> Self {
+    pub(crate) fn args(mut self, args: &[&str]) -> Self {
         self.args = args.iter().map(|arg| (*arg).to_owned()).collect();
         self
     }
 
-    pub(super) fn exe(mut self, target: &str) -> Self {
+    pub(crate) fn exe(mut self, target: &str) -> Self {
         target.clone_into(&mut self.exe);
         self
     }
 
-    pub(super) fn cgroup(mut self, text: &str) -> Self {
+    pub(crate) fn cgroup(mut self, text: &str) -> Self {
         text.clone_into(&mut self.cgroup);
         self
     }
 
+    /// The signals that it has functions for, as bits.
+    pub(crate) fn caught(mut self, bits: u64) -> Self {
+        self.caught = bits;
+        self
+    }
+
     /// Adds a line to `maps`.
-    pub(super) fn maps(mut self, line: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn maps(mut self, line: impl AsRef<[u8]>) -> Self {
         self.maps.extend_from_slice(line.as_ref());
         self.maps.push(b'\n');
         self
     }
 
     /// Maps a HotSpot VM.
-    pub(super) fn maps_libjvm(self) -> Self {
+    pub(crate) fn maps_libjvm(self) -> Self {
         self.maps(format!("{LIBJVM}   /jdk/lib/server/libjvm.so"))
     }
 
     /// Writes the process's directory.
-    pub(super) fn add(self) {
+    pub(crate) fn add(self) {
         let write = |name: &str, contents: &[u8]| {
             self.host.file(format!("proc/{}/{name}", self.pid), contents);
         };
         let status = format!(
-            "Name:\t{}\nState:\t{} (test)\nTgid:\t{}\nPid:\t{}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nCapEff:\t{}\n\
-             Seccomp:\t0\n",
+            "Name:\t{}\nState:\t{} (test)\nTgid:\t{}\nPid:\t{}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n\
+             Gid:\t{uid}\t{uid}\t{uid}\t{uid}\nSigCgt:\t{:016x}\nCapEff:\t{}\nSeccomp:\t0\n",
             self.comm,
             self.state,
             self.tgid,
             self.pid,
+            self.caught,
             self.cap_eff,
             uid = self.uid,
         );

@@ -10,8 +10,10 @@
 
 mod about;
 mod coalesce;
+mod code_room;
 mod error;
 mod exports;
+mod flags;
 mod known;
 mod layout;
 mod memory;
@@ -28,18 +30,22 @@ mod watch;
 use std::ops::Range;
 
 pub use about::Version;
+pub use code_room::{CodeRoom, code_room};
 pub use error::{Error, TableEntry};
+pub use flags::{Flag, flags};
 pub use memory::{Batch, MemoryError, RemoteMemory};
 
 use crate::model::{Library, VirtAddr};
 use about::About;
 pub(crate) use exports::Exports;
+pub(crate) use flags::{FlagLayout, read_flags};
 use known::Known;
 pub(crate) use layout::{Layout, Lookup, Number};
 pub(crate) use memory::{Reader, at, is_plausible, number};
 pub(crate) use names::{class_name, decode, is_method_descriptor};
 use stub::Stub;
 pub(crate) use tables::{Tables, read_int_constants, read_long_constants, read_string};
+pub(crate) use walk::{class_of_boot_loader, lasting_loaders};
 
 /// One JVM whose tables have been read and checked. It remembers what it has seen, within limits.
 #[derive(Debug)]

@@ -13,6 +13,12 @@ use crate::model::VirtAddr;
 
 /// More class loaders than a JVM can have classes for.
 pub(super) const MAX_LOADERS: usize = 1 << 20;
+/// So many classes are not made for a moment.
+const LASTING_CLASSES: usize = 16;
+/// More classes than the VM's own loader has.
+const MAX_KLASSES: usize = 1 << 16;
+/// The bits of a symbol's length, however wide the field is.
+const MAX_SYMBOL: u64 = 0xffff;
 /// `InstanceKlass::allocated`, the state before `loaded`: the fields are still being filled. 0 in every version.
 const ALLOCATED: u64 = 0;
 
@@ -103,6 +109,56 @@ fn boot_loader<M: RemoteMemory>(reader: &mut Reader<M>, layout: &Layout) -> Resu
     let object = reader.pointer(layout.object_klass)?;
     let loader = reader.numbers([(at(object, layout.klass.loader), 8)])?;
     Ok(loader.map(|[addr]| VirtAddr(addr)).filter(|&addr| is_plausible(addr)))
+}
+
+/// The class of the VM's own loader with an internal name, such as `java/lang/Thread`; `None` if it is not loaded.
+pub(crate) fn class_of_boot_loader<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    layout: &Layout,
+    name: &str,
+) -> Result<Option<VirtAddr>, MemoryError> {
+    let Some(boot) = boot_loader(reader, layout)? else {
+        return Ok(None);
+    };
+    let mut next = reader.pointer(at(boot, layout.loader.klasses))?;
+    let (symbol, mut text) = (&layout.symbol, vec![0; name.len()]);
+    for _ in 0..MAX_KLASSES {
+        let Some(found) = klass(reader, layout, next)? else {
+            return Ok(None);
+        };
+        let length = (at(found.name, symbol.length.offset), symbol.length.width);
+        let is_long = reader.numbers([length])?.is_some_and(|[length]| length & MAX_SYMBOL == name.len() as u64);
+        if is_long {
+            match reader.bytes(at(found.name, symbol.body), &mut text) {
+                Ok(()) if text == name.as_bytes() => return Ok(Some(found.addr)),
+                Ok(()) | Err(MemoryError::Unreadable { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        next = found.next;
+    }
+    Ok(None)
+}
+
+/// The loaders that have many classes: as a rule they last as long as the program. Most of the others are made for one
+/// hidden class, and go with it.
+pub(crate) fn lasting_loaders<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    layout: &Layout,
+) -> Result<HashSet<VirtAddr>, MemoryError> {
+    let mut lasting = HashSet::new();
+    for loader in loaders(reader, layout, &[])?.loaders {
+        let (mut next, mut classes) = (loader.newest, 0);
+        while classes < LASTING_CLASSES
+            && let Some(found) = klass(reader, layout, next)?
+        {
+            (next, classes) = (found.next, classes + 1);
+        }
+        if classes == LASTING_CLASSES {
+            lasting.insert(loader.addr);
+        }
+    }
+    Ok(lasting)
 }
 
 /// What is read of a class.

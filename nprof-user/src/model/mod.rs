@@ -27,5 +27,5 @@ pub use profile::{
     ThreadName, TimelineCall, Unit, Weighed, WeighedStack, Weight,
 };
 pub use sample::Sample;
-pub use snapshot::{Histogram, Losses, MethodSnapshot, Snapshot, States, Traced, Tracing};
+pub use snapshot::{Histogram, Losses, MethodSnapshot, SlowCall, SlowCalls, Snapshot, States, Tier, Traced, Tracing};
 pub use status::{CallCost, FunctionStatus, JvmStatus, Status};

@@ -238,6 +238,9 @@ pub struct Quality {
     pub complete: u64,
     /// Those that do not, by reason, most frequent first.
     pub cut: Vec<(String, u64)>,
+    /// Of all stacks, those with native frames that were found by a frame pointer, or by what lay on top of the stack, because
+    /// code has no unwind information: what is outside of it is probable, not certain.
+    pub guessed: u64,
     /// Samples that were chosen and not taken, by reason.
     pub lost: Vec<(String, u64)>,
     /// Calls of the timeline for which there was no room.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Jvm, PlannedMethod, ProbeCost, SkipReason, Skipped};
+use super::{Jvm, Method, PlannedMethod, ProbeCost, SkipReason, Skipped};
 
 /// A base-2 exponential histogram of call times in nanoseconds with four buckets per octave: the Prometheus
 /// native histogram (and OTLP exponential histogram) of schema 2. Bucket `i` holds the times in
@@ -18,17 +18,42 @@ pub struct Histogram {
     pub buckets: Vec<(i32, u64)>,
 }
 
-/// What was measured of one native function.
+/// Who counted calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tier {
+    /// Probes of the kernel.
+    Kernel,
+    /// Stubs in the target.
+    Stub,
+    /// The one for some time, the other for some. Each call was counted by one of them.
+    Both,
+}
+
+impl Tier {
+    /// The word for documents.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Stub => "stub",
+            Self::Both => "kernel+stub",
+        }
+    }
+}
+
+/// What was measured of one native function, or of one method where stubs told the methods of a function apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MethodSnapshot {
-    /// The dense index.
+    /// The dense index of the function; of a row that only stubs have counted, a number that no function has.
     pub index: u32,
+    /// Who counted what follows.
+    pub tier: Tier,
     /// The methods bound to the function; never empty. More than one: what follows is their sum.
     pub methods: Vec<PlannedMethod>,
     /// The library's file name.
     pub library: String,
-    /// What a hit costs at the site.
-    pub cost: ProbeCost,
+    /// What a hit costs at the site of the probe; `None` where there was none.
+    pub cost: Option<ProbeCost>,
     /// When its probe was attached, from the start of the measurement on; zero for those attached at the start.
     pub traced_after: Duration,
     /// Whether its calls are timed, counted, or not seen at all. If they were unwatched for a time, the numbers are
@@ -45,14 +70,43 @@ pub struct MethodSnapshot {
     pub untimed: u64,
     /// Wall-clock time of the timed calls, in nanoseconds.
     pub total_ns: u64,
-    /// `total_ns` less the time spent in other traced calls that they made.
-    pub self_ns: u64,
+    /// `total_ns` less the time spent in other calls that they made and that probes saw; `None` where stubs counted,
+    /// which do not know who calls whom.
+    pub self_ns: Option<u64>,
     /// The part of `self_ns` that the threads were not running; 0 where it is not measured.
     pub off_cpu_ns: u64,
     /// The longest timed call, in nanoseconds.
     pub max_ns: u64,
     /// The timed calls by duration. Its counts add up to `calls - counted - untimed`.
     pub histogram: Histogram,
+}
+
+/// A call that took longer than the user wants to hear nothing of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlowCall {
+    /// When it ended.
+    pub ended: Timestamp,
+    /// The method.
+    pub method: Method,
+    /// How long it took, in nanoseconds.
+    pub time_ns: u64,
+    /// The thread, on the host.
+    pub tid: u32,
+    /// The thread's name; empty if it is not known.
+    pub thread: String,
+    /// Who called, the innermost first: class, method and line. Empty if it is not known.
+    pub callers: Vec<String>,
+}
+
+/// The slow calls of a JVM.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SlowCalls {
+    /// From which time on a call is slow, in nanoseconds.
+    pub threshold_ns: u64,
+    /// How many there were.
+    pub total: u64,
+    /// The last of them, the latest first.
+    pub last: Vec<SlowCall>,
 }
 
 /// What is done at a function's calls.
@@ -163,6 +217,8 @@ pub struct Snapshot {
     pub cost: Option<Duration>,
     /// The CPU time that the JVM has used while that was estimated, by all its threads.
     pub cpu: Option<Duration>,
+    /// The calls of methods with stubs that were slow, if these are looked for.
+    pub slow: Option<SlowCalls>,
     /// Selected methods that are not traced.
     pub skipped: Arc<[Skipped]>,
     /// What went wrong in the measurement.

@@ -105,7 +105,7 @@ impl Anchors {
         }
         let offsets = self.threads.anchor_offsets();
         let place = |offset: u64| VirtAddr(address.0.wrapping_add(offset));
-        match feeds.set_anchor(tid, [offsets.sp, offsets.pc, offsets.fp].map(place)) {
+        match feeds.set_anchor(tid, [offsets.sp, offsets.pc, offsets.fp].map(place), address) {
             Ok(()) => {
                 self.told.insert(tid, address);
             }

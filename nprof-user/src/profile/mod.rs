@@ -9,10 +9,12 @@
 
 mod anchors;
 mod interner;
+mod mounted;
 mod naming;
 mod open;
 mod pacer;
 mod sampler;
+mod slow;
 mod stacks;
 mod stops;
 mod sums;
@@ -20,4 +22,5 @@ mod sums;
 pub use open::OpenCall;
 pub use pacer::{Flow, Pacer, Paces};
 pub use sampler::{Finished, Flows, Sampler, Setup};
+pub use slow::{SlowCalls, SlowSample};
 pub use sums::{Summed, Sums};

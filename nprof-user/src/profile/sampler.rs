@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use nprof_common::{CallEvent, Pace, StackHeader, StackKind};
 
 use super::anchors::Anchors;
+use super::mounted::Mounted;
 use super::stacks::Stacks;
 use super::stops::Stops;
 use super::sums::Share;
 use super::{Flow, OpenCall, Pacer, Sums, open};
-use crate::attach::{Collect, Engine, Feeds, Taken};
+use crate::attach::{Collect, Engine, Feeds, StackRecord, Taken};
 use crate::discover::Proc;
 use crate::hotspot;
 use crate::model::{Library, Pid};
@@ -102,6 +103,7 @@ struct Worker {
     pacer: Pacer,
     stacks: Stacks,
     anchors: Anchors,
+    mounted: Mounted,
     /// A stack came from a thread that was not there at the last look.
     has_new_threads: bool,
     stops: Stops,
@@ -115,10 +117,12 @@ impl Sampler {
     /// # Errors
     /// If the VM's tables cannot be read.
     pub fn start(setup: Setup) -> Result<Self, hotspot::Error> {
-        let Setup { proc, pid, libjvm, feeds, collect, engine, flows } = setup;
+        let Setup { proc, pid, libjvm, mut feeds, collect, engine, flows } = setup;
         let memory = ProcessMemory::new(pid);
-        let unwinder = Unwinder::open(memory.clone(), &libjvm)?;
-        let anchors = Anchors::new(proc.clone(), pid, Threads::open(memory, &libjvm)?);
+        let mut unwinder = Unwinder::open(memory.clone(), &libjvm)?;
+        let mut threads = Threads::open(memory, &libjvm)?;
+        let mounted = Mounted::find(&mut feeds, &mut unwinder, &mut threads)?;
+        let anchors = Anchors::new(proc.clone(), pid, threads);
         let shared = Arc::new(Shared::default());
         // Half of the stacks are taken inside of calls, where that is wanted.
         let of_calls = match collect {
@@ -144,6 +148,7 @@ impl Sampler {
                 pacer,
                 stacks,
                 anchors,
+                mounted,
                 has_new_threads: false,
                 stops,
                 finished,
@@ -240,10 +245,11 @@ impl Worker {
     }
 
     fn read(&mut self) {
-        let Self { feeds, stacks, stops, finished, shared, collect, anchors, has_new_threads, .. } = self;
+        let Self { feeds, stacks, stops, finished, shared, collect, anchors, mounted, has_new_threads, .. } = self;
         let in_native = collect.inside || collect.everywhere;
         let mut read = 0;
-        feeds.read_stacks(|header, stack| {
+        feeds.read_stacks(|record| {
+            let header = record.header;
             *has_new_threads |= in_native && !anchors.has_seen(header.tid);
             if finished.error.is_some() {
                 finished.too_late += 1;
@@ -251,12 +257,16 @@ impl Worker {
                 stops.resume(header, &mut finished.sums);
             } else {
                 read += 1;
-                if let Err(error) = take_in(header, stack, stacks, stops, finished, collect) {
+                mounted.note(record);
+                if let Err(error) = take_in(record, stacks, stops, finished, collect) {
                     finished.error = Some(error);
                     finished.too_late += 1;
                 }
             }
         });
+        if let Err(error) = mounted.learn(feeds, stacks) {
+            finished.error.get_or_insert(error);
+        }
         shared.stacks.fetch_add(read, Ordering::Relaxed);
         feeds.read_calls(|call| {
             if finished.calls.len() < MAX_TIMELINE { finished.calls.push(call) } else { finished.too_many += 1 }
@@ -266,14 +276,13 @@ impl Worker {
 
 /// Unwinds a stack and adds it.
 fn take_in(
-    header: &StackHeader,
-    stack: &[u8],
+    taken: &StackRecord<'_>,
     stacks: &mut Stacks,
     stops: &mut Stops,
     finished: &mut Finished,
     collect: &Collect,
 ) -> Result<(), MemoryError> {
-    let number = stacks.number(header, stack, &mut finished.sums)?;
+    let (header, number) = (taken.header, stacks.number(taken, &mut finished.sums)?);
     let record = (header.index != StackHeader::NO_CALL).then_some(header.index);
     match (header.kind, record) {
         (kind, Some(record)) if kind == StackKind::Return as u32 => {

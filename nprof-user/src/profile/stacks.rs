@@ -4,10 +4,11 @@ use nprof_common::{StackHeader, StackKind};
 
 use super::Sums;
 use super::naming::{JavaNames, NativeNames, cut};
+use crate::attach::StackRecord;
 use crate::model::{CutReason, Library, Pid, VirtAddr};
 use crate::native::{NativeEnd, NativeSample, NativeUnwinder, ProbedReturn};
 use crate::sys::remote_memory::{MemoryError, ProcessMemory};
-use crate::unwind::{Interrupted, JavaStack, Sample, Unwinder};
+use crate::unwind::{FrozenCopy, Interrupted, JavaStack, Sample, Unwinder};
 
 /// Unwinds and names the stacks of one JVM.
 #[derive(Debug)]
@@ -37,16 +38,25 @@ impl Stacks {
         self.native_names.set_libraries(libraries);
     }
 
+    /// Where among the words at which a continuation was entered its object is: [`Unwinder::entered`].
+    ///
+    /// # Errors
+    /// What makes all reads of the target fail: it has ended.
+    pub(super) fn entered(&mut self, words: &[u64]) -> Result<Option<u64>, MemoryError> {
+        self.java.entered(words)
+    }
+
     /// The number of the stack of a record. It is counted as one that was taken.
     ///
     /// # Errors
     /// What makes all reads of the target fail: it has ended.
-    pub(super) fn number(&mut self, header: &StackHeader, stack: &[u8], sums: &mut Sums) -> Result<u32, MemoryError> {
+    pub(super) fn number(&mut self, taken: &StackRecord<'_>, sums: &mut Sums) -> Result<u32, MemoryError> {
+        let header = taken.header;
         let in_java = self.java.contains_code(VirtAddr(header.pc));
         let frames = match (header.kind == StackKind::Return as u32, in_java) {
-            (true, true) => self.at_call(header, stack, sums)?,
-            (false, true) => self.in_java(header, stack, sums)?,
-            (_, false) => self.in_native(header, stack, sums)?,
+            (true, true) => self.at_call(taken, sums)?,
+            (false, true) => self.in_java(taken, sums)?,
+            (_, false) => self.in_native(taken, sums)?,
         };
         Ok(sums.stack(frames.numbers, frames.cut))
     }
@@ -74,19 +84,23 @@ impl Stacks {
     }
 
     /// A native method has returned to Java: the registers are exact.
-    fn at_call(&mut self, header: &StackHeader, stack: &[u8], sums: &mut Sums) -> Result<Frames, MemoryError> {
+    fn at_call(&mut self, taken: &StackRecord<'_>, sums: &mut Sums) -> Result<Frames, MemoryError> {
+        let StackRecord { header, stack, .. } = *taken;
         let java = self.java.unwind(&Sample {
             pc: VirtAddr(header.pc),
             sp: VirtAddr(header.sp),
             fp: VirtAddr(header.fp),
             stack,
             stack_base: VirtAddr(header.base()),
+            frozen: frozen(taken),
+            collections: collections(taken),
         })?;
         Ok(self.java_frames(Frames::default(), &java, sums))
     }
 
     /// The thread was interrupted in Java code.
-    fn in_java(&mut self, header: &StackHeader, stack: &[u8], sums: &mut Sums) -> Result<Frames, MemoryError> {
+    fn in_java(&mut self, taken: &StackRecord<'_>, sums: &mut Sums) -> Result<Frames, MemoryError> {
+        let StackRecord { header, stack, .. } = *taken;
         let java = self.java.unwind_interrupted(&Interrupted {
             pc: VirtAddr(header.pc),
             sp: VirtAddr(header.sp),
@@ -96,12 +110,15 @@ impl Stacks {
             rbx: Some(header.rbx),
             stack,
             stack_base: VirtAddr(header.base()),
+            frozen: frozen(taken),
+            collections: collections(taken),
         })?;
         Ok(self.java_frames(Frames::default(), &java, sums))
     }
 
     /// The thread was in native code, the VM's included: its frames, then those of Java if that has called it.
-    fn in_native(&mut self, header: &StackHeader, stack: &[u8], sums: &mut Sums) -> Result<Frames, MemoryError> {
+    fn in_native(&mut self, taken: &StackRecord<'_>, sums: &mut Sums) -> Result<Frames, MemoryError> {
+        let StackRecord { header, stack, .. } = *taken;
         let (anchor, base) = (header.anchor, VirtAddr(header.base()));
         // Where a return probe is set, the kernel has put its own address; the thread's note is about the same place.
         let probed = (header.call_sp != 0 && anchor.sp == header.call_sp.wrapping_add(8))
@@ -120,6 +137,12 @@ impl Stacks {
         let (sp, pc, fp) = (VirtAddr(anchor.sp), VirtAddr(anchor.pc), VirtAddr(anchor.fp));
         // What the thread itself notes is exact, however far the native frames could be followed.
         let noted = (anchor.sp >= header.sp).then(|| Sample::at_anchor(sp, pc, fp, stack, base)).flatten();
+        let noted = noted.map(|sample| Sample { frozen: frozen(taken), collections: collections(taken), ..sample });
+        // Between the last native frame that was found and the noted one there may be more.
+        let may_miss = noted.is_some() && matches!(native.end, NativeEnd::Cut(_));
+        if native.guessed > 0 || may_miss {
+            sums.note_guess();
+        }
         let from = match (noted, native.end) {
             (Some(sample), _) => sample,
             (None, NativeEnd::Java(registers)) => {
@@ -133,6 +156,8 @@ impl Stacks {
                     rbx: None,
                     stack,
                     stack_base: base,
+                    frozen: frozen(taken),
+                    collections: collections(taken),
                 })?;
                 return Ok(self.java_frames(frames, &java, sums));
             }
@@ -151,4 +176,19 @@ impl Stacks {
         frames.cut = cut(java.end);
         frames
     }
+}
+
+/// What was copied of the frames that are frozen in the heap.
+fn frozen<'a>(taken: &StackRecord<'a>) -> Option<FrozenCopy<'a>> {
+    let entry_sp = VirtAddr(taken.header.entry_sp);
+    (!taken.frozen.is_empty()).then_some(FrozenCopy {
+        entry_sp,
+        bytes: taken.frozen,
+        has_more: taken.header.frozen_more != 0,
+    })
+}
+
+/// How many times the heap was collected when the stack was taken.
+fn collections(taken: &StackRecord<'_>) -> Option<u64> {
+    taken.header.collections.checked_sub(1)
 }

@@ -32,6 +32,8 @@ pub struct Sums {
     taken: u64,
     complete: u64,
     cut: HashMap<CutReason, u64>,
+    /// Samples that rest on a guess.
+    guessed: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,6 +59,8 @@ pub struct Summed {
     pub complete: u64,
     /// The reasons of the others, most frequent first.
     pub cut: Vec<(CutReason, u64)>,
+    /// Of all stacks that were taken, those that rest on a guess.
+    pub guessed: u64,
 }
 
 impl Sums {
@@ -78,6 +82,11 @@ impl Sums {
     /// The same for a stack that is no sample.
     pub fn part(&mut self, frames: Vec<u32>, cut: Option<CutReason>) -> u32 {
         self.stacks.number(ProfileStack { frames, cut })
+    }
+
+    /// Notes that a stack that was taken rests on a guess: what has called native code without unwind information.
+    pub fn note_guess(&mut self) {
+        self.guessed += 1;
     }
 
     /// Adds a call that returned.
@@ -108,6 +117,7 @@ impl Sums {
             taken: self.taken,
             complete: self.complete,
             cut,
+            guessed: self.guessed,
         }
     }
 }
@@ -187,8 +197,9 @@ mod tests {
         for cut in [None, Some(CutReason::TooDeep), Some(CutReason::Changing), Some(CutReason::Changing)] {
             let _stack = sums.stack(vec![0], cut);
         }
+        sums.note_guess();
         let summed = sums.finish();
-        assert_eq!((summed.taken, summed.complete, summed.stacks.len()), (4, 1, 3));
+        assert_eq!((summed.taken, summed.complete, summed.stacks.len(), summed.guessed), (4, 1, 3, 1));
         assert_eq!(summed.cut, [(CutReason::Changing, 2), (CutReason::TooDeep, 1)]);
     }
 

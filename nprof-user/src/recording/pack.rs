@@ -127,6 +127,7 @@ fn quality(quality: &Quality) -> wire::Quality {
         timeline_lost: quality.timeline_lost,
         losses: counts(&quality.losses),
         skipped: counts(&quality.skipped),
+        guessed: quality.guessed,
     }
 }
 

@@ -74,6 +74,7 @@ fn profile(rows: u32, dice: &mut Dice) -> Profile {
             timeline_lost: 3,
             losses: count(dice),
             skipped: vec![],
+            guessed: 0,
         },
         ..Profile::default()
     };
@@ -121,6 +122,7 @@ fn comes_back_as_it_was() {
         let mut profile = profile(rows, &mut dice);
         // Younger than the file that `version_1_stays_readable` reads.
         profile.frames.iter_mut().step_by(2).for_each(|frame| frame.library = "libé.so".to_owned());
+        profile.quality.guessed = u64::from(rows);
         assert_eq!(read_back(&written(&profile)).unwrap(), profile, "{rows} rows");
     }
 }

@@ -160,6 +160,7 @@ fn quality(quality: wire::Quality) -> Quality {
         timeline_lost: quality.timeline_lost,
         losses: counts(quality.losses),
         skipped: counts(quality.skipped),
+        guessed: quality.guessed,
     }
 }
 

@@ -184,6 +184,9 @@ pub(super) struct Quality {
     pub(super) losses: Vec<Count>,
     #[prost(message, repeated, tag = "7")]
     pub(super) skipped: Vec<Count>,
+    /// Recordings of before this was counted have none.
+    #[prost(uint64, tag = "8")]
+    pub(super) guessed: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

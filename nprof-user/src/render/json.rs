@@ -1,9 +1,9 @@
 //! The JSON document of `trace`: the contract with other programs. Times are whole nanoseconds.
 //!
 //! Names are as in the target, not shortened or escaped beyond JSON's own rules. What was not measured is `null`,
-//! never 0: all times and `in_flight` with `--count-only`, the quantiles of a function without a timed call, the start
-//! of a run that has found no JVM yet, the cost of tracing where nobody estimates it. Times and quantiles are of the
-//! timed calls: `calls` less `counted` and `untimed`.
+//! never 0: all times and `in_flight` with `--count-only`, the self time and the cost of a probe where stubs counted, the
+//! quantiles of a function without a timed call, the start of a run that has found no JVM yet, the cost of tracing where
+//! nobody estimates it. Times and quantiles are of the timed calls: `calls` less `counted` and `untimed`.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use super::run::{Run, Scope};
 use super::{names, rows};
-use crate::model::{Histogram, Jvm, Losses, SkipReason, Snapshot, States, Tracing};
+use crate::model::{self, Histogram, Jvm, Losses, SkipReason, SlowCalls, Snapshot, States, Tracing};
 
 /// The version of the document's form.
 pub(super) const SCHEMA: u32 = 1;
@@ -66,6 +66,8 @@ struct MeasuredTarget<'a> {
     ended: bool,
     functions: Functions,
     cost_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slow: Option<Slow<'a>>,
 }
 
 /// How many functions of a JVM are in which state.
@@ -76,6 +78,26 @@ struct Functions {
     off: usize,
     detached: usize,
     demoted: usize,
+}
+
+/// The slow calls of a JVM; only where they are looked for.
+#[derive(Serialize)]
+struct Slow<'a> {
+    threshold_ns: u64,
+    total: u64,
+    calls: Vec<SlowCall<'a>>,
+}
+
+#[derive(Serialize)]
+struct SlowCall<'a> {
+    ended: String,
+    class: &'a str,
+    method: &'a str,
+    signature: &'a str,
+    time_ns: u64,
+    tid: u32,
+    thread: &'a str,
+    callers: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -99,7 +121,7 @@ struct Method<'a> {
     traced_after_ns: u64,
     untimed: u64,
     aliases: Vec<String>,
-    cost: String,
+    cost: Option<String>,
     state: &'static str,
     wanted: &'static str,
     counted: u64,
@@ -152,6 +174,29 @@ impl<'a> MeasuredTarget<'a> {
             ended: snapshot.ended,
             functions: Functions::of(&snapshot.states),
             cost_ns: snapshot.cost.map(nanoseconds),
+            slow: snapshot.slow.as_ref().map(Slow::of),
+        }
+    }
+}
+
+impl<'a> Slow<'a> {
+    fn of(slow: &'a SlowCalls) -> Self {
+        let calls = slow.last.iter().map(SlowCall::of).collect();
+        Self { threshold_ns: slow.threshold_ns, total: slow.total, calls }
+    }
+}
+
+impl<'a> SlowCall<'a> {
+    fn of(call: &'a model::SlowCall) -> Self {
+        Self {
+            ended: call.ended.to_string(),
+            class: &call.method.class,
+            method: &call.method.name,
+            signature: &call.method.signature,
+            time_ns: call.time_ns,
+            tid: call.tid,
+            thread: &call.thread,
+            callers: &call.callers,
         }
     }
 }
@@ -184,11 +229,11 @@ impl<'a> Method<'a> {
             signature: &method.signature,
             library: &measured.library,
             bound: row.first.bound.to_string(),
-            tier: "kernel",
+            tier: measured.tier.as_str(),
             calls: measured.calls,
             in_flight: timed(measured.in_flight),
             total_ns: timed(measured.total_ns),
-            self_ns: timed(measured.self_ns),
+            self_ns: measured.self_ns.and_then(timed),
             max_ns: timed(measured.max_ns),
             p50_ns: quantile(0.50),
             p90_ns: quantile(0.90),
@@ -197,7 +242,7 @@ impl<'a> Method<'a> {
             traced_after_ns: nanoseconds(measured.traced_after),
             untimed: measured.untimed,
             aliases: row.aliases().into_iter().map(names::qualified).collect(),
-            cost: measured.cost.to_string(),
+            cost: measured.cost.map(|cost| cost.to_string()),
             state: measured.traced.tracing.as_str(),
             wanted: measured.traced.wanted.as_str(),
             counted: measured.counted,
@@ -314,7 +359,7 @@ mod tests {
             ("calls", measured.calls),
             ("in_flight", measured.in_flight),
             ("total_ns", u64::MAX),
-            ("self_ns", measured.self_ns),
+            ("self_ns", measured.self_ns.unwrap()),
             ("max_ns", u64::MAX - 1),
             ("untimed", measured.untimed),
         ] {

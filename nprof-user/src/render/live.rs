@@ -14,11 +14,14 @@ use super::grid::{Screen, bold};
 use super::previous::Previous;
 use super::rows::Row;
 use super::run::{Run, Scope};
-use super::{json, names, notes, rows, table, units, words};
+use super::{json, names, notes, rows, slow, table, units, words};
 use crate::model::Snapshot;
 
 /// Lines of a frame that are no rows: the headline, the column titles and the state at the bottom.
 const FRAME_LINES: usize = 3;
+
+/// How many slow calls are shown.
+const SLOW_CALLS: usize = 3;
 
 /// How large a terminal is, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,13 +106,15 @@ impl LiveView {
         // The last column stays empty: a line that fills it leaves the cursor where terminals disagree.
         let columns = usize::from(size.columns).saturating_sub(1);
         let height = usize::from(size.rows);
-        let (top, all) = rows::top(run.jvms, height.saturating_sub(FRAME_LINES));
+        let slow = slow::lines(run, SLOW_CALLS);
+        let (top, all) = rows::top(run.jvms, height.saturating_sub(FRAME_LINES + slow.len()));
         let mut lines = vec![names::cut_end(&self.headline(run), columns)];
         if all > 0 {
             lines.extend(self.table(run, &top, columns));
         } else if !run.jvms.is_empty() {
             lines.push(names::cut_end("no calls yet", columns));
         }
+        lines.extend(slow.iter().map(|line| names::cut_end(line, columns)));
         lines.push(names::cut_end(&bottom_line(run, top.len(), all), columns));
         lines.truncate(height);
         lines

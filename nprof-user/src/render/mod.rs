@@ -14,6 +14,7 @@ pub mod profile;
 pub mod ps;
 mod rows;
 mod run;
+mod slow;
 pub mod status;
 pub mod table;
 pub mod units;

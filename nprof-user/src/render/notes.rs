@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::rows::Row;
 use super::run::Run;
 use super::{names, units, words};
-use crate::model::{ProbeCost, SkipReason, Snapshot, Tracing};
+use crate::model::{ProbeCost, SkipReason, Snapshot, Tier, Tracing};
 
 /// How many functions with several methods are spelled out, and how many methods of each.
 const ALIASES_SHOWN: usize = 5;
@@ -16,6 +16,10 @@ const ENDED: char = 'x';
 /// What holds for all times.
 const TIMES: &str =
     "~ estimates, within 10 %; all times include the kernel's part of the probes, the same for each call";
+
+/// What holds where stubs have counted.
+const STUBS: &str = "stub: counted inside of the JVM: no probe is part of the times, and who calls whom is not known, so there is no SELF, \
+     and the time is part of the SELF of others that made the calls";
 
 /// A property of a row that its numbers cannot be read without.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,7 +60,7 @@ impl Mark {
         let measured = row.measured;
         match self {
             Self::Late => !measured.traced_after.is_zero(),
-            Self::SingleStepped => measured.cost == ProbeCost::SingleStepped,
+            Self::SingleStepped => measured.cost == Some(ProbeCost::SingleStepped),
             Self::Unwatched => !measured.traced.unwatched.is_zero() || !measured.traced.tracing.is_watched(),
             Self::OnlyCounted => row.is_demoted() && measured.traced.tracing == Tracing::Counted,
             // With --count-only there are no times to misread.
@@ -118,6 +122,9 @@ pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
     if run.timed() && rows.iter().any(|row| row.timed_calls() > 0) {
         lines.push(TIMES.to_owned());
     }
+    if run.timed() && rows.iter().any(|row| row.measured.tier != Tier::Kernel) {
+        lines.push(STUBS.to_owned());
+    }
     if run.names_jvms() && rows.iter().any(|row| row.snapshot.ended) {
         lines.push(format!("{ENDED} this JVM has ended"));
     }
@@ -144,8 +151,10 @@ fn totals(run: Run<'_>, rows: &[Row<'_>]) -> String {
     );
     if run.timed() {
         // Own times, so that a function called by another traced one is not counted twice.
-        let inside = rows.iter().map(|r| r.measured.self_ns).fold(0, u64::saturating_add);
-        line.push_str(&format!(", {} spent inside them (sum over threads)", units::duration(inside)));
+        let own = |row: &Row<'_>| row.measured.self_ns.unwrap_or(row.measured.total_ns);
+        let inside = units::duration(rows.iter().map(own).fold(0, u64::saturating_add));
+        let most = if rows.iter().all(|row| row.measured.self_ns.is_some()) { "" } else { "at most " };
+        line.push_str(&format!(", {most}{inside} spent inside them (sum over threads)"));
     }
     if in_flight > 0 {
         line.push_str(&format!(", {} in flight", units::count(in_flight)));

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::model::{
     Bound, Histogram, Jvm, JvmKind, Losses, Method, MethodSnapshot, NativeCode, Pid, PlannedMethod, ProbeCost,
-    SkipReason, Skipped, Snapshot, StartTime, States, Traced, Tracing, VirtAddr,
+    SkipReason, Skipped, Snapshot, StartTime, States, Tier, Traced, Tracing, VirtAddr,
 };
 
 pub(super) fn method(class: &str, name: &str, signature: &str) -> Method {
@@ -31,9 +31,10 @@ pub(super) fn function(index: u32, class: &str, calls: u64, total_ns: u64) -> Me
     let bucket = (0..127).find(|&i| fourth <= 1 << i).unwrap_or(127);
     MethodSnapshot {
         index,
+        tier: Tier::Kernel,
         methods: vec![planned(class, "call", "()V")],
         library: "liba.so".to_owned(),
-        cost: ProbeCost::Emulated,
+        cost: Some(ProbeCost::Emulated),
         traced_after: Duration::ZERO,
         traced: Traced::as_wanted(Tracing::Timed),
         counted: 0,
@@ -41,7 +42,7 @@ pub(super) fn function(index: u32, class: &str, calls: u64, total_ns: u64) -> Me
         in_flight: 0,
         untimed: 0,
         total_ns,
-        self_ns: total_ns,
+        self_ns: Some(total_ns),
         off_cpu_ns: 0,
         max_ns: each,
         histogram: Histogram { buckets: if total_ns > 0 { vec![(bucket, calls)] } else { Vec::new() } },
@@ -71,6 +72,7 @@ pub(super) fn snapshot() -> Snapshot {
         states: States { functions: [0, 0, 0, 5], demoted: 0 },
         cost: None,
         cpu: None,
+        slow: None,
         skipped: Arc::default(),
         losses: Losses { counts: vec![("unreturned", 0), ("too-deep", 0)] },
     }
@@ -89,10 +91,10 @@ pub(super) fn eventful() -> Snapshot {
     overload.index = 1;
     overload.methods = vec![planned("java.util.zip.Deflater", "deflate", "(J)I")];
     overload.total_ns = 1_000_000;
-    overload.self_ns = 250_000;
+    overload.self_ns = Some(250_000);
     overload.max_ns = 2400;
     overload.histogram.buckets = vec![(40, 900), (45, 100)];
-    overload.cost = ProbeCost::SingleStepped;
+    overload.cost = Some(ProbeCost::SingleStepped);
 
     let mut shared = function(2, "java.lang.invoke.VarHandle", 1_234_567, 0);
     shared.library = "libjvm.so".to_owned();
@@ -141,6 +143,22 @@ pub(crate) fn demoted() -> Snapshot {
     }
 }
 
+/// A JVM whose calls are counted by both tiers: one function by its probe, one method by its stub, one by the one and then
+/// by the other, and two methods that share a function which its probe still sees.
+pub(super) fn of_both_tiers() -> Snapshot {
+    let stubbed = |index, class, calls, total_ns, tier| {
+        let cost = (tier == Tier::Both).then_some(ProbeCost::Emulated);
+        MethodSnapshot { tier, cost, self_ns: None, ..function(index, class, calls, total_ns) }
+    };
+    let mut parent = function(0, "a.Parent", 100, 9_000_000);
+    parent.self_ns = Some(8_000_000);
+    let mut shared = function(3, "a.Shared", 10, 10_000);
+    shared.methods.push(planned("b.Shared", "call", "()V"));
+    let moved = [stubbed(u32::MAX, "a.Shared", 70, 3_000, Tier::Stub), stubbed(2, "a.Moved", 300, 60_000, Tier::Both)];
+    let rows = [parent, stubbed(u32::MAX - 1, "a.Stubbed", 5_000_000, 400_000_000, Tier::Stub), shared];
+    Snapshot { methods: rows.into_iter().chain(moved).collect(), ..snapshot() }
+}
+
 /// Two JVMs of one run: the eventful one, and one that started a second later, has the same overloads apart from
 /// one, and has ended.
 pub(super) fn several() -> Vec<Snapshot> {
@@ -153,7 +171,7 @@ pub(super) fn several() -> Vec<Snapshot> {
     second.ended = true;
     second.methods = vec![first.methods[3].clone(), first.methods[0].clone()];
     second.methods[0].total_ns = 4_000_000;
-    second.methods[0].self_ns = 4_000_000;
+    second.methods[0].self_ns = Some(4_000_000);
     second.traced = 3;
     second.states.functions = [0, 0, 0, 3];
     second.skipped = vec![first.skipped[0].clone()].into();

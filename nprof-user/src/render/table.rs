@@ -7,8 +7,11 @@ use std::io::{self, Write};
 use super::grid::{Align, Elastic, Grid, Screen, bold};
 use super::rows::Row;
 use super::run::{Run, Scope};
-use super::{json, names, notes, rows, units};
-use crate::model::{Method, MethodSnapshot, Snapshot};
+use super::{json, names, notes, rows, slow, units};
+use crate::model::{Method, MethodSnapshot, Snapshot, Tier};
+
+/// How many slow calls are shown.
+const SLOW_CALLS: usize = 10;
 
 /// Writes the final table: every function with calls, then the notes, the losses last.
 ///
@@ -28,6 +31,13 @@ pub fn table(jvms: &[Snapshot], scope: Scope, screen: Screen, w: &mut impl Write
         for line in grid.lines(screen) {
             writeln!(w, "{line}")?;
         }
+    }
+    let slow = slow::lines(run, SLOW_CALLS);
+    if !slow.is_empty() {
+        writeln!(w)?;
+    }
+    for line in slow {
+        writeln!(w, "{line}")?;
     }
     writeln!(w)?;
     if !removed.is_empty() {
@@ -67,7 +77,7 @@ pub(super) fn grid<'a>(run: Run<'_>, rows: &[Row<'a>], rate: impl Fn(&Row<'a>) -
         headers: columns.iter().map(|c| (c.title, c.align)).collect(),
         rows: lines.map(|line| columns.iter().map(|c| (c.cell)(&line)).collect()).collect(),
         elastic: elastic(run, &columns),
-        expendable: &["LIBRARY", "SELF", "~P50", "AVG", "CALLS/s", "MAX"],
+        expendable: &["LIBRARY", "TIER", "SELF", "~P50", "AVG", "CALLS/s", "MAX"],
     }
 }
 
@@ -107,8 +117,8 @@ fn columns(run: Run<'_>) -> Vec<Column> {
     columns.push(right("CALLS/s", |line| units::rate(line.rate)));
     if run.timed() {
         columns.push(right("TOTAL", |line| timed(line, Some(line.row.measured.total_ns))));
-        if any(|m| m.self_ns != m.total_ns) {
-            columns.push(right("SELF", |line| timed(line, Some(line.row.measured.self_ns))));
+        if any(|m| m.self_ns.is_some_and(|self_ns| self_ns != m.total_ns)) {
+            columns.push(right("SELF", |line| timed(line, line.row.measured.self_ns)));
         }
         columns.push(right("AVG", |line| timed(line, line.row.average_ns())));
         columns.push(right("~P50", |line| timed(line, line.row.quantile_ns(0.50))));
@@ -118,12 +128,15 @@ fn columns(run: Run<'_>) -> Vec<Column> {
     if any(|m| m.in_flight > 0) {
         columns.push(right("IN FLIGHT", |line| units::count(line.row.measured.in_flight)));
     }
+    if any(|m| m.tier != Tier::Kernel) {
+        columns.push(left("TIER", |line| line.row.measured.tier.as_str().to_owned()));
+    }
     columns.push(left("LIBRARY", |line| names::printable(&line.row.measured.library).into_owned()));
     columns.push(left("METHOD", |line| line.label.clone()));
     columns
 }
 
-/// A time, or `-` for a function none of whose calls was timed.
+/// A time, or `-` where it is not known or none of the calls was timed.
 fn timed(line: &Line<'_>, ns: Option<u64>) -> String {
     match ns {
         Some(ns) if line.row.timed_calls() > 0 => units::duration(ns),
@@ -177,6 +190,12 @@ mod tests {
     #[test]
     fn demoted() {
         assert_eq!(text(&samples::demoted(), Screen::default()), include_str!("golden/table_demoted.txt"));
+    }
+
+    /// Check the whole output where both tiers have counted: which, and what is not known of those that stubs did.
+    #[test]
+    fn both_tiers() {
+        assert_eq!(text(&samples::of_both_tiers(), Screen::default()), include_str!("golden/table_tiers.txt"));
     }
 
     /// Check what a snapshot without calls says.

@@ -31,6 +31,10 @@ fn loss(reason: &str) -> Option<&'static str> {
             "a process start was not noticed, because programs started faster than nprof could read of them: a JVM among \
              them is found up to 30 seconds late; nothing to do"
         }
+        "no-off-cpu" => {
+            "no memory to note when a thread is not running: calls counted and timed, their off-CPU time is missing; trace \
+             fewer methods or threads"
+        }
         _ => return None,
     })
 }

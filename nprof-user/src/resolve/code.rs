@@ -46,9 +46,9 @@ pub(super) fn cost(instruction: &Instruction, bytes: &[u8]) -> Option<ProbeCost>
 }
 
 /// What a BPF program may read at a call: the stack pointer (with the return address that it points at), the caller's
-/// frame pointer, and the `JNIEnv*` in the first argument. A probe never moves behind an instruction that changes one of
+/// frame pointer, the `JNIEnv*` in the first argument, and what a stub leaves in `r10`. A probe never moves behind an instruction that changes one of
 /// these. The other arguments are nothing to nprof.
-const KEPT: [Register; 3] = [Register::RSP, Register::RBP, Register::RDI];
+const KEPT: [Register; 4] = [Register::RSP, Register::RBP, Register::RDI, Register::R10];
 
 /// Whether a probe may sit behind this instruction instead of on it: control always goes on to the next one, and what a
 /// program may read stays.
@@ -148,20 +148,21 @@ mod tests {
             &[0x48, 0x85, 0xd2],             // test rdx, rdx
             &[0x31, 0xc0],                   // xor eax, eax
             &[0x48, 0x8b, 0x07],             // mov rax, [rdi]
-            &[0x4c, 0x8d, 0x54, 0x24, 0x08], // lea r10, [rsp+8]
+            &[0x4c, 0x8d, 0x5c, 0x24, 0x08], // lea r11, [rsp+8]
             &[0x48, 0x89, 0xd6],             // mov rsi, rdx
             &[0x66, 0x0f, 0xef, 0xc0],       // pxor xmm0, xmm0
         ];
         for bytes in passed {
             assert!(can_be_passed(&decode(bytes), &mut info), "{bytes:x?}");
         }
-        let not_passed: [&[u8]; 10] = [
+        let not_passed: [&[u8]; 11] = [
             &[0x48, 0x83, 0xec, 0x18], // sub rsp, 24: moves the stack pointer
             &[0x55],                   // push rbp
             &[0x48, 0x89, 0xd7],       // mov rdi, rdx: changes the JNIEnv*
             &[0x31, 0xff],             // xor edi, edi
             &[0x48, 0x89, 0xe5],       // mov rbp, rsp: changes the frame pointer
             &[0x48, 0x89, 0x04, 0x24], // mov [rsp], rax: changes the return address
+            &[0x41, 0x89, 0xc2],       // mov r10d, eax: changes what a stub has left
             &[0xc3],                   // ret
             &[0x0f, 0x05],             // syscall
             &[0xf4],                   // hlt

@@ -6,8 +6,8 @@ use super::locate::{Function, Libraries};
 use super::select::Selection;
 use super::site::{self, Choice};
 use crate::model::{
-    Bound, FileOffset, Library, LibraryId, Method, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason, Skipped,
-    VirtAddr,
+    Bound, FileOffset, Library, LibraryId, Method, NativeCode, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason,
+    Skipped, VirtAddr,
 };
 
 /// How much may be planned.
@@ -137,6 +137,27 @@ impl Planner {
     #[must_use]
     pub fn probes(&self) -> &[Probe] {
         &self.probes
+    }
+
+    /// Whether a method that is not in the plan would be, if it was found: one whose class is gone already, as a rule.
+    #[must_use]
+    pub fn would_take(&self, method: &Method) -> bool {
+        let is_over = |skipped: &Skipped| skipped.reason == SkipReason::OverLimit;
+        !self.selection.is_limited_to_libraries()
+            && self.selection.selects(method)
+            && self.room() > 0
+            && !self.skipped.get(&method.id).is_some_and(is_over)
+    }
+
+    /// What a method was bound to when it was planned last.
+    #[must_use]
+    pub fn code_of(&self, method: &Method) -> Option<NativeCode> {
+        let is_same = |known: &&Method| {
+            known.id == method.id
+                && (&known.class, &known.name, &known.signature) == (&method.class, &method.name, &method.signature)
+        };
+        let mut known = self.probes.iter().rev().flat_map(|probe| &probe.methods).map(|known| &known.method);
+        known.find(is_same).map(|known| known.code)
     }
 
     /// Every library so far; what [`Site::library`] points into.

@@ -18,7 +18,7 @@ use crate::attach::Engine;
 use crate::config::Config;
 use crate::discover::Proc;
 use crate::export::Limits;
-use crate::trace::{Error, Event, Governing, Host, Options, Start, calibrate};
+use crate::trace::{Error, Event, Governing, Host, Options, Start, TierWanted, calibrate};
 
 /// The JVMs of a host, as they are to be served.
 #[derive(Debug)]
@@ -105,6 +105,8 @@ fn start(config: &Config, governing: Governing) -> Start {
         timed: config.timed,
         max_functions: config.max_functions,
         governing: Some(Governing { budget: config.max_overhead, ..governing }),
+        slow: None,
+        tier: TierWanted::Kernel,
     };
     Start { options, jvms: config.jvms.clone() }
 }

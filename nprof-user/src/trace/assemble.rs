@@ -1,5 +1,7 @@
 //! The exact totals and what was sampled, put together to a [`Profile`].
 
+mod borders;
+
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
@@ -7,8 +9,8 @@ use nprof_common::CallEvent;
 
 use crate::attach::Taken;
 use crate::model::{
-    About, FunctionTotals, Method, MethodSnapshot, Profile, ProfileFrame, ProfileFrameKind, ProfileStack, Quality,
-    Snapshot, StackTotals, ThreadName, TimelineCall,
+    About, FunctionTotals, Method, MethodSnapshot, Profile, ProfileFrame, ProfileFrameKind, Quality, Snapshot,
+    StackTotals, ThreadName, TimelineCall,
 };
 use crate::profile::{Finished, OpenCall, Summed};
 
@@ -25,7 +27,7 @@ pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, re
         ..quality(&summed, &taken, too_late)
     };
     let inside = by_function(std::mem::take(&mut summed.inside), place);
-    let inside = without_borders(inside, (&summed.stacks, &summed.frames), snapshot);
+    let inside = borders::without(inside, (&summed.stacks, &summed.frames), &snapshot.methods);
     let threads = names(&calls, threads);
     let open = open_calls(&open, &summed, snapshot, place);
     let traced = snapshot.methods.iter().flat_map(|of| of.methods.iter().map(|known| (&known.method, &*of.library)));
@@ -91,6 +93,7 @@ fn quality(summed: &Summed, taken: &Taken, too_late: u64) -> Quality {
         stacks: summed.taken,
         complete: summed.complete,
         cut: summed.cut.iter().map(|(reason, count)| (reason.to_string(), *count)).collect(),
+        guessed: summed.guessed,
         lost: above_zero(lost.into_iter()),
         ..Quality::default()
     }
@@ -108,7 +111,8 @@ fn totals(measured: &MethodSnapshot) -> FunctionTotals {
         calls: measured.calls,
         untimed: measured.untimed,
         total_ns: measured.total_ns,
-        self_ns: measured.self_ns,
+        // What is recorded is seen by probes.
+        self_ns: measured.self_ns.unwrap_or(measured.total_ns),
         off_cpu_ns: measured.off_cpu_ns,
         max_ns: measured.max_ns,
         in_flight: measured.in_flight,
@@ -134,7 +138,7 @@ fn open_calls(
     let begins_with = |stack: u32, function: u32| {
         let frames = summed.stacks.get(stack as usize).map(|stack| &stack.frames[..]).unwrap_or_default();
         let frame = frames.first().and_then(|frame| summed.frames.get(*frame as usize));
-        frame.is_some_and(|frame| is_of(frame, function, snapshot))
+        frame.is_some_and(|frame| borders::is_of(frame, function, &snapshot.methods))
     };
     let totals = |call: &OpenCall| {
         let function = place(&call.record)?;
@@ -144,33 +148,6 @@ fn open_calls(
         Some(StackTotals { stack, function, samples: 1, calls: 1.0, time_ns, self_ns, off_cpu_ns: 0.0 })
     };
     open.iter().filter_map(totals).collect()
-}
-
-/// Samples inside of calls, without those that a timer took on the border of a call: when the thread was on its way to the
-/// programs or back, and its stack shows another native method already, or still.
-fn without_borders(
-    inside: Vec<StackTotals>,
-    (stacks, frames): (&[ProfileStack], &[ProfileFrame]),
-    snapshot: &Snapshot,
-) -> Vec<StackTotals> {
-    let shows = |totals: &StackTotals| {
-        let Some(function) = totals.function else { return true };
-        let numbers = stacks.get(totals.stack as usize).map(|stack| &stack.frames[..]).unwrap_or_default();
-        let mut natives = numbers
-            .iter()
-            .filter_map(|number| frames.get(*number as usize))
-            .filter(|frame| frame.kind == ProfileFrameKind::NativeMethod)
-            .peekable();
-        natives.peek().is_none() || natives.any(|frame| is_of(frame, function, snapshot))
-    };
-    inside.into_iter().filter(shows).collect()
-}
-
-/// Whether a frame is that of one of a function's methods.
-fn is_of(frame: &ProfileFrame, function: u32, snapshot: &Snapshot) -> bool {
-    let methods = snapshot.methods.get(function as usize).map(|measured| &measured.methods[..]).unwrap_or_default();
-    let is_same = |method: &Method| (&frame.scope, &frame.name) == (&method.class, &method.name);
-    methods.iter().any(|known| is_same(&known.method))
 }
 
 /// The calls of a timeline by the time of their beginning, counted from the start of the recording.

@@ -1,7 +1,7 @@
 //! What can end the tracing of a JVM.
 
 use crate::model::{JvmKind, Pid};
-use crate::{attach, discover, hotspot};
+use crate::{attach, discover, hotspot, shim};
 
 /// Why a JVM cannot be traced, or not any longer.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +13,9 @@ pub enum Error {
     /// The VM's own tables cannot be read.
     #[error(transparent)]
     Inventory(#[from] hotspot::Error),
+    /// The shim cannot be used.
+    #[error(transparent)]
+    Shim(#[from] shim::Error),
     /// The probes cannot be attached.
     #[error(transparent)]
     Attach(#[from] attach::Error),

@@ -20,6 +20,8 @@ mod prepared;
 mod recorder;
 mod roster;
 mod slot;
+mod slow;
+mod stubs;
 mod tracer;
 mod vm;
 
@@ -35,6 +37,8 @@ pub use roster::{Roster, Rule};
 pub use tracer::Tracer;
 pub use vm::survey;
 
+use std::time::Duration;
+
 use crate::discover;
 use crate::resolve::select::Selection;
 
@@ -49,6 +53,22 @@ pub struct Options {
     pub max_functions: Option<usize>,
     /// What probes cost and may cost. Without it, nothing is estimated and nothing demoted.
     pub governing: Option<Governing>,
+    /// From which time on a call of a method with a stub is slow: its stack is taken.
+    pub slow: Option<Duration>,
+    /// Who counts. Where many JVMs share an engine, the kernel does.
+    pub tier: TierWanted,
+}
+
+/// Who is to count calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TierWanted {
+    /// Stubs where the shim is loaded already, else probes.
+    #[default]
+    Auto,
+    /// Probes of the kernel. The shim is left alone.
+    Kernel,
+    /// Stubs in the target, which gets the shim for that; probes where there can be no stub.
+    Stub,
 }
 
 impl From<discover::Error> for Error {

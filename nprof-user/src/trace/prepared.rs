@@ -2,22 +2,29 @@
 
 use std::sync::Arc;
 
-use super::tracer::{Parts, Tracer, YOUNG};
+use nprof_common::Mode;
+
+use super::slow::{self, Slow};
+use super::stubs::{self, Manner, Stubs};
+use super::tracer::{Parts, Tiers, Tracer, YOUNG};
 use super::vm::{describe, ended_or, open};
-use super::{Error, Governing, Options, calibrate};
+use super::{Error, Governing, Options, TierWanted, calibrate};
 use crate::attach::{Engine, Session, Target};
 use crate::collect::Reader;
 use crate::discover::Proc;
 use crate::hotspot::Vm;
-use crate::model::{Jvm, Method, Plan};
+use crate::model::{Jvm, Method, Plan, VirtAddr};
 use crate::resolve::select::Unmatched;
 use crate::resolve::{Limits, Planner};
+use crate::shim::{self, Connection};
 use crate::sys::remote_memory::ProcessMemory;
 
 /// Room that the maps keep for functions that are bound later: a quarter more than there are now, and this many.
 const HEADROOM: usize = 256;
 /// Room that the maps have at least: a JVM that has only just been started has a tenth of what it will have.
 const MIN_ROOM: usize = 2048;
+/// Stubs for which the maps have room at least.
+const MIN_STUBS: u32 = 2048;
 /// More functions than any JVM has; a limit for what a broken target can make us plan.
 pub(super) const MAX_FUNCTIONS: usize = 1 << 16;
 
@@ -29,6 +36,9 @@ pub struct Prepared {
     vm: Vm<ProcessMemory>,
     planner: Planner,
     methods: Vec<Method>,
+    /// Methods that hold the address of a stub of an earlier nprof. They are planned when the shim has told what it stands
+    /// for.
+    stubbed: Vec<Method>,
     options: Options,
 }
 
@@ -45,7 +55,7 @@ impl Prepared {
     fn read(proc: Proc, mut jvm: Jvm, options: Options) -> Result<Self, Error> {
         let mut vm = open(&proc, &jvm)?;
         describe(&mut jvm, &mut vm);
-        let inventory = vm.inventory()?;
+        let mut inventory = vm.inventory()?;
         if !inventory.complete {
             tracing::debug!(
                 "not all classes were seen: they come and go, or the JVM is starting; they are looked for again"
@@ -54,8 +64,12 @@ impl Prepared {
         let libraries = proc.libraries(jvm.pid)?;
         let functions = options.max_functions.unwrap_or(MAX_FUNCTIONS);
         let mut planner = Planner::new(options.selection.clone(), Limits { functions });
-        planner.add(&inventory.methods, &libraries);
-        Ok(Self { proc, jvm, vm, planner, methods: inventory.methods, options })
+        let shim = if options.tier == TierWanted::Kernel { None } else { shim::find(&proc, &jvm)? };
+        let is_stubbed = |method: &Method| shim.as_ref().is_some_and(|shim| shim.holds(method));
+        inventory.methods.retain(|method| !shim::is_own(method));
+        let (stubbed, others): (Vec<Method>, Vec<Method>) = inventory.methods.iter().cloned().partition(is_stubbed);
+        planner.add(&others, &libraries);
+        Ok(Self { proc, jvm, vm, planner, methods: inventory.methods, stubbed, options })
     }
 
     /// The patterns that select no method at all, with the names that may have been meant.
@@ -70,23 +84,69 @@ impl Prepared {
         self.planner.plan()
     }
 
+    /// Whether no method is selected.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let selects = |method: &Method| self.options.selection.selects(method);
+        self.planner.probes().is_empty() && self.planner.skipped().next().is_none() && !self.stubbed.iter().any(selects)
+    }
+
     /// The JVM.
     #[must_use]
     pub fn jvm(&self) -> &Jvm {
         &self.jvm
     }
 
-    /// Attaches everything that is planned, with maps and programs of its own. If tracing may cost no more than the share
-    /// `budget` of the JVM's time, it is measured first what a probe costs.
+    /// Attaches everything that is planned, with maps and programs of its own, and with the shim if that is wanted. If
+    /// tracing may cost no more than the share `budget` of the JVM's time, it is measured first what a probe costs; stubs
+    /// are not used then, since what they cost is not known.
     ///
     /// # Errors
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub fn attach(mut self, budget: Option<f64>) -> Result<Tracer, Error> {
-        let engine = Engine::load(self.capacity()?)?;
         if budget.is_some() {
+            let engine = Engine::load(self.capacity()?)?;
             self.options.governing = Some(Governing { budget, ..calibrate(&self.proc, &engine)? });
+            return self.attach_to(&engine);
         }
-        self.attach_to(&engine)
+        match stubs::connect(&self.proc, &self.jvm, self.options.tier).map_err(|error| self.ended_or(error.into()))? {
+            Some(connection) => self.attach_with_stubs(connection),
+            None => {
+                let engine = Engine::load(self.capacity()?)?;
+                self.attach_to(&engine)
+            }
+        }
+    }
+
+    fn attach_with_stubs(mut self, connection: Connection) -> Result<Tracer, Error> {
+        let hello = *connection.hello();
+        let planned = u32::try_from(self.methods.len() + self.methods.len() / 4).unwrap_or(u32::MAX);
+        let stubs = hello.taken.saturating_add(planned).max(MIN_STUBS).min(hello.records);
+        let collect = slow::collect(self.jvm.pid, self.options.slow.is_some());
+        let (engine, feeds) = Engine::load_with_stubs(self.capacity()?, stubs, &collect)?;
+        let reader = reader(&engine)?;
+        let mode = if self.options.timed { Mode::Time } else { Mode::Count };
+        let threshold_ns =
+            self.options.slow.map_or(u64::MAX, |slow| u64::try_from(slow.as_nanos()).unwrap_or(u64::MAX));
+        let manner = Manner { mode, threshold_ns };
+        match Stubs::begin(connection, self.jvm.pid, &engine, &reader, manner) {
+            Ok(stubs) => {
+                let slow = self.options.slow.map(|_threshold| {
+                    Slow::start(&self.proc, &self.jvm, (&engine, feeds), VirtAddr(hello.slow_site), threshold_ns)
+                });
+                let slow = slow.transpose().map_err(|error| self.ended_or(error))?;
+                self.attach_parts(&engine, reader, Some(Tiers::new(stubs, slow)))
+            }
+            Err(error) if self.options.tier == TierWanted::Stub => Err(self.ended_or(error)),
+            Err(error) => {
+                stubs::fall_back(self.jvm.pid, &error);
+                self.attach_parts(&engine, reader, None)
+            }
+        }
+    }
+
+    fn ended_or(&self, error: Error) -> Error {
+        ended_or(error, &self.proc, &self.jvm)
     }
 
     /// How many functions the maps are to have room for, if they are this JVM's alone. No more will be planned.
@@ -107,17 +167,32 @@ impl Prepared {
     /// # Errors
     /// As [`Self::attach`].
     pub fn attach_to(self, engine: &Arc<Engine>) -> Result<Tracer, Error> {
+        let reader = reader(engine)?;
+        self.attach_parts(engine, reader, None)
+    }
+
+    fn attach_parts(mut self, engine: &Arc<Engine>, reader: Reader, mut tiers: Option<Tiers>) -> Result<Tracer, Error> {
         if self.options.timed && self.proc.return_probes_crash(&self.jvm)? {
             return Err(Error::ReturnProbesKill { pid: self.jvm.pid });
         }
-        let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
         if !self.proc.is_same(&self.jvm) {
             return Err(Error::Ended { pid: self.jvm.pid });
         }
         let age = self.proc.age(&self.jvm).unwrap_or(YOUNG);
         let target = Target { pid: self.jvm.pid, timed: self.options.timed };
         let session = Session::new(Arc::clone(engine), target);
+        let stubbed = std::mem::take(&mut self.stubbed);
+        if !stubbed.is_empty() {
+            let libraries = self.proc.libraries(self.jvm.pid)?;
+            let stubbed =
+                tiers.as_mut().map_or_else(|| stubbed.clone(), |tiers| tiers.stubs().translate(stubbed.clone()));
+            self.planner.add(&stubbed, &libraries);
+        }
         let Self { proc, jvm, vm, planner, options, .. } = self;
-        Tracer::attach(Parts { proc, jvm, vm, planner, session, reader, options, age })
+        Tracer::attach(Parts { proc, jvm, vm, planner, session, reader, tiers, options, age })
     }
+}
+
+fn reader(engine: &Engine) -> Result<Reader, Error> {
+    Ok(Reader::new(engine.stats(), engine.losses()?, engine.shards()))
 }

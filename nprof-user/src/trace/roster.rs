@@ -1,17 +1,21 @@
 //! What is known of a JVM that is traced, for everybody who wants to read it while the [`Tracer`](super::Tracer) is at
 //! work: nobody waits for a slow JVM.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use super::overhead::Spent;
+use super::stubs;
 use crate::aggregate;
 use crate::attach::Switches;
 use crate::collect::Reader;
-use crate::model::{Jvm, Losses, Probe, Skipped, Snapshot, States, Traced, Tracing};
+use crate::model::{
+    Jvm, Losses, MethodSnapshot, Probe, Skipped, SlowCall, SlowCalls, Snapshot, States, Traced, Tracing,
+};
+use crate::profile::{self, SlowSample};
 use crate::resolve::select::Selection;
 
 /// The functions of one JVM, and access to their records.
@@ -22,6 +26,7 @@ pub struct Roster {
     started: Timestamp,
     start: Instant,
     reader: Reader,
+    stubs: Option<StubRecords>,
     switches: Arc<Switches>,
     state: Mutex<State>,
 }
@@ -33,6 +38,14 @@ struct State {
     spent: Option<Spent>,
     /// What the user wants of which methods; later ones count.
     rules: Vec<Rule>,
+}
+
+/// What stubs record.
+#[derive(Debug)]
+pub(super) struct StubRecords {
+    pub reader: Reader,
+    /// Slow calls, and from how many nanoseconds on a call is one.
+    pub slow: Option<(Arc<profile::SlowCalls>, u64)>,
 }
 
 /// What is to be done at the calls of some methods, those that are bound later included.
@@ -53,13 +66,26 @@ pub(super) struct Listed {
     /// When the probes that were attached after the start were.
     pub late: BTreeMap<u32, Duration>,
     pub skipped: Arc<[Skipped]>,
+    pub stubs: Vec<stubs::Listed>,
+}
+
+impl Listed {
+    /// How many methods only stubs can see.
+    fn only_stubbed(&self) -> usize {
+        self.stubs.iter().filter(|stub| stub.probe.is_none()).count()
+    }
 }
 
 impl Roster {
     /// A roster without functions.
-    pub(super) fn new(jvm: Jvm, timed: bool, reader: Reader, switches: Arc<Switches>) -> Self {
+    pub(super) fn new(
+        jvm: Jvm,
+        timed: bool,
+        (reader, stubs): (Reader, Option<StubRecords>),
+        switches: Arc<Switches>,
+    ) -> Self {
         let (started, start) = (Timestamp::now(), Instant::now());
-        Self { jvm, timed, started, start, reader, switches, state: Mutex::default() }
+        Self { jvm, timed, started, start, reader, stubs, switches, state: Mutex::default() }
     }
 
     /// The JVM.
@@ -71,7 +97,8 @@ impl Roster {
     /// How many methods are traced: more than functions, where methods share one.
     #[must_use]
     pub fn methods(&self) -> usize {
-        self.listed().probes.iter().map(|probe| probe.methods.len()).sum()
+        let listed = self.listed();
+        listed.probes.iter().map(|probe| probe.methods.len()).sum::<usize>() + listed.only_stubbed()
     }
 
     /// How many functions have a probe, or may have one again.
@@ -152,29 +179,72 @@ impl Roster {
             let state = self.lock();
             (Arc::clone(&state.listed), state.end, state.spent.clone())
         };
-        let functions = self.switches.functions();
-        let methods = listed.probes.iter().filter_map(|probe| {
-            let place = functions.binary_search_by_key(&probe.index, |(index, ..)| *index).ok()?;
-            let (_, record, traced) = functions[place];
-            let sample = self.reader.sample(record)?;
-            let late = listed.late.get(&probe.index).copied().unwrap_or_default();
-            let library = listed.libraries.get(probe.site.library.0).map_or("", String::as_str);
-            Some(aggregate::method(&sample, probe, library, late, traced))
-        });
         Snapshot {
             started: self.started,
-            methods: methods.collect(),
+            methods: self.rows(&listed),
             elapsed: end.unwrap_or_else(|| self.start.elapsed()),
             jvm: self.jvm.clone(),
             ended: false,
             timed: self.timed,
-            traced: listed.probes.len(),
+            traced: listed.probes.len() + listed.only_stubbed(),
             states: self.switches.states(),
             cost: spent.as_ref().map(|spent| spent.total),
             cpu: spent.map(|spent| spent.cpu),
+            slow: self.slow_calls(&listed),
             skipped: Arc::clone(&listed.skipped),
             losses: self.reader.losses(),
         }
+    }
+
+    /// What each function has, and each method that stubs told apart.
+    fn rows(&self, listed: &Listed) -> Vec<MethodSnapshot> {
+        let functions = self.switches.functions();
+        let mut stubs = self.stub_samples(listed);
+        let of_probe = |probe: &Probe| {
+            let place = functions.binary_search_by_key(&probe.index, |(index, ..)| *index).ok()?;
+            let (_, record, traced) = functions[place];
+            let seen = aggregate::ProbeSample {
+                probe,
+                library: listed.libraries.get(probe.site.library.0).map_or("", String::as_str),
+                traced_after: listed.late.get(&probe.index).copied().unwrap_or_default(),
+                traced,
+                stats: self.reader.sample(record).map(|sample| sample.stats),
+            };
+            Some(aggregate::rows(Some(&seen), &stubs.remove(&Some(probe.index)).unwrap_or_default()))
+        };
+        let mut rows: Vec<MethodSnapshot> = listed.probes.iter().filter_map(of_probe).flatten().collect();
+        // What is left is of no probe, or not any more.
+        rows.extend(stubs.into_values().flat_map(|stubs| aggregate::rows(None, &stubs)));
+        rows
+    }
+
+    /// What stubs have recorded, by the index of the function.
+    fn stub_samples(&self, listed: &Listed) -> HashMap<Option<u32>, Vec<aggregate::StubSample>> {
+        let mut samples: HashMap<_, Vec<_>> = HashMap::new();
+        for stub in &listed.stubs {
+            let now = || self.stubs.as_ref()?.reader.sample(stub.about.record).map(|sample| sample.stats);
+            if let Some(stats) = stub.last.or_else(now) {
+                samples.entry(stub.probe).or_default().push(aggregate::StubSample { stats, ..stub.about.clone() });
+            }
+        }
+        samples
+    }
+
+    /// The slow calls of methods with stubs.
+    fn slow_calls(&self, listed: &Listed) -> Option<SlowCalls> {
+        let (slow, threshold_ns) = self.stubs.as_ref()?.slow.as_ref()?;
+        let (last, total) = slow.last();
+        let call = |sample: SlowSample| {
+            let stub = listed.stubs.iter().find(|stub| stub.about.record == sample.record)?;
+            let SlowSample { ended, tid, thread, time_ns, callers, .. } = sample;
+            Some(SlowCall { ended, method: stub.about.method.method.clone(), time_ns, tid, thread, callers })
+        };
+        Some(SlowCalls { threshold_ns: *threshold_ns, total, last: last.into_iter().filter_map(call).collect() })
+    }
+
+    /// When tracing began.
+    pub(super) fn start(&self) -> Instant {
+        self.start
     }
 
     /// How long ago tracing began.

@@ -1,9 +1,12 @@
 //! One JVM that is being traced.
 
+mod tiers;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(super) use self::tiers::Tiers;
 use super::overhead::Overhead;
 use super::prepared::MAX_FUNCTIONS;
 use super::roster::{Listed, Roster};
@@ -38,6 +41,7 @@ pub struct Tracer {
     session: Session,
     roster: Arc<Roster>,
     overhead: Option<Overhead>,
+    tiers: Option<Tiers>,
     /// When the probes that were attached after the start were.
     late: BTreeMap<u32, Duration>,
     /// When the classes were last walked as a whole.
@@ -58,6 +62,8 @@ pub(super) struct Parts {
     pub planner: Planner,
     pub session: Session,
     pub reader: Reader,
+    /// `None` where there are to be no stubs.
+    pub tiers: Option<Tiers>,
     pub options: Options,
     pub age: Duration,
 }
@@ -68,8 +74,9 @@ impl Tracer {
     /// # Errors
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub(super) fn attach(parts: Parts) -> Result<Self, Error> {
-        let Parts { proc, jvm, vm, planner, session, reader, options, age } = parts;
-        let roster = Roster::new(jvm.clone(), options.timed, reader, Arc::clone(session.switches()));
+        let Parts { proc, jvm, vm, planner, session, reader, tiers, options, age } = parts;
+        let stubs = tiers.as_ref().map(Tiers::recorded);
+        let roster = Roster::new(jvm.clone(), options.timed, (reader, stubs), Arc::clone(session.switches()));
         let overhead = options.governing.map(|governing| Overhead::new(governing, &proc, &jvm));
         let now = Instant::now();
         let mut tracer = Self {
@@ -80,14 +87,17 @@ impl Tracer {
             session,
             roster: Arc::new(roster),
             overhead,
+            tiers,
             late: BTreeMap::new(),
             walked: now,
             mapped: now,
             looked: now,
             age,
         };
-        let attached = tracer.session.attach(tracer.planner.libraries(), tracer.planner.probes());
-        let wanted = tracer.planner.probes().len();
+        tracer.begin_stubs();
+        let probes = tracer.planner.probes().to_vec();
+        let attached = tracer.attach_probes(&probes);
+        let wanted = probes.len();
         tracer.take_in(attached, wanted)?;
         tracer.publish();
         Ok(tracer)
@@ -120,11 +130,12 @@ impl Tracer {
     /// Whether it is time for another [`Self::tick`].
     #[must_use]
     pub fn is_due(&self) -> bool {
-        self.must_look() || self.overhead.as_ref().is_some_and(Overhead::is_due)
+        self.must_look() || self.tiers.is_some() || self.overhead.as_ref().is_some_and(Overhead::is_due)
     }
 
     /// Does what is due: looks for methods that have been bound since, and keeps the cost within its bounds.
     pub fn tick(&mut self) {
+        self.serve_stubs();
         if self.must_look()
             && let Err(error) = self.refresh()
         {
@@ -150,6 +161,7 @@ impl Tracer {
         }
         self.session.settle(self.planner.libraries(), self.planner.probes());
         let found = self.vm.inventory()?;
+        let found = self.translate(found);
         self.refresh_by(found)
     }
 
@@ -162,8 +174,11 @@ impl Tracer {
 
     /// Detaches all probes. The records stay readable; calls that have not returned by now stay in flight.
     pub fn stop(&mut self) {
+        // What was bound just now has been counted, and is to have a name.
+        self.serve_stubs();
         self.roster.end();
         self.session.detach();
+        self.end_stubs();
     }
 
     /// Gives what it had in the kernel to others, when the JVM has ended: the results cannot be read any more.
@@ -186,6 +201,7 @@ impl Tracer {
         } else {
             Inventory { methods: self.vm.refresh()?, complete: false }
         };
+        let found = self.translate(found);
         if found.methods.is_empty() && self.mapped.elapsed() < MAPS_EVERY {
             return Ok(());
         }
@@ -193,9 +209,10 @@ impl Tracer {
     }
 
     /// Plans what was found, and attaches what is new in the plan.
-    fn refresh_by(&mut self, found: Inventory) -> Result<(), Error> {
+    fn refresh_by(&mut self, mut found: Inventory) -> Result<(), Error> {
         self.mapped = Instant::now();
         let libraries = self.proc.libraries(self.jvm.pid)?;
+        self.see_through_stubs(&mut found, &libraries);
         let changes = self.planner.changes();
         let added = if found.complete {
             let (session, reader) = (&self.session, self.roster.reader());
@@ -205,7 +222,8 @@ impl Tracer {
             self.planner.add(&found.methods, &libraries)
         };
         if !added.is_empty() {
-            let attached = self.session.attach(self.planner.libraries(), &added);
+            self.order_stubs();
+            let attached = self.attach_probes(&added);
             self.roster.obey_all(&added);
             let now = self.roster.elapsed();
             self.late.extend(attached.attached.iter().map(|&index| (index, now)));
@@ -238,13 +256,15 @@ impl Tracer {
 
     /// Lets everybody read what is planned now.
     fn publish(&self) {
-        let mut skipped: Vec<Skipped> = self.planner.skipped().cloned().collect();
+        let is_traced = |skipped: &&Skipped| self.is_stubbed(skipped);
+        let mut skipped: Vec<Skipped> = self.planner.skipped().filter(|skipped| !is_traced(skipped)).cloned().collect();
         skipped.sort_by(|a, b| name_of(a).cmp(&name_of(b)));
         self.roster.list(Listed {
             probes: self.planner.probes().to_vec(),
             libraries: self.planner.libraries().iter().map(Library::name).collect(),
             late: self.late.clone(),
             skipped: skipped.into(),
+            stubs: self.listed_stubs(),
         });
     }
 }

@@ -335,6 +335,8 @@ mod tests {
             rbx: None,
             stack: stack.bytes,
             stack_base: SP,
+            frozen: None,
+            collections: None,
         };
         let machine = Machine::new(&thread, stack);
         let text = Text { start: START, bytes: code };

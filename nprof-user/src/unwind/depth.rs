@@ -222,10 +222,17 @@ impl Flow<'_> {
         if is_entry { State::new(0, false) } else { State::new(self.whole, true) }
     }
 
-    /// Whether here begins what a call leads through that has no compiled method to go to: `mov rbx, METHOD; jmp CODE`.
+    /// Whether here begins what a call leads through that has no compiled method to go to: `mov rbx, METHOD; jmp CODE`. The
+    /// jump leads out of this code, or to itself as long as nobody has come here. One within the code is the method's own,
+    /// before which it has put a constant into the register.
     fn is_call_stub(&self, first: &Instruction) -> bool {
         let moves = first.mnemonic() == Mnemonic::Mov && sets(first, Register::RBX) && first.len() == 10;
-        moves && self.decode(first.next_ip()).is_some_and(|second| second.mnemonic() == Mnemonic::Jmp)
+        let leaves = |second: &Instruction| {
+            let target = second.near_branch_target();
+            second.flow_control() == FlowControl::UnconditionalBranch
+                && (target == second.ip() || target >= self.code.len() as u64)
+        };
+        moves && self.decode(first.next_ip()).is_some_and(|second| leaves(&second))
     }
 
     /// Follows all paths from `start` on that have not been followed yet. None of them is relied on if one returns with
@@ -423,5 +430,29 @@ mod tests {
         let found = Depths::of(&code, 0x28);
         assert_eq!(found.at(1).map(|depth| (depth.bytes, depth.in_call_stub)), Some((0x30, true)));
         assert_eq!(found.at(11).map(|depth| depth.in_call_stub), Some(true));
+    }
+
+    /// Check that a constant which a method puts into the same register before a jump of its own is not taken for a stub, and
+    /// that a stub which jumps to itself, because nothing has been called through it yet, is one.
+    #[test]
+    fn tells_constants_from_stubs() {
+        let moves: &[u8] = &[0x48, 0xbb, 1, 2, 3, 4, 5, 6, 7, 8];
+        let parts: [&[u8]; 9] = [
+            &[PUSH_RBP],
+            &[0x48, 0x83, 0xec, 0x20], // sub rsp, 32
+            moves,
+            &[0xe9, 1, 0, 0, 0], // jmp over the nop
+            &[0x90],
+            &[0x48, 0x83, 0xc4, 0x20, POP_RBP, RET], // add rsp, 32; pop rbp; ret
+            moves,
+            &[0xe9, 0xfb, 0xff, 0xff, 0xff], // jmp to itself
+            &[0x90],
+        ];
+        let code = parts.concat();
+        let found = Depths::of(&code, 0x28);
+        let body = Depth { bytes: 0x28, saved: true, in_call_stub: false, from_top: false };
+        assert_eq!([5, 15, 21].map(|at| found.at(at)), [Some(body); 3]);
+        let stub = Depth { bytes: 0x30, in_call_stub: true, ..body };
+        assert_eq!([27, 37].map(|at| found.at(at)), [Some(stub); 2]);
     }
 }

@@ -22,7 +22,7 @@ const ATTEMPTS: usize = 3;
 /// Entry frames on a stack, and words that look like one, that are asked for the thread.
 const MAX_CANDIDATES: usize = 16;
 /// The most bytes between the frames of a continuation and its entry: arguments on the stack.
-const MAX_ARGUMENTS: u64 = 8 * 256;
+pub(super) const MAX_ARGUMENTS: u64 = 8 * 256;
 /// Of a `JavaCallWrapper`, in every version: the thread.
 const WRAPPER_THREAD: u64 = 0;
 /// More chunks than any thread has; the frames within are limited besides.
@@ -32,15 +32,15 @@ const MAX_CHUNK_WORDS: u64 = 1 << 23;
 /// Saved frame pointer and return address, which lie below a frame's caller.
 const LINK_WORDS: u64 = 2;
 
-const CONTINUATION: &str = "java/lang/Thread.cont";
-const TAIL: &str = "jdk/internal/vm/Continuation.tail";
-const CHUNK_OWNER: &str = "jdk/internal/vm/StackChunk.cont";
-const CHUNK_PARENT: &str = "jdk/internal/vm/StackChunk.parent";
-const CHUNK_SIZE: &str = "jdk/internal/vm/StackChunk.size";
-const CHUNK_SP: &str = "jdk/internal/vm/StackChunk.sp";
-const CHUNK_BOTTOM: &str = "jdk/internal/vm/StackChunk.bottom";
+pub(super) const CONTINUATION: &str = "java/lang/Thread.cont";
+pub(super) const TAIL: &str = "jdk/internal/vm/Continuation.tail";
+pub(super) const CHUNK_OWNER: &str = "jdk/internal/vm/StackChunk.cont";
+pub(super) const CHUNK_PARENT: &str = "jdk/internal/vm/StackChunk.parent";
+pub(super) const CHUNK_SIZE: &str = "jdk/internal/vm/StackChunk.size";
+pub(super) const CHUNK_SP: &str = "jdk/internal/vm/StackChunk.sp";
+pub(super) const CHUNK_BOTTOM: &str = "jdk/internal/vm/StackChunk.bottom";
 /// What JDKs before 25 have in the place of the bottom: the words above it.
-const CHUNK_ARGUMENTS: &str = "jdk/internal/vm/StackChunk.argsize";
+pub(super) const CHUNK_ARGUMENTS: &str = "jdk/internal/vm/StackChunk.argsize";
 
 /// The thread that runs a continuation.
 #[derive(Debug)]
@@ -53,13 +53,13 @@ struct Running {
 
 /// Frames in the heap.
 #[derive(Debug)]
-struct Chunk {
-    bytes: Vec<u8>,
-    base: VirtAddr,
+pub(super) struct Chunk {
+    pub(super) bytes: Vec<u8>,
+    pub(super) base: VirtAddr,
     /// The stack pointer of the innermost frame, and where the outermost ends.
-    sp: VirtAddr,
-    end: VirtAddr,
-    parent: Option<VirtAddr>,
+    pub(super) sp: VirtAddr,
+    pub(super) end: VirtAddr,
+    pub(super) parent: Option<VirtAddr>,
 }
 
 impl<M: RemoteMemory> Walk<'_, M> {
@@ -68,6 +68,9 @@ impl<M: RemoteMemory> Walk<'_, M> {
         let Some(layout) = &self.layout.frozen else {
             return Err(CutReason::FrozenFrames.into());
         };
+        if let Some(copied) = self.copied {
+            return self.thaw_copied(layout, here, copied);
+        }
         let before = (self.frames.len(), self.crossings.len());
         // Most threads that have gone on show it on their stack.
         if !self.still_holds(&[])? {
@@ -122,7 +125,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
     }
 
     /// Whether `pc` lies in the wrapper of a native method, as the code does that enters continuations.
-    fn is_wrapper(&mut self, pc: VirtAddr) -> Result<bool, MemoryError> {
+    pub(super) fn is_wrapper(&mut self, pc: VirtAddr) -> Result<bool, MemoryError> {
         let begin = self.code.find(self.reader, self.layout, pc)?;
         let blob = begin.and_then(|begin| self.code.get(begin));
         Ok(blob.is_some_and(|blob| blob.kind == BlobKind::NativeWrapper))
@@ -249,7 +252,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
     }
 
     /// Adds the frames of one chunk.
-    fn chunk_frames(&mut self, chunk: &Chunk) -> Result<(), Stop> {
+    pub(super) fn chunk_frames(&mut self, chunk: &Chunk) -> Result<(), Stop> {
         if chunk.sp >= chunk.end {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::hotspot::{Lookup, Number, Tables};
+use crate::hotspot::{FlagLayout, Lookup, Number, Tables};
 use crate::model::VirtAddr;
 
 /// Everything that [`super::frozen`] has to know; offsets in bytes.
@@ -45,17 +45,6 @@ pub(super) struct FieldFlags {
     pub(super) injected: u32,
 }
 
-/// The VM's list of flags.
-#[derive(Debug, Clone)]
-pub(super) struct FlagLayout {
-    pub(super) list: VirtAddr,
-    pub(super) count: VirtAddr,
-    /// Of a flag: its name, where its value is, and the size of all.
-    pub(super) name: u64,
-    pub(super) value: u64,
-    pub(super) size: u64,
-}
-
 /// Variables with the parameters of compressed and coloured pointers.
 #[derive(Debug, Clone)]
 pub(super) struct ObjectLayout {
@@ -95,13 +84,7 @@ impl FrozenLayout {
                 vm_symbols: look.variable("Symbol", "_vm_symbols[0]"),
                 field_flags: FieldFlags::of(constants)?,
             },
-            flags: FlagLayout {
-                list: look.variable("JVMFlag", "flags"),
-                count: look.variable("JVMFlag", "numFlags"),
-                name: look.offset("JVMFlag", "_name"),
-                value: look.offset("JVMFlag", "_addr"),
-                size: look.size("JVMFlag"),
-            },
+            flags: FlagLayout::of(&mut look),
             objects: ObjectLayout::of(&mut look, constants),
         };
         look.finish().ok()?;

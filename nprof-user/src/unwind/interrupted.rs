@@ -15,7 +15,7 @@ use super::blob::BlobKind;
 use super::depth::{Depth, Depths};
 use super::sender::{Registers, Stop, Walk};
 use super::stack_copy::slot_address;
-use super::{FrameKind, Interrupted};
+use super::{FrameKind, Interrupted, not_entrant};
 use crate::hotspot::{RemoteMemory, at};
 use crate::model::{CutReason, VirtAddr};
 
@@ -100,7 +100,13 @@ impl<M: RemoteMemory> Walk<'_, M> {
         if let Some(known) = self.code.get(begin).and_then(|blob| blob.depths.clone()) {
             return Ok(known);
         }
-        let depths = Arc::new(Depths::of(&self.read_code(code)?, whole));
+        let nmethod = self.code.get(begin).and_then(|blob| blob.nmethod.as_ref());
+        let entry = nmethod.and_then(|nmethod| nmethod.verified_entry?.0.checked_sub(code.start.0));
+        let mut bytes = self.read_code(code)?;
+        if let Some(entry) = entry.and_then(|entry| usize::try_from(entry).ok()) {
+            not_entrant::restore(&mut bytes, entry, whole);
+        }
+        let depths = Arc::new(Depths::of(&bytes, whole));
         if let Some(blob) = self.code.get_mut(begin) {
             blob.depths = Some(Arc::clone(&depths));
         }

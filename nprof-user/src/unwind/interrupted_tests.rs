@@ -82,6 +82,8 @@ fn unwind(unwinder: &mut Unwinder<&SmallVm>, pc: u64, sp: u64, fp: u64, words: &
         rbx: None,
         stack: &bytes,
         stack_base: VirtAddr(STACK),
+        frozen: None,
+        collections: None,
     };
     unwinder.unwind_interrupted(&thread).unwrap()
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::freshness::CollectionsLayout;
 use super::frozen_layout::FrozenLayout;
 use crate::hotspot::{Error, Layout, Lookup, Number, TableEntry, Tables, number};
 use crate::model::VirtAddr;
@@ -24,6 +25,8 @@ pub(super) struct CodeLayout {
     pub(super) symbol_tag: Option<Number>,
     /// What leads to frames in the heap; `None` where there are none.
     pub(super) frozen: Option<FrozenLayout>,
+    /// Where collections of the heap are counted; `None` where they are not.
+    pub(super) collections: Option<CollectionsLayout>,
     pub(super) versioned: Versioned,
 }
 
@@ -258,10 +261,24 @@ impl CodeLayout {
         // The upper half of a word; the lower is a count of references.
         let symbol_tag =
             look.find("Symbol", "_hash_and_refcount").map(|entry| Number { offset: entry.offset + 2, width: 2 });
+        let collections = CollectionsLayout::of(&mut look);
         look.finish()?;
         let versioned = Versioned::of(major_version(statics.major_version)?);
         let frozen = FrozenLayout::of(tables, constants);
-        Ok(Self { names, statics, heap, blob, nmethod, const_method, hidden, entry, symbol_tag, frozen, versioned })
+        Ok(Self {
+            names,
+            statics,
+            heap,
+            blob,
+            nmethod,
+            const_method,
+            hidden,
+            entry,
+            symbol_tag,
+            frozen,
+            collections,
+            versioned,
+        })
     }
 }
 

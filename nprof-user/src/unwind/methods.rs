@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::MethodName;
+use super::freshness::ReadAt;
 use super::layout::CodeLayout;
 use super::lines::Lines;
 use super::symbols::read_texts;
@@ -28,6 +29,9 @@ pub(super) struct Method {
     /// Whether the VM leaves its frames out of stack traces.
     pub(super) hidden: bool,
     pub(super) witnesses: Vec<Witness>,
+    pub(super) read_at: ReadAt,
+    /// The loader of its class.
+    pub(super) loader: VirtAddr,
     /// Address of the first bytecode, and how many bytes there are.
     code: VirtAddr,
     code_size: u64,
@@ -126,7 +130,9 @@ impl Methods {
         let mut witnesses = parts.witnesses;
         witnesses.extend(symbol_witness(reader, layout, parts.symbols[0])?);
         let witnesses = joined(witnesses);
-        Ok(Some(Method { name: Arc::new(name), hidden, witnesses, code, code_size: parts.code_size, lines }))
+        let read_at = ReadAt::default();
+        let (loader, code_size) = (parts.loader, parts.code_size);
+        Ok(Some(Method { name: Arc::new(name), hidden, witnesses, read_at, loader, code, code_size, lines }))
     }
 
     fn intern(&mut self, text: String) -> Arc<str> {
@@ -150,6 +156,7 @@ struct Parts {
     code_size: u64,
     /// Of class, name and signature.
     symbols: [VirtAddr; 3],
+    loader: VirtAddr,
     witnesses: Vec<Witness>,
 }
 
@@ -189,13 +196,17 @@ impl Parts {
         let Some((klass, symbols)) = read_symbols(reader, layout, VirtAddr(pool), indices)?.filter(|_| fits) else {
             return Ok(None);
         };
+        let Some([loader]) = reader.numbers([(at(klass, layout.names.klass.loader), 8)])? else {
+            return Ok(None);
+        };
+        let loader = VirtAddr(loader);
         let read = [(wanted[0], pool), (wanted[1], name_index), (wanted[2], signature_index), (wanted[5], code_size)];
         let mut witnesses = read.map(|((addr, width), value)| Witness { addr, width, value }).to_vec();
         let pointer = |addr, value| Witness { addr, width: 8, value };
         witnesses.push(pointer(own[0].0, const_method.0));
         witnesses.push(pointer(at(VirtAddr(pool), layout.names.pool.holder), klass.0));
         witnesses.push(pointer(at(klass, layout.names.klass.name), symbols[0].0));
-        Ok(Some(Self { const_method, flags, const_flags, hidden, total_bytes, code_size, symbols, witnesses }))
+        Ok(Some(Self { const_method, flags, const_flags, hidden, total_bytes, code_size, symbols, loader, witnesses }))
     }
 
     /// Reads the line table, which follows the bytecodes.

@@ -2,8 +2,8 @@
 //! exact Java frames, without frame pointers, without an agent, and without stopping anything.
 //!
 //! Threads that were interrupted anywhere in Java code are unwound as well: `interrupted` finds the caller of the innermost
-//! frame, by what the instructions around do to the stack (`depth`, `ahead`). `threads` lists the VM's threads, with what
-//! it takes to find the last Java frame of one that is in native code.
+//! frame, by what the instructions around do to the stack (`depth`, `ahead`, and `not_entrant` for code that the VM has
+//! changed). `threads` lists the VM's threads, with what it takes to find the last Java frame of one that is in native code.
 //!
 //! `sender` knows how each kind of frame leads to its caller, by what `code_cache` and `blob` say of the code that an
 //! address lies in; `scopes` and `methods` name the frames. `layout` holds where all of it lies in this VM. Frames of
@@ -20,14 +20,18 @@ mod classes;
 mod code_cache;
 mod depth;
 mod frame;
+mod freshness;
 mod frozen;
+mod frozen_copy;
 mod frozen_layout;
+mod frozen_places;
 mod interrupted;
 #[cfg(test)]
 mod interrupted_tests;
 mod layout;
 mod lines;
 mod methods;
+mod not_entrant;
 mod objects;
 mod scopes;
 mod sender;
@@ -41,9 +45,12 @@ mod witness;
 
 pub use frame::{Crossing, CrossingKind, End, FrameKind, JavaFrame, JavaStack, MethodName};
 
+pub use frozen_copy::FrozenCopy;
 pub use threads::{AnchorOffsets, JavaThread, Threads};
 
-use crate::hotspot::{Error, Exports, Reader, RemoteMemory, Tables, read_int_constants, read_long_constants};
+use crate::hotspot::{
+    Error, Exports, Reader, RemoteMemory, Tables, lasting_loaders, read_int_constants, read_long_constants,
+};
 use crate::model::{CutReason, Library, VirtAddr};
 use crate::sys::remote_memory::MemoryError;
 use layout::CodeLayout;
@@ -68,6 +75,11 @@ pub struct Sample<'a> {
     pub stack: &'a [u8],
     /// The address that the copy begins at, not above `sp`.
     pub stack_base: VirtAddr,
+    /// Of a virtual thread, what was copied of the frames that are frozen in the heap. If nothing was, they are looked
+    /// for in the live heap.
+    pub frozen: Option<FrozenCopy<'a>>,
+    /// How many times the VM had begun to collect the heap, if that is known: [`Unwinder::collections_place`].
+    pub collections: Option<u64>,
 }
 
 impl<'a> Sample<'a> {
@@ -77,7 +89,15 @@ impl<'a> Sample<'a> {
     pub fn at_native_entry(rsp: VirtAddr, rbp: VirtAddr, stack: &'a [u8]) -> Option<Self> {
         let pc = stack.first_chunk::<8>()?;
         let sp = VirtAddr(rsp.0.checked_add(8)?);
-        Some(Self { pc: VirtAddr(u64::from_le_bytes(*pc)), sp, fp: rbp, stack, stack_base: rsp })
+        Some(Self {
+            pc: VirtAddr(u64::from_le_bytes(*pc)),
+            sp,
+            fp: rbp,
+            stack,
+            stack_base: rsp,
+            frozen: None,
+            collections: None,
+        })
     }
 
     /// The sample of a thread that is in native code or in the VM, at the Java frame that its anchor tells of: the three
@@ -94,7 +114,7 @@ impl<'a> Sample<'a> {
         } else {
             pc
         };
-        Some(Self { pc, sp, fp, stack, stack_base })
+        Some(Self { pc, sp, fp, stack, stack_base, frozen: None, collections: None })
     }
 }
 
@@ -117,6 +137,11 @@ pub struct Interrupted<'a> {
     pub stack: &'a [u8],
     /// The address that the copy begins at, not above `sp`.
     pub stack_base: VirtAddr,
+    /// Of a virtual thread, what was copied of the frames that are frozen in the heap. If nothing was, they are looked
+    /// for in the live heap.
+    pub frozen: Option<FrozenCopy<'a>>,
+    /// How many times the VM had begun to collect the heap, if that is known: [`Unwinder::collections_place`].
+    pub collections: Option<u64>,
 }
 
 /// Unwinds the stacks of one JVM. It remembers code and names, within limits.
@@ -126,6 +151,16 @@ pub struct Unwinder<M> {
     layout: CodeLayout,
     fixed: Fixed,
     known: Known,
+    /// Where collections of the heap are counted.
+    counter: Option<VirtAddr>,
+}
+
+/// What was copied of a thread, and when.
+#[derive(Debug, Clone, Copy)]
+struct Copies<'a> {
+    stack: StackCopy<'a>,
+    frozen: Option<FrozenCopy<'a>>,
+    collections: Option<u64>,
 }
 
 impl<M: RemoteMemory> Unwinder<M> {
@@ -146,7 +181,16 @@ impl<M: RemoteMemory> Unwinder<M> {
             version.ok_or(Error::NotReady)
         })?;
         let fixed = Fixed::read(&mut reader, &layout)?;
-        Ok(Self { reader, layout, fixed, known: Known::default() })
+        let counter = freshness::counter(&mut reader, &layout)?;
+        let known = Known { lasting: lasting_loaders(&mut reader, &layout.names)?, ..Known::default() };
+        Ok(Self { reader, layout, fixed, known, counter })
+    }
+
+    /// Where the VM counts, in 32 bits, how many times it has begun to collect the heap; `None` if it does not say. Read at
+    /// the moment of a sample, the number tells what was there then from what has taken its place since.
+    #[must_use]
+    pub fn collections_place(&self) -> Option<VirtAddr> {
+        self.counter
     }
 
     /// Whether an address lies where the VM puts code, so that a thread there is in Java code and not in native code.
@@ -172,7 +216,8 @@ impl<M: RemoteMemory> Unwinder<M> {
     pub fn unwind_while(&mut self, sample: &Sample<'_>, is_there: impl Fn() -> bool) -> Result<JavaStack, MemoryError> {
         let stack = StackCopy { base: sample.stack_base, bytes: sample.stack, is_chunk: false };
         let start = Registers { sp: sample.sp, pc: sample.pc, fp: sample.fp };
-        self.confirmed(stack, |walk| walk.run(start), is_there)
+        let copies = Copies { stack, frozen: sample.frozen, collections: sample.collections };
+        self.confirmed(copies, |walk| walk.run(start), is_there)
     }
 
     /// The Java frames of a thread that was interrupted in Java code. All methods are right; the line of the innermost
@@ -183,19 +228,20 @@ impl<M: RemoteMemory> Unwinder<M> {
     /// As [`Self::unwind`].
     pub fn unwind_interrupted(&mut self, thread: &Interrupted<'_>) -> Result<JavaStack, MemoryError> {
         let stack = StackCopy { base: thread.stack_base, bytes: thread.stack, is_chunk: false };
-        self.confirmed(stack, |walk| walk.run_interrupted(thread), || true)
+        let copies = Copies { stack, frozen: thread.frozen, collections: thread.collections };
+        self.confirmed(copies, |walk| walk.run_interrupted(thread), || true)
     }
 
     /// Walks over a stack until all that the walk relied on is still so afterwards.
     fn confirmed(
         &mut self,
-        stack: StackCopy<'_>,
+        copies: Copies<'_>,
         go: impl Fn(&mut Walk<'_, M>) -> Result<(), Stop>,
         is_there: impl Fn() -> bool,
     ) -> Result<JavaStack, MemoryError> {
         for _ in 0..ATTEMPTS {
-            let Self { reader, layout, fixed, known } = self;
-            let mut walk = Walk::new(reader, layout, fixed, known, stack);
+            let Self { reader, layout, fixed, known, counter } = self;
+            let mut walk = Walk::new(reader, layout, fixed, known, (copies.stack, copies.frozen));
             let mut end = match go(&mut walk) {
                 Ok(()) => End::Complete,
                 Err(Stop::Cut(reason)) => End::Cut(reason),
@@ -205,12 +251,15 @@ impl<M: RemoteMemory> Unwinder<M> {
             if walk.before_frozen.is_some() && !is_there() && walk.refreeze() {
                 end = End::Cut(CutReason::FrozenFrames);
             }
+            if holds && walk.may_be_of_later(copies.collections, *counter)? {
+                break;
+            }
             if holds {
                 let (frames, crossings, _) = walk.into_parts();
                 return Ok(JavaStack { frames, crossings, end });
             }
         }
-        // Nothing could be confirmed, so nothing is said.
+        // Nothing could be confirmed, or not of the moment when the stack was taken. So nothing is said.
         Ok(JavaStack { frames: Vec::new(), crossings: Vec::new(), end: End::Cut(CutReason::Changing) })
     }
 }

@@ -4,24 +4,24 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use nprof_common::FrozenPlaces;
+
 use super::classes::{Class, read_class};
-use super::frozen_layout::{FlagLayout, FrozenLayout, ObjectLayout};
+use super::frozen_layout::{FrozenLayout, ObjectLayout};
 use super::layout::{CodeLayout, field};
 use super::witness::Witness;
-use crate::hotspot::{Number, Reader, RemoteMemory, at, is_plausible};
+use crate::hotspot::{Number, Reader, RemoteMemory, at, is_plausible, read_flags};
 use crate::model::VirtAddr;
 use crate::sys::remote_memory::MemoryError;
 
 /// As much of an object as is read: the fields of those that are met here lie within.
 const OBJECT_BYTES: usize = 256;
-/// A VM has about 1,400 flags.
-const MAX_FLAGS: u64 = 1 << 13;
-/// Longer than the names of the flags that are looked for.
-const FLAG_NAME_BYTES: usize = 40;
 /// The lowest bits of a mark word whose object has been moved.
 const FORWARDED: u64 = 0b11;
 /// Those bits of a coloured pointer that are no part of the address, whatever its colour.
 const COLOUR_BITS: u64 = 0xffff;
+/// Those of them that say how far the address is shifted.
+const SHIFT_BITS: u64 = 0xf000;
 /// Classes of threads, continuations and chunks; beyond, something is wrong and the cache starts anew.
 const MAX_CLASSES: usize = 1 << 10;
 
@@ -80,6 +80,8 @@ pub(super) enum Reference {
 pub(super) struct Objects {
     header: Header,
     form: Form,
+    /// Whether the collector moves objects while the program runs, and leaves word at their old places.
+    leaves_word: bool,
     classes: HashMap<VirtAddr, Arc<Class>>,
 }
 
@@ -109,12 +111,19 @@ impl Objects {
         reader: &mut Reader<M>,
         layout: &FrozenLayout,
     ) -> Result<Option<Self>, MemoryError> {
-        let names =
-            ["UseCompressedClassPointers", "UseCompactObjectHeaders", "UseCompressedOops", "UseZGC", "ZGenerational"];
-        let Some([narrow_klass, compact, narrow_oops, z, generational]) = read_flags(reader, &layout.flags, names)?
-        else {
+        let names = [
+            "UseCompressedClassPointers",
+            "UseCompactObjectHeaders",
+            "UseCompressedOops",
+            "UseZGC",
+            "ZGenerational",
+            "UseShenandoahGC",
+        ];
+        let Some(flags) = read_flags(reader, &layout.flags, names)? else {
             return Ok(None);
         };
+        let [narrow_klass, compact, narrow_oops, z, generational, shenandoah] =
+            flags.map(|flag| flag.map(|flag| flag.is_on));
         let objects = &layout.objects;
         let variables = [objects.narrow_klass, objects.narrow_oop];
         let [[klass_base, klass_shift], [oop_base, oop_shift]] = variables.map(|[base, shift]| [(base, 8), (shift, 4)]);
@@ -145,12 +154,31 @@ impl Objects {
             (_, Some(false)) => Some(Form::Plain),
             (_, None) => None,
         };
-        Ok(header.zip(form).map(|(header, form)| Self { header, form, classes: HashMap::new() }))
+        let leaves_word = shenandoah == Some(true);
+        Ok(header.zip(form).map(|(header, form)| Self { header, form, leaves_word, classes: HashMap::new() }))
     }
 
     /// How many bytes a reference takes in an object.
     pub(super) fn reference_bytes(&self) -> usize {
         if matches!(self.form, Form::Narrow { .. }) { 4 } else { 8 }
+    }
+
+    /// How references are written, as the programs in the kernel have to know it. `None` if colours are not what those
+    /// take them for: of four bits the one that is set says how many stand below the address.
+    pub(super) fn references(&self, colours: Colours) -> Option<FrozenPlaces> {
+        let moves = u64::from(self.leaves_word);
+        let plain = FrozenPlaces { reference_bytes: 8, moves, ..FrozenPlaces::default() };
+        match self.form {
+            Form::Plain => Some(plain),
+            Form::Narrow { base, shift } => {
+                Some(FrozenPlaces { reference_bytes: 4, reference_base: base, reference_shift: shift.into(), ..plain })
+            }
+            Form::Coloured { bad_mask, .. } => {
+                let good = !colours.bad_mask & SHIFT_BITS;
+                let is_known = good.is_power_of_two() && u64::from(good.trailing_zeros()) + 1 == colours.shift;
+                is_known.then_some(FrozenPlaces { bad_colours: bad_mask.0, ..plain })
+            }
+        }
     }
 
     /// The colours that are good now. Other collectors than Z have none.
@@ -262,43 +290,12 @@ fn coloured<M: RemoteMemory>(reader: &mut Reader<M>, layout: &ObjectLayout) -> R
     Ok(variables.map(|[bad_mask, shift]| Form::Coloured { bad_mask: VirtAddr(bad_mask), shift: VirtAddr(shift) }))
 }
 
-/// The values of flags that are on or off; `None` for those that this VM does not have.
-fn read_flags<M: RemoteMemory, const N: usize>(
-    reader: &mut Reader<M>,
-    layout: &FlagLayout,
-    names: [&str; N],
-) -> Result<Option<[Option<bool>; N]>, MemoryError> {
-    let Some([list, count]) = reader.numbers([(layout.list, 8), (layout.count, 8)])? else {
-        return Ok(None);
-    };
-    let rows: Vec<VirtAddr> = (0..count.min(MAX_FLAGS)).map(|row| at(VirtAddr(list), row * layout.size)).collect();
-    let rows = reader.numbers_of(&rows, |&row| [(at(row, layout.name), 8), (at(row, layout.value), 8)])?;
-    let rows: Vec<[u64; 2]> = rows.into_iter().flatten().collect();
-    let mut values = [VirtAddr(0); N];
-    reader.runs_of(
-        &rows,
-        |[name, _]| (VirtAddr(*name), FLAG_NAME_BYTES),
-        |row, bytes| {
-            let name = bytes.and_then(|bytes| bytes.split(|byte| *byte == 0).next());
-            if let Some(wanted) = names.iter().position(|wanted| name == Some(wanted.as_bytes())) {
-                values[wanted] = VirtAddr(rows[row][1]);
-            }
-        },
-    )?;
-    let read = reader.numbers_of(&values, |&value| [(value, 1)])?;
-    let mut flags = [None; N];
-    for (flag, value) in flags.iter_mut().zip(read) {
-        *flag = value.map(|[value]| value != 0);
-    }
-    Ok(Some(flags))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn objects(header: Header, form: Form) -> Objects {
-        Objects { header, form, classes: HashMap::new() }
+        Objects { header, form, leaves_word: false, classes: HashMap::new() }
     }
 
     /// Check that compressed references are widened, that coloured ones lose their colour, and that old colours show.
@@ -315,6 +312,9 @@ mod tests {
         assert_eq!(z.within(0x4_0000_2000 << 13 | 0x1010, colours), Reference::To(VirtAddr(0x4_0000_2000)));
         assert_eq!(z.within(0x4_0000_2000 << 13 | 0x2010, colours), Reference::Stale);
         assert_eq!(z.within(0x2010, colours), Reference::Null);
+        assert!(z.references(Colours { bad_mask: 0xe000, shift: 13 }).is_some());
+        assert_eq!(z.references(Colours { bad_mask: 0xd000, shift: 13 }), None);
+        assert_eq!(narrow.references(none).unwrap().reference_base, 0x1000);
     }
 
     /// Check that the class is found in every form of header, and that an object that is being moved has none.

@@ -1,10 +1,11 @@
 //! From a frame to the one that called it, for each kind of frame (x86-64).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::blob::BlobKind;
 use super::code_cache::CodeCache;
+use super::frozen_copy::FrozenCopy;
 use super::layout::CodeLayout;
 use super::methods::{Method, Methods};
 use super::objects::Objects;
@@ -84,6 +85,8 @@ pub(super) struct Known {
     pub(super) methods: Methods,
     /// How Java objects lie, once a stack needs it.
     pub(super) objects: Option<Objects>,
+    /// The loaders whose classes last.
+    pub(super) lasting: HashSet<VirtAddr>,
 }
 
 /// Something that was remembered and that a stack relies on.
@@ -103,7 +106,10 @@ pub(super) struct Walk<'a, M> {
     methods: &'a mut Methods,
     /// How objects lie, once it was asked for.
     pub(super) objects: &'a mut Option<Objects>,
+    lasting: &'a HashSet<VirtAddr>,
     pub(super) stack: StackCopy<'a>,
+    /// What was copied of the frames in the heap.
+    pub(super) copied: Option<FrozenCopy<'a>>,
     pub(super) frames: Vec<JavaFrame>,
     pub(super) crossings: Vec<Crossing>,
     pub(super) relied: BTreeSet<Relied>,
@@ -119,9 +125,9 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
         layout: &'a CodeLayout,
         fixed: &'a Fixed,
         known: &'a mut Known,
-        stack: StackCopy<'a>,
+        (stack, copied): (StackCopy<'a>, Option<FrozenCopy<'a>>),
     ) -> Self {
-        let Known { code, methods, objects } = known;
+        let Known { code, methods, objects, lasting } = known;
         let (frames, crossings, relied, words) = (Vec::new(), Vec::new(), BTreeSet::new(), Vec::new());
         Self {
             reader,
@@ -130,7 +136,9 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
             code,
             methods,
             objects,
+            lasting,
             stack,
+            copied,
             frames,
             crossings,
             relied,
@@ -163,7 +171,9 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
             code: self.code,
             methods: self.methods,
             objects: self.objects,
+            lasting: self.lasting,
             stack,
+            copied: None,
             frames: std::mem::take(&mut self.frames),
             crossings: std::mem::take(&mut self.crossings),
             relied: std::mem::take(&mut self.relied),
@@ -211,6 +221,27 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
             }
         }
         Ok(false)
+    }
+
+    /// Whether a method that was relied on may be of later than the stack, which was taken after so many collections of the
+    /// heap had begun.
+    pub(super) fn may_be_of_later(
+        &mut self,
+        taken_at: Option<u64>,
+        counter: Option<VirtAddr>,
+    ) -> Result<bool, MemoryError> {
+        let Some((taken_at, counter)) = taken_at.zip(counter) else {
+            return Ok(false);
+        };
+        let Some([now]) = self.reader.numbers([(counter, 4)])? else {
+            return Ok(false);
+        };
+        let passing = self.relied.iter().filter_map(|relied| match relied {
+            Relied::Blob(_) => None,
+            Relied::Method(addr) => self.methods.known(*addr).filter(|method| !self.lasting.contains(&method.loader)),
+        });
+        // Each, not any: those that are new have to be numbered.
+        Ok(passing.filter(|method| method.read_at.is_after(taken_at, now)).count() > 0)
     }
 
     /// Adds the frames at a place and finds the caller; `None` behind the thread's first frame.

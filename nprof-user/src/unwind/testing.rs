@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use super::freshness::{CollectionsLayout, counter};
 use super::layout::{
     BlobLayout, CodeLayout, ConstMethodLayout, EntryLayout, HeapLayout, HiddenFlag, NmethodLayout, Place, Statics,
     Versioned,
@@ -13,6 +14,11 @@ use crate::hotspot::{Layout, Number, Reader, RemoteMemory};
 use crate::model::{CutReason, VirtAddr};
 use crate::sys::remote_memory::MemoryError;
 
+/// The variable that leads to the heap of objects, and where in that collections are counted.
+const OBJECT_HEAP: u64 = 0x5_9000;
+const COLLECTIONS: u64 = 0x40;
+/// The loader of all classes.
+const LOADER: u64 = 0x5_8000;
 const HEAPS: u64 = 0x1_0000;
 const HEAP: u64 = 0x1_1000;
 pub(super) const CODE: u64 = 0x10_0000;
@@ -94,6 +100,7 @@ impl SmallVm {
         self.word(pool + 24, addr + 0x300);
         self.word(pool + 32, 0x5_2000);
         self.word(klass + 8, 0x5_1000);
+        self.word(klass + 16, LOADER);
         for (symbol, text) in [(0x5_1000, "a/B"), (0x5_2000, "()V"), (addr + 0x300, name)] {
             self.put(symbol, &[u8::try_from(text.len()).unwrap(), 0]);
             self.put(symbol + 2, text.as_bytes());
@@ -137,9 +144,12 @@ impl SmallVm {
     pub(super) fn unwinder(&self) -> Unwinder<&Self> {
         let call_stub_return = VirtAddr(CALL_STUB_RETURN);
         let interpreter = VirtAddr(INTERPRETER)..VirtAddr(INTERPRETER + 0x1000);
+        let (mut reader, layout) = (Reader::new(self), layout());
+        let counter = counter(&mut reader, &layout).unwrap();
         Unwinder {
-            reader: Reader::new(self),
-            layout: layout(),
+            reader,
+            layout,
+            counter,
             fixed: Fixed { interpreter, call_stub_return, code: VirtAddr(INTERPRETER)..VirtAddr(CODE + 0x4_0000) },
             known: Known::default(),
         }
@@ -163,7 +173,8 @@ fn layout() -> CodeLayout {
     (names.method.const_method, names.method.access_flags, names.method.constants) = (8, 16, 0);
     (names.method.name_index, names.method.signature_index) = (number(8, 2), number(10, 2));
     (names.pool.holder, names.pool.length, names.pool.entries) = (0, number(8, 4), 16);
-    (names.symbol.length, names.symbol.body, names.klass.name) = (number(0, 2), 2, 8);
+    (names.symbol.length, names.symbol.body) = (number(0, 2), 2);
+    (names.klass.name, names.klass.loader) = (8, 16);
     let unused = VirtAddr(0);
     CodeLayout {
         names,
@@ -223,6 +234,7 @@ fn layout() -> CodeLayout {
         hidden: Some(HiddenFlag { flags: number(18, 2), in_const_method: true, mask: 0x10 }),
         symbol_tag: None,
         frozen: None,
+        collections: Some(CollectionsLayout { heap: VirtAddr(OBJECT_HEAP), total: number(COLLECTIONS, 4) }),
         versioned: Versioned::of(17),
     }
 }
@@ -298,6 +310,34 @@ fn replaced_code_is_read_again() {
     vm.blob(COMPILED, 0x3_0000, method(5), 4);
     vm.put(COMPILED + 32, &[78]);
     assert_eq!(told(&unwind(&mut unwinder, &stack()))[2].0, "a.B.other");
+}
+
+/// Check that what was read after a later collection of the heap had begun is not taken for what was there before, unless it
+/// had been read before as well.
+#[test]
+fn what_came_later_is_not_shown() {
+    let vm = SmallVm::new();
+    vm.word(OBJECT_HEAP, OBJECT_HEAP);
+    let collected = |times: u32| vm.put(OBJECT_HEAP + COLLECTIONS, &times.to_le_bytes());
+    let bytes: Vec<u8> = stack().iter().flat_map(|word| word.to_le_bytes()).collect();
+    let sample = Sample::at_native_entry(VirtAddr(STACK), VirtAddr(1), &bytes).unwrap();
+    let after_three = Sample { collections: Some(3), ..sample };
+    collected(4);
+    let late = vm.unwinder().unwind(&after_three).unwrap();
+    assert_eq!((late.end, late.frames.len()), (End::Cut(CutReason::Changing), 0));
+    collected(3);
+    let mut unwinder = vm.unwinder();
+    assert_eq!(unwinder.unwind(&after_three).unwrap().end, End::Complete);
+    collected(4);
+    assert_eq!(unwinder.unwind(&after_three).unwrap().end, End::Complete);
+    vm.method(method(5), "other", false);
+    vm.blob(COMPILED, 0x3_0000, method(5), 4);
+    vm.put(COMPILED + 32, &[78]);
+    assert_eq!(unwinder.unwind(&after_three).unwrap().end, End::Cut(CutReason::Changing));
+    assert_eq!(unwinder.unwind(&Sample { collections: Some(4), ..sample }).unwrap().end, End::Complete);
+    let mut unwinder = vm.unwinder();
+    unwinder.known.lasting.insert(VirtAddr(LOADER));
+    assert_eq!(unwinder.unwind(&after_three).unwrap().end, End::Complete);
 }
 
 /// Check that a method that the VM hides is shown as hidden, and no other one.

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use nprof_tests::bars::median;
+use nprof_tests::bpftrace::Bpftrace;
 use nprof_tests::nprof::{Trace, methods};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::target::Targets;
 
-use crate::peers::{Bpftrace, EmptyPair};
+use crate::peers::EmptyPair;
 
 /// Enough for a median that a busy moment does not move.
 const ROUNDS: usize = 9;
@@ -118,7 +119,7 @@ pub(crate) fn compare(target: &mut RemoteProcess, native: Native) -> Result<Cost
         costs.empty.push(time(target, native, CALLS)?);
         drop(pair);
         costs.nprof.push(traced(target, native, &[native.method])?);
-        let bpftrace = Bpftrace::attach(&library, native.symbol)?;
+        let bpftrace = Bpftrace::timing(&library, native.symbol)?;
         costs.bpftrace.push(time(target, native, CALLS)?);
         let counted = bpftrace.finish()?;
         ensure!(counted == u64::from(CALLS), "bpftrace counted {counted} of {CALLS} calls");

@@ -148,6 +148,22 @@ fn native_stacks_replace_those_of_calls() {
     assert_eq!(folded(&weighed(&profile, Weight::Time)), expected);
 }
 
+/// Check that native code which waited has the part of the time that the function's calls waited, however many of its samples
+/// were lost.
+#[test]
+fn native_stacks_wait_as_long_as_their_calls() {
+    let mut profile = profile();
+    let natives = ["compute", "sleep"].map(|name| frame(ProfileFrameKind::Native, "libc.so", name, None));
+    profile.frames.extend(natives);
+    profile.stacks.extend([stack(&[6, 3, 2, 0], None), stack(&[7, 3, 2, 0], None)]);
+    profile.functions[0].off_cpu_ns = 900;
+    let [computes, sleeps] = [(3, 100.0, 0.0), (4, 30.0, 30.0)]
+        .map(|(stack, self_ns, off_cpu_ns)| StackTotals { off_cpu_ns, ..sample(stack, 0, 0.0, self_ns) });
+    profile.inside = vec![computes, sleeps];
+    let time = folded(&weighed(&profile, Weight::Time));
+    assert_eq!(time[..2], ["main;run;read;compute 100", "main;run;read;sleep 900"]);
+}
+
 /// Check that a function with calls and no usable sample is drawn as such, and that a cut stack says why it is.
 #[test]
 fn marks_what_is_missing() {

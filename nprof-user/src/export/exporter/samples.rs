@@ -9,7 +9,7 @@ use super::{Exporter, Usage};
 use crate::export::{Exposition, Format, Host, Limits, Measured};
 use crate::model::{
     Bound, Histogram, Jvm, JvmKind, JvmLabels, Losses, Method, MethodSnapshot, NativeCode, Pid, PlannedMethod,
-    ProbeCost, SkipReason, Skipped, Snapshot, StartTime, States, Traced, Tracing, VirtAddr,
+    ProbeCost, SkipReason, Skipped, Snapshot, StartTime, States, Tier, Traced, Tracing, VirtAddr,
 };
 
 pub(in crate::export) fn limits() -> Limits {
@@ -20,9 +20,10 @@ pub(in crate::export) fn limits() -> Limits {
 pub(in crate::export) fn function(index: u32, class: &str, calls: u64) -> MethodSnapshot {
     MethodSnapshot {
         index,
+        tier: Tier::Kernel,
         methods: vec![planned(class, "call")],
         library: "liba.so".to_owned(),
-        cost: ProbeCost::Emulated,
+        cost: Some(ProbeCost::Emulated),
         traced_after: Duration::ZERO,
         traced: Traced::as_wanted(Tracing::Timed),
         calls,
@@ -30,7 +31,7 @@ pub(in crate::export) fn function(index: u32, class: &str, calls: u64) -> Method
         in_flight: 0,
         untimed: 0,
         total_ns: calls * 1000,
-        self_ns: calls * 1000,
+        self_ns: Some(calls * 1000),
         off_cpu_ns: 0,
         max_ns: 1000,
         histogram: Histogram { buckets: if calls > 0 { vec![(40, calls)] } else { Vec::new() } },
@@ -70,6 +71,7 @@ pub(in crate::export) fn jvm(pid: u32, methods: Vec<MethodSnapshot>) -> Snapshot
         states,
         cost: None,
         cpu: None,
+        slow: None,
         skipped: Arc::default(),
         losses: Losses::default(),
     }
@@ -106,7 +108,7 @@ pub(in crate::export) fn everything() -> Exposition {
     let mut busy = function(0, "com.acme.Zip$Inner", 3);
     busy.histogram.buckets = vec![(0, 1), (40, 1), (41, 7), (120, 2)];
     (busy.calls, busy.untimed, busy.in_flight) = (12, 1, 2);
-    (busy.total_ns, busy.self_ns) = (2_147_490_000, 1_500_000_000);
+    (busy.total_ns, busy.self_ns) = (2_147_490_000, Some(1_500_000_000));
     let mut odd = function(1, "a\\b", 2);
     odd.methods[0].method.name = "say \"no\"\nнет\u{1b}[0m\0\r".to_owned();
     let mut demoted = function(2, "Hot", 4);

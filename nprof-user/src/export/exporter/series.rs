@@ -25,7 +25,7 @@ impl Totals {
         let untimed = function.counted.saturating_add(function.untimed);
         self.calls = self.calls.saturating_add(function.calls);
         self.untimed = self.untimed.saturating_add(untimed);
-        self.self_ns = self.self_ns.saturating_add(function.self_ns);
+        self.self_ns = self.self_ns.saturating_add(function.self_ns.unwrap_or(function.total_ns));
         self.unwatched_ns = self.unwatched_ns.saturating_add(nanoseconds(function.traced.unwatched));
         self.durations.add(function.total_ns, &function.histogram);
     }

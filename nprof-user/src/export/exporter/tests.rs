@@ -230,7 +230,7 @@ fn only_what_there_is() {
     let mut snapshot = jvm(1, vec![function(0, "A", 5)]);
     snapshot.timed = false;
     let a = &mut snapshot.methods[0];
-    (a.counted, a.histogram, a.total_ns, a.self_ns) = (5, crate::model::Histogram::default(), 0, 0);
+    (a.counted, a.histogram, a.total_ns, a.self_ns) = (5, crate::model::Histogram::default(), 0, Some(0));
     let lines = scrape(&mut exporter, &[measured("x", snapshot)], Instant::now());
     let of_method: Vec<&str> =
         lines.iter().filter(|line| line.contains("class=")).map(|line| line.split('{').next().unwrap()).collect();

@@ -71,7 +71,7 @@ impl Walk {
         let method = methods.iter_mut().find(|method| method.index == index).unwrap();
         method.calls += 1;
         method.total_ns += 100;
-        method.self_ns += 50;
+        method.self_ns = method.self_ns.map(|self_ns| self_ns + 50);
         match method.histogram.buckets.binary_search_by_key(&bucket, |(index, _)| *index) {
             Ok(at) => method.histogram.buckets[at].1 += 1,
             Err(at) => method.histogram.buckets.insert(at, (bucket, 1)),

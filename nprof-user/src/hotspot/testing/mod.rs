@@ -4,6 +4,6 @@
 mod corruption;
 mod live;
 mod recorded;
-mod recording;
+pub(super) mod recording;
 mod small_vm;
 mod small_vm_tests;

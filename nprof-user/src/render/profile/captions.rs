@@ -2,7 +2,7 @@
 
 use super::super::units;
 use super::labels::clean;
-use crate::model::{Profile, ProfileFrameKind, ProfileMode, StackTotals, Weight};
+use crate::model::{Profile, ProfileFrameKind, ProfileMode, Quality, StackTotals, Weight};
 
 /// How many characters of a main class or jar the title shows.
 const MAIN_SHOWN: usize = 60;
@@ -25,6 +25,7 @@ impl Captions {
             ProfileMode::OnCpu => on_cpu(profile),
         };
         notes.extend(reasons("Cut stacks", &profile.quality.cut));
+        notes.extend(guessed(&profile.quality));
         notes.extend(reasons("Samples that could not be taken", &profile.quality.lost));
         notes.extend(reasons("Losses of the totals", &profile.quality.losses));
         notes.extend(reasons("Methods that were not traced", &profile.quality.skipped));
@@ -147,6 +148,13 @@ fn reasons(what: &str, counts: &[(String, u64)]) -> Option<String> {
     (total > 0).then(|| format!("{what}: {} ({}).", units::count(total), each.join(", ")))
 }
 
+/// How many stacks are not certain and why, or nothing where all are.
+fn guessed(quality: &Quality) -> Option<String> {
+    let (count, of_all) = (units::count(quality.guessed), share(quality.guessed, quality.stacks));
+    let why = "the caller of native code without unwind information";
+    (quality.guessed > 0).then(|| format!("Stacks that rest on a guess: {count}, {of_all} ({why})."))
+}
+
 /// Where and with what it was recorded.
 fn origin(profile: &Profile) -> String {
     let about = &profile.about;
@@ -232,6 +240,7 @@ mod tests {
                 losses: counts(&[("unreturned", 2)]),
                 skipped: counts(&[("unbound", 1000), ("evil\u{1b}", 1)]),
                 timeline_lost: 0,
+                guessed: 123,
             },
             ..Profile::default()
         }

@@ -1,4 +1,4 @@
-//! Natives that are better left alone.
+//! Natives that compilers know, and natives that are not called as such.
 //!
 //! A compiler that knows what a native does puts that in its place (`@IntrinsicCandidate` in the JDK's sources):
 //! compiled code then never calls it, and its count says nothing. Some are not called as natives at all.
@@ -111,12 +111,14 @@ const SPECIAL: &[&str] =
     &["java.lang.invoke.MethodHandle", "java.lang.invoke.VarHandle", "jdk.internal.vm.Continuation"];
 
 /// Whether a compiler may replace calls of this native by what it does.
-pub(crate) fn is_candidate(class: &str, method: &str) -> bool {
+#[must_use]
+pub fn is_candidate(class: &str, method: &str) -> bool {
     CANDIDATES.iter().any(|(owner, methods)| *owner == class && methods.contains(&method))
 }
 
 /// Whether no stub may stand before the natives of this class.
-pub(crate) fn is_special(class: &str) -> bool {
+#[must_use]
+pub fn is_special(class: &str) -> bool {
     SPECIAL.contains(&class)
 }
 

@@ -1,0 +1,239 @@
+//! What the shim says.
+
+use super::bytes::{Reader, Writer};
+use super::{Error, Part, open, packet, parts};
+
+/// A message of the shim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FromShim<'a> {
+    /// Who it is; the first message.
+    Hello(Hello),
+    /// A method and what it is bound to.
+    Bound(Bound<'a>),
+    /// All answers to a `Scan` have been sent.
+    Scanned(Scanned),
+    /// A method has its stub after an `Apply`. Of one that is bound with a stub, `Bound` says so.
+    Stubbed(Stubbed),
+    /// All answers to an `Apply` have been sent.
+    Applied(Applied),
+    /// Code that the VM has made.
+    Code(Code<'a>),
+    /// So many messages were not sent, since the connection began, because nobody read.
+    Dropped(u64),
+    /// Something went wrong in the shim that the user should know.
+    Note(&'a [u8]),
+    /// The answer to a `Detach`: so many methods still have a stub's address, which does nothing but call the native.
+    Detached(u32),
+    /// The shim ends the connection, for this reason.
+    Bye(&'a [u8]),
+}
+
+parts! {
+    /// Who a shim is.
+    pub struct Hello {
+        /// [`super::VERSION`] of the shim.
+        pub version: u32,
+        /// How many stubs it has.
+        pub stubs: u32,
+        /// How many of them have been taken for good.
+        pub taken: u32,
+        /// How many methods it can keep records of.
+        pub records: u32,
+        /// How a stub finds the shard of its CPU: 0 restartable sequences, without a lock; 1 `rdpid`; 2 a segment's limit.
+        pub sharding: u32,
+        /// Whether the CPU's time stamp counter runs at one speed. Without that calls are counted and never timed.
+        pub steady_clock: bool,
+        /// The descriptor, in the target, of the shim's own file; or [`super::NO_LIBRARY`].
+        pub library_fd: u32,
+        /// Where the stubs begin in the target's memory.
+        pub pool_start: u64,
+        /// Where they end.
+        pub pool_end: u64,
+        /// The address of the instruction that each slow call passes.
+        pub slow_site: u64,
+    }
+}
+
+/// How the shim came to know of a bind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// A `Scan` found the method bound.
+    Found,
+    /// The VM said so when it happened.
+    Event,
+}
+
+parts! {
+    /// A method and what it is bound to. A later message replaces an earlier one about the same method.
+    pub struct Bound<'a> {
+        /// The shim's number for the method: the same as long as the process lives.
+        pub number: u32,
+        /// How the shim came to know.
+        pub how: How,
+        /// The number of its record, or [`super::NO_INDEX`] if it has no stub.
+        pub index: u32,
+        /// The address of the VM's `Method`, or 0 where the shim does not know it.
+        pub method: u64,
+        /// The address of the native, also where a stub stands before it.
+        pub address: u64,
+        /// `Ljava/util/zip/CRC32;`.
+        pub class: &'a [u8],
+        /// `updateBytes0`.
+        pub name: &'a [u8],
+        /// `(I[BII)I`.
+        pub signature: &'a [u8],
+    }
+}
+
+parts! {
+    /// What a `Scan` came to.
+    pub struct Scanned {
+        /// So many methods that are bound.
+        pub found: u32,
+        /// So many that are left out, because their names or their addresses cannot be read or do not fit.
+        pub unreadable: u32,
+    }
+}
+
+parts! {
+    /// A method has its stub.
+    pub struct Stubbed {
+        /// The shim's number for the method.
+        pub number: u32,
+        /// The number of its record.
+        pub index: u32,
+        /// The address of the stub.
+        pub entry: u64,
+    }
+}
+
+parts! {
+    /// What an `Apply` came to.
+    pub struct Applied {
+        /// The number that the `Apply` had.
+        pub serial: u32,
+        /// So many methods have a stub that were to get one.
+        pub stubbed: u32,
+        /// So many have their own addresses back.
+        pub restored: u32,
+        /// So many are not bound as they should be.
+        pub failed: u32,
+    }
+}
+
+/// What happened to code of the VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodeKind {
+    /// A method was compiled.
+    Load,
+    /// The code of a method is no longer used.
+    Unload,
+    /// The VM has made code for itself.
+    Dynamic,
+}
+
+parts! {
+    /// Code that the VM has made.
+    pub struct Code<'a> {
+        /// What happened to it.
+        pub kind: CodeKind,
+        /// Where it is.
+        pub address: u64,
+        /// How long it is, in bytes; 0 where it is unloaded.
+        pub size: u64,
+        /// The address of the VM's `Method`, or 0 where it is of none or the shim does not know it.
+        pub method: u64,
+        /// `Ljava/lang/String;.hashCode()I` for a method, the VM's own name for other code; empty where it is unloaded.
+        pub name: &'a [u8],
+    }
+}
+
+const HELLO: u16 = 1;
+const BOUND: u16 = 2;
+const SCANNED: u16 = 3;
+const STUBBED: u16 = 4;
+const APPLIED: u16 = 5;
+const CODE: u16 = 6;
+const DROPPED: u16 = 7;
+const NOTE: u16 = 8;
+const DETACHED: u16 = 9;
+const BYE: u16 = 10;
+
+impl<'a> FromShim<'a> {
+    /// Writes the message to the beginning of a buffer and gives the packet; `None` if it does not fit into the buffer
+    /// or is longer than [`super::MAX_PACKET`].
+    #[must_use]
+    pub fn encode<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        match self {
+            Self::Hello(message) => packet(buffer, HELLO, |to| message.write(to)),
+            Self::Bound(message) => packet(buffer, BOUND, |to| message.write(to)),
+            Self::Scanned(message) => packet(buffer, SCANNED, |to| message.write(to)),
+            Self::Stubbed(message) => packet(buffer, STUBBED, |to| message.write(to)),
+            Self::Applied(message) => packet(buffer, APPLIED, |to| message.write(to)),
+            Self::Code(message) => packet(buffer, CODE, |to| message.write(to)),
+            Self::Dropped(total) => packet(buffer, DROPPED, |to| total.write(to)),
+            Self::Note(text) => packet(buffer, NOTE, |to| text.write(to)),
+            Self::Detached(left) => packet(buffer, DETACHED, |to| left.write(to)),
+            Self::Bye(reason) => packet(buffer, BYE, |to| reason.write(to)),
+        }
+    }
+
+    /// Reads a packet.
+    ///
+    /// # Errors
+    /// When it is not one whole message.
+    pub fn decode(packet: &'a [u8]) -> Result<Self, Error> {
+        let (kind, body) = open(packet)?;
+        match kind {
+            HELLO => body.last().map(Self::Hello),
+            BOUND => body.last().map(Self::Bound),
+            SCANNED => body.last().map(Self::Scanned),
+            STUBBED => body.last().map(Self::Stubbed),
+            APPLIED => body.last().map(Self::Applied),
+            CODE => body.last().map(Self::Code),
+            DROPPED => body.last().map(Self::Dropped),
+            NOTE => body.last().map(Self::Note),
+            DETACHED => body.last().map(Self::Detached),
+            BYE => body.last().map(Self::Bye),
+            unknown => Err(Error::Kind(unknown)),
+        }
+    }
+}
+
+impl<'a> Part<'a> for How {
+    fn write(&self, to: &mut Writer<'_>) {
+        let number: u32 = match self {
+            Self::Found => 0,
+            Self::Event => 1,
+        };
+        number.write(to);
+    }
+
+    fn read(from: &mut Reader<'a>) -> Result<Self, Error> {
+        match u32::read(from)? {
+            0 => Ok(Self::Found),
+            1 => Ok(Self::Event),
+            _ => Err(Error::Value),
+        }
+    }
+}
+
+impl<'a> Part<'a> for CodeKind {
+    fn write(&self, to: &mut Writer<'_>) {
+        let number: u32 = match self {
+            Self::Load => 0,
+            Self::Unload => 1,
+            Self::Dynamic => 2,
+        };
+        number.write(to);
+    }
+
+    fn read(from: &mut Reader<'a>) -> Result<Self, Error> {
+        match u32::read(from)? {
+            0 => Ok(Self::Load),
+            1 => Ok(Self::Unload),
+            2 => Ok(Self::Dynamic),
+            _ => Err(Error::Value),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What nprof says.
+
+use super::{Error, Part, open, packet, parts};
+
+/// A message of nprof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToShim {
+    /// Where and how to record; the answer to `Hello`, with the descriptor of the map.
+    Welcome(Welcome),
+    /// Tell of all methods that are bound, and then how many there were.
+    Scan,
+    /// Watch a method.
+    Watch(Watch),
+    /// No longer watch the method with this number: its calls are not recorded from now on, and the next `Apply` gives
+    /// it its own address back.
+    Unwatch(u32),
+    /// Bind methods as the messages before have said, tell which have stubs, and then how many. The number comes back in
+    /// the answer.
+    Apply(u32),
+    /// Record nothing from now on, give all methods their own addresses back, leave the map alone, say how many methods
+    /// are left, and end the connection.
+    Detach,
+}
+
+parts! {
+    /// Where and how to record.
+    pub struct Welcome {
+        /// [`super::VERSION`] of nprof.
+        pub version: u32,
+        /// Shards of a record that CPUs have for themselves. One more follows, for all other CPUs.
+        pub shards: u32,
+        /// The size of a shard in bytes: that of [`crate::MethodStats`].
+        pub record_bytes: u32,
+        /// Where the first record begins in the map's memory, in bytes.
+        pub first: u64,
+        /// How many records there are.
+        pub records: u32,
+        /// The mode of methods that are bound from now on ([`super::SAMPLE`], [`crate::Mode`]).
+        pub bind_mode: u32,
+        /// The chance that goes with it, of 2^32.
+        pub bind_chance: u32,
+        /// From how many nanoseconds on a call of such a method is slow.
+        pub bind_threshold_ns: u64,
+        /// Whether methods that are bound from now on get a stub at once.
+        pub stub_binds: bool,
+        /// Whether to tell of code that the VM makes.
+        pub publish_code: bool,
+    }
+}
+
+parts! {
+    /// Watch a method. One that has a stub changes its mode at once; another gets one at the next `Apply`.
+    pub struct Watch {
+        /// The shim's number for the method.
+        pub number: u32,
+        /// What is done at its calls ([`super::SAMPLE`], [`crate::Mode`]).
+        pub mode: u32,
+        /// The chance that goes with it, of 2^32.
+        pub chance: u32,
+        /// From how many nanoseconds on a call is slow.
+        pub threshold_ns: u64,
+    }
+}
+
+const WELCOME: u16 = 0x101;
+const SCAN: u16 = 0x102;
+const WATCH: u16 = 0x103;
+const UNWATCH: u16 = 0x104;
+const APPLY: u16 = 0x105;
+const DETACH: u16 = 0x106;
+
+impl ToShim {
+    /// Writes the message to the beginning of a buffer and gives the packet; `None` if it does not fit.
+    #[must_use]
+    pub fn encode<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        match self {
+            Self::Welcome(message) => packet(buffer, WELCOME, |to| message.write(to)),
+            Self::Scan => packet(buffer, SCAN, |to| ().write(to)),
+            Self::Watch(message) => packet(buffer, WATCH, |to| message.write(to)),
+            Self::Unwatch(number) => packet(buffer, UNWATCH, |to| number.write(to)),
+            Self::Apply(serial) => packet(buffer, APPLY, |to| serial.write(to)),
+            Self::Detach => packet(buffer, DETACH, |to| ().write(to)),
+        }
+    }
+
+    /// Reads a packet.
+    ///
+    /// # Errors
+    /// When it is not one whole message.
+    pub fn decode(packet: &[u8]) -> Result<Self, Error> {
+        let (kind, body) = open(packet)?;
+        match kind {
+            WELCOME => body.last().map(Self::Welcome),
+            SCAN => body.last().map(|()| Self::Scan),
+            WATCH => body.last().map(Self::Watch),
+            UNWATCH => body.last().map(Self::Unwatch),
+            APPLY => body.last().map(Self::Apply),
+            DETACH => body.last().map(|()| Self::Detach),
+            unknown => Err(Error::Kind(unknown)),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What nprof can have done, and what follows when it has gone.
+//!
+//! One command at a time, also where the threads of two connections overlap for a moment: the agent's `work` lock is
+//! held by them alone, and never by a thread of the JVM that runs Java code.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, MutexGuard};
+
+use nprof_common::MethodStats;
+use nprof_common::wire::{Applied, Bound, FromShim, How, NO_INDEX, SAMPLE, Scanned, Stubbed, ToShim, VERSION, Welcome};
+
+use super::{Link, Policy};
+use crate::agent::Agent;
+use crate::jni::Jni;
+use crate::methods::Manner;
+use crate::pool::{Mode, Stub};
+use crate::records::{Records, Run};
+use crate::{clock, rebind, scan};
+
+const RECORD: usize = size_of::<MethodStats>();
+
+/// What to do after a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Wait for the next.
+    Message,
+    /// End the connection.
+    End,
+}
+
+/// Why nprof is not followed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("this agent speaks version {VERSION} of the protocol, nprof version {0}")]
+    Version(u32),
+    #[error("records have {RECORD} bytes here, {0} in nprof")]
+    RecordSize(u32),
+    #[error("the welcome came without a map")]
+    NoMap,
+    #[error("cannot map the records: {0}")]
+    Map(std::io::Error),
+    #[error("there is no mode {0}")]
+    Mode(u32),
+    #[error("nprof has welcomed this agent already")]
+    Twice,
+    #[error("nprof has not welcomed this agent")]
+    Unwelcome,
+    #[error("another nprof has taken over")]
+    Replaced,
+    #[error("the JVM does not let the agent in")]
+    NoEntry,
+}
+
+/// Does what one message says.
+pub(super) fn follow(agent: &Agent, link: &Arc<Link>, message: ToShim, file: Option<OwnedFd>) -> Result<Next, Refusal> {
+    if let ToShim::Welcome(welcome) = message {
+        begin(agent, link, &welcome, file)?;
+        return Ok(Next::Message);
+    }
+    if link.policy().is_none() {
+        return Err(Refusal::Unwelcome);
+    }
+    let _work = work_for(agent, link)?;
+    match message {
+        ToShim::Welcome(_) => {}
+        ToShim::Scan => visit(agent, |jni| scan_all(agent, link, jni))?,
+        ToShim::Watch(watch) => {
+            let manner = manner(watch.mode, watch.chance, watch.threshold_ns)?;
+            agent.methods.watch(watch.number, manner);
+        }
+        ToShim::Unwatch(number) => agent.methods.unwatch(number),
+        ToShim::Apply(serial) => visit(agent, |jni| apply(agent, link, jni, serial))?,
+        ToShim::Detach => {
+            let left = visit(agent, |jni| detach(agent, link, jni))?;
+            link.answer(&FromShim::Detached(left));
+            return Ok(Next::End);
+        }
+    }
+    Ok(Next::Message)
+}
+
+/// The right to do what a connection says. What is left to read of one that has been replaced means nothing any more: the
+/// methods are the other's.
+fn work_for<'a>(agent: &'a Agent, link: &Arc<Link>) -> Result<MutexGuard<'a, ()>, Refusal> {
+    let work = agent.work();
+    let is_current = agent.link().is_some_and(|current| Arc::ptr_eq(&current, link));
+    if is_current { Ok(work) } else { Err(Refusal::Replaced) }
+}
+
+fn visit<T>(agent: &Agent, work: impl FnOnce(Jni) -> T) -> Result<T, Refusal> {
+    agent.stage.wait_until_live();
+    agent.vm.visit(work).ok_or(Refusal::NoEntry)
+}
+
+/// Maps the records that nprof reads. All methods begin anew, unwatched.
+fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, file: Option<OwnedFd>) -> Result<(), Refusal> {
+    if welcome.version != VERSION {
+        return Err(Refusal::Version(welcome.version));
+    }
+    if welcome.record_bytes as usize != RECORD {
+        return Err(Refusal::RecordSize(welcome.record_bytes));
+    }
+    let binds = manner(welcome.bind_mode, welcome.bind_chance, welcome.bind_threshold_ns)?;
+    let policy = Policy { binds: welcome.stub_binds.then_some(binds), code: welcome.publish_code };
+    let run = Run { first: welcome.first, records: welcome.records, shards: welcome.shards };
+    let records = Records::map_run(file.ok_or(Refusal::NoMap)?, run).map_err(Refusal::Map)?;
+    let _work = work_for(agent, link)?;
+    if link.policy().is_some() {
+        return Err(Refusal::Twice);
+    }
+    agent.begin_anew(Some(records));
+    link.policy.get_or_init(|| policy);
+    visit(agent, |jni| {
+        agent.note(agent.prepare(jni));
+        agent.note(agent.jvmti.notice_binds(true));
+        agent.adopt_early(jni);
+        if policy.code {
+            agent.note(agent.jvmti.notice_code(true));
+            agent.note(agent.jvmti.repeat_code());
+        }
+    })
+}
+
+/// What a mode's numbers mean. Without a steady clock nothing is timed.
+fn manner(mode: u32, chance: u32, threshold_ns: u64) -> Result<Manner, Refusal> {
+    const OFF: u32 = nprof_common::Mode::Off as u32;
+    const COUNT: u32 = nprof_common::Mode::Count as u32;
+    const TIME: u32 = nprof_common::Mode::Time as u32;
+    let mode = match mode {
+        OFF => Mode::Off,
+        COUNT => Mode::Count,
+        TIME | SAMPLE if !clock::is_steady() => Mode::Count,
+        TIME => Mode::Time,
+        SAMPLE => Mode::Sample(chance),
+        unknown => return Err(Refusal::Mode(unknown)),
+    };
+    Ok(Manner { mode, threshold_ns })
+}
+
+fn scan_all(agent: &Agent, link: &Link, jni: Jni) {
+    let (mut found, mut unreadable) = (0, 0);
+    let scanned = scan::tell_all(agent, jni, |method| {
+        let sent = method.is_some_and(|method| {
+            let bound = Bound {
+                number: method.number,
+                how: How::Found,
+                index: agent.methods.index(method.number).unwrap_or(NO_INDEX),
+                method: method.pointer as u64,
+                address: method.address as u64,
+                class: method.name.class.to_bytes(),
+                name: method.name.name.to_bytes(),
+                signature: method.name.signature.to_bytes(),
+            };
+            link.answer(&FromShim::Bound(bound))
+        });
+        found += u32::from(sent);
+        unreadable += u32::from(!sent);
+    });
+    agent.note(scanned);
+    link.answer(&FromShim::Scanned(Scanned { found, unreadable }));
+}
+
+fn apply(agent: &Agent, link: &Link, jni: Jni, serial: u32) {
+    let wanted = agent.methods.take_pending();
+    let asked = wanted.len();
+    let outcome = rebind::apply(agent, jni, wanted).unwrap_or_else(|error| {
+        agent.note(Err(error));
+        rebind::Outcome { failed: asked, ..rebind::Outcome::default() }
+    });
+    for &(number, stub) in &outcome.stubbed {
+        let (index, entry) = (stub.index(), stub.entry() as u64);
+        link.answer(&FromShim::Stubbed(Stubbed { number, index, entry }));
+    }
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    link.answer(&FromShim::Applied(Applied {
+        serial,
+        stubbed: count(outcome.stubbed.len()),
+        restored: count(outcome.restored),
+        failed: count(outcome.failed),
+    }));
+}
+
+/// Leaves all methods alone. Tells how many still have a stub, which does nothing.
+fn detach(agent: &Agent, link: &Arc<Link>, jni: Jni) -> u32 {
+    agent.disconnect(link);
+    agent.methods.unwatch_all();
+    agent.be_quiet();
+    let left = match rebind::restore(agent, jni) {
+        Ok(left) => left,
+        Err(error) => {
+            link.answer(&FromShim::Note(error.to_string().as_bytes()));
+            Stub::all().count()
+        }
+    };
+    // An event that was under way may have had one watched again.
+    agent.begin_anew(None);
+    u32::try_from(left).unwrap_or(u32::MAX)
+}
+
+/// nprof has gone without a word. What is watched is counted, in the map that it has left behind, and nothing else is
+/// done any more.
+pub(super) fn orphaned(agent: &Agent, link: &Arc<Link>) {
+    let _work = agent.work();
+    if !agent.disconnect(link) {
+        return;
+    }
+    agent.methods.change(|manner| match manner.mode {
+        Mode::Off => manner,
+        _ => Manner { mode: Mode::Count, ..manner },
+    });
+    if agent.stage.is_live() {
+        // If the VM does not let us in, it tells of things that nobody listens to.
+        let _quiet = agent.vm.visit(|_| agent.be_quiet());
+    }
+}

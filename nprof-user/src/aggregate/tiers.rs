@@ -1,0 +1,210 @@
+//! Which rows the records of both tiers make.
+//!
+//! A probe sees a function, whatever method was called; a stub sees one method. Where all methods of a function go by one
+//! name, both are one row. Where they do not, what the probe saw is a row of the function, and what stubs saw is a row
+//! for each name. Each call was counted by one tier, so rows never overlap.
+
+use std::time::Duration;
+
+use nprof_common::MethodStats;
+
+use super::method::{About, Recorded, method, sum};
+use crate::model::{MethodSnapshot, PlannedMethod, Probe, Traced};
+
+/// What a stub has recorded of one method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StubSample {
+    /// The number of its record among those of stubs.
+    pub record: u32,
+    /// The method.
+    pub method: PlannedMethod,
+    /// Whether probes have ever seen its calls, or may have.
+    pub was_probed: bool,
+    /// The file name of its library; empty if it is in none.
+    pub library: String,
+    /// When it got its stub, from the start of the measurement on; zero for the first ones.
+    pub traced_after: Duration,
+    /// What is done at its calls.
+    pub traced: Traced,
+    /// The record.
+    pub stats: MethodStats,
+}
+
+/// What is known of the function of a probe, and what the probe has recorded.
+#[derive(Debug, Clone)]
+pub struct ProbeSample<'a> {
+    /// The function.
+    pub probe: &'a Probe,
+    /// The file name of its library.
+    pub library: &'a str,
+    /// When its probe was attached, from the start of the measurement on; zero for the first ones.
+    pub traced_after: Duration,
+    /// What is done at its calls.
+    pub traced: Traced,
+    /// The record; `None` if nothing is in it.
+    pub stats: Option<MethodStats>,
+}
+
+/// The rows of a function and of those of its methods that have stubs. Without a function: of methods that only stubs see.
+#[must_use]
+pub fn rows(seen: Option<&ProbeSample<'_>>, stubs: &[StubSample]) -> Vec<MethodSnapshot> {
+    let mut groups = by_name(stubs);
+    let Some(seen) = seen else { return groups.iter().map(stub_row).collect() };
+    let own = only_name(seen.probe).and_then(|name| groups.iter().position(|stub| is_same_name(&stub.method, name)));
+    let of_function = match own.map(|place| groups.remove(place)) {
+        Some(stub) => Some(merged(seen, &stub)),
+        None => seen.stats.as_ref().map(|stats| method(Recorded::Kernel(stats), function(seen, stubs))),
+    };
+    of_function.into_iter().chain(groups.iter().map(stub_row)).collect()
+}
+
+/// A method of a function all of whose methods go by the same name.
+fn only_name(probe: &Probe) -> Option<&PlannedMethod> {
+    let first = probe.methods.first()?;
+    probe.methods.iter().all(|known| is_same_name(known, first)).then_some(first)
+}
+
+/// The stubs of methods of the same name as one: a class may have been loaded again, or by several loaders.
+fn by_name(stubs: &[StubSample]) -> Vec<StubSample> {
+    let mut groups: Vec<StubSample> = Vec::new();
+    for stub in stubs {
+        match groups.iter_mut().find(|known| is_same_name(&known.method, &stub.method)) {
+            Some(known) => {
+                known.stats = sum(&known.stats, &stub.stats);
+                known.traced_after = known.traced_after.min(stub.traced_after);
+            }
+            None => groups.push(stub.clone()),
+        }
+    }
+    groups
+}
+
+fn is_same_name(one: &PlannedMethod, other: &PlannedMethod) -> bool {
+    let (one, other) = (&one.method, &other.method);
+    (&one.class, &one.name, &one.signature) == (&other.class, &other.name, &other.signature)
+}
+
+fn stub_row(stub: &StubSample) -> MethodSnapshot {
+    let about = About {
+        index: u32::MAX - stub.record,
+        methods: vec![stub.method.clone()],
+        library: stub.library.clone(),
+        cost: None,
+        traced_after: stub.traced_after,
+        traced: stub.traced,
+    };
+    method(Recorded::Stub(&stub.stats), about)
+}
+
+/// What the function's only name has, by its probe and by its stub.
+fn merged(seen: &ProbeSample<'_>, stub: &StubSample) -> MethodSnapshot {
+    let recorded = match &seen.stats {
+        Some(kernel) => Recorded::Both(kernel, &stub.stats),
+        None => Recorded::Stub(&stub.stats),
+    };
+    let traced_after = seen.traced_after.min(stub.traced_after);
+    method(recorded, About { traced_after, traced: stub.traced, ..function(seen, &[]) })
+}
+
+/// The row of a function, under the names of those methods whose calls its probe may have seen.
+fn function(seen: &ProbeSample<'_>, stubs: &[StubSample]) -> About {
+    let probe = seen.probe;
+    let is_only_stubbed =
+        |known: &&PlannedMethod| stubs.iter().any(|stub| !stub.was_probed && stub.method.method.id == known.method.id);
+    let mut methods: Vec<PlannedMethod> =
+        probe.methods.iter().filter(|known| !is_only_stubbed(known)).cloned().collect();
+    if methods.is_empty() {
+        methods.clone_from(&probe.methods);
+    }
+    About {
+        index: probe.index,
+        methods,
+        library: seen.library.to_owned(),
+        cost: Some(probe.site.cost),
+        traced_after: seen.traced_after,
+        traced: seen.traced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Bound, FileOffset, LibraryId, Method, NativeCode, ProbeCost, Site, Tier, Tracing, VirtAddr};
+
+    fn planned(id: u64, name: &str) -> PlannedMethod {
+        let (class, name, signature) = ("a.A".to_owned(), name.to_owned(), "()V".to_owned());
+        PlannedMethod {
+            method: Method { id: VirtAddr(id), class, name, signature, code: NativeCode::Unbound },
+            bound: Bound::Export,
+        }
+    }
+
+    fn probe(names: &[&str]) -> Probe {
+        let offset = FileOffset(0x40);
+        let site = Site { library: LibraryId(0), offset, entry: offset, cost: ProbeCost::Emulated };
+        Probe { index: 7, site, methods: (1..).zip(names).map(|(id, name)| planned(id, name)).collect() }
+    }
+
+    fn counted(counted: u64) -> MethodStats {
+        MethodStats { counted, ..MethodStats::ZERO }
+    }
+
+    fn seen(probe: &Probe, calls: u64) -> ProbeSample<'_> {
+        let (traced_after, traced) = (Duration::ZERO, Traced::as_wanted(Tracing::Timed));
+        ProbeSample { probe, library: "liba.so", traced_after, traced, stats: (calls > 0).then(|| counted(calls)) }
+    }
+
+    fn stub(record: u32, id: u64, name: &str, calls: u64, was_probed: bool) -> StubSample {
+        StubSample {
+            record,
+            method: planned(id, name),
+            was_probed,
+            library: "liba.so".to_owned(),
+            traced_after: Duration::from_secs(u64::from(record)),
+            traced: Traced::as_wanted(Tracing::Timed),
+            stats: counted(calls),
+        }
+    }
+
+    /// What identifies the rows: tier, first name, number of names, calls.
+    fn shown(rows: &[MethodSnapshot]) -> Vec<(Tier, &str, usize, u64)> {
+        rows.iter().map(|row| (row.tier, row.methods[0].method.name.as_str(), row.methods.len(), row.calls)).collect()
+    }
+
+    /// Check that a function with one method is one row under its own index, whoever counted; also when its class was
+    /// loaded twice.
+    #[test]
+    fn one_name_is_one_row() {
+        let one = probe(&["m"]);
+        assert_eq!(shown(&rows(Some(&seen(&one, 5)), &[])), [(Tier::Kernel, "m", 1, 5)]);
+        assert_eq!(shown(&rows(Some(&seen(&one, 5)), &[stub(0, 1, "m", 7, true)])), [(Tier::Both, "m", 1, 12)]);
+        assert_eq!(shown(&rows(Some(&seen(&one, 0)), &[stub(0, 1, "m", 7, false)])), [(Tier::Stub, "m", 1, 7)]);
+        assert!(rows(Some(&seen(&one, 0)), &[]).is_empty());
+        let twice = probe(&["m", "m"]);
+        let both = [stub(0, 1, "m", 7, true), stub(1, 2, "m", 3, true)];
+        let merged = rows(Some(&seen(&twice, 5)), &both);
+        assert_eq!(shown(&merged), [(Tier::Both, "m", 2, 15)]);
+        assert_eq!((merged[0].index, merged[0].traced_after), (7, Duration::ZERO));
+    }
+
+    /// Check that methods that share a function have rows of their own where stubs counted, beside the function's row,
+    /// which names those that its probe may have seen; and that no call is in two rows.
+    #[test]
+    fn stubs_tell_methods_apart() {
+        let shared = probe(&["a", "b", "c"]);
+        let stubs = [stub(3, 1, "a", 10, false), stub(4, 2, "b", 20, true)];
+        let rows = rows(Some(&seen(&shared, 5)), &stubs);
+        assert_eq!(shown(&rows), [(Tier::Kernel, "b", 2, 5), (Tier::Stub, "a", 1, 10), (Tier::Stub, "b", 1, 20)]);
+        let mut indices: Vec<u32> = rows.iter().map(|row| row.index).collect();
+        indices.dedup();
+        assert_eq!(indices.len(), 3);
+    }
+
+    /// Check that methods that only stubs can see are rows too.
+    #[test]
+    fn methods_without_a_function() {
+        let rows = rows(None, &[stub(0, 9, "generated", 4, false)]);
+        assert_eq!(shown(&rows), [(Tier::Stub, "generated", 1, 4)]);
+        assert_eq!(rows[0].cost, None);
+    }
+}

@@ -1,0 +1,91 @@
+//! The shim in a running JVM: getting it there, and talking to it.
+//!
+//! ```text
+//! check ─> load: a library and a socket in a directory of the target's ─> the JVM's attach socket: "load" ─> Connection
+//! ```
+//!
+//! What is done to the target is what the JDK's own tools do (`jcmd PID JVMTI.agent_load`), with more caution: everything
+//! that stands against it is found out first ([`check`]), nothing is waited for without a limit, and no file stays.
+
+mod attach;
+mod check;
+mod connection;
+mod error;
+mod library;
+mod message;
+mod place;
+mod refusal;
+mod stand_in;
+mod target;
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+pub use connection::Connection;
+pub use error::Error;
+pub use library::{Loaded, among, find, is_own};
+pub use message::{Applied, Bound, Code, CodeKind, FromShimOwned, Hello, How, Scanned, Stubbed};
+pub use refusal::{Refusal, Warning};
+
+use crate::discover::{Proc, Standing};
+use crate::model::{Jvm, Library};
+use check::Facts;
+use place::Place;
+use target::Target;
+
+/// A JVM that is to get the shim.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Where the JVM is looked at.
+    pub proc: &'a Proc,
+    /// The JVM.
+    pub jvm: &'a Jvm,
+    /// Its VM's library.
+    pub libjvm: &'a Library,
+    /// How long to wait for each of its answers.
+    pub patience: Duration,
+}
+
+/// What stands against loading the shim, before anything is done: an error if it must not be, else what the user should
+/// know.
+///
+/// # Errors
+/// See [`Refusal`]; each says what to do.
+pub fn check(wanted: &Wanted<'_>) -> Result<Vec<Warning>, Refusal> {
+    Facts::gather(wanted)?.judge()
+}
+
+/// Loads the shim, or has the one that is loaded connect again; [`check`] is part of it.
+///
+/// This takes tens of milliseconds as a rule, and a few times [`Wanted::patience`] at the most.
+///
+/// # Errors
+/// See [`Error`]. Where it is a [`Error::Refused`], nothing has been done to the target.
+pub fn load(wanted: &Wanted<'_>) -> Result<Connection, Error> {
+    let Wanted { proc, jvm, patience, .. } = *wanted;
+    let facts = Facts::gather(wanted)?;
+    facts.judge()?;
+    let Standing { euid, egid, .. } = facts.standing;
+    let target = Target::open(wanted, facts.standing)?;
+    stand_in::as_user(euid, egid, || connect(&target, &facts))
+        .map_err(|source| Error::OtherUser { pid: jvm.pid, uid: euid, source })?
+        .and_then(|socket| Connection::begin(socket, jvm.pid, Instant::now() + patience))
+        // What failed for want of the target is no news.
+        .map_err(|error| if proc.is_same(jvm) { error } else { Error::Ended { pid: jvm.pid } })
+}
+
+/// Has the target load the library, a new one unless it has one, and connect. Done as the target's user.
+fn connect(target: &Target<'_>, facts: &Facts) -> Result<OwnedFd, Error> {
+    let pid = target.pid();
+    let place =
+        Place::make(target.directories(), facts.loaded.is_none()).map_err(|tried| Error::NoPlace { pid, tried })?;
+    let listener = place.listen().map_err(|source| Error::Socket { pid, source })?;
+    let library = facts.loaded.clone().unwrap_or_else(|| place.library());
+    let options = format!("connect={}", place.socket().display());
+    let may_signal = || {
+        // Who took the signal when it was checked may have stopped to.
+        Ok(facts.judge_signal(target.proc.standing(pid)?.quit)?)
+    };
+    attach::load(target, &library, &options, may_signal)?;
+    connection::accept(&listener, target)
+}

@@ -1,0 +1,218 @@
+//! What stands against loading the shim, and what the user should know before: each with what to do about it.
+
+use std::fmt;
+
+use crate::discover::{self, Halted, OnQuit};
+use crate::hotspot;
+use crate::model::{JvmKind, Pid};
+
+/// The oldest JDK that the shim works with.
+pub(super) const OLDEST: u32 = 11;
+/// From this JDK on the VM does not say where a method is, so that stubs can be put only before those that are bound later.
+pub(super) const ONLY_NEW_BINDS: u32 = 26;
+/// From this JDK on the VM keeps the code of a native's call for as long as the class is loaded, also when it has made that
+/// anew because the method was bound anew.
+pub(super) const KEEPS_CODE: u32 = 20;
+
+/// Why the shim is not loaded. Nothing has been done to the target.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Not a VM that can load an agent of this kind.
+    #[error("process {pid} does not run HotSpot's server VM ({}), and the shim is made for that", kind.as_str())]
+    Kind {
+        /// The target.
+        pid: Pid,
+        /// What it runs.
+        kind: JvmKind,
+    },
+    /// A VM of before the shim's time.
+    #[error("the JVM in process {pid} is older than JDK {OLDEST}, the oldest that the shim works with")]
+    TooOld {
+        /// The target.
+        pid: Pid,
+    },
+    /// The target's C library is not the one that the shim needs.
+    #[error("process {pid} runs on musl (Alpine Linux), and the shim needs glibc")]
+    Musl {
+        /// The target.
+        pid: Pid,
+    },
+    /// The JVM was told not to be asked for anything.
+    #[error("the JVM in process {pid} was started with -XX:+DisableAttachMechanism, so it loads nothing while it runs")]
+    AttachDisabled {
+        /// The target.
+        pid: Pid,
+    },
+    /// The JVM was told not to load agents while it runs.
+    #[error(
+        "the JVM in process {pid} was started with -XX:-EnableDynamicAgentLoading, so it loads no agent while it runs"
+    )]
+    AgentsDisabled {
+        /// The target.
+        pid: Pid,
+    },
+    /// The JVM was told to leave signals alone. It listens from its start on instead, but its socket is not there any more.
+    #[error(
+        "the JVM in process {pid} was started with -Xrs, so SIGQUIT would end it, and the socket in /tmp is gone at which it \
+         listened"
+    )]
+    ReducedSignals {
+        /// The target.
+        pid: Pid,
+    },
+    /// SIGQUIT would not reach the JVM, or would end it.
+    #[error("SIGQUIT, which asks the JVM in process {pid} to listen, {}", fate(*quit))]
+    Quit {
+        /// The target.
+        pid: Pid,
+        /// What the signal would do.
+        quit: OnQuit,
+    },
+    /// The target does not run, so it would not answer.
+    #[error("process {pid} {}, so it cannot answer", state(*halted))]
+    Halted {
+        /// The target.
+        pid: Pid,
+        /// Why it does not run.
+        halted: Halted,
+    },
+    /// The JVM listens only to its own user and to root, and nprof is neither and may not become it.
+    #[error("process {pid} belongs to user {uid}, and nprof may not stand in for that user")]
+    OtherUser {
+        /// The target.
+        pid: Pid,
+        /// Its effective user, as the host sees it.
+        uid: u32,
+    },
+    /// Stubs would take room for compiled code that the VM does not get back, and there is little left.
+    #[error(
+        "the JVM in process {pid} has used {taken} of {reserved} MB for compiled code, and each time that stubs come and go it \
+         uses up some more"
+    )]
+    CodeCacheFull {
+        /// The target.
+        pid: Pid,
+        /// What has been taken into use, in MB.
+        taken: u64,
+        /// All that there is, in MB.
+        reserved: u64,
+    },
+    /// A shim is loaded whose file cannot be found any more, so that it cannot be called again.
+    #[error("process {pid} has a shim loaded that it has no file of any more, so it cannot be called again")]
+    FileLost {
+        /// The target.
+        pid: Pid,
+    },
+    /// The VM has not filled its tables yet.
+    #[error("the JVM in process {pid} is still starting")]
+    Starting {
+        /// The target.
+        pid: Pid,
+    },
+    /// The VM's flags cannot be read, so what asking does is not known.
+    #[error("the VM's flags in process {pid} cannot be read")]
+    Unreadable {
+        /// The target.
+        pid: Pid,
+        /// Why not.
+        source: hotspot::Error,
+    },
+    /// The target cannot be looked at.
+    #[error(transparent)]
+    Process(#[from] discover::Error),
+}
+
+impl Refusal {
+    /// What to do about it; `None` where its source says.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        Some(match self {
+            Self::Kind { .. } | Self::TooOld { .. } | Self::Musl { .. } => {
+                "use the kernel tier (--tier kernel) where it works with this JVM".into()
+            }
+            Self::AttachDisabled { .. } => "restart it without that option, or use --tier kernel".into(),
+            Self::AgentsDisabled { .. } => {
+                "restart it with -XX:+EnableDynamicAgentLoading, or use --tier kernel".into()
+            }
+            Self::ReducedSignals { .. } => {
+                "restart it, and keep what cleans /tmp away from .java_pid files; or use --tier kernel".into()
+            }
+            Self::Quit { quit: OnQuit::Ends, .. } | Self::Starting { .. } => "try again when it has started".into(),
+            Self::Quit { .. } => {
+                "restart it with -XX:+StartAttachListener, so that no signal is needed, or use --tier kernel".into()
+            }
+            Self::Halted { halted: Halted::Stopped, pid } => format!("continue it (kill -CONT {pid})"),
+            Self::Halted { halted: Halted::Traced, .. } => "let its debugger continue or leave it".into(),
+            Self::Halted { halted: Halted::Frozen, .. } => "thaw its container (docker unpause)".into(),
+            Self::FileLost { .. } => "restart it, or use --tier kernel".into(),
+            Self::CodeCacheFull { .. } => {
+                "use --tier kernel, or restart it, with a larger -XX:ReservedCodeCacheSize if it needs that much".into()
+            }
+            Self::OtherUser { .. } => "run nprof as root (sudo), or as that user".into(),
+            Self::Unreadable { .. } | Self::Process(_) => return None,
+        })
+    }
+}
+
+fn fate(quit: OnQuit) -> &'static str {
+    match quit {
+        OnQuit::Ends => "would end it: it is still starting, or something took its signal handler away",
+        OnQuit::Ignored => "is ignored by it",
+        OnQuit::HeldOff => "is blocked in all of its threads",
+        OnQuit::Caught => "is expected",
+    }
+}
+
+fn state(halted: Halted) -> &'static str {
+    match halted {
+        Halted::Stopped => "is stopped by a signal",
+        Halted::Traced => "is stopped by a debugger",
+        Halted::Frozen => "is frozen with its container",
+    }
+}
+
+/// What the user should know before the shim is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// The JVM will print three lines of its own to its standard error.
+    Prints {
+        /// The target.
+        pid: Pid,
+    },
+    /// Only methods that are bound after the shim was loaded can get stubs.
+    OnlyNewBinds {
+        /// The target.
+        pid: Pid,
+    },
+}
+
+impl Warning {
+    /// What to do about it.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Prints { .. } => {
+                "start it with -XX:+EnableDynamicAgentLoading and it prints nothing; later loadings print nothing either way"
+            }
+            Self::OnlyNewBinds { .. } => "use --tier kernel for the others",
+        }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prints { pid } => write!(
+                f,
+                "the JVM in process {pid} will print three lines on its standard error, the first \"WARNING: A JVM TI agent \
+                 has been loaded dynamically\": JDK 21 and later do so for every agent that is loaded while they run"
+            ),
+            Self::OnlyNewBinds { pid } => write!(
+                f,
+                "the JVM in process {pid} is JDK {ONLY_NEW_BINDS} or later: only methods that are bound from now on get stubs"
+            ),
+        }
+    }
+}

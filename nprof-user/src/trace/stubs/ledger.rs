@@ -1,0 +1,272 @@
+//! Which methods the shim knows, and how far each is on its way to a stub and back. What comes in are the shim's messages
+//! and the plan; what goes out are messages to the shim. No I/O.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use nprof_common::intrinsics;
+use nprof_common::wire::{ToShim, Watch};
+
+use super::Manner;
+use crate::model::{Bound as HowBound, Method, PlannedMethod, VirtAddr};
+use crate::shim::{Bound, How, Stubbed};
+
+/// How long a method with a stub that nobody has asked for keeps it: the plan may come to know of it in that time.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// What is known of all methods.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    manner: Manner,
+    /// By the shim's number.
+    entries: BTreeMap<u32, Entry>,
+    /// The latest with this `Method` of the VM's.
+    by_id: HashMap<VirtAddr, u32>,
+    /// The number of the last order to bind, and of the last that was answered.
+    ordered: u32,
+    answered: u32,
+}
+
+/// One method.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub bound: Bound,
+    /// The method as the plan has it; `None` if it is not selected.
+    pub planned: Option<Planned>,
+    state: State,
+    /// When the shim told of it, from the start of the measurement on.
+    told: Duration,
+    /// When its calls began to be counted; zero if none came before.
+    pub since: Duration,
+    /// Whether a probe has seen its calls, or may have.
+    pub was_probed: bool,
+}
+
+/// What the plan knows of a selected method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Planned {
+    pub method: PlannedMethod,
+    /// The index of its function, if that can have a probe.
+    pub probe: Option<u32>,
+    /// The file name of its library.
+    pub library: String,
+}
+
+/// What is selected.
+pub(super) struct Known<'a> {
+    /// What is planned.
+    pub by_id: HashMap<VirtAddr, Planned>,
+    /// Methods that only the shim has met, if they are selected.
+    pub others: &'a dyn Fn(&Bound) -> Option<Planned>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It may have a stub that nobody has asked for.
+    Unasked,
+    /// It has no stub that counts, or is about to have none.
+    Own,
+    /// It is to get a stub, by the order of this number.
+    Asked(u32),
+    /// Its stub counts.
+    Stubbed,
+    /// It gets none.
+    Refused,
+}
+
+/// Who is to see the calls of a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Its stub sees them.
+    Stubbed,
+    /// It has no code yet, and gets a stub with it.
+    Awaited,
+    /// Its function's probe has to.
+    Probed,
+}
+
+impl Ledger {
+    pub(super) fn new(manner: Manner) -> Self {
+        Self { manner, entries: BTreeMap::new(), by_id: HashMap::new(), ordered: 0, answered: 0 }
+    }
+
+    /// The shim knows a method, or knows something new of it.
+    pub(super) fn bound(&mut self, bound: Bound, now: Duration) {
+        if let Some(id) = bound.method {
+            self.by_id.insert(id, bound.number);
+        }
+        // From the first call on, if it was bound while we listened.
+        let since = if bound.how == How::Event && bound.index.is_some() { Duration::ZERO } else { now };
+        match self.entries.get_mut(&bound.number) {
+            Some(entry) if is_same_method(&entry.bound, &bound) => entry.bound_again(bound, now),
+            _ => {
+                let entry = Entry { bound, planned: None, state: State::Unasked, told: now, since, was_probed: false };
+                self.entries.insert(entry.bound.number, entry);
+            }
+        }
+    }
+
+    /// A method has its stub.
+    pub(super) fn stubbed(&mut self, stubbed: &Stubbed) {
+        if let Some(entry) = self.entries.get_mut(&stubbed.number) {
+            entry.bound.index = Some(stubbed.index);
+            if matches!(entry.state, State::Asked(_)) {
+                entry.state = State::Stubbed;
+            }
+        }
+    }
+
+    /// An order was carried out: what has no stub by now gets none.
+    pub(super) fn applied(&mut self, serial: u32) {
+        self.answered = self.answered.max(serial);
+        for entry in self.entries.values_mut() {
+            if matches!(entry.state, State::Asked(order) if order <= serial) {
+                entry.state = if entry.bound.index.is_some() { State::Stubbed } else { State::Refused };
+            }
+        }
+    }
+
+    /// Whether every order has been carried out.
+    pub(super) fn is_settled(&self) -> bool {
+        self.answered == self.ordered
+    }
+
+    /// Compares with the plan, and says what the shim is to do. Without `wants_stubs` all methods get their own addresses
+    /// back. `is_probed` says whether a function has a probe at the moment.
+    pub(super) fn decide(
+        &mut self,
+        plan: &Known<'_>,
+        wants_stubs: bool,
+        now: Duration,
+        is_probed: impl Fn(u32) -> bool,
+    ) -> Vec<ToShim> {
+        let (mut orders, manner, serial) = (Vec::new(), self.manner, self.ordered + 1);
+        for entry in self.entries.values_mut() {
+            entry.look_up(plan);
+            entry.was_probed |= entry.planned.as_ref().and_then(|known| known.probe).is_some_and(&is_probed);
+            if let Some(state) = entry.next(wants_stubs, now, serial) {
+                let number = entry.bound.number;
+                match state {
+                    State::Asked(_) => orders.push(ToShim::Watch(manner.watch(number))),
+                    State::Own if entry.bound.index.is_some() || entry.state != State::Unasked => {
+                        orders.push(ToShim::Unwatch(number));
+                    }
+                    _ => {}
+                }
+                entry.state = state;
+            }
+        }
+        if !orders.is_empty() {
+            self.ordered = serial;
+            orders.push(ToShim::Apply(serial));
+        }
+        orders
+    }
+
+    /// Whether there is a method of which it may yet turn out whether it is to keep its stub.
+    pub(super) fn has_doubts(&self) -> bool {
+        self.entries.values().any(|entry| entry.state == State::Unasked)
+    }
+
+    /// No stub counts any more, and none will.
+    pub(super) fn give_up(&mut self) {
+        self.entries.values_mut().for_each(|entry| entry.state = State::Refused);
+    }
+
+    /// Who is to see the calls of a method of the plan.
+    pub(super) fn standing(&self, known: &PlannedMethod, wants_stubs: bool) -> Standing {
+        let entry = self.by_id.get(&known.method.id).and_then(|number| self.entries.get(number));
+        match entry.filter(|entry| is_named(&entry.bound, &known.method)) {
+            Some(entry) if entry.state == State::Stubbed => Standing::Stubbed,
+            None if wants_stubs && known.bound == HowBound::Predicted && may_have_stub(&known.method) => {
+                Standing::Awaited
+            }
+            _ => Standing::Probed,
+        }
+    }
+
+    /// The address that a method was bound to, where the VM holds that of a stub; `None` if the shim has not told yet.
+    pub(super) fn original(&self, method: &Method) -> Option<VirtAddr> {
+        let entry = self.entries.get(self.by_id.get(&method.id)?)?;
+        is_named(&entry.bound, method).then_some(entry.bound.address)
+    }
+
+    /// The selected methods with a record.
+    pub(super) fn recorded(&self) -> impl Iterator<Item = (&Entry, &Planned, u32)> {
+        self.entries.values().filter_map(|entry| Some((entry, entry.planned.as_ref()?, entry.bound.index?)))
+    }
+
+    /// A probe sees the calls of this function that no stub has counted.
+    pub(super) fn probed(&mut self, index: u32) {
+        for entry in self.entries.values_mut() {
+            let is_there = entry.planned.as_ref().is_some_and(|known| known.probe == Some(index));
+            entry.was_probed |= is_there && entry.state != State::Stubbed;
+        }
+    }
+}
+
+impl Entry {
+    /// The method was bound once more: perhaps to an address before which it has no stub.
+    fn bound_again(&mut self, bound: Bound, now: Duration) {
+        match self.state {
+            State::Stubbed if bound.index.is_none() => (self.state, self.told) = (State::Unasked, now),
+            // The answer to the order was lost.
+            State::Asked(_) if bound.index.is_some() => self.state = State::Stubbed,
+            _ => {}
+        }
+        self.bound = bound;
+    }
+
+    fn look_up(&mut self, plan: &Known<'_>) {
+        let planned = self.bound.method.and_then(|id| plan.by_id.get(&id));
+        match planned.filter(|planned| is_named(&self.bound, &planned.method.method)) {
+            Some(planned) if self.planned.as_ref() == Some(planned) => {}
+            Some(planned) => self.planned = Some(planned.clone()),
+            None if self.planned.is_none() => self.planned = (plan.others)(&self.bound),
+            None => {}
+        }
+    }
+
+    /// The state that is to be next, if it is to change. `serial` is the number of the next order to bind.
+    fn next(&self, wants_stubs: bool, now: Duration, serial: u32) -> Option<State> {
+        let has_counting_stub = self.bound.how == How::Event && self.bound.index.is_some();
+        match (wants_stubs && self.may_have_stub(), self.state) {
+            // It was bound to a stub that counts.
+            (true, State::Unasked) if has_counting_stub => Some(State::Stubbed),
+            (true, State::Unasked | State::Own) => Some(State::Asked(serial)),
+            (false, State::Stubbed | State::Asked(_)) => Some(State::Own),
+            (false, State::Unasked) => {
+                let is_unknown = wants_stubs && self.planned.is_none();
+                (!is_unknown || now.saturating_sub(self.told) >= GRACE).then_some(State::Own)
+            }
+            _ => None,
+        }
+    }
+
+    fn may_have_stub(&self) -> bool {
+        self.planned.as_ref().is_some_and(|known| may_have_stub(&known.method.method))
+    }
+}
+
+/// Whether a stub can count a method. Those that compilers know get stubs too: where they are called at all, as the
+/// interpreter does and compiled code in the cases that it does not know, a probe costs a hundred times as much.
+fn may_have_stub(method: &Method) -> bool {
+    !intrinsics::is_special(&method.class)
+}
+
+fn is_same_method(one: &Bound, other: &Bound) -> bool {
+    (&one.class, &one.name, &one.signature) == (&other.class, &other.name, &other.signature)
+}
+
+fn is_named(bound: &Bound, method: &Method) -> bool {
+    (&bound.class, &bound.name, &bound.signature) == (&method.class, &method.name, &method.signature)
+}
+
+impl Manner {
+    fn watch(self, number: u32) -> Watch {
+        Watch { number, mode: self.mode as u32, chance: 0, threshold_ns: self.threshold_ns }
+    }
+}
+
+#[cfg(test)]
+mod tests;

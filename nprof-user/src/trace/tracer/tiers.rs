@@ -1,0 +1,263 @@
+//! A JVM that is traced by two tiers: which functions need a probe while stubs count in the target, and how a method goes
+//! from the one to the other and back with each call counted once.
+//!
+//! ```text
+//! probe ── its stub counts ──> both ── no thread is on its way past the stub any more ──> stub
+//! stub ── its probe is attached ──> both ── its stub is off ──> probe
+//! ```
+//!
+//! While there are both, the probe passes over the calls that the stub has counted ([`nprof_common::MARK`]).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Tracer;
+use crate::attach::{Attached, Seen};
+use crate::model::{Inventory, Library, Probe, Skipped};
+use crate::shim;
+use crate::trace::roster::StubRecords;
+use crate::trace::slow::Slow;
+use crate::trace::stubs::{Listed, Stubs};
+
+/// How long a thread may take from where the VM has told it the address of a native to the native itself. Until then,
+/// the native's probe stays when stubs have taken over.
+const ON_ITS_WAY: Duration = Duration::from_secs(2);
+/// How long a process that is gone may take to look gone: its sockets are closed before.
+const ENDING: Duration = Duration::from_millis(500);
+
+/// The stubs of a JVM, and what depends on time.
+#[derive(Debug)]
+pub(in crate::trace) struct Tiers {
+    stubs: Stubs,
+    slow: Option<Slow>,
+    /// When functions that stubs have taken over lose their probes.
+    retire: HashMap<u32, Instant>,
+    /// The plan that the shim was last told of.
+    told: u64,
+    /// When the shim was found to be gone.
+    lost: Option<Instant>,
+}
+
+/// Who is to see the calls of a function.
+struct Change {
+    index: u32,
+    /// Now.
+    at_once: Seen,
+    /// When probes have been attached and detached.
+    then: Seen,
+}
+
+impl Tiers {
+    pub(in crate::trace) fn new(stubs: Stubs, slow: Option<Slow>) -> Self {
+        Self { stubs, slow, retire: HashMap::new(), told: u64::MAX, lost: None }
+    }
+
+    pub(in crate::trace) fn stubs(&mut self) -> &mut Stubs {
+        &mut self.stubs
+    }
+
+    /// What stubs record, to be read at any time.
+    pub(in crate::trace) fn recorded(&self) -> StubRecords {
+        let slow = self.slow.as_ref().map(Slow::calls);
+        StubRecords { reader: self.stubs.reader().clone(), slow }
+    }
+}
+
+impl Tracer {
+    /// How many methods are counted by stubs, or will be when they are bound.
+    #[must_use]
+    pub fn stubs(&self) -> usize {
+        let Some(tiers) = &self.tiers else { return 0 };
+        let methods = self.planner.probes().iter().flat_map(|probe| &probe.methods);
+        let skipped = self.planner.skipped().map(|skipped| &skipped.method);
+        methods.filter(|known| tiers.stubs.sees(known)).count()
+            + skipped.filter(|known| tiers.stubs.has_stub(known)).count()
+    }
+
+    /// Moves all methods that can have stubs to these, or back to probes. Each call is counted by one of them. It is done
+    /// when later [`Tracer::tick`]s have done it; without a shim in the target nothing is.
+    pub fn prefer_stubs(&mut self, wanted: bool) {
+        let Some(tiers) = &mut self.tiers else { return };
+        tiers.stubs.want(wanted);
+        // Probes first: they pass over what stubs still count.
+        self.share_out();
+        self.order_stubs();
+    }
+
+    /// Whether [`Tracer::prefer_stubs`] has been done.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.tiers.as_ref().is_none_or(|tiers| tiers.stubs.is_settled() && tiers.retire.is_empty())
+    }
+
+    /// Attaches probes of functions that need them, and takes in the others without. Those of which stubs see some calls
+    /// are told so.
+    pub(super) fn attach_probes(&mut self, probes: &[Probe]) -> Attached {
+        let Some(tiers) = &mut self.tiers else {
+            return self.session.attach(self.planner.libraries(), probes);
+        };
+        let seen = |probe: &Probe| tiers.stubs.share(&probe.methods);
+        let (stubbed, probed): (Vec<Probe>, Vec<Probe>) =
+            probes.iter().cloned().partition(|probe| seen(probe) == Seen::ByStubs);
+        let mut no_room = self.session.leave_to_stubs(&stubbed);
+        let mut attached = self.session.attach(self.planner.libraries(), &probed);
+        attached.no_room.append(&mut no_room);
+        for probe in &probed {
+            self.session.switches().see([probe.index], seen(probe));
+        }
+        attached.attached.iter().for_each(|&index| tiers.stubs.probed(index));
+        attached
+    }
+
+    /// The first orders to the shim, before any probe is attached: what gets a stub needs none.
+    pub(super) fn begin_stubs(&mut self) {
+        if let Some(tiers) = &mut self.tiers {
+            self.session.switches().expect_stubs(true);
+            tiers.told = self.planner.changes();
+            tiers.stubs.order(&self.planner, |_index| false);
+            tiers.stubs.wait_until_settled();
+            tiers.stubs.begin_late(self.roster.start());
+        }
+    }
+
+    /// Does what the shim's news and the plan ask for.
+    pub(super) fn serve_stubs(&mut self) {
+        let Some(tiers) = &mut self.tiers else { return };
+        let has_news = tiers.stubs.read();
+        if tiers.stubs.is_lost() {
+            return self.bear_loss(has_news);
+        }
+        let is_due = has_news || tiers.stubs.has_doubts() || tiers.told != self.planner.changes();
+        if has_news && let Err(error) = self.refresh() {
+            tracing::debug!("process {}: no look for new methods: {error}", self.jvm.pid);
+        }
+        if is_due {
+            self.order_stubs();
+        }
+        let is_waiting = self.tiers.as_ref().is_some_and(|tiers| !tiers.retire.is_empty());
+        if ((is_due || is_waiting) && self.share_out()) || has_news {
+            self.publish();
+        }
+    }
+
+    /// Has all stubs taken away.
+    pub(super) fn end_stubs(&mut self) {
+        if let Some(tiers) = &mut self.tiers {
+            tiers.stubs.detach();
+            if let Some(slow) = &mut tiers.slow {
+                slow.stop();
+            }
+        }
+    }
+
+    /// Tells the shim what the plan asks for.
+    pub(super) fn order_stubs(&mut self) {
+        let Some(tiers) = &mut self.tiers else { return };
+        tiers.told = self.planner.changes();
+        let switches = self.session.switches();
+        tiers.stubs.order(&self.planner, |index| switches.has_probe(index));
+    }
+
+    /// Attaches and detaches probes so that every call is seen by one tier. Returns whether something has changed.
+    fn share_out(&mut self) -> bool {
+        let changes = self.due_changes();
+        let switches = Arc::clone(self.session.switches());
+        for change in &changes {
+            switches.see([change.index], change.at_once);
+        }
+        if changes.is_empty() {
+            return false;
+        }
+        self.session.settle(self.planner.libraries(), self.planner.probes());
+        let Some(tiers) = &mut self.tiers else { return false };
+        for change in changes {
+            if change.then == Seen::ByProbes {
+                switches.see([change.index], Seen::ByProbes);
+            }
+            if switches.has_probe(change.index) {
+                tiers.stubs.probed(change.index);
+            }
+        }
+        true
+    }
+
+    /// The functions whose calls are to be seen by others than they are.
+    fn due_changes(&mut self) -> Vec<Change> {
+        let Some(tiers) = &mut self.tiers else { return Vec::new() };
+        let (now, switches) = (Instant::now(), self.session.switches());
+        let mut changes = Vec::new();
+        for probe in self.planner.probes() {
+            let index = probe.index;
+            let Some(before) = switches.seen(index) else { continue };
+            let (then, has_probe) = (tiers.stubs.share(&probe.methods), switches.has_probe(index));
+            if then != Seen::ByStubs || !has_probe {
+                tiers.retire.remove(&index);
+            }
+            let at_once = match then {
+                Seen::ByStubs if has_probe && *tiers.retire.entry(index).or_insert(now + ON_ITS_WAY) > now => {
+                    Seen::ByBoth
+                }
+                // Seen by nobody until the probe is there, which is no pause of the user's making.
+                Seen::ByProbes if !has_probe && before != Seen::ByProbes => Seen::ByBoth,
+                then => then,
+            };
+            if before != at_once {
+                changes.push(Change { index, at_once, then });
+            }
+        }
+        changes
+    }
+
+    /// Goes on by probes alone when the shim is gone and the JVM is not.
+    fn bear_loss(&mut self, has_news: bool) {
+        if has_news {
+            // Its last words.
+            self.order_stubs();
+            self.publish();
+        }
+        let Some(tiers) = &mut self.tiers else { return };
+        let since = *tiers.lost.get_or_insert_with(Instant::now);
+        if since.elapsed() < ENDING || !self.proc.is_same(&self.jvm) {
+            return;
+        }
+        let Some(error) = tiers.stubs.give_up() else { return };
+        self.session.switches().expect_stubs(false);
+        self.share_out();
+        self.publish();
+        tracing::warn!("{error}: calls are counted by the kernel from now on, and some in between were not");
+    }
+
+    /// Methods with the addresses that they were bound to, where the VM holds those of stubs. The shim's own methods are
+    /// left out.
+    pub(super) fn translate(&mut self, mut found: Inventory) -> Inventory {
+        found.methods.retain(|method| !shim::is_own(method));
+        match &mut self.tiers {
+            Some(tiers) => Inventory { methods: tiers.stubs.translate(found.methods), ..found },
+            None => found,
+        }
+    }
+
+    /// Another nprof may have put stubs before methods that probes see here: they are where they were.
+    pub(super) fn see_through_stubs(&self, found: &mut Inventory, libraries: &[Library]) {
+        if self.tiers.is_some() {
+            return;
+        }
+        let Some(shim) = shim::among(libraries) else { return };
+        for method in found.methods.iter_mut().filter(|method| shim.holds(method)) {
+            if let Some(code) = self.planner.code_of(method) {
+                method.code = code;
+            }
+        }
+    }
+
+    /// What stubs count, to be published.
+    pub(super) fn listed_stubs(&self) -> Vec<Listed> {
+        self.tiers.as_ref().map(|tiers| tiers.stubs.listed()).unwrap_or_default()
+    }
+
+    /// Whether a method is traced although no probe can be.
+    pub(super) fn is_stubbed(&self, skipped: &Skipped) -> bool {
+        self.tiers.as_ref().is_some_and(|tiers| tiers.stubs.has_stub(&skipped.method))
+    }
+}

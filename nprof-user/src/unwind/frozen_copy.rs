@@ -1,0 +1,64 @@
+//! Frozen frames that were copied together with the stack, while the thread stood still.
+//!
+//! Nothing of them has to be looked at again but the VM's code. That the chunks are those of the thread, and that they
+//! were not moved meanwhile, has been seen to when they were copied; that they are whole shows here: frame by frame they
+//! must lead exactly to where the chunk ends.
+
+use nprof_common::Chunk as Head;
+
+use super::frozen::{Chunk, MAX_ARGUMENTS};
+use super::frozen_layout::FrozenLayout;
+use super::sender::{Registers, Stop, Walk};
+use crate::hotspot::RemoteMemory;
+use crate::model::{CutReason, VirtAddr};
+
+/// What was copied of a thread that runs a continuation.
+#[derive(Debug, Clone, Copy)]
+pub struct FrozenCopy<'a> {
+    /// The stack pointer at which the continuation was entered.
+    pub entry_sp: VirtAddr,
+    /// The chunks, innermost first: for each a [`nprof_common::Chunk`] and its bytes, the last one as far as there was room.
+    pub bytes: &'a [u8],
+    /// Whether there were more chunks, for which there was no room.
+    pub has_more: bool,
+}
+
+impl<M: RemoteMemory> Walk<'_, M> {
+    /// Adds the frames of a copy, of a stack that goes on at `here`, and returns where the thread was entered.
+    pub(super) fn thaw_copied(
+        &mut self,
+        layout: &FrozenLayout,
+        here: Registers,
+        copied: FrozenCopy<'_>,
+    ) -> Result<Registers, Stop> {
+        let entry = copied.entry_sp.0;
+        let entries = here.sp.0..=here.sp.0.saturating_add(MAX_ARGUMENTS);
+        if !entries.contains(&entry) || !entry.is_multiple_of(8) {
+            return Err(CutReason::FrozenFrames.into());
+        }
+        let mut rest = copied.bytes;
+        while !rest.is_empty() {
+            let (head, bytes, others) = Head::first_of(rest).ok_or(CutReason::StackTooShort)?;
+            let chunk = Chunk {
+                bytes: bytes.to_vec(),
+                base: VirtAddr(head.base),
+                sp: VirtAddr(head.sp),
+                end: VirtAddr(head.end),
+                parent: None,
+            };
+            if (bytes.len() as u64) < head.bytes {
+                // What is there is shown, and that something is missing.
+                self.chunk_frames(&chunk)?;
+                return Err(CutReason::StackTooShort.into());
+            }
+            self.chunk_frames(&chunk)?;
+            rest = others;
+        }
+        if copied.has_more {
+            return Err(CutReason::StackTooShort.into());
+        }
+        let [return_pc] = self.reader.numbers([(layout.return_pc, 8)])?.ok_or(CutReason::FrozenFrames)?;
+        let entry = Registers { sp: copied.entry_sp, pc: VirtAddr(return_pc), fp: VirtAddr(0) };
+        if self.is_wrapper(entry.pc)? { Ok(entry) } else { Err(CutReason::FrozenFrames.into()) }
+    }
+}

@@ -1,0 +1,158 @@
+//! One round: every way to watch the native, one after the other, each with the same loop.
+
+use anyhow::{Context, Result, ensure};
+use nprof_tests::bpftrace::Bpftrace;
+use nprof_tests::jdk::Jdk;
+use nprof_tests::nprof::Trace;
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::shim::{agent_path, load};
+use nprof_tests::target;
+
+/// Calls per measurement.
+const CALLS: u32 = 5_000_000;
+/// The same where each call traps.
+const TRAPPED_CALLS: u32 = 200_000;
+const WARM_UP: usize = 3;
+const METHOD: &str = "targets.Stubs::empty";
+const SYMBOL: &str = "Java_targets_Stubs_empty";
+
+/// The states of the agent: their names, and what it is told before.
+pub(crate) const STATES: [(&str, &str); 5] = [
+    ("off", "mode=off"),
+    ("count", "mode=count"),
+    ("every 16th timed", "mode=every:16"),
+    ("time", "mode=time"),
+    ("detached", "detach"),
+];
+/// The places of some.
+pub(crate) const COUNT: usize = 1;
+pub(crate) const TIME: usize = 3;
+pub(crate) const DETACHED: usize = 4;
+/// Numbers of threads that an agent is measured with.
+const THREADS: [u32; 2] = [1, 2];
+
+/// A way to trace the native by `nprof trace`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Traced {
+    pub name: &'static str,
+    options: &'static [&'static str],
+    calls: u32,
+}
+
+/// Stubs first, then the kernel's probes, in the same order.
+pub(crate) const TRACED: [Traced; 4] = [
+    Traced { name: "nprof, stubs, count", options: &["--tier", "stub", "--count-only"], calls: CALLS },
+    Traced { name: "nprof, stubs, full", options: &["--tier", "stub"], calls: CALLS },
+    Traced { name: "nprof, probes, count", options: &["--tier", "kernel", "--count-only"], calls: TRAPPED_CALLS },
+    Traced { name: "nprof, probes, full", options: &["--tier", "kernel"], calls: TRAPPED_CALLS },
+];
+
+/// What one round measured, in nanoseconds per call.
+#[derive(Debug)]
+pub(crate) struct Round {
+    /// Two readings of the time stamp counter.
+    pub readings: f64,
+    /// Without agent, by number of threads.
+    pub without: [f64; THREADS.len()],
+    /// By state and number of threads.
+    pub with: [[f64; THREADS.len()]; STATES.len()],
+    /// By way of tracing, one thread.
+    pub traced: [f64; TRACED.len()],
+    /// One thread; nothing where it is not installed.
+    pub bpftrace: Option<f64>,
+}
+
+impl Round {
+    /// Measures everything once.
+    pub(crate) fn measure(jdk: &Jdk, [plain, agent, stubbed]: &mut [Target; 3]) -> Result<Self> {
+        let readings = plain.per_call("readings", CALLS)?;
+        let without = plain.spin()?;
+        let mut with = [[0.0; THREADS.len()]; STATES.len()];
+        load(jdk, agent.0.pid(), "only=targets.Stubs")?;
+        for ((_, options), times) in STATES.into_iter().zip(&mut with) {
+            load(jdk, agent.0.pid(), options)?;
+            // What was bound anew is compiled anew, meanwhile.
+            agent.spin()?;
+            *times = agent.spin()?;
+        }
+        let mut traced = [0.0; TRACED.len()];
+        for (way, time) in TRACED.into_iter().zip(&mut traced) {
+            // No agent has ever been in the one with probes.
+            let target = if way.calls == CALLS { &mut *stubbed } else { &mut *plain };
+            *time = target.traced(way)?;
+        }
+        let bpftrace = if Bpftrace::is_installed() { Some(plain.by_bpftrace()?) } else { None };
+        Ok(Self { readings, without, with, traced, bpftrace })
+    }
+
+    /// What a state of the agent adds to a call.
+    pub(crate) fn added(&self, state: usize, threads: usize) -> f64 {
+        self.with[state][threads] - self.without[threads]
+    }
+
+    /// What stubs add to a call, as a part of what probes add: this way round, stubs that add nothing are no trouble.
+    pub(crate) fn stubs_to_probes(&self, stubs: usize) -> f64 {
+        let added = |way: usize| self.traced[way] - self.without[0];
+        added(stubs) / added(stubs + TRACED.len() / 2)
+    }
+}
+
+/// A JVM that calls the native in a loop.
+#[derive(Debug)]
+pub(crate) struct Target(RemoteProcess);
+
+impl Target {
+    /// One that no agent gets into, one with the agent, and one for nprof's own, all warm.
+    pub(crate) fn start_all(jdk: &Jdk) -> Result<[Self; 3]> {
+        let agent = agent_path("only=targets.Stubs,mode=time")?;
+        let start = |options: &[&str]| -> Result<Self> {
+            let mut target = Self(RemoteProcess::stubs(jdk, options, &[])?);
+            for _ in 0..WARM_UP {
+                target.spin()?;
+            }
+            Ok(target)
+        };
+        Ok([start(&[])?, start(&[&agent])?, start(&[])?])
+    }
+
+    /// Ends it.
+    pub(crate) fn exit(self) -> Result<()> {
+        self.0.exit()
+    }
+
+    fn spin(&mut self) -> Result<[f64; THREADS.len()]> {
+        let mut times = [0.0; THREADS.len()];
+        for (threads, time) in THREADS.into_iter().zip(&mut times) {
+            *time = self.per_call(&format!("spins {threads}"), CALLS)?;
+        }
+        Ok(times)
+    }
+
+    /// The cost of a call under nprof, which has to have counted every one.
+    fn traced(&mut self, way: Traced) -> Result<f64> {
+        let trace = Trace::start(self.0.pid(), &[way.options, &[METHOD]].concat())?;
+        // What was bound anew is compiled anew, meanwhile.
+        self.per_call("spins 1", way.calls)?;
+        let time = self.per_call("spins 1", way.calls)?;
+        let report = trace.finish()?;
+        let (counted, made) = (report.methods.iter().map(|row| row.calls).sum::<u64>(), 2 * u64::from(way.calls));
+        ensure!(counted == made, "{} saw {counted} of {made} calls", way.name);
+        Ok(time)
+    }
+
+    fn by_bpftrace(&mut self) -> Result<f64> {
+        let library = target::Targets::get()?.library("libstubs.so");
+        let bpftrace = Bpftrace::counting(&library, SYMBOL)?;
+        let time = self.per_call("spins 1", TRAPPED_CALLS)?;
+        let counted = bpftrace.finish()?;
+        ensure!(counted == u64::from(TRAPPED_CALLS), "bpftrace counted {counted} of {TRAPPED_CALLS} calls");
+        Ok(time)
+    }
+
+    /// Has it make calls; nanoseconds per call by its own clock.
+    fn per_call(&mut self, command: &str, calls: u32) -> Result<f64> {
+        let answer = self.0.run(&format!("{command} {calls}"))?.join("\n");
+        let took: f64 = answer.strip_prefix("took ").context(answer.clone())?.parse()?;
+        Ok(took / f64::from(calls))
+    }
+}

@@ -1,0 +1,68 @@
+//! bpftrace on one function of a library: what nprof is measured against.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+
+use crate::child::{Child, Stream};
+
+/// A running bpftrace.
+#[derive(Debug)]
+pub struct Bpftrace(Child);
+
+impl Bpftrace {
+    /// Whether there is one on this machine.
+    #[must_use]
+    pub fn is_installed() -> bool {
+        Command::new("bpftrace").arg("--version").output().is_ok_and(|output| output.status.success())
+    }
+
+    /// The script that people write to time a function. Returns when it is attached.
+    ///
+    /// # Errors
+    /// When bpftrace is not there or refuses.
+    pub fn timing(library: &Path, symbol: &str) -> Result<Self> {
+        let site = site(library, symbol);
+        Self::attach(&format!(
+            "uprobe:{site} {{ @start[tid] = nsecs; }} \
+             uretprobe:{site} /@start[tid]/ {{ @calls = count(); @total = sum(nsecs - @start[tid]); \
+             @times = hist(nsecs - @start[tid]); delete(@start[tid]); }}"
+        ))
+    }
+
+    /// A script that counts entries and returns. Returns when it is attached.
+    ///
+    /// # Errors
+    /// When bpftrace is not there or refuses.
+    pub fn counting(library: &Path, symbol: &str) -> Result<Self> {
+        let site = site(library, symbol);
+        Self::attach(&format!("uprobe:{site} {{ @begun = count(); }} uretprobe:{site} {{ @calls = count(); }}"))
+    }
+
+    fn attach(script: &str) -> Result<Self> {
+        let script = format!("BEGIN {{ printf(\"attached\\n\"); }} {script}");
+        let mut child = Child::spawn("bpftrace", Command::new("bpftrace").args(["-e", &script]))
+            .context("bpftrace is needed to compare with: cargo xtask setup --for test")?;
+        child.line_with_prefix(Stream::Stdout, "attached")?;
+        Ok(Self(child))
+    }
+
+    /// Ends it and returns how many returns it counted.
+    ///
+    /// # Errors
+    /// When it does not end well, or has counted nothing.
+    pub fn finish(mut self) -> Result<u64> {
+        self.0.signal(Signal::INT)?;
+        let (status, output) = self.0.wait()?;
+        ensure!(status.success(), self.0.failure(&format!("ended with {status}")));
+        let calls =
+            output.lines().find_map(|line| line.strip_prefix("@calls: ")).context("bpftrace printed no count")?;
+        Ok(calls.trim().parse()?)
+    }
+}
+
+fn site(library: &Path, symbol: &str) -> String {
+    format!("{}:{symbol}", library.display())
+}
