@@ -51,6 +51,16 @@
     jmp \otherwise
 .endm
 
+// Goes to \timed with the call, the n-th of the shard in rax, if n times the golden ratio, modulo one, is below the chance:
+// as often as that, evenly, and out of step with any pattern in the calls. Clobbers r10.
+.macro nprof_if_chosen timed
+    mov r10, qword ptr [rax + {COUNTED}]
+    add r10, qword ptr [rax + {ENTERED}]
+    imul r10d, r10d, {GOLDEN}
+    cmp r10d, dword ptr [r11 + {CHANCE}]
+    jb \timed
+.endm
+
 // The bucket of rdi (nanoseconds) into rdx, as nprof-common/src/histogram.rs defines it. Clobbers rcx and rdi.
 .macro nprof_bucket
     mov rcx, qword ptr [rip + nprof_stub_bounds + 32]
@@ -146,8 +156,6 @@ nprof_stub_active:
     je .Lnprof_sample
     jmp qword ptr [r11 + {ORIGINAL}]
 
-// Times the calls for which n times the golden ratio, modulo one, is below the chance: as often as that, evenly, and
-// out of step with any pattern in the calls.
 .Lnprof_sample:
     cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
     jne .Lnprof_sample_locked
@@ -155,11 +163,7 @@ nprof_stub_active:
     nprof_begin sample, r10
     mov r10, qword ptr [r11 + {RECORDS}]
     nprof_shard .Lnprof_sample_locked
-    mov r10, qword ptr [rax + {COUNTED}]
-    add r10, qword ptr [rax + {ENTERED}]
-    imul r10d, r10d, {GOLDEN}
-    cmp r10d, dword ptr [r11 + {CHANCE}]
-    jb .Lnprof_time
+    nprof_if_chosen .Lnprof_time
     inc qword ptr [rax + {COUNTED}]
     nprof_end sample
     mov r10d, {MARK}
@@ -168,11 +172,7 @@ nprof_stub_active:
 .Lnprof_sample_locked:
     mov r10, qword ptr [r11 + {RECORDS}]
     call nprof_stub_locked_shard
-    mov r10, qword ptr [rax + {COUNTED}]
-    add r10, qword ptr [rax + {ENTERED}]
-    imul r10d, r10d, {GOLDEN}
-    cmp r10d, dword ptr [r11 + {CHANCE}]
-    jb .Lnprof_time_locked
+    nprof_if_chosen .Lnprof_time_locked
     lock inc qword ptr [rax + {COUNTED}]
     mov r10d, {MARK}
     jmp qword ptr [r11 + {ORIGINAL}]

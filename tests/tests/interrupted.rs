@@ -264,18 +264,17 @@ impl Session {
         drop(stopped);
         let stack_base = VirtAddr(registers.rsp);
         if self.unwinder.contains_code(VirtAddr(registers.rip)) {
-            let thread = Interrupted {
+            let at = Sample {
                 pc: VirtAddr(registers.rip),
                 sp: stack_base,
                 fp: VirtAddr(registers.rbp),
-                bcp: registers.r13,
-                rax: Some(registers.rax),
-                rbx: Some(registers.rbx),
                 stack: &stack,
                 stack_base,
                 frozen: None,
                 collections: None,
             };
+            let (rax, rbx) = (Some(registers.rax), Some(registers.rbx));
+            let thread = Interrupted { at, bcp: registers.r13, rax, rbx };
             let found = self.unwinder.unwind_interrupted(&thread)?;
             tally.add(place_of(&found), &registers, &found);
         } else if let Some(sample) = Sample::at_anchor(sp, pc, fp, &stack, stack_base) {

@@ -45,7 +45,7 @@ pub(crate) use memory::{Reader, at, is_plausible, number};
 pub(crate) use names::{class_name, decode, is_method_descriptor};
 use stub::Stub;
 pub(crate) use tables::{Tables, read_int_constants, read_long_constants, read_string};
-pub(crate) use walk::{class_of_boot_loader, lasting_loaders};
+pub(crate) use walk::{classes_of_boot_loader, lasting_loaders};
 
 /// One JVM whose tables have been read and checked. It remembers what it has seen, within limits.
 #[derive(Debug)]

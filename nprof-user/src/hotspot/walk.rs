@@ -111,33 +111,50 @@ fn boot_loader<M: RemoteMemory>(reader: &mut Reader<M>, layout: &Layout) -> Resu
     Ok(loader.map(|[addr]| VirtAddr(addr)).filter(|&addr| is_plausible(addr)))
 }
 
-/// The class of the VM's own loader with an internal name, such as `java/lang/Thread`; `None` if it is not loaded.
-pub(crate) fn class_of_boot_loader<M: RemoteMemory>(
+/// The classes of the VM's own loader with these internal names, such as `java/lang/Thread`, each in the place of its name;
+/// `None` for what is not loaded.
+pub(crate) fn classes_of_boot_loader<M: RemoteMemory, const N: usize>(
     reader: &mut Reader<M>,
     layout: &Layout,
-    name: &str,
-) -> Result<Option<VirtAddr>, MemoryError> {
+    names: [&str; N],
+) -> Result<[Option<VirtAddr>; N], MemoryError> {
+    let mut classes = [None; N];
     let Some(boot) = boot_loader(reader, layout)? else {
-        return Ok(None);
+        return Ok(classes);
     };
     let mut next = reader.pointer(at(boot, layout.loader.klasses))?;
-    let (symbol, mut text) = (&layout.symbol, vec![0; name.len()]);
     for _ in 0..MAX_KLASSES {
-        let Some(found) = klass(reader, layout, next)? else {
-            return Ok(None);
-        };
-        let length = (at(found.name, symbol.length.offset), symbol.length.width);
-        let is_long = reader.numbers([length])?.is_some_and(|[length]| length & MAX_SYMBOL == name.len() as u64);
-        if is_long {
-            match reader.bytes(at(found.name, symbol.body), &mut text) {
-                Ok(()) if text == name.as_bytes() => return Ok(Some(found.addr)),
-                Ok(()) | Err(MemoryError::Unreadable { .. }) => {}
-                Err(error) => return Err(error),
+        let Some(found) = klass(reader, layout, next)? else { break };
+        if let Some(place) = place_of_name(reader, layout, found.name, &names)? {
+            classes[place].get_or_insert(found.addr);
+            if classes.iter().all(Option::is_some) {
+                break;
             }
         }
         next = found.next;
     }
-    Ok(None)
+    Ok(classes)
+}
+
+/// Which of the names a symbol is. Its text is only read where its length is that of one.
+fn place_of_name<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    layout: &Layout,
+    symbol: VirtAddr,
+    names: &[&str],
+) -> Result<Option<usize>, MemoryError> {
+    let length = (at(symbol, layout.symbol.length.offset), layout.symbol.length.width);
+    let Some([length]) = reader.numbers([length])? else { return Ok(None) };
+    let length = length & MAX_SYMBOL;
+    if names.iter().all(|name| name.len() as u64 != length) {
+        return Ok(None);
+    }
+    let mut text = vec![0; usize::try_from(length).unwrap_or_default()];
+    match reader.bytes(at(symbol, layout.symbol.body), &mut text) {
+        Ok(()) => Ok(names.iter().position(|name| name.as_bytes() == text)),
+        Err(MemoryError::Unreadable { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The loaders that have many classes: as a rule they last as long as the program. Most of the others are made for one

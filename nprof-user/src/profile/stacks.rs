@@ -85,34 +85,15 @@ impl Stacks {
 
     /// A native method has returned to Java: the registers are exact.
     fn at_call(&mut self, taken: &StackRecord<'_>, sums: &mut Sums) -> Result<Frames, MemoryError> {
-        let StackRecord { header, stack, .. } = *taken;
-        let java = self.java.unwind(&Sample {
-            pc: VirtAddr(header.pc),
-            sp: VirtAddr(header.sp),
-            fp: VirtAddr(header.fp),
-            stack,
-            stack_base: VirtAddr(header.base()),
-            frozen: frozen(taken),
-            collections: collections(taken),
-        })?;
+        let java = self.java.unwind(&interrupted(taken))?;
         Ok(self.java_frames(Frames::default(), &java, sums))
     }
 
     /// The thread was interrupted in Java code.
     fn in_java(&mut self, taken: &StackRecord<'_>, sums: &mut Sums) -> Result<Frames, MemoryError> {
-        let StackRecord { header, stack, .. } = *taken;
-        let java = self.java.unwind_interrupted(&Interrupted {
-            pc: VirtAddr(header.pc),
-            sp: VirtAddr(header.sp),
-            fp: VirtAddr(header.fp),
-            bcp: header.bcp,
-            rax: Some(header.rax),
-            rbx: Some(header.rbx),
-            stack,
-            stack_base: VirtAddr(header.base()),
-            frozen: frozen(taken),
-            collections: collections(taken),
-        })?;
+        let header = taken.header;
+        let (bcp, rax, rbx) = (header.bcp, Some(header.rax), Some(header.rbx));
+        let java = self.java.unwind_interrupted(&Interrupted { at: interrupted(taken), bcp, rax, rbx })?;
         Ok(self.java_frames(Frames::default(), &java, sums))
     }
 
@@ -147,18 +128,10 @@ impl Stacks {
             (Some(sample), _) => sample,
             (None, NativeEnd::Java(registers)) => {
                 // Called without leaving Java, as far as the VM is concerned: it has noted nothing about the place.
-                let java = self.java.unwind_interrupted(&Interrupted {
-                    pc: registers.pc,
-                    sp: registers.sp,
-                    fp: registers.fp.unwrap_or(VirtAddr(0)),
-                    bcp: header.bcp,
-                    rax: None,
-                    rbx: None,
-                    stack,
-                    stack_base: base,
-                    frozen: frozen(taken),
-                    collections: collections(taken),
-                })?;
+                let (pc, sp, fp) = (registers.pc, registers.sp, registers.fp.unwrap_or(VirtAddr(0)));
+                let at = Sample { pc, sp, fp, ..interrupted(taken) };
+                let thread = Interrupted { at, bcp: header.bcp, rax: None, rbx: None };
+                let java = self.java.unwind_interrupted(&thread)?;
                 return Ok(self.java_frames(frames, &java, sums));
             }
             (None, NativeEnd::Complete) => return Ok(frames),
@@ -175,6 +148,20 @@ impl Stacks {
         frames.numbers.extend(self.java_names.number(java, sums));
         frames.cut = cut(java.end);
         frames
+    }
+}
+
+/// Where the thread was interrupted.
+fn interrupted<'a>(taken: &StackRecord<'a>) -> Sample<'a> {
+    let StackRecord { header, stack, .. } = *taken;
+    Sample {
+        pc: VirtAddr(header.pc),
+        sp: VirtAddr(header.sp),
+        fp: VirtAddr(header.fp),
+        stack,
+        stack_base: VirtAddr(header.base()),
+        frozen: frozen(taken),
+        collections: collections(taken),
     }
 }
 

@@ -46,8 +46,8 @@ pub(super) struct Machine<'a> {
 impl<'a> Machine<'a> {
     pub(super) fn new(thread: &Interrupted<'_>, stack: StackCopy<'a>) -> Self {
         let mut machine = Self { registers: [None; REGISTERS], written: Vec::new(), stack };
-        machine.set(Register::RSP, Some(thread.sp.0));
-        machine.set(Register::RBP, Some(thread.fp.0));
+        machine.set(Register::RSP, Some(thread.at.sp.0));
+        machine.set(Register::RBP, Some(thread.at.fp.0));
         machine.set(Register::R13, Some(thread.bcp));
         machine.set(Register::RAX, thread.rax);
         machine.set(Register::RBX, thread.rbx);
@@ -312,6 +312,7 @@ pub(super) fn above(machine: &Machine<'_>, words: u64) -> Option<VirtAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unwind::Sample;
 
     const START: VirtAddr = VirtAddr(0x4000);
     const SP: VirtAddr = VirtAddr(0x7000);
@@ -326,18 +327,9 @@ mod tests {
     /// The exits of `code` with the return addresses, stack and frame pointers there.
     fn exits(code: &[u8], stack: &[u8], at_frames: bool) -> Vec<Left> {
         let stack = StackCopy { base: SP, bytes: stack, is_chunk: false };
-        let thread = Interrupted {
-            pc: START,
-            sp: SP,
-            fp: VirtAddr(0x7018),
-            bcp: 0x99,
-            rax: None,
-            rbx: None,
-            stack: stack.bytes,
-            stack_base: SP,
-            frozen: None,
-            collections: None,
-        };
+        let (fp, stack_base) = (VirtAddr(0x7018), SP);
+        let at = Sample { pc: START, sp: SP, fp, stack: stack.bytes, stack_base, frozen: None, collections: None };
+        let thread = Interrupted { at, bcp: 0x99, rax: None, rbx: None };
         let machine = Machine::new(&thread, stack);
         let text = Text { start: START, bytes: code };
         let ways = WaysOut { at_frames, ..WaysOut::new(text, START, machine) };

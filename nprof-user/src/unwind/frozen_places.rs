@@ -11,7 +11,7 @@ use super::frozen::{
 use super::frozen_layout::FrozenLayout;
 use super::objects::Objects;
 use super::{ATTEMPTS, Unwinder};
-use crate::hotspot::{RemoteMemory, class_of_boot_loader};
+use crate::hotspot::{RemoteMemory, classes_of_boot_loader};
 use crate::model::VirtAddr;
 use crate::sys::remote_memory::MemoryError;
 
@@ -96,8 +96,9 @@ impl<M: RemoteMemory> Unwinder<M> {
 
     fn classes_named<const N: usize>(&mut self, names: [&str; N]) -> Result<[Option<Arc<Class>>; N], MemoryError> {
         let mut classes = [const { None }; N];
-        for (class, name) in classes.iter_mut().zip(names) {
-            if let Some(klass) = class_of_boot_loader(&mut self.reader, &self.layout.names, name)? {
+        let klasses = classes_of_boot_loader(&mut self.reader, &self.layout.names, names)?;
+        for (class, klass) in classes.iter_mut().zip(klasses) {
+            if let Some(klass) = klass {
                 *class = read_class(&mut self.reader, &self.layout, klass)?;
             }
         }

@@ -15,7 +15,7 @@ use super::blob::BlobKind;
 use super::depth::{Depth, Depths};
 use super::sender::{Registers, Stop, Walk};
 use super::stack_copy::slot_address;
-use super::{FrameKind, Interrupted, not_entrant};
+use super::{FrameKind, Interrupted, Sample, not_entrant};
 use crate::hotspot::{RemoteMemory, at};
 use crate::model::{CutReason, VirtAddr};
 
@@ -39,10 +39,10 @@ const LAST_SP: i64 = -2;
 impl<M: RemoteMemory> Walk<'_, M> {
     /// Follows the frames from where a thread was interrupted to the thread's first one.
     pub(super) fn run_interrupted(&mut self, thread: &Interrupted<'_>) -> Result<(), Stop> {
-        if self.fixed.interpreter.contains(&thread.pc) {
+        if self.fixed.interpreter.contains(&thread.at.pc) {
             return self.in_interpreter(thread);
         }
-        let begin = self.rely_on_blob(thread.pc)?;
+        let begin = self.rely_on_blob(thread.at.pc)?;
         let blob = self.code.get(begin).ok_or(CutReason::UnknownCode)?;
         let (kind, frame_bytes, code) = (blob.kind, blob.frame_bytes, blob.code.clone());
         match kind {
@@ -63,7 +63,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
         code: &Range<VirtAddr>,
     ) -> Result<(), Stop> {
         let offset =
-            thread.pc.0.checked_sub(code.start.0).filter(|_| thread.pc < code.end).ok_or(CutReason::MidFrame)?;
+            thread.at.pc.0.checked_sub(code.start.0).filter(|_| thread.at.pc < code.end).ok_or(CutReason::MidFrame)?;
         let whole = i64::try_from(frame_bytes).unwrap_or(0) - 8;
         let depth = self.depths(begin, code, whole)?.at(offset);
         let Some(depth) = depth else {
@@ -71,12 +71,12 @@ impl<M: RemoteMemory> Walk<'_, M> {
             return Err(CutReason::MidFrame.into());
         };
         if depth.in_call_stub {
-            let pc = VirtAddr(self.stack.slot(thread.sp, 0)?);
-            return self.propose(thread, Registers { sp: slot_address(thread.sp, 1), pc, fp: thread.fp });
+            let pc = VirtAddr(self.stack.slot(thread.at.sp, 0)?);
+            return self.propose(thread, Registers { sp: slot_address(thread.at.sp, 1), pc, fp: thread.at.fp });
         }
         let nmethod = self.code.get(begin).and_then(|blob| blob.nmethod.as_ref()).ok_or(CutReason::UnknownCode)?;
         // Before, it is not even certain that this is the method that was meant.
-        if nmethod.verified_entry.is_none_or(|entry| thread.pc >= entry) {
+        if nmethod.verified_entry.is_none_or(|entry| thread.at.pc >= entry) {
             self.add_nearest(begin, offset, depth.bytes < whole)?;
         }
         let caller = self.caller_at(thread, depth)?;
@@ -85,13 +85,13 @@ impl<M: RemoteMemory> Walk<'_, M> {
 
     fn caller_at(&self, thread: &Interrupted<'_>, depth: Depth) -> Result<Registers, Stop> {
         let bytes = u64::try_from(depth.bytes).map_err(|_error| CutReason::MidFrame)?;
-        let base = if depth.from_top { VirtAddr(self.stack.word(thread.sp)?) } else { thread.sp };
-        if base < thread.sp || base.0 - thread.sp.0 > MAX_SAVED_SP {
+        let base = if depth.from_top { VirtAddr(self.stack.word(thread.at.sp)?) } else { thread.at.sp };
+        if base < thread.at.sp || base.0 - thread.at.sp.0 > MAX_SAVED_SP {
             return Err(CutReason::MidFrame.into());
         }
         let return_slot = at(base, bytes);
         let pc = VirtAddr(self.stack.word(return_slot)?);
-        let fp = if depth.saved { VirtAddr(self.stack.slot(return_slot, -1)?) } else { thread.fp };
+        let fp = if depth.saved { VirtAddr(self.stack.slot(return_slot, -1)?) } else { thread.at.fp };
         Ok(Registers { sp: slot_address(return_slot, 1), pc, fp })
     }
 
@@ -124,7 +124,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
         let bytes = self.text(begin, code)?;
         let machine = Machine::new(thread, self.stack);
         let text = Text { start: code.start, bytes: &bytes };
-        for way in WaysOut::new(text, thread.pc, machine).take(MAX_WAYS_OUT) {
+        for way in WaysOut::new(text, thread.at.pc, machine).take(MAX_WAYS_OUT) {
             let Some(caller) = self.caller_beyond(&way, kind)? else { continue };
             match self.propose(thread, caller) {
                 Err(Stop::Cut(CutReason::MidFrame)) => {}
@@ -165,21 +165,21 @@ impl<M: RemoteMemory> Walk<'_, M> {
     /// In the code that calls Java from native code there is a frame pointer, but for its first and last instructions.
     fn in_call_stub(&mut self, thread: &Interrupted<'_>) -> Result<(), Stop> {
         let pc = self.fixed.call_stub_return;
-        let near = thread.pc.0.abs_diff(pc.0) < CALL_STUB && thread.fp >= thread.sp;
+        let near = thread.at.pc.0.abs_diff(pc.0) < CALL_STUB && thread.at.fp >= thread.at.sp;
         if !near {
             return Err(CutReason::MidFrame.into());
         }
-        self.propose(thread, Registers { sp: thread.sp, pc, fp: thread.fp })
+        self.propose(thread, Registers { sp: thread.at.sp, pc, fp: thread.at.fp })
     }
 
     /// In the interpreter there is a frame with a frame pointer, or one that is being made or has just gone.
     fn in_interpreter(&mut self, thread: &Interrupted<'_>) -> Result<(), Stop> {
-        let begin = self.rely_on_blob(thread.pc)?;
+        let begin = self.rely_on_blob(thread.at.pc)?;
         let code = self.fixed.interpreter.clone();
         let bytes = self.text(begin, &code)?;
         let machine = Machine::new(thread, self.stack);
         let text = Text { start: code.start, bytes: &bytes };
-        let ways: Vec<WayOut<'_>> = WaysOut::to_frames(text, thread.pc, machine, TO_FRAME).collect();
+        let ways: Vec<WayOut<'_>> = WaysOut::to_frames(text, thread.at.pc, machine, TO_FRAME).collect();
         if let Some(way) = ways.iter().find(|way| way.exit == Exit::Enter) {
             return self.before_frame(thread, &way.machine);
         }
@@ -193,7 +193,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
     /// The method has been called, and its frame not been begun.
     fn before_frame(&mut self, thread: &Interrupted<'_>, machine: &Machine<'_>) -> Result<(), Stop> {
         if let (Some(pc), Some(sender)) = (machine.top(), machine.get(Register::R13)) {
-            let caller = Registers { sp: VirtAddr(sender), pc: VirtAddr(pc), fp: thread.fp };
+            let caller = Registers { sp: VirtAddr(sender), pc: VirtAddr(pc), fp: thread.at.fp };
             return self.propose(thread, caller);
         }
         // The return address is in a register that is not known.
@@ -203,33 +203,33 @@ impl<M: RemoteMemory> Walk<'_, M> {
     /// The frame has gone, or there never was one; the way leads back to the caller.
     fn without_frame(&mut self, thread: &Interrupted<'_>, way: &WayOut<'_>) -> Result<(), Stop> {
         let Exit::ToRegister(Some(target)) = way.exit else {
-            return self.called_by_interpreted(thread, thread.sp.0);
+            return self.called_by_interpreted(thread, thread.at.sp.0);
         };
         let pc = VirtAddr(target);
         let sp = match way.machine.get(Register::RSP) {
             Some(sp) => VirtAddr(sp),
             // In the interpreter the frame pointer is enough.
-            None if self.fixed.interpreter.contains(&pc) || pc == self.fixed.call_stub_return => thread.sp,
+            None if self.fixed.interpreter.contains(&pc) || pc == self.fixed.call_stub_return => thread.at.sp,
             None => return Err(CutReason::MidFrame.into()),
         };
-        self.propose(thread, Registers { sp, pc, fp: thread.fp })
+        self.propose(thread, Registers { sp, pc, fp: thread.at.fp })
     }
 
     /// The caller is interpreted, and its frame pointer the current one, if it has noted just this stack pointer at its
     /// last call. JDK 21 and later note words from the frame pointer on.
     fn called_by_interpreted(&mut self, thread: &Interrupted<'_>, sender_sp: u64) -> Result<(), Stop> {
         // The frame pointer may be anything.
-        let noted = self.stack.slot(thread.fp, LAST_SP).map_err(|_reason| CutReason::MidFrame)?;
-        let relative = slot_address(thread.fp, noted.cast_signed()).0;
+        let noted = self.stack.slot(thread.at.fp, LAST_SP).map_err(|_reason| CutReason::MidFrame)?;
+        let relative = slot_address(thread.at.fp, noted.cast_signed()).0;
         if noted == 0 || (noted != sender_sp && relative != sender_sp) {
             return Err(CutReason::MidFrame.into());
         }
-        self.propose(thread, Registers { sp: thread.sp, pc: self.fixed.interpreter.start, fp: thread.fp })
+        self.propose(thread, Registers { sp: thread.at.sp, pc: self.fixed.interpreter.start, fp: thread.at.fp })
     }
 
     /// The frame is there, or its first words are.
     fn in_frame(&mut self, thread: &Interrupted<'_>) -> Result<(), Stop> {
-        let Interrupted { sp, fp, .. } = *thread;
+        let Sample { sp, fp, .. } = thread.at;
         if fp < sp || fp.0 - sp.0 > MAX_INTERPRETED {
             return Err(CutReason::MidFrame.into());
         }
@@ -296,7 +296,8 @@ impl<M: RemoteMemory> Walk<'_, M> {
         }
         let (frame_bytes, code) = (blob.frame_bytes, blob.code.clone());
         self.rely_on_blob(caller.pc)?;
-        let caller = Interrupted { pc: caller.pc, sp: caller.sp, fp: caller.fp, rax: None, rbx: None, ..*thread };
+        let at = Sample { pc: caller.pc, sp: caller.sp, fp: caller.fp, ..thread.at };
+        let caller = Interrupted { at, rax: None, rbx: None, ..*thread };
         self.in_compiled(&caller, begin, frame_bytes, &code)
     }
 

@@ -73,18 +73,16 @@ fn compiled() -> Vec<u64> {
 
 fn unwind(unwinder: &mut Unwinder<&SmallVm>, pc: u64, sp: u64, fp: u64, words: &[u64]) -> JavaStack {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let thread = Interrupted {
+    let at = Sample {
         pc: VirtAddr(pc),
         sp: VirtAddr(address(sp)),
         fp: VirtAddr(address(fp)),
-        bcp: address(12),
-        rax: None,
-        rbx: None,
         stack: &bytes,
         stack_base: VirtAddr(STACK),
         frozen: None,
         collections: None,
     };
+    let thread = Interrupted { at, bcp: address(12), rax: None, rbx: None };
     unwinder.unwind_interrupted(&thread).unwrap()
 }
 

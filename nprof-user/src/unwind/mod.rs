@@ -121,27 +121,14 @@ impl<'a> Sample<'a> {
 /// A thread that was interrupted in Java code itself, at any of its instructions.
 #[derive(Debug, Clone, Copy)]
 pub struct Interrupted<'a> {
-    /// The next instruction (`rip`), one for which [`Unwinder::contains_code`] holds.
-    pub pc: VirtAddr,
-    /// The stack pointer (`rsp`).
-    pub sp: VirtAddr,
-    /// The frame pointer (`rbp`).
-    pub fp: VirtAddr,
+    /// Registers and stack as they are at the next instruction, for whose address [`Unwinder::contains_code`] holds.
+    pub at: Sample<'a>,
     /// `r13`: in the interpreter mostly the address of the current bytecode.
     pub bcp: u64,
     /// `rax`, if it is known: it holds the return address while the interpreter enters a method.
     pub rax: Option<u64>,
     /// `rbx`, if it is known: it holds the caller's stack pointer while the interpreter leaves a method.
     pub rbx: Option<u64>,
-    /// The stack from `stack_base` on, as much as there is.
-    pub stack: &'a [u8],
-    /// The address that the copy begins at, not above `sp`.
-    pub stack_base: VirtAddr,
-    /// Of a virtual thread, what was copied of the frames that are frozen in the heap. If nothing was, they are looked
-    /// for in the live heap.
-    pub frozen: Option<FrozenCopy<'a>>,
-    /// How many times the VM had begun to collect the heap, if that is known: [`Unwinder::collections_place`].
-    pub collections: Option<u64>,
 }
 
 /// Unwinds the stacks of one JVM. It remembers code and names, within limits.
@@ -227,8 +214,8 @@ impl<M: RemoteMemory> Unwinder<M> {
     /// # Errors
     /// As [`Self::unwind`].
     pub fn unwind_interrupted(&mut self, thread: &Interrupted<'_>) -> Result<JavaStack, MemoryError> {
-        let stack = StackCopy { base: thread.stack_base, bytes: thread.stack, is_chunk: false };
-        let copies = Copies { stack, frozen: thread.frozen, collections: thread.collections };
+        let stack = StackCopy { base: thread.at.stack_base, bytes: thread.at.stack, is_chunk: false };
+        let copies = Copies { stack, frozen: thread.at.frozen, collections: thread.at.collections };
         self.confirmed(copies, |walk| walk.run_interrupted(thread), || true)
     }
 
