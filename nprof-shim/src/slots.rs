@@ -22,12 +22,10 @@ const WORD: usize = size_of::<usize>();
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The process may not read its own memory.
-    #[error("cannot open /proc/self/mem")]
+    #[error("cannot open /proc/self/mem (is /proc mounted there?)")]
     NoMemory(#[source] io::Error),
     /// This VM keeps them somewhere else.
-    #[error(
-        "this VM does not keep a native's address where JDK 8 to 25 do: only methods that are bound later are seen"
-    )]
+    #[error("this VM does not keep a native's address where JDK 8 to 25 do")]
     Unknown,
 }
 

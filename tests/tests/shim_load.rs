@@ -39,7 +39,7 @@ impl Seen {
     }
 
     fn wanted(&self) -> Wanted<'_> {
-        Wanted { proc: &self.proc, jvm: &self.jvm, libjvm: &self.libjvm, patience: PATIENCE }
+        Wanted { proc: &self.proc, jvm: &self.jvm, libjvm: &self.libjvm, patience: PATIENCE, has_stubs: false }
     }
 
     fn load(&self) -> Result<Connection> {

@@ -49,6 +49,8 @@ pub(super) enum Refusal {
     Replaced,
     #[error("the JVM does not let the agent in")]
     NoEntry,
+    #[error("stubs cannot be put before methods here: {0}")]
+    Unprepared(#[from] rebind::Error),
 }
 
 /// Does what one message says.
@@ -111,14 +113,16 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, file: Option<OwnedF
     agent.begin_anew(Some(records));
     link.policy.get_or_init(|| policy);
     visit(agent, |jni| {
-        agent.note(agent.prepare(jni));
+        // What is bound later could have stubs all the same, but they could not be taken away.
+        agent.prepare(jni)?;
         agent.note(agent.jvmti.notice_binds(true));
         agent.adopt_early(jni);
         if policy.code {
             agent.note(agent.jvmti.notice_code(true));
             agent.note(agent.jvmti.repeat_code());
         }
-    })
+        Ok(())
+    })?
 }
 
 /// What a mode's numbers mean. Without a steady clock nothing is timed.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use super::refusal::{KEEPS_CODE, OLDEST, ONLY_NEW_BINDS};
+use super::refusal::{KEEPS_CODE, NEWEST, OLDEST};
 use super::{Refusal, Wanted, Warning, attach, find};
 use crate::discover::{OnQuit, Standing};
 use crate::hotspot::{self, CodeRoom, Flag, code_room, flags};
@@ -38,6 +38,8 @@ pub(super) struct Facts {
     flags: VmFlags,
     /// The room for compiled code, where the VM says.
     code: Option<CodeRoom>,
+    /// Whether stubs are there that only the shim can take away.
+    has_stubs: bool,
     musl: bool,
     /// Where the target finds the shim that it has loaded already, if it has.
     pub(super) loaded: Option<PathBuf>,
@@ -50,7 +52,7 @@ pub(super) struct Facts {
 
 impl Facts {
     pub(super) fn gather(wanted: &Wanted<'_>) -> Result<Self, Refusal> {
-        let Wanted { proc, jvm, libjvm, .. } = *wanted;
+        let Wanted { proc, jvm, libjvm, has_stubs, .. } = *wanted;
         let pid = jvm.pid;
         if !jvm.kind.is_supported() {
             return Err(Refusal::Kind { pid, kind: jvm.kind });
@@ -63,6 +65,7 @@ impl Facts {
             feature: feature_release(&jvm.vm_version),
             flags: VmFlags::read(jvm, libjvm)?,
             code: code_room(ProcessMemory::new(pid), libjvm).ok(),
+            has_stubs,
             musl: libraries.iter().any(is_musl),
             loaded: find(proc, jvm)?.map(|loaded| loaded.path_inside(proc, pid)).transpose()?,
             standing,
@@ -78,6 +81,7 @@ impl Facts {
         match () {
             () if !self.kind.is_supported() => return Err(Refusal::Kind { pid, kind: self.kind }),
             () if self.feature.is_some_and(|feature| feature < OLDEST) => return Err(Refusal::TooOld { pid }),
+            () if self.feature.is_some_and(|feature| feature > NEWEST) => return Err(Refusal::TooNew { pid }),
             () if self.musl => return Err(Refusal::Musl { pid }),
             () if is(self.flags.attach_disabled, true) => return Err(Refusal::AttachDisabled { pid }),
             () if is(self.flags.agents_enabled, false) => return Err(Refusal::AgentsDisabled { pid }),
@@ -104,9 +108,10 @@ impl Facts {
         }
     }
 
-    /// Whether there is room for the code of calls that the VM will make anew, and in newer VMs never takes away.
+    /// Whether there is room for the code of calls that the VM will make anew, and in newer VMs never takes away. To take
+    /// stubs away costs that room once, and leaving them for ever is worse.
     fn judge_code(&self) -> Result<(), Refusal> {
-        let keeps = self.feature.is_some_and(|feature| feature >= KEEPS_CODE);
+        let keeps = !self.has_stubs && self.feature.is_some_and(|feature| feature >= KEEPS_CODE);
         let full = |room: &CodeRoom| room.reserved.saturating_sub(room.taken) < room.reserved / CODE_LEFT;
         match self.code.filter(|room| keeps && full(room)) {
             Some(CodeRoom { reserved, taken }) => {
@@ -122,8 +127,7 @@ impl Facts {
         let since = |release| self.feature.is_some_and(|feature| feature >= release);
         let agreed = self.flags.agents_enabled.is_some_and(|flag| flag.on_command_line);
         let prints = since(PRINTS_WARNING) && !agreed && self.loaded.is_none();
-        let warnings = [(prints, Warning::Prints { pid }), (since(ONLY_NEW_BINDS), Warning::OnlyNewBinds { pid })];
-        warnings.into_iter().filter_map(|(holds, warning)| holds.then_some(warning)).collect()
+        if prints { vec![Warning::Prints { pid }] } else { Vec::new() }
     }
 }
 
@@ -181,6 +185,7 @@ mod tests {
             feature: Some(17),
             flags: VmFlags { attach_disabled: DEFAULT_OFF, agents_enabled: DEFAULT_ON, reduced_signals: DEFAULT_OFF },
             code: Some(CodeRoom { reserved: 240 << 20, taken: 239 << 20 }),
+            has_stubs: false,
             musl: false,
             loaded: None,
             standing: Standing { ns_pid: 7, euid: 0, egid: 0, halted: None, quit: OnQuit::Caught },
@@ -201,9 +206,10 @@ mod tests {
     #[test]
     fn refuses() {
         type Change = fn(&mut Facts);
-        let cases: [(&str, Change); 13] = [
+        let cases: [(&str, Change); 14] = [
             ("openj9", |facts| facts.kind = JvmKind::OpenJ9),
             ("JDK 11", |facts| facts.feature = Some(8)),
+            ("newer than JDK 25", |facts| facts.feature = Some(26)),
             ("musl", |facts| facts.musl = true),
             ("DisableAttachMechanism", |facts| facts.flags.attach_disabled = ON),
             ("-EnableDynamicAgentLoading", |facts| facts.flags.agents_enabled = OFF),
@@ -223,6 +229,13 @@ mod tests {
         assert_eq!(plain().judge().unwrap(), []);
     }
 
+    /// Check that stubs can be taken away however little room for code is left.
+    #[test]
+    fn stubs_can_be_taken_away() {
+        let facts = Facts { feature: Some(KEEPS_CODE), has_stubs: true, ..plain() };
+        assert!(facts.judge().is_ok());
+    }
+
     /// Check that a JVM that listens already needs no signal, so that what that would do does not matter.
     #[test]
     fn no_signal_where_it_listens() {
@@ -235,7 +248,7 @@ mod tests {
         assert!(facts.judge().is_err());
     }
 
-    /// Check that the VM's own warning is announced just where the VM prints it, and what newer VMs cannot do.
+    /// Check that the VM's own warning is announced just where the VM prints it.
     #[test]
     fn warns() {
         let warnings = |feature, agents_enabled, loaded: bool| {
@@ -250,7 +263,6 @@ mod tests {
         assert_eq!(warnings(Some(25), DEFAULT_ON, true), []);
         assert_eq!(warnings(Some(17), DEFAULT_ON, false), []);
         assert_eq!(warnings(None, None, false), []);
-        assert_eq!(warnings(Some(26), ON, false), [Warning::OnlyNewBinds { pid: PID }]);
     }
 
     /// Check that versions of all forms are understood.

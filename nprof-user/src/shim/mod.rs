@@ -44,6 +44,8 @@ pub struct Wanted<'a> {
     pub libjvm: &'a Library,
     /// How long to wait for each of its answers.
     pub patience: Duration,
+    /// Whether there are stubs that an earlier nprof has left, which only the shim can take away.
+    pub has_stubs: bool,
 }
 
 /// What stands against loading the shim, before anything is done: an error if it must not be, else what the user should

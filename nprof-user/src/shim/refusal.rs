@@ -8,8 +8,9 @@ use crate::model::{JvmKind, Pid};
 
 /// The oldest JDK that the shim works with.
 pub(super) const OLDEST: u32 = 11;
-/// From this JDK on the VM does not say where a method is, so that stubs can be put only before those that are bound later.
-pub(super) const ONLY_NEW_BINDS: u32 = 26;
+/// The newest JDK in which a method id is known to lead to the VM's method, and that to its address. Without these it can
+/// neither be told which method has a stub, nor can that be taken away.
+pub(super) const NEWEST: u32 = 25;
 /// From this JDK on the VM keeps the code of a native's call for as long as the class is loaded, also when it has made that
 /// anew because the method was bound anew.
 pub(super) const KEEPS_CODE: u32 = 20;
@@ -29,6 +30,12 @@ pub enum Refusal {
     /// A VM of before the shim's time.
     #[error("the JVM in process {pid} is older than JDK {OLDEST}, the oldest that the shim works with")]
     TooOld {
+        /// The target.
+        pid: Pid,
+    },
+    /// A VM of after the shim's time.
+    #[error("the JVM in process {pid} is newer than JDK {NEWEST}, the newest that the shim knows its way in")]
+    TooNew {
         /// The target.
         pid: Pid,
     },
@@ -128,7 +135,7 @@ impl Refusal {
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         Some(match self {
-            Self::Kind { .. } | Self::TooOld { .. } | Self::Musl { .. } => {
+            Self::Kind { .. } | Self::TooOld { .. } | Self::TooNew { .. } | Self::Musl { .. } => {
                 "use the kernel tier (--tier kernel) where it works with this JVM".into()
             }
             Self::AttachDisabled { .. } => "restart it without that option, or use --tier kernel".into(),
@@ -181,11 +188,6 @@ pub enum Warning {
         /// The target.
         pid: Pid,
     },
-    /// Only methods that are bound after the shim was loaded can get stubs.
-    OnlyNewBinds {
-        /// The target.
-        pid: Pid,
-    },
 }
 
 impl Warning {
@@ -196,7 +198,6 @@ impl Warning {
             Self::Prints { .. } => {
                 "start it with -XX:+EnableDynamicAgentLoading and it prints nothing; later loadings print nothing either way"
             }
-            Self::OnlyNewBinds { .. } => "use --tier kernel for the others",
         }
     }
 }
@@ -208,10 +209,6 @@ impl fmt::Display for Warning {
                 f,
                 "the JVM in process {pid} will print three lines on its standard error, the first \"WARNING: A JVM TI agent \
                  has been loaded dynamically\": JDK 21 and later do so for every agent that is loaded while they run"
-            ),
-            Self::OnlyNewBinds { pid } => write!(
-                f,
-                "the JVM in process {pid} is JDK {ONLY_NEW_BINDS} or later: only methods that are bound from now on get stubs"
             ),
         }
     }

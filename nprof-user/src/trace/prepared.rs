@@ -109,7 +109,8 @@ impl Prepared {
             self.options.governing = Some(Governing { budget, ..calibrate(&self.proc, &engine)? });
             return self.attach_to(&engine);
         }
-        match stubs::connect(&self.proc, &self.jvm, self.options.tier).map_err(|error| self.ended_or(error.into()))? {
+        let connection = stubs::connect(&self.proc, &self.jvm, self.options.tier, !self.stubbed.is_empty());
+        match connection.map_err(|error| self.ended_or(error.into()))? {
             Some(connection) => self.attach_with_stubs(connection),
             None => {
                 let engine = Engine::load(self.capacity()?)?;

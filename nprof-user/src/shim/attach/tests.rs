@@ -83,7 +83,9 @@ fn load_into(
     let libjvm: Library = proc.libraries(pid).unwrap().remove(0);
     let (euid, egid) = (geteuid().as_raw(), getegid().as_raw());
     let standing = Standing { ns_pid: pid.0, euid, egid, halted: None::<Halted>, quit: OnQuit::Caught };
-    let target = Target::open(&Wanted { proc: &proc, jvm: &jvm, libjvm: &libjvm, patience }, standing).unwrap();
+    let target =
+        Target::open(&Wanted { proc: &proc, jvm: &jvm, libjvm: &libjvm, patience, has_stubs: false }, standing)
+            .unwrap();
     load(&target, Path::new("/tmp/l.so"), "connect=/tmp/s", may_signal)
 }
 

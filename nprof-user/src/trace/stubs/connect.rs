@@ -11,16 +11,21 @@ use crate::trace::TierWanted;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection to the shim in a JVM; `None` where probes are to do. Nobody but the user has a shim loaded: without being
-/// told to, one that is there already is used.
+/// told to, one that is there already is used. `has_stubs` says whether an earlier nprof has left stubs there.
 ///
 /// # Errors
 /// If the user wants stubs and the shim cannot be loaded.
-pub(in crate::trace) fn connect(proc: &Proc, jvm: &Jvm, tier: TierWanted) -> Result<Option<Connection>, shim::Error> {
+pub(in crate::trace) fn connect(
+    proc: &Proc,
+    jvm: &Jvm,
+    tier: TierWanted,
+    has_stubs: bool,
+) -> Result<Option<Connection>, shim::Error> {
     match tier {
         TierWanted::Kernel => Ok(None),
-        TierWanted::Stub => load(proc, jvm).map(Some),
+        TierWanted::Stub => load(proc, jvm, has_stubs).map(Some),
         TierWanted::Auto if shim::find(proc, jvm)?.is_none() => Ok(None),
-        TierWanted::Auto => Ok(load(proc, jvm).inspect_err(|error| fall_back(jvm.pid, error)).ok()),
+        TierWanted::Auto => Ok(load(proc, jvm, has_stubs).inspect_err(|error| fall_back(jvm.pid, error)).ok()),
     }
 }
 
@@ -29,11 +34,11 @@ pub(in crate::trace) fn fall_back(pid: Pid, error: &(dyn std::error::Error + 'st
     tracing::warn!("{error}: process {pid} is traced by the kernel alone");
 }
 
-fn load(proc: &Proc, jvm: &Jvm) -> Result<Connection, shim::Error> {
+fn load(proc: &Proc, jvm: &Jvm, has_stubs: bool) -> Result<Connection, shim::Error> {
     let libraries = proc.libraries(jvm.pid)?;
     let unsupported = || shim::Refusal::Kind { pid: jvm.pid, kind: jvm.kind };
     let libjvm = discover::libjvm(&libraries).ok_or_else(unsupported)?;
-    let wanted = Wanted { proc, jvm, libjvm, patience: PATIENCE };
+    let wanted = Wanted { proc, jvm, libjvm, patience: PATIENCE, has_stubs };
     for warning in shim::check(&wanted)? {
         tracing::warn!("{warning}; {}", warning.advice());
     }
