@@ -26,8 +26,10 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use nprof_common::MARK;
 use nprof_common::MethodStats;
 use nprof_common::histogram::{LARGEST, QUARTERS};
+use nprof_common::wire::chance_of;
 
 use crate::clock::Clock;
 use crate::records::{Place, SHARD_BITS};
@@ -46,9 +48,6 @@ const GOLDEN: i32 = -1_640_531_535;
 const CPU_SEGMENT: u32 = 0x7b;
 /// The bits of the CPU in what `rdpid` and that limit give.
 const CPU_MASK: u32 = 0xfff;
-
-/// What stands in `r10` when a native is called by a stub that has counted the call.
-pub const MARK: u32 = 0x6e70_726f;
 
 /// What is done at a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +79,7 @@ impl Mode {
         match every {
             0 => Self::Count,
             1 => Self::Time,
-            _ => Self::Sample(u32::MAX / every + 1),
+            _ => Self::Sample(chance_of(every)),
         }
     }
 }

@@ -11,7 +11,7 @@ pub struct Bars(Vec<Bar>);
 /// How a bar was met.
 #[derive(Debug)]
 struct Bar {
-    name: &'static str,
+    name: String,
     measured: f64,
     limit: f64,
 }
@@ -25,8 +25,8 @@ impl Bar {
 
 impl Bars {
     /// Adds what was measured, and the most that it may be.
-    pub fn add(&mut self, name: &'static str, measured: f64, limit: f64) {
-        self.0.push(Bar { name, measured, limit });
+    pub fn add(&mut self, name: impl Into<String>, measured: f64, limit: f64) {
+        self.0.push(Bar { name: name.into(), measured, limit });
     }
 
     /// Adds all of others.

@@ -108,6 +108,7 @@ pub struct Row {
     pub in_flight: Option<u64>,
     pub untimed: u64,
     pub total_ns: Option<u64>,
+    pub estimated_total_ns: Option<u64>,
     pub self_ns: Option<u64>,
     pub max_ns: Option<u64>,
     pub p50_ns: Option<u64>,

@@ -7,15 +7,17 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use nprof_tests::container::{Container, Layer, Root, Sort, UID};
 use nprof_tests::name::MethodName;
-use nprof_tests::nprof::{Trace, methods, ps};
+use nprof_tests::nprof::{Trace, methods, ps, run};
 use nprof_tests::process::{Called, RemoteProcess};
 use nprof_tests::report::ListedMethod;
 use nprof_tests::require::{say, traced_on_every_jdk};
+use nprof_tests::shim::still_stubbed;
 use nprof_tests::target::Targets;
 use rustix::fs::inotify;
 use tempfile::TempDir;
 
 use crate::TARGETS;
+use crate::tiers::{must_add_up, must_be_stubbed};
 
 /// What is said of a method that has nothing to do with where its JVM runs.
 type Said = (Option<String>, Option<u64>, Option<u64>, String, Option<String>);
@@ -173,4 +175,48 @@ fn in_a_user_namespace() -> Result<()> {
         contained(&Sort { layer, user_namespace: true, ..Sort::default() }, |_| Ok(()))?;
     }
     Ok(())
+}
+
+/// Check that stubs count the calls in containers of all sorts to the unit, and are gone afterwards.
+#[test]
+fn by_stubs() -> Result<()> {
+    let sorts = [
+        Sort::default(),
+        Sort { layer: Layer::Upper, ..Sort::default() },
+        Sort { root: Root::Chroot, ..Sort::default() },
+        Sort { user_namespace: true, ..Sort::default() },
+    ];
+    traced_on_every_jdk(|jdk| {
+        for sort in &sorts {
+            let mut container = Container::start(jdk, sort)?;
+            let trace = Trace::start(container.pid(), &["--tier", "stub", TARGETS])?;
+            let called = container.calls("all", 2, 200)?;
+            let report = trace.finish()?;
+            must_add_up(&report, &called)?;
+            must_be_stubbed(&report, &called)?;
+            ensure!(still_stubbed(container.pid())?.is_empty(), "stubs are left");
+        }
+        Ok(())
+    })
+}
+
+/// Check that where the JVM has no `/proc`, through which the shim reads what methods are bound to, nprof says so, and the
+/// JVM runs on as before.
+#[test]
+fn by_stubs_without_proc() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut container = Container::start(jdk, &Sort { root: Root::Chroot, ..Sort::default() })?;
+        container.unmount_root()?;
+        let pid = container.pid().to_string();
+        let refused = run(&["trace", "--pid", &pid, "--tier", "stub", "--duration", "1s"])?;
+        let says = ["/proc", "--tier kernel"].iter().all(|word| refused.stderr.contains(word));
+        ensure!(refused.code == Some(2) && says, "{refused:?}");
+        ensure!(still_stubbed(container.pid())?.is_empty(), "stubs are left");
+        let trace = Trace::start(container.pid(), &[TARGETS])?;
+        let called = container.calls("all", 2, 200)?;
+        let report = trace.finish()?;
+        report.must_equal(&called)?;
+        ensure!(report.methods.iter().all(|row| row.tier == "kernel"), "{:?}", report.methods);
+        Ok(())
+    })
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use nprof::discover::Proc;
-use nprof::model::{Pid, Snapshot, Tier};
+use nprof::model::{MethodSnapshot, Pid, Snapshot, Tier};
 use nprof::resolve::select::Selection;
 use nprof::trace::{Options, Prepared, TierWanted, Tracer};
 use nprof_tests::code::{mappings, still_probed};
@@ -16,6 +16,7 @@ use nprof_tests::nprof::{Trace, methods, run};
 use nprof_tests::process::{Called, RemoteProcess};
 use nprof_tests::report::{Report, Row};
 use nprof_tests::require::traced_on_every_jdk;
+use nprof_tests::shim::still_stubbed;
 
 use crate::TARGETS;
 
@@ -34,7 +35,7 @@ fn rows<'a>(report: &'a Report, function: &Called) -> Vec<&'a Row> {
 }
 
 /// Checks that every function has as many calls as were made, over all rows of its methods, and none in flight.
-fn must_add_up(report: &Report, called: &[Called]) -> Result<()> {
+pub(crate) fn must_add_up(report: &Report, called: &[Called]) -> Result<()> {
     ensure!(!called.is_empty(), "nothing was called");
     for function in called {
         let rows = rows(report, function);
@@ -48,7 +49,7 @@ fn must_add_up(report: &Report, called: &[Called]) -> Result<()> {
 }
 
 /// Checks that what was called was counted by stubs alone.
-fn must_be_stubbed(report: &Report, called: &[Called]) -> Result<()> {
+pub(crate) fn must_be_stubbed(report: &Report, called: &[Called]) -> Result<()> {
     for row in called.iter().flat_map(|function| rows(report, function)) {
         ensure!(row.tier == "stub" && row.self_ns.is_none() && row.cost.is_none(), "not by a stub: {row:?}");
     }
@@ -57,15 +58,9 @@ fn must_be_stubbed(report: &Report, called: &[Called]) -> Result<()> {
 
 /// Checks that no method has the address of a stub, and no function of the target's library a probe.
 fn must_be_as_before(target: &RemoteProcess) -> Result<()> {
-    let list = methods(target.pid(), &[])?;
-    let stubbed: Vec<String> = list
-        .methods
-        .iter()
-        .filter(|listed| !listed.class.starts_with("nprof.shim."))
-        .filter(|listed| listed.library.as_deref().is_some_and(|library| library.starts_with(SHIM)))
-        .map(|listed| listed.name().to_string())
-        .collect();
+    let stubbed = still_stubbed(target.pid())?;
     ensure!(stubbed.is_empty(), "still bound to stubs: {stubbed:?}");
+    let list = methods(target.pid(), &[])?;
     let library = "libshapes.so";
     let of_library = list.methods.iter().filter(|listed| listed.library.as_deref() == Some(library));
     let sites: Vec<u64> = of_library.filter_map(|listed| listed.offset).collect();
@@ -150,6 +145,7 @@ fn options_that_do_not_fit() -> Result<()> {
         &["--all", "--tier", "stub"][..],
         &["--pid", "1", "--tier", "stub", "--max-overhead", "2%"],
         &["--pid", "1", "--tier", "kernel", "--slow", "1ms"],
+        &["--pid", "1", "--time-every", "16"],
     ] {
         let run = run(&[&["trace"], options].concat())?;
         ensure!(run.code == Some(2) && run.stderr.contains("--tier"), "{run:?}");
@@ -338,13 +334,60 @@ fn counted(snapshot: &Snapshot) -> BTreeMap<MethodName, (u64, Vec<Tier>)> {
     counted
 }
 
-fn prepared(target: &RemoteProcess) -> Result<Tracer> {
+fn traced_by_stubs(target: &RemoteProcess, time_every: u32) -> Result<Tracer> {
     let proc = Proc::host();
     let jvm = proc.jvm(Pid(target.pid()))?;
     let selection = Selection::parse(&[TARGETS.to_owned()], &[], &[])?;
+    let tier = TierWanted::Stub;
     let options =
-        Options { selection, timed: true, max_functions: None, governing: None, slow: None, tier: TierWanted::Stub };
+        Options { selection, timed: true, max_functions: None, governing: None, slow: None, time_every, tier };
     Ok(Prepared::new(proc, jvm, options)?.attach(None)?)
+}
+
+/// Calls of one method, and of these the ones that were only counted; the time of all of them, estimated in part.
+fn sampled(tracer: &Tracer, method: &MethodName) -> Option<[u64; 3]> {
+    let snapshot = tracer.snapshot();
+    let is_named = |row: &&MethodSnapshot| {
+        let known = &row.methods[0].method;
+        (&*known.class, &*known.name) == (&*method.class, &*method.method)
+    };
+    let row = snapshot.methods.iter().find(is_named)?;
+    Some([row.calls, row.counted, row.total_ns + row.estimated_ns.unwrap_or(0)])
+}
+
+/// Check that where one of 16 calls is timed all are counted, those of a method that is called rarely are all timed, and
+/// the time of the others is estimated as the target measures it itself.
+#[test]
+fn some_calls_are_timed() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        const EVERY: u32 = 16;
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let mut tracer = traced_by_stubs(&target, EVERY)?;
+        target.calls("all", 1, 100)?;
+        tracer.tick();
+        ensure!(tracer.snapshot().methods.iter().all(|row| row.counted == 0 && row.estimated_ns.is_none()));
+        let mut work = |calls: u32| target.self_timed("work", calls, 5_000);
+        let method = work(1)?.method;
+        let deadline = Instant::now() + SOON;
+        let before = loop {
+            work(500)?;
+            tracer.tick();
+            match sampled(&tracer, &method).context("no work was seen")? {
+                [_, 0, _] => ensure!(Instant::now() < deadline, "all calls are timed for {SOON:?}"),
+                sampled => break sampled,
+            }
+        };
+        let truth = work(100_000)?;
+        let after = sampled(&tracer, &method).context("no work was seen")?;
+        let [calls, counted, time] = [0, 1, 2].map(|field| after[field] - before[field]);
+        ensure!(calls == truth.calls, "{calls} of {} calls", truth.calls);
+        let of_each_1000 = 1000 * u64::from(EVERY) * (calls - counted) / calls;
+        ensure!((950..=1050).contains(&of_each_1000), "{counted} of {calls} calls were not timed");
+        let ratio = time as f64 / truth.total_ns as f64;
+        ensure!((0.5..2.0).contains(&ratio), "estimated {time} ns, the target measured {}", truth.total_ns);
+        tracer.stop();
+        target.exit()
+    })
 }
 
 /// Moves everything to stubs or to probes, and returns when it is there.
@@ -380,7 +423,7 @@ fn move_while_called(tracer: &mut Tracer, target: &mut RemoteProcess, rounds: u3
 fn moves_under_load() -> Result<()> {
     traced_on_every_jdk(|jdk: &Jdk| {
         let mut target = RemoteProcess::shapes(jdk)?;
-        let mut tracer = prepared(&target)?;
+        let mut tracer = traced_by_stubs(&target, 1)?;
         let (called, moves) = move_while_called(&mut tracer, &mut target, 20_000)?;
         ensure!(moves >= 2, "only {moves} moves: too few calls");
         tracer.stop();

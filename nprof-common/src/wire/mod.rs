@@ -31,6 +31,13 @@ pub const NO_LIBRARY: u32 = u32::MAX;
 /// The number of the mode in which calls are counted, and timed by chance. The others are those of [`crate::Mode`].
 pub const SAMPLE: u32 = 3;
 
+/// The chance with which one call of so many is timed, of 2^32. From two on: one of one has a mode of its own.
+#[must_use]
+pub const fn chance_of(every: u32) -> u32 {
+    let every = if every < 2 { 2 } else { every };
+    u32::MAX / every + 1
+}
+
 /// The length of the head.
 const HEAD: usize = 8;
 

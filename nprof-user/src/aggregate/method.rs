@@ -6,7 +6,7 @@ use nprof_common::MethodStats;
 
 use crate::model::{Histogram, MethodSnapshot, PlannedMethod, ProbeCost, Tier, Traced};
 
-/// What is known of a row besides its numbers.
+/// What is known of a row besides its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct About {
     pub index: u32,
@@ -15,6 +15,8 @@ pub(super) struct About {
     pub cost: Option<ProbeCost>,
     pub traced_after: Duration,
     pub traced: Traced,
+    /// The time of the calls that were only counted, if it is estimated.
+    pub estimated_ns: Option<u64>,
 }
 
 /// What has been recorded for a row.
@@ -37,7 +39,7 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
     };
     let ended = stats.histogram.iter().sum::<u64>() + stats.untimed;
     let buckets = (0i32..).zip(stats.histogram).filter(|&(_, count)| count != 0);
-    let About { index, methods, library, cost, traced_after, traced } = about;
+    let About { index, methods, library, cost, traced_after, traced, estimated_ns } = about;
     MethodSnapshot {
         index,
         tier,
@@ -51,6 +53,7 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
         in_flight: stats.entered.saturating_sub(ended),
         untimed: stats.untimed,
         total_ns: stats.total_ns,
+        estimated_ns,
         self_ns: (tier == Tier::Kernel).then(|| stats.total_ns.saturating_sub(stats.child_ns)),
         off_cpu_ns: stats.off_ns,
         max_ns: stats.max_ns,
@@ -90,6 +93,7 @@ mod tests {
             cost: Some(ProbeCost::Emulated),
             traced_after: Duration::ZERO,
             traced: Traced::as_wanted(Tracing::Timed),
+            estimated_ns: None,
         }
     }
 

@@ -3,9 +3,11 @@
 mod losses;
 mod method;
 pub mod quantile;
+mod sampled;
 mod tiers;
 mod weigh;
 
 pub use losses::merge_losses;
+pub use sampled::{Timed, estimate};
 pub use tiers::{ProbeSample, StubSample, rows};
 pub use weigh::{Detail, NotRecorded, weigh};

@@ -28,6 +28,8 @@ pub struct StubSample {
     pub traced: Traced,
     /// The record.
     pub stats: MethodStats,
+    /// The time of the calls that were only counted, in nanoseconds, if it is estimated.
+    pub estimated_ns: Option<u64>,
 }
 
 /// What is known of the function of a probe, and what the probe has recorded.
@@ -71,12 +73,17 @@ fn by_name(stubs: &[StubSample]) -> Vec<StubSample> {
         match groups.iter_mut().find(|known| is_same_name(&known.method, &stub.method)) {
             Some(known) => {
                 known.stats = sum(&known.stats, &stub.stats);
+                known.estimated_ns = sum_of_known(known.estimated_ns, stub.estimated_ns);
                 known.traced_after = known.traced_after.min(stub.traced_after);
             }
             None => groups.push(stub.clone()),
         }
     }
     groups
+}
+
+fn sum_of_known(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.map_or(other, |one| Some(one.saturating_add(other.unwrap_or(0))))
 }
 
 fn is_same_name(one: &PlannedMethod, other: &PlannedMethod) -> bool {
@@ -92,6 +99,7 @@ fn stub_row(stub: &StubSample) -> MethodSnapshot {
         cost: None,
         traced_after: stub.traced_after,
         traced: stub.traced,
+        estimated_ns: stub.estimated_ns,
     };
     method(Recorded::Stub(&stub.stats), about)
 }
@@ -103,7 +111,10 @@ fn merged(seen: &ProbeSample<'_>, stub: &StubSample) -> MethodSnapshot {
         None => Recorded::Stub(&stub.stats),
     };
     let traced_after = seen.traced_after.min(stub.traced_after);
-    method(recorded, About { traced_after, traced: stub.traced, ..function(seen, &[]) })
+    method(
+        recorded,
+        About { traced_after, traced: stub.traced, estimated_ns: stub.estimated_ns, ..function(seen, &[]) },
+    )
 }
 
 /// The row of a function, under the names of those methods whose calls its probe may have seen.
@@ -123,6 +134,7 @@ fn function(seen: &ProbeSample<'_>, stubs: &[StubSample]) -> About {
         cost: Some(probe.site.cost),
         traced_after: seen.traced_after,
         traced: seen.traced,
+        estimated_ns: None,
     }
 }
 
@@ -163,6 +175,7 @@ mod tests {
             traced_after: Duration::from_secs(u64::from(record)),
             traced: Traced::as_wanted(Tracing::Timed),
             stats: counted(calls),
+            estimated_ns: None,
         }
     }
 
@@ -198,6 +211,17 @@ mod tests {
         let mut indices: Vec<u32> = rows.iter().map(|row| row.index).collect();
         indices.dedup();
         assert_eq!(indices.len(), 3);
+    }
+
+    /// Check that estimated times are of the methods that they were made for, and are summed up where these are one row.
+    #[test]
+    fn estimates_are_summed_up() {
+        let estimated = |record, id, estimated_ns| StubSample { estimated_ns, ..stub(record, id, "m", 7, false) };
+        let stubs = [estimated(0, 1, Some(300)), estimated(1, 2, None), estimated(2, 3, Some(50))];
+        assert_eq!(rows(None, &stubs)[0].estimated_ns, Some(350));
+        assert_eq!(rows(Some(&seen(&probe(&["m"]), 5)), &stubs)[0].estimated_ns, Some(350));
+        let apart = rows(Some(&seen(&probe(&["other"]), 5)), &stubs);
+        assert_eq!(apart.iter().map(|row| row.estimated_ns).collect::<Vec<_>>(), [None, Some(350)]);
     }
 
     /// Check that methods that only stubs can see are rows too.

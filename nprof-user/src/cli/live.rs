@@ -130,6 +130,7 @@ impl LiveArgs {
             max_functions: None,
             governing: None,
             slow: None,
+            time_every: 1,
             tier: TierWanted::Kernel,
         };
         let prepared = Prepared::new(proc, jvm, options)?;

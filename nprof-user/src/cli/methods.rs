@@ -77,7 +77,15 @@ fn prepare(proc: Proc, jvm: Jvm, selection: Selection) -> anyhow::Result<Prepare
     Ok(Prepared::new(
         proc,
         jvm,
-        Options { selection, timed: true, max_functions: None, governing: None, slow: None, tier: TierWanted::Kernel },
+        Options {
+            selection,
+            timed: true,
+            max_functions: None,
+            governing: None,
+            slow: None,
+            time_every: 1,
+            tier: TierWanted::Kernel,
+        },
     )?)
 }
 

@@ -53,6 +53,11 @@ pub(super) struct TraceArgs {
     /// library into it
     #[arg(long, value_enum, default_value_t, conflicts_with = "all")]
     tier: TierArg,
+    /// Time one of N calls of methods that are called often, count all of them, and estimate their times: less to pay
+    /// for a call than when each is timed. With --tier stub
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["all", "count_only", "slow"],
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    time_every: u32,
     /// Show calls that took this long or longer, such as 10ms, with thread and stack; of methods with stubs
     #[arg(long, value_name = "TIME", conflicts_with_all = ["all", "count_only"], value_parser = crate::config::duration::parse)]
     slow: Option<Duration>,
@@ -110,6 +115,7 @@ impl TraceArgs {
             max_functions: self.max_methods.map(|most| most as usize),
             governing: None,
             slow: self.slow,
+            time_every: self.time_every,
             tier: self.tier.into(),
         })
     }
@@ -140,6 +146,9 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     }
     if args.slow.is_some() && args.tier == TierArg::Kernel {
         bail!("`--slow` is about methods with stubs: leave `--tier kernel` away");
+    }
+    if args.time_every > 1 && args.tier != TierArg::Stub {
+        bail!("`--time-every` is about methods with stubs: say `--tier stub`; probes time each call");
     }
     let proc = Proc::host();
     let jvm = proc.jvm(pid)?;

@@ -70,6 +70,9 @@ pub struct MethodSnapshot {
     pub untimed: u64,
     /// Wall-clock time of the timed calls, in nanoseconds.
     pub total_ns: u64,
+    /// The time of the calls that were only counted, estimated from those that were timed, where one of several is
+    /// (`--time-every`); `None` where nothing is estimated.
+    pub estimated_ns: Option<u64>,
     /// `total_ns` less the time spent in other calls that they made and that probes saw; `None` where stubs counted,
     /// which do not know who calls whom.
     pub self_ns: Option<u64>,

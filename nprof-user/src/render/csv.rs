@@ -11,7 +11,7 @@ use super::{json, names};
 use crate::model::Snapshot;
 
 const HEADER: &str = "pid,class,method,signature,library,bound,tier,calls,in_flight,untimed,total_ns,self_ns,max_ns,\
-                      p50_ns,p90_ns,p99_ns,traced_after_ns,cost,aliases,counted,unwatched_ns,state,jvm,ended";
+                      p50_ns,p90_ns,p99_ns,traced_after_ns,cost,aliases,counted,unwatched_ns,state,jvm,ended,estimated_total_ns";
 
 /// Writes the header and the rows, in the order of the JSON document. `aliases` are separated by blanks. New columns come
 /// last, so that scripts that go by position go on working.
@@ -59,6 +59,7 @@ fn fields(row: &Row<'_>) -> Vec<String> {
         measured.traced.tracing.to_string(),
         snapshot.jvm.main.clone(),
         snapshot.ended.to_string(),
+        timed(measured.estimated_ns.map(|_estimated| row.total_ns())),
     ]
 }
 
@@ -96,9 +97,9 @@ mod tests {
         let text = text(&samples::several());
         let pids: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
         assert_eq!(pids, ["77", "1234", "1234", "77", "1234", "1234"]);
-        let ends: Vec<bool> = text.lines().skip(1).map(|line| line.ends_with(",orders-1.2.jar,true")).collect();
+        let ends: Vec<bool> = text.lines().skip(1).map(|line| line.ends_with(",orders-1.2.jar,true,")).collect();
         assert_eq!(ends, [true, false, false, true, false, false]);
-        assert!(text.lines().nth(2).unwrap().ends_with(",com.acme.Main,false"), "{text}");
+        assert!(text.lines().nth(2).unwrap().ends_with(",com.acme.Main,false,"), "{text}");
         assert_eq!(self::text(&[]), format!("{HEADER}\n"));
     }
 
@@ -123,8 +124,17 @@ mod tests {
     fn demoted() {
         let text = text(&[samples::demoted()]);
         let ends: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(",emulated,,").nth(1)).collect();
-        assert_eq!(ends[0], "0,1500000000,detached,com.acme.Main,false");
-        assert_eq!(ends[1], "39000,0,counted,com.acme.Main,false");
+        assert_eq!(ends[0], "0,1500000000,detached,com.acme.Main,false,");
+        assert_eq!(ends[1], "39000,0,counted,com.acme.Main,false,");
+    }
+
+    /// Check that the estimated time of all calls stands behind what was measured of some, and nowhere else.
+    #[test]
+    fn some_calls_timed() {
+        let text = text(&[samples::of_both_tiers()]);
+        let estimated: Vec<&str> = text.lines().skip(1).filter(|line| !line.ends_with(',')).collect();
+        assert_eq!(estimated.len(), 1, "{text}");
+        assert!(estimated[0].contains(",stub,17000,0,0,80000,,") && estimated[0].ends_with(",1380000"), "{text}");
     }
 
     /// Check quoting: names in a class file may hold commas, quotes and line feeds.

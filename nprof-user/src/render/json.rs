@@ -3,7 +3,8 @@
 //! Names are as in the target, not shortened or escaped beyond JSON's own rules. What was not measured is `null`,
 //! never 0: all times and `in_flight` with `--count-only`, the self time and the cost of a probe where stubs counted, the
 //! quantiles of a function without a timed call, the start of a run that has found no JVM yet, the cost of tracing where
-//! nobody estimates it. Times and quantiles are of the timed calls: `calls` less `counted` and `untimed`.
+//! nobody estimates it, `estimated_total_ns` where nothing is estimated. The other times and quantiles are of the timed
+//! calls: `calls` less `counted` and `untimed`.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -126,6 +127,7 @@ struct Method<'a> {
     wanted: &'static str,
     counted: u64,
     unwatched_ns: u64,
+    estimated_total_ns: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -247,6 +249,7 @@ impl<'a> Method<'a> {
             wanted: measured.traced.wanted.as_str(),
             counted: measured.counted,
             unwatched_ns: nanoseconds(measured.traced.unwatched),
+            estimated_total_ns: measured.estimated_ns.map(|_estimated| row.total_ns()),
         }
     }
 }
@@ -400,6 +403,20 @@ mod tests {
         assert_eq!(serde_json::json!(fields(0)), expected);
         let expected = serde_json::json!(["a.Warm", "counted", "timed", 39_000, 0, 40_000, 200_000, 191]);
         assert_eq!(serde_json::json!(fields(1)), expected);
+    }
+
+    /// Check that what was measured of some calls and what is estimated for all are two fields, and that methods stand in
+    /// the order of the latter.
+    #[test]
+    fn some_calls_timed() {
+        let document: Value = serde_json::from_str(&text(&[samples::of_both_tiers()])).unwrap();
+        let fields = |row: usize| {
+            ["class", "calls", "counted", "total_ns", "estimated_total_ns"]
+                .map(|field| document["methods"][row][field].clone())
+        };
+        assert_eq!(serde_json::json!(fields(1)), serde_json::json!(["a.Parent", 100, 0, 9_000_000, null]));
+        let expected = serde_json::json!(["a.Sampled", 17_000, 16_000, 80_000, 1_380_000]);
+        assert_eq!(serde_json::json!(fields(2)), expected);
     }
 
     /// Check that at most five skipped methods are named, and all are counted.

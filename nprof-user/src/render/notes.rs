@@ -29,17 +29,19 @@ enum Mark {
     Unwatched,
     OnlyCounted,
     PartlyCounted,
+    Sampled,
     Untimed,
     Shared,
 }
 
 impl Mark {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Late,
         Self::SingleStepped,
         Self::Unwatched,
         Self::OnlyCounted,
         Self::PartlyCounted,
+        Self::Sampled,
         Self::Untimed,
         Self::Shared,
     ];
@@ -51,6 +53,7 @@ impl Mark {
             Self::Unwatched => '<',
             Self::OnlyCounted => '#',
             Self::PartlyCounted => '%',
+            Self::Sampled => '*',
             Self::Untimed => '?',
             Self::Shared => '&',
         }
@@ -64,7 +67,8 @@ impl Mark {
             Self::Unwatched => !measured.traced.unwatched.is_zero() || !measured.traced.tracing.is_watched(),
             Self::OnlyCounted => row.is_demoted() && measured.traced.tracing == Tracing::Counted,
             // With --count-only there are no times to misread.
-            Self::PartlyCounted => row.snapshot.timed && measured.counted > 0,
+            Self::PartlyCounted => row.snapshot.timed && measured.counted > 0 && measured.estimated_ns.is_none(),
+            Self::Sampled => measured.estimated_ns.is_some(),
             Self::Untimed => measured.untimed > 0,
             Self::Shared => measured.methods.len() > 1,
         }
@@ -86,6 +90,9 @@ impl Mark {
             }
             Self::PartlyCounted => {
                 "some of its calls were only counted: TOTAL and the other times are those of the rest alone"
+            }
+            Self::Sampled => {
+                "only some of its calls are timed (--time-every): TOTAL and AVG are estimates for all of them, ~P50, ~P99 and MAX are of those that are timed"
             }
             Self::Untimed => "some of its calls are counted but not timed, because their end was not seen",
             Self::Shared => "one native function behind several methods; the row is the sum of their calls",
@@ -151,10 +158,11 @@ fn totals(run: Run<'_>, rows: &[Row<'_>]) -> String {
     );
     if run.timed() {
         // Own times, so that a function called by another traced one is not counted twice.
-        let own = |row: &Row<'_>| row.measured.self_ns.unwrap_or(row.measured.total_ns);
+        let own = |row: &Row<'_>| row.measured.self_ns.unwrap_or_else(|| row.total_ns());
         let inside = units::duration(rows.iter().map(own).fold(0, u64::saturating_add));
         let most = if rows.iter().all(|row| row.measured.self_ns.is_some()) { "" } else { "at most " };
-        line.push_str(&format!(", {most}{inside} spent inside them (sum over threads)"));
+        let about = if rows.iter().any(|row| row.measured.estimated_ns.is_some()) { "about " } else { "" };
+        line.push_str(&format!(", {most}{about}{inside} spent inside them (sum over threads)"));
     }
     if in_flight > 0 {
         line.push_str(&format!(", {} in flight", units::count(in_flight)));

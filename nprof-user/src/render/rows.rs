@@ -52,10 +52,16 @@ impl<'a> Row<'a> {
         self.measured.traced.tracing < self.measured.traced.wanted
     }
 
-    /// The mean of the timed calls in nanoseconds, rounded; `None` where there is none.
+    /// The time of all calls in nanoseconds, as far as it is measured or estimated.
+    pub(super) fn total_ns(&self) -> u64 {
+        self.measured.total_ns.saturating_add(self.measured.estimated_ns.unwrap_or(0))
+    }
+
+    /// The mean of the calls that [`Row::total_ns`] is the time of, in nanoseconds, rounded; `None` where there is none.
     pub(super) fn average_ns(&self) -> Option<u64> {
-        let calls = self.timed_calls();
-        self.measured.total_ns.saturating_add(calls / 2).checked_div(calls)
+        let estimated = if self.measured.estimated_ns.is_some() { self.measured.counted } else { 0 };
+        let calls = self.timed_calls() + estimated;
+        self.total_ns().saturating_add(calls / 2).checked_div(calls)
     }
 
     /// A quantile of the timed calls in nanoseconds, within 10 %; `None` where there is none.
@@ -90,7 +96,7 @@ fn unordered<'a>(jvms: &'a [Snapshot]) -> Vec<Row<'a>> {
 }
 
 fn order(a: &Row<'_>, b: &Row<'_>) -> Ordering {
-    let weight = |row: &Row<'_>| Reverse((row.measured.total_ns, row.measured.calls));
+    let weight = |row: &Row<'_>| Reverse((row.total_ns(), row.measured.calls));
     weight(a)
         .cmp(&weight(b))
         .then_with(|| by_name(&a.first.method, &b.first.method))

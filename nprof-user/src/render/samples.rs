@@ -42,6 +42,7 @@ pub(super) fn function(index: u32, class: &str, calls: u64, total_ns: u64) -> Me
         in_flight: 0,
         untimed: 0,
         total_ns,
+        estimated_ns: None,
         self_ns: Some(total_ns),
         off_cpu_ns: 0,
         max_ns: each,
@@ -144,7 +145,7 @@ pub(crate) fn demoted() -> Snapshot {
 }
 
 /// A JVM whose calls are counted by both tiers: one function by its probe, one method by its stub, one by the one and then
-/// by the other, and two methods that share a function which its probe still sees.
+/// by the other, two methods that share a function which its probe still sees, and one of whose calls some were timed.
 pub(super) fn of_both_tiers() -> Snapshot {
     let stubbed = |index, class, calls, total_ns, tier| {
         let cost = (tier == Tier::Both).then_some(ProbeCost::Emulated);
@@ -155,7 +156,9 @@ pub(super) fn of_both_tiers() -> Snapshot {
     let mut shared = function(3, "a.Shared", 10, 10_000);
     shared.methods.push(planned("b.Shared", "call", "()V"));
     let moved = [stubbed(u32::MAX, "a.Shared", 70, 3_000, Tier::Stub), stubbed(2, "a.Moved", 300, 60_000, Tier::Both)];
-    let rows = [parent, stubbed(u32::MAX - 1, "a.Stubbed", 5_000_000, 400_000_000, Tier::Stub), shared];
+    let mut sampled = stubbed(u32::MAX - 2, "a.Sampled", 1_000, 80_000, Tier::Stub);
+    (sampled.calls, sampled.counted, sampled.estimated_ns) = (17_000, 16_000, Some(1_300_000));
+    let rows = [parent, stubbed(u32::MAX - 1, "a.Stubbed", 5_000_000, 400_000_000, Tier::Stub), shared, sampled];
     Snapshot { methods: rows.into_iter().chain(moved).collect(), ..snapshot() }
 }
 

@@ -116,7 +116,7 @@ fn columns(run: Run<'_>) -> Vec<Column> {
     columns.push(right("CALLS", |line| units::count(line.row.measured.calls)));
     columns.push(right("CALLS/s", |line| units::rate(line.rate)));
     if run.timed() {
-        columns.push(right("TOTAL", |line| timed(line, Some(line.row.measured.total_ns))));
+        columns.push(right("TOTAL", |line| timed(line, Some(line.row.total_ns()))));
         if any(|m| m.self_ns.is_some_and(|self_ns| self_ns != m.total_ns)) {
             columns.push(right("SELF", |line| timed(line, line.row.measured.self_ns)));
         }

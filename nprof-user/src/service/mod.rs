@@ -106,6 +106,7 @@ fn start(config: &Config, governing: Governing) -> Start {
         max_functions: config.max_functions,
         governing: Some(Governing { budget: config.max_overhead, ..governing }),
         slow: None,
+        time_every: 1,
         tier: TierWanted::Kernel,
     };
     Start { options, jvms: config.jvms.clone() }

@@ -55,6 +55,8 @@ pub struct Options {
     pub governing: Option<Governing>,
     /// From which time on a call of a method with a stub is slow: its stack is taken.
     pub slow: Option<Duration>,
+    /// Stubs time one of so many calls of what is called often, and count the others. One times every call.
+    pub time_every: u32,
     /// Who counts. Where many JVMs share an engine, the kernel does.
     pub tier: TierWanted,
 }

@@ -129,7 +129,7 @@ impl Prepared {
         let mode = if self.options.timed { Mode::Time } else { Mode::Count };
         let threshold_ns =
             self.options.slow.map_or(u64::MAX, |slow| u64::try_from(slow.as_nanos()).unwrap_or(u64::MAX));
-        let manner = Manner { mode, threshold_ns };
+        let manner = Manner { mode, threshold_ns, time_every: self.options.time_every };
         match Stubs::begin(connection, self.jvm.pid, &engine, &reader, manner) {
             Ok(stubs) => {
                 let slow = self.options.slow.map(|_threshold| {

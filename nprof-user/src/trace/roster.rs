@@ -224,7 +224,9 @@ impl Roster {
         for stub in &listed.stubs {
             let now = || self.stubs.as_ref()?.reader.sample(stub.about.record).map(|sample| sample.stats);
             if let Some(stats) = stub.last.or_else(now) {
-                samples.entry(stub.probe).or_default().push(aggregate::StubSample { stats, ..stub.about.clone() });
+                let estimated_ns = stub.before.and_then(|before| aggregate::estimate(&stats, before));
+                let sample = aggregate::StubSample { stats, estimated_ns, ..stub.about.clone() };
+                samples.entry(stub.probe).or_default().push(sample);
             }
         }
         samples

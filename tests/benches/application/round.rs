@@ -9,9 +9,10 @@ use nprof_tests::report::Report;
 use nprof_tests::usage::cpu_time;
 
 /// Names, and what nprof is told; nothing where it does not run.
-pub(crate) const STATES: [(&str, Option<&[&str]>); 4] = [
+pub(crate) const STATES: [(&str, Option<&[&str]>); 5] = [
     ("no nprof", None),
     ("stubs, full", Some(&["--tier", "stub"])),
+    ("stubs, every 16th timed", Some(&["--tier", "stub", "--time-every", "16"])),
     ("stubs, count", Some(&["--tier", "stub", "--count-only"])),
     ("probes, full", Some(&["--tier", "kernel"])),
 ];

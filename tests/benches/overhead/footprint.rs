@@ -84,6 +84,7 @@ fn attach_and_detach(pid: u32) -> Result<(f64, f64)> {
         max_functions: None,
         governing: None,
         slow: None,
+        time_every: 1,
         tier: TierWanted::Kernel,
     };
     let prepared = Prepared::new(proc, jvm, options)?;

@@ -31,6 +31,7 @@ pub(in crate::export) fn function(index: u32, class: &str, calls: u64) -> Method
         in_flight: 0,
         untimed: 0,
         total_ns: calls * 1000,
+        estimated_ns: None,
         self_ns: Some(calls * 1000),
         off_cpu_ns: 0,
         max_ns: 1000,

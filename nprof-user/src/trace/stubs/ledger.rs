@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use nprof_common::intrinsics;
-use nprof_common::wire::{ToShim, Watch};
+use nprof_common::wire::{self, ToShim, Watch};
 
 use super::Manner;
+use crate::aggregate::Timed;
 use crate::model::{Bound as HowBound, Method, PlannedMethod, VirtAddr};
 use crate::shim::{Bound, How, Stubbed};
 
@@ -40,6 +41,8 @@ pub(super) struct Entry {
     pub since: Duration,
     /// Whether a probe has seen its calls, or may have.
     pub was_probed: bool,
+    /// What had been timed when it was ordered that only some calls are.
+    pub sampled: Option<Timed>,
 }
 
 /// What the plan knows of a selected method.
@@ -100,7 +103,15 @@ impl Ledger {
         match self.entries.get_mut(&bound.number) {
             Some(entry) if is_same_method(&entry.bound, &bound) => entry.bound_again(bound, now),
             _ => {
-                let entry = Entry { bound, planned: None, state: State::Unasked, told: now, since, was_probed: false };
+                let entry = Entry {
+                    bound,
+                    planned: None,
+                    state: State::Unasked,
+                    told: now,
+                    since,
+                    was_probed: false,
+                    sampled: None,
+                };
                 self.entries.insert(entry.bound.number, entry);
             }
         }
@@ -147,7 +158,7 @@ impl Ledger {
             if let Some(state) = entry.next(wants_stubs, now, serial) {
                 let number = entry.bound.number;
                 match state {
-                    State::Asked(_) => orders.push(ToShim::Watch(manner.watch(number))),
+                    State::Asked(_) => orders.push(ToShim::Watch(manner.watch(number, entry.sampled.is_some()))),
                     State::Own if entry.bound.index.is_some() || entry.state != State::Unasked => {
                         orders.push(ToShim::Unwatch(number));
                     }
@@ -159,6 +170,21 @@ impl Ledger {
         if !orders.is_empty() {
             self.ordered = serial;
             orders.push(ToShim::Apply(serial));
+        }
+        orders
+    }
+
+    /// Says of which methods only some calls are to be timed from now on: those for which `often` gives what has been timed
+    /// of them.
+    pub(super) fn thin_out(&mut self, often: impl Fn(u32) -> Option<Timed>) -> Vec<ToShim> {
+        let mut orders = Vec::new();
+        let stubbed =
+            self.entries.values_mut().filter(|entry| entry.state == State::Stubbed && entry.sampled.is_none());
+        for entry in stubbed {
+            entry.sampled = entry.bound.index.and_then(&often);
+            if entry.sampled.is_some() {
+                orders.push(ToShim::Watch(self.manner.watch(entry.bound.number, true)));
+            }
         }
         orders
     }
@@ -214,6 +240,10 @@ impl Entry {
             State::Asked(_) if bound.index.is_some() => self.state = State::Stubbed,
             _ => {}
         }
+        if bound.how == How::Event {
+            // Its new stub times every call.
+            self.sampled = None;
+        }
         self.bound = bound;
     }
 
@@ -263,8 +293,10 @@ fn is_named(bound: &Bound, method: &Method) -> bool {
 }
 
 impl Manner {
-    fn watch(self, number: u32) -> Watch {
-        Watch { number, mode: self.mode as u32, chance: 0, threshold_ns: self.threshold_ns }
+    fn watch(self, number: u32, is_sampled: bool) -> Watch {
+        let (mode, chance) =
+            if is_sampled { (wire::SAMPLE, wire::chance_of(self.time_every)) } else { (self.mode as u32, 0) };
+        Watch { number, mode, chance, threshold_ns: self.threshold_ns }
     }
 }
 

@@ -17,7 +17,7 @@ use nprof_common::{MethodStats, Mode};
 pub(super) use self::connect::{connect, fall_back};
 use self::ledger::{Known, Ledger, Planned, Standing};
 use super::Error;
-use crate::aggregate::StubSample;
+use crate::aggregate::{StubSample, Timed};
 use crate::attach::{Engine, Seen};
 use crate::collect::Reader;
 use crate::model::{
@@ -31,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The size of a shard of a record.
 const RECORD_BYTES: u32 = 1536;
 const _: () = assert!(size_of::<MethodStats>() == RECORD_BYTES as usize);
+/// So many calls of a method are timed before only some are: what is called rarely is known exactly, and costs little.
+const OFTEN: u64 = 1_000;
 /// How often it is asked to tell of all methods again because messages were lost.
 const MOST_SCANS: u32 = 5;
 
@@ -40,6 +42,8 @@ pub(super) struct Manner {
     pub mode: Mode,
     /// From how many nanoseconds on a call is slow.
     pub threshold_ns: u64,
+    /// One of so many calls of a method is timed, once it has been called often.
+    pub time_every: u32,
 }
 
 /// The stubs in one target.
@@ -78,6 +82,8 @@ pub(super) struct Listed {
     pub probe: Option<u32>,
     /// The numbers, if they do not change any more.
     pub last: Option<MethodStats>,
+    /// What had been timed before only some of the calls were.
+    pub before: Option<Timed>,
 }
 
 impl Stubs {
@@ -169,6 +175,22 @@ impl Stubs {
         }
     }
 
+    /// Has only some calls timed of methods that have been called often, if that is wanted. Returns whether there are more
+    /// of them than before.
+    pub(super) fn thin_out(&mut self) -> bool {
+        if self.manner.mode != Mode::Time || self.manner.time_every < 2 {
+            return false;
+        }
+        let reader = &self.reader;
+        let often = |record| (reader.begun(record) >= OFTEN).then(|| reader.sample(record)).flatten();
+        let orders = self.ledger.thin_out(|record| often(record).map(|sample| Timed::of(&sample.stats)));
+        let is_thinner = !orders.is_empty();
+        for order in orders {
+            self.send(order);
+        }
+        is_thinner
+    }
+
     /// Whether it may be that orders follow from what the shim has said before.
     pub(super) fn has_doubts(&self) -> bool {
         self.ledger.has_doubts()
@@ -241,7 +263,9 @@ impl Stubs {
                 traced_after: entry.since,
                 traced: Traced::as_wanted(tracing),
                 stats: MethodStats::ZERO,
+                estimated_ns: None,
             },
+            before: entry.sampled,
             probe: planned.probe,
             last: self.last.as_ref().map(|last| last.get(&record).copied().unwrap_or(MethodStats::ZERO)),
         };

@@ -125,6 +125,7 @@ impl Tracer {
     pub(super) fn serve_stubs(&mut self) {
         let Some(tiers) = &mut self.tiers else { return };
         let has_news = tiers.stubs.read();
+        let is_thinner = tiers.stubs.thin_out();
         if tiers.stubs.is_lost() {
             return self.bear_loss(has_news);
         }
@@ -136,7 +137,7 @@ impl Tracer {
             self.order_stubs();
         }
         let is_waiting = self.tiers.as_ref().is_some_and(|tiers| !tiers.retire.is_empty());
-        if ((is_due || is_waiting) && self.share_out()) || has_news {
+        if ((is_due || is_waiting) && self.share_out()) || has_news || is_thinner {
             self.publish();
         }
     }

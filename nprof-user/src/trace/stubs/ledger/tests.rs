@@ -6,7 +6,7 @@ use crate::model::NativeCode;
 const NOW: Duration = Duration::from_secs(60);
 
 fn ledger() -> Ledger {
-    Ledger::new(Manner { mode: Mode::Time, threshold_ns: u64::MAX })
+    Ledger::new(Manner { mode: Mode::Time, threshold_ns: u64::MAX, time_every: 16 })
 }
 
 fn method(id: u64, class: &str, name: &str) -> Method {
@@ -43,6 +43,10 @@ fn known(planned: impl IntoIterator<Item = (VirtAddr, Planned)>) -> Known<'stati
 
 fn watch(number: u32) -> ToShim {
     ToShim::Watch(Watch { number, mode: Mode::Time as u32, chance: 0, threshold_ns: u64::MAX })
+}
+
+fn sample(number: u32) -> ToShim {
+    ToShim::Watch(Watch { number, mode: 3, chance: 1 << 28, threshold_ns: u64::MAX })
 }
 
 fn stubbed(number: u32, index: u32) -> Stubbed {
@@ -193,4 +197,29 @@ fn a_class_that_was_there_in_between() {
     let plan = known([(id, Planned { probe: Some(7), ..met.clone() })]);
     assert_eq!(ledger.decide(&plan, true, NOW, |_| false), []);
     assert_eq!((probes(&ledger), standing(&ledger, 1)), (vec![Some(7)], Standing::Stubbed));
+}
+
+/// Check that of a method that has been called often only some calls are timed, which is ordered once and stays so when it
+/// has been with probes in between; and that a new stub, which times each call, is thinned out again.
+#[test]
+fn some_calls_of_what_is_called_often() {
+    let mut ledger = ledger();
+    (1..=2).for_each(|number| ledger.bound(bound(number, How::Found, None), Duration::ZERO));
+    let plan = plan(&[1, 2]);
+    let often = |record: u32| (record == 5).then_some(Timed { calls: 1000, total_ns: 70_000 });
+    ledger.decide(&plan, true, Duration::ZERO, |_| false);
+    assert_eq!(ledger.thin_out(often), [], "without a stub");
+    (1..=2).for_each(|number| ledger.stubbed(&stubbed(number, 4 + number)));
+    ledger.applied(1);
+    assert_eq!(ledger.thin_out(often), [sample(1)]);
+    assert_eq!(ledger.thin_out(often), []);
+    assert!(ledger.is_settled(), "there is nothing to bind");
+    let sampled: Vec<Option<u64>> = ledger.recorded().map(|(entry, ..)| Some(entry.sampled?.calls)).collect();
+    assert_eq!(sampled, [Some(1000), None]);
+    ledger.decide(&plan, false, NOW, |_| false);
+    let orders = ledger.decide(&plan, true, NOW, |_| false);
+    assert_eq!(orders, [sample(1), watch(2), ToShim::Apply(3)]);
+    ledger.applied(3);
+    ledger.bound(bound(1, How::Event, Some(5)), NOW);
+    assert_eq!(ledger.thin_out(often), [sample(1)]);
 }
