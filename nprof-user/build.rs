@@ -60,6 +60,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     build_shim(&workspace, &out_dir)
 }
 
+/// Where both are built: in one place for all profiles of nprof, which change nothing about them and have an `out_dir` each.
+fn shared_dir(out_dir: &Path) -> PathBuf {
+    // target/PROFILE/build/PACKAGE/out
+    out_dir.ancestors().nth(4).unwrap_or(out_dir).join("embedded")
+}
+
 /// Puts what was built where the library includes it from.
 fn deliver(built: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
     fs::copy(built, to).map_err(|error| format!("{}: {error}", built.display()))?;
@@ -113,10 +119,11 @@ fn build_programs(toolchain: &Toolchain, workspace: &Path, out_dir: &Path) -> Re
             command
         }
     };
+    let built = shared_dir(out_dir).join("ebpf");
     let status = command
         .args(["--quiet", "--package", "nprof-ebpf", "--release", "--target", TARGET])
         .current_dir(workspace)
-        .env("CARGO_TARGET_DIR", out_dir.join("ebpf"))
+        .env("CARGO_TARGET_DIR", &built)
         // The maps are described to the kernel by BTF, which the linker makes from debug information. Version 3 of the
         // instruction set has 32-bit and atomic operations; kernels know it since 5.12.
         .env("CARGO_ENCODED_RUSTFLAGS", ["-Cdebuginfo=2", "-Clink-arg=--btf", "-Ctarget-cpu=v3"].join("\x1f"))
@@ -124,7 +131,7 @@ fn build_programs(toolchain: &Toolchain, workspace: &Path, out_dir: &Path) -> Re
     if !status.success() {
         return Err(format!("building nprof-ebpf: {status}").into());
     }
-    deliver(&out_dir.join("ebpf").join(TARGET).join("release/nprof"), &out_dir.join("nprof.bpf.o"))
+    deliver(&built.join(TARGET).join("release/nprof"), &out_dir.join("nprof.bpf.o"))
 }
 
 /// Builds the shim as nprof itself is: by the same compiler, but always optimised, since it runs in other people's JVMs.
@@ -133,16 +140,17 @@ fn build_shim(workspace: &Path, out_dir: &Path) -> Result<(), Box<dyn Error>> {
     for name in ["RUSTC", "RUSTUP_TOOLCHAIN"] {
         command.envs(env::var_os(name).map(|value| (name, value)));
     }
+    let built = shared_dir(out_dir).join("shim");
     let status = command
         .args(["rustc", "--quiet", "--package", "nprof-shim", "--lib", "--crate-type", "cdylib", "--release"])
         .current_dir(workspace)
-        .env("CARGO_TARGET_DIR", out_dir.join("shim"))
+        .env("CARGO_TARGET_DIR", &built)
         .envs(SHIM_PROFILE)
         .status()?;
     if !status.success() {
         return Err(format!("building nprof-shim: {status}").into());
     }
-    deliver(&out_dir.join("shim/release/libnprof_shim.so"), &out_dir.join("libnprof_shim.so"))
+    deliver(&built.join("release/libnprof_shim.so"), &out_dir.join("libnprof_shim.so"))
 }
 
 /// A command without what the outer cargo sets for its own compiler.
