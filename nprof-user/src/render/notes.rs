@@ -13,9 +13,11 @@ const ALIASES_SHOWN: usize = 5;
 /// The mark of a JVM that has ended.
 const ENDED: char = 'x';
 
-/// What holds for all times.
-const TIMES: &str =
-    "~ estimates, within 10 %; all times include the kernel's part of the probes, the same for each call";
+/// What holds for all quantiles.
+const QUANTILES: &str = "~ estimates, within 10 %";
+
+/// What holds for all times where probes have counted.
+const TIMES: &str = "all times include the kernel's part of the probes, the same for each call";
 
 /// What holds where stubs have counted.
 const STUBS: &str = "stub: counted inside of the JVM: no probe is part of the times, and who calls whom is not known, so there is no SELF, \
@@ -127,7 +129,8 @@ pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
     lines.extend(silent(run, rows.len()));
     lines.extend(skipped(run));
     if run.timed() && rows.iter().any(|row| row.timed_calls() > 0) {
-        lines.push(TIMES.to_owned());
+        let has_probes = rows.iter().any(|row| row.measured.tier != Tier::Stub);
+        lines.push(if has_probes { format!("{QUANTILES}; {TIMES}") } else { QUANTILES.to_owned() });
     }
     if run.timed() && rows.iter().any(|row| row.measured.tier != Tier::Kernel) {
         lines.push(STUBS.to_owned());

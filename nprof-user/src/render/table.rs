@@ -149,7 +149,7 @@ mod tests {
     use std::slice::from_ref;
 
     use super::{Screen, table};
-    use crate::model::Snapshot;
+    use crate::model::{Snapshot, Tier};
     use crate::render::{Scope, samples};
 
     fn text(snapshot: &Snapshot, screen: Screen) -> String {
@@ -196,6 +196,9 @@ mod tests {
     #[test]
     fn both_tiers() {
         assert_eq!(text(&samples::of_both_tiers(), Screen::default()), include_str!("golden/table_tiers.txt"));
+        let mut by_stubs = samples::of_both_tiers();
+        by_stubs.methods.retain(|row| row.tier == Tier::Stub);
+        assert!(text(&by_stubs, Screen::default()).contains("\n~ estimates, within 10 %\n"), "no probe is part of it");
     }
 
     /// Check what a snapshot without calls says.

@@ -57,7 +57,8 @@ fn lines(snapshot: &Snapshot, reasons: &Reasons) -> Vec<String> {
 
 /// Whether less was measured than was asked for.
 fn is_partial(measured: &MethodSnapshot) -> bool {
-    let only_counted = measured.traced.wanted == Tracing::Timed && measured.counted > 0;
+    let is_wanted = measured.traced.wanted != Tracing::Timed || measured.estimated_ns.is_some();
+    let only_counted = measured.counted > 0 && !is_wanted;
     only_counted || !measured.traced.unwatched.is_zero()
 }
 
@@ -87,7 +88,7 @@ mod tests {
     }
 
     /// Check that methods which are measured as was asked for are not named: those that are only counted because that was
-    /// asked for, and those that are bound late.
+    /// asked for, those of which some calls are timed because that was, and those that are bound late.
     #[test]
     fn is_silent_where_nothing_was_demoted() {
         let mut snapshot = demoted();
@@ -96,6 +97,10 @@ mod tests {
         cool.traced_after = Duration::from_secs(1);
         cool.counted = cool.calls;
         (cool.traced.wanted, cool.traced.tracing) = (Tracing::Counted, Tracing::Counted);
+        assert_eq!(lines(&snapshot, &Reasons::new()), [""; 0]);
+        let sampled = &mut snapshot.methods[0];
+        (sampled.traced.wanted, sampled.traced.tracing) = (Tracing::Timed, Tracing::Timed);
+        sampled.estimated_ns = Some(1);
         assert_eq!(lines(&snapshot, &Reasons::new()), [""; 0]);
     }
 
