@@ -108,9 +108,7 @@ fn attached(target: &RemoteProcess) -> Result<Tracer> {
     let proc = Proc::host();
     let jvm = proc.jvm(Pid(target.pid()))?;
     let selection = Selection::parse(&[PATTERN.to_owned()], &[], &[])?;
-    let (time_every, tier) = (1, TierWanted::Stub);
-    let options =
-        Options { selection, timed: true, max_functions: None, governing: None, slow: None, time_every, tier };
+    let options = Options { tier: TierWanted::Stub, ..Options::by_probes(selection) };
     let tracer = Prepared::new(proc, jvm, options)?.attach(None)?;
     ensure!(tracer.stubs() >= shape_source::count(), "only {} stubs", tracer.stubs());
     Ok(tracer)

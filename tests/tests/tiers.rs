@@ -338,9 +338,7 @@ fn traced_by_stubs(target: &RemoteProcess, time_every: u32) -> Result<Tracer> {
     let proc = Proc::host();
     let jvm = proc.jvm(Pid(target.pid()))?;
     let selection = Selection::parse(&[TARGETS.to_owned()], &[], &[])?;
-    let tier = TierWanted::Stub;
-    let options =
-        Options { selection, timed: true, max_functions: None, governing: None, slow: None, time_every, tier };
+    let options = Options { time_every, tier: TierWanted::Stub, ..Options::by_probes(selection) };
     Ok(Prepared::new(proc, jvm, options)?.attach(None)?)
 }
 

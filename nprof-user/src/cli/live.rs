@@ -12,7 +12,7 @@ use super::trace::{Stop, every, refuse_unmatched};
 use crate::discover::Proc;
 use crate::model::{Jvm, Pid, Profile};
 use crate::resolve::select::Selection;
-use crate::trace::{OnCpu, OnCpuWanted, Options, Prepared, Recorder, TierWanted, Wanted};
+use crate::trace::{OnCpu, OnCpuWanted, Options, Prepared, Recorder, Wanted};
 
 /// How often it is asked whether there is something to do.
 const TICK: Duration = Duration::from_millis(100);
@@ -124,16 +124,7 @@ impl LiveArgs {
             let wanted = OnCpuWanted { max_stacks: self.max_stacks, stack_bytes };
             return Ok(Some(Live::OnCpu(Box::new(OnCpu::start(&proc, jvm, wanted)?))));
         }
-        let options = Options {
-            selection,
-            timed: true,
-            max_functions: None,
-            governing: None,
-            slow: None,
-            time_every: 1,
-            tier: TierWanted::Kernel,
-        };
-        let prepared = Prepared::new(proc, jvm, options)?;
+        let prepared = Prepared::new(proc, jvm, Options::by_probes(selection))?;
         if refuse_unmatched(&prepared).is_some() {
             return Ok(None);
         }

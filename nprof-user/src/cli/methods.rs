@@ -15,7 +15,7 @@ use crate::discover::Proc;
 use crate::model::{Jvm, NativeCode, Pid, Plan, PlannedMethod, ProbeCost};
 use crate::render::methods::{self, MethodRow};
 use crate::resolve::select::Selection;
-use crate::trace::{Options, Prepared, TierWanted};
+use crate::trace::{Options, Prepared};
 
 /// List the native methods of a running JVM: where their code is, and whether it can be traced
 #[derive(Debug, Args)]
@@ -74,19 +74,7 @@ pub(super) fn facts(jvm: &Jvm) -> Result<TracingFacts, String> {
 }
 
 fn prepare(proc: Proc, jvm: Jvm, selection: Selection) -> anyhow::Result<Prepared> {
-    Ok(Prepared::new(
-        proc,
-        jvm,
-        Options {
-            selection,
-            timed: true,
-            max_functions: None,
-            governing: None,
-            slow: None,
-            time_every: 1,
-            tier: TierWanted::Kernel,
-        },
-    )?)
+    Ok(Prepared::new(proc, jvm, Options::by_probes(selection))?)
 }
 
 /// One row per method, by class, name and signature.

@@ -18,7 +18,7 @@ use crate::attach::Engine;
 use crate::config::Config;
 use crate::discover::Proc;
 use crate::export::Limits;
-use crate::trace::{Error, Event, Governing, Host, Options, Start, TierWanted, calibrate};
+use crate::trace::{Error, Event, Governing, Host, Options, Start, calibrate};
 
 /// The JVMs of a host, as they are to be served.
 #[derive(Debug)]
@@ -101,13 +101,10 @@ impl Service {
 /// What a configuration means for the host.
 fn start(config: &Config, governing: Governing) -> Start {
     let options = Options {
-        selection: config.selection.clone(),
         timed: config.timed,
         max_functions: config.max_functions,
         governing: Some(Governing { budget: config.max_overhead, ..governing }),
-        slow: None,
-        time_every: 1,
-        tier: TierWanted::Kernel,
+        ..Options::by_probes(config.selection.clone())
     };
     Start { options, jvms: config.jvms.clone() }
 }

@@ -61,6 +61,22 @@ pub struct Options {
     pub tier: TierWanted,
 }
 
+impl Options {
+    /// Every call of the selected methods is counted and timed, by probes.
+    #[must_use]
+    pub fn by_probes(selection: Selection) -> Self {
+        Self {
+            selection,
+            timed: true,
+            max_functions: None,
+            governing: None,
+            slow: None,
+            time_every: 1,
+            tier: TierWanted::Kernel,
+        }
+    }
+}
+
 /// Who is to count calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TierWanted {

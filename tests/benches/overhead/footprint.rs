@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use nprof::discover::Proc;
 use nprof::model::Pid;
 use nprof::resolve::select::Selection;
-use nprof::trace::{Options, Prepared, TierWanted};
+use nprof::trace::{Options, Prepared};
 use nprof_tests::child::{Child, Stream};
 use nprof_tests::nprof::binary;
 use nprof_tests::process::RemoteProcess;
@@ -78,15 +78,7 @@ impl fmt::Display for Footprint {
 fn attach_and_detach(pid: u32) -> Result<(f64, f64)> {
     let proc = Proc::host();
     let jvm = proc.jvm(Pid(pid))?;
-    let options = Options {
-        selection: Selection::default(),
-        timed: true,
-        max_functions: None,
-        governing: None,
-        slow: None,
-        time_every: 1,
-        tier: TierWanted::Kernel,
-    };
+    let options = Options::by_probes(Selection::default());
     let prepared = Prepared::new(proc, jvm, options)?;
     let began = Instant::now();
     let mut tracer = prepared.attach(None)?;
