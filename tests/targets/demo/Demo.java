@@ -28,6 +28,10 @@ import java.util.zip.Inflater;
 final class Demo {
     private static final int DOCUMENT_BYTES = 64 * 1024;
     private static final long REPORT_EVERY_NANOS = 2_000_000_000L;
+    /** How long the end waits for the document under way. */
+    private static final long PATIENCE_MILLIS = 2_000;
+
+    private static volatile boolean ending;
 
     private final Random random = new Random(42);
     private final Map<Object, Integer> seen = new IdentityHashMap<>();
@@ -48,9 +52,21 @@ final class Demo {
         try (Echo echo = new Echo()) {
             System.out.printf("demo: pid %d, archiving made-up logs in %s%s%n",
                     ProcessHandle.current().pid(), directory, seconds < 0 ? "" : " for " + seconds + " s");
-            Runtime.getRuntime().addShutdownHook(new Thread(() -> remove(directory)));
+            Thread main = Thread.currentThread();
+            Runtime.getRuntime().addShutdownHook(new Thread(() -> end(main, directory)));
             new Demo(directory, echo).run(seconds);
         }
+    }
+
+    /** Lets the current document pass: it needs the directory. */
+    private static void end(Thread main, Path directory) {
+        ending = true;
+        try {
+            main.join(PATIENCE_MILLIS);
+        } catch (InterruptedException e) {
+            // What is left of the directory goes now.
+        }
+        remove(directory);
     }
 
     private static long secondsOf(String[] args) {
@@ -68,7 +84,7 @@ final class Demo {
     private void run(long seconds) throws Exception {
         long began = System.nanoTime();
         long reported = began;
-        while (seconds < 0 || System.nanoTime() - began < seconds * 1_000_000_000L) {
+        while (!ending && (seconds < 0 || System.nanoTime() - began < seconds * 1_000_000_000L)) {
             long roundBegan = System.nanoTime();
             archive();
             long now = System.nanoTime();
