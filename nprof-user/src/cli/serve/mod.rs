@@ -225,6 +225,11 @@ fn http_options(config: &Config) -> http::Options {
         listen: config.listen,
         tls: config.tls.clone().map(|(cert, key)| TlsFiles { cert, key }),
         auth,
-        limits: Limits { connections: config.max_connections, ..Limits::default() },
+        limits: Limits {
+            connections: config.max_connections,
+            // No peer has all of them, unless there is only one.
+            peer_connections: config.max_connections.div_ceil(2),
+            ..Limits::default()
+        },
     }
 }

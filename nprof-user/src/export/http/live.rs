@@ -62,9 +62,10 @@ impl fmt::Debug for Reloader {
 }
 
 fn check(limits: &Limits) -> Result<(), Error> {
-    let Limits { connections, header_bytes, request_time, response_time, idle } = limits;
+    let Limits { connections, peer_connections, header_bytes, request_time, response_time, idle } = limits;
     for (what, value, least) in [
         ("connections", *connections as u128, 1),
+        ("connections of a peer", *peer_connections as u128, 1),
         // Less does not hold what a usual scraper sends.
         ("bytes of headers", *header_bytes as u128, 1024),
         ("milliseconds for a request", request_time.as_millis(), 1),

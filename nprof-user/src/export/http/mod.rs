@@ -22,6 +22,7 @@ mod files;
 mod live;
 mod page;
 mod respond;
+mod seats;
 mod server;
 mod tls;
 mod users;
@@ -98,9 +99,12 @@ pub enum Auth {
 /// What a client may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time. One more is answered with 503 (or, with TLS, with nothing) and closed at once.
+    /// Connections at a time. For one more the oldest is given up from which no request was admitted; where there is none
+    /// such, one more gets the health pages, and 503 for all else.
     /// Bodies that their clients have not taken yet are limited as well, to 128 MiB together; others wait.
     pub connections: usize,
+    /// The same for the connections from one address.
+    pub peer_connections: usize,
     /// Size of a request line with its headers, in bytes. Beyond it the answer is 431.
     pub header_bytes: usize,
     /// From connecting, or from the first byte of a later request, to the end of the headers, the TLS handshake
@@ -116,6 +120,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 32,
+            peer_connections: 16,
             header_bytes: 16 << 10,
             request_time: Duration::from_secs(10),
             response_time: Duration::from_secs(30),

@@ -17,6 +17,7 @@ use super::Pages;
 use super::auth::Refusal;
 use super::live::Live;
 use super::page::{self, Page};
+use super::seats::Seat;
 use crate::export::{Format, negotiate};
 
 /// Bodies of scrapes that are made at a time: each may take tens of megabytes and a core.
@@ -70,25 +71,27 @@ impl Responder {
     }
 
     /// Answers one request, whatever is in it.
-    pub(super) async fn answer(&self, request: &Request<Incoming>, peer: SocketAddr) -> Answer {
+    pub(super) async fn answer(&self, request: &Request<Incoming>, peer: SocketAddr, seat: &Seat) -> Answer {
         let begun = Instant::now();
-        let mut answer = self.route(request, peer).await;
+        let mut answer = self.route(request, peer, seat).await;
+        let status = answer.status();
         let headers = answer.headers_mut();
         for (name, value) in ALWAYS {
             headers.insert(name, HeaderValue::from_static(value));
         }
-        if has_body(request) {
-            // So that the body, however long, need not be read to find the next request.
+        // The body, however long, need not be read then to find the next request; and who shows no credentials, or has no
+        // place, keeps no connection.
+        if has_body(request) || status == StatusCode::UNAUTHORIZED || seat.is_standing() {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        let (status, bytes) = (answer.status().as_u16(), answer.body().size_hint().lower());
+        let (status, bytes) = (status.as_u16(), answer.body().size_hint().lower());
         // The path is quoted: it is the client's.
         let (method, path) = (request.method(), request.uri().path());
         tracing::debug!("{peer} {method} {path:?}: {status}, {bytes} bytes, {:?}", begun.elapsed());
         answer
     }
 
-    async fn route(&self, request: &Request<Incoming>, peer: SocketAddr) -> Answer {
+    async fn route(&self, request: &Request<Incoming>, peer: SocketAddr, seat: &Seat) -> Answer {
         let Some(page) = Page::at(request.uri().path()) else {
             return text(StatusCode::NOT_FOUND, format!("There is no such page. There are:\n{}", page::list()));
         };
@@ -100,8 +103,11 @@ impl Responder {
         if has_body(request) {
             return text(StatusCode::PAYLOAD_TOO_LARGE, "A request must not have a body.\n");
         }
+        if page.is_guarded() && seat.is_standing() {
+            return text(StatusCode::SERVICE_UNAVAILABLE, "nprof has as many connections as it takes\n");
+        }
         let live = Arc::clone(&self.live.borrow());
-        let answer = self.guarded(page, &live, request.headers(), peer);
+        let answer = self.guarded(page, &live, request.headers(), (peer, seat));
         timeout(live.limits.response_time, answer).await.unwrap_or_else(|_| {
             tracing::warn!("{} was not ready in time", page.path());
             text(StatusCode::SERVICE_UNAVAILABLE, "nprof is busy: the page was not ready in time.\n")
@@ -109,11 +115,13 @@ impl Responder {
     }
 
     /// A page, if the request may have it.
-    async fn guarded(&self, page: Page, live: &Live, headers: &HeaderMap, peer: SocketAddr) -> Answer {
-        if page.is_guarded()
-            && let Err(refusal) = live.gate.admit(credentials(headers)).await
-        {
-            return self.refuse(live, refusal, page, peer);
+    async fn guarded(&self, page: Page, live: &Live, headers: &HeaderMap, client: (SocketAddr, &Seat)) -> Answer {
+        let (peer, seat) = client;
+        if page.is_guarded() {
+            if let Err(refusal) = live.gate.admit(credentials(headers)).await {
+                return self.refuse(live, refusal, page, peer);
+            }
+            seat.admit();
         }
         self.page(page, accept(headers).as_deref()).await.unwrap_or_else(|Panicked| {
             tracing::error!("{} could not be made: a panic, whose message is above", page.path());

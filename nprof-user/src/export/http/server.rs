@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,6 +20,7 @@ use tokio::time::{sleep, timeout};
 use super::clock::{Clock, Phase, Watched};
 use super::live::Live;
 use super::respond::Responder;
+use super::seats::{Seat, Seats};
 use super::{Auth, Error, Limits, Options, Pages, Reloader};
 
 /// How long requests that are being answered may take when the endpoint ends.
@@ -30,9 +30,6 @@ const GRACE: Duration = Duration::from_secs(3);
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// hyper takes no buffer that is smaller, in bytes.
 const LEAST_BUFFER: usize = 8 << 10;
-/// What a connection over the limit is told.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\n\
-    content-length: 42\r\nconnection: close\r\n\r\nnprof has as many connections as it takes\n";
 
 /// The endpoint, which listens but does not answer yet.
 pub struct Server {
@@ -107,25 +104,27 @@ impl fmt::Debug for Server {
 /// All connections of an endpoint.
 struct Connections {
     tasks: JoinSet<()>,
+    seats: Seats,
     responder: Arc<Responder>,
     stopping: watch::Sender<bool>,
 }
 
 impl Connections {
     fn new(responder: Arc<Responder>) -> Self {
-        Self { tasks: JoinSet::new(), responder, stopping: watch::Sender::new(false) }
+        Self { tasks: JoinSet::new(), seats: Seats::default(), responder, stopping: watch::Sender::new(false) }
     }
 
-    /// Serves a new connection, if there are not too many.
+    /// Serves a new connection.
     fn take(&mut self, stream: TcpStream, peer: SocketAddr, live: Arc<Live>) {
         // Those that have ended. A panic in one was its own end only, and its message has been printed.
         while self.tasks.try_join_next().is_some() {}
-        if self.tasks.len() >= live.limits.connections {
-            tracing::debug!("{peer}: there are {} connections, one more is not taken", self.tasks.len());
-            refuse(stream, &live);
-            return;
+        let seat = self.seats.take(peer.ip(), &live.limits);
+        if seat.is_standing() {
+            tracing::debug!(
+                "{peer}: there are as many connections as nprof takes, this one gets the health pages alone"
+            );
         }
-        let connection = Connection { peer, live, responder: Arc::clone(&self.responder) };
+        let connection = Connection { peer, seat, live, responder: Arc::clone(&self.responder) };
         self.tasks.spawn(connection.serve(stream, self.stopping.subscribe()));
     }
 
@@ -140,23 +139,10 @@ impl Connections {
     }
 }
 
-/// Closes a connection that is one too many. It is not left to wait unseen in the kernel's queue: a scraper or a probe
-/// sees at once what is the matter, and the queue stays short. The answer fits in the buffer of a new socket; if not,
-/// it is dropped. With TLS there is none, as the handshake is the very work that the limit saves.
-fn refuse(stream: TcpStream, live: &Live) {
-    if live.tls.is_some() {
-        return;
-    }
-    if let Ok(mut stream) = stream.into_std()
-        && let Err(error) = stream.write_all(FULL)
-    {
-        tracing::debug!("a refusal was not sent: {error}");
-    }
-}
-
 /// A connection that has been taken.
 struct Connection {
     peer: SocketAddr,
+    seat: Arc<Seat>,
     live: Arc<Live>,
     responder: Arc<Responder>,
 }
@@ -171,6 +157,7 @@ impl Connection {
         tokio::select! {
             () = self.shake_hands(stream, &clock, stopping) => {}
             phase = clock.expired() => tracing::debug!("{}: closed, {}", self.peer, too_long(phase)),
+            () = self.seat.left() => tracing::debug!("{}: closed, there is no place for it", self.peer),
         }
     }
 
@@ -192,7 +179,7 @@ impl Connection {
     {
         let service = service_fn(async |request| {
             clock.enter(Phase::Work);
-            let answer = self.responder.answer(&request, self.peer).await;
+            let answer = self.responder.answer(&request, self.peer, &self.seat).await;
             clock.enter(Phase::Send);
             Ok::<_, Infallible>(answer)
         });

@@ -41,6 +41,7 @@ async fn password_is_needed() {
             let reply = endpoint.get(path, wrong).await;
             assert_eq!(reply.status, 401, "{path} {wrong}");
             assert_eq!(reply.header("www-authenticate"), "Basic realm=\"nprof\", charset=\"UTF-8\"");
+            assert_eq!(reply.header("connection"), "close");
         }
     }
 }
@@ -73,7 +74,8 @@ async fn reload_changes_the_password() {
     users(directory.path(), "new");
     endpoint.reloader.reload(before).unwrap();
     assert_eq!(client.ask(&with("prom:old")).await.status, 401);
-    assert_eq!(client.ask(&with("prom:new")).await.status, 200);
+    assert_eq!(client.rest().await, b"", "who is refused keeps no connection");
+    assert_eq!(endpoint.connect().await.ask(&with("prom:new")).await.status, 200);
 }
 
 /// Check that a reload that cannot be used says why and changes nothing.

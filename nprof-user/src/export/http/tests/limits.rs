@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 
-use crate::export::http::testing::{Endpoint, Fake, limited, within};
-use crate::export::http::{Error, check};
+use crate::export::http::testing::{Endpoint, Fake, limited, options, secret, within};
+use crate::export::http::{Auth, Error, check};
 
 const GET: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 /// A limit that is reached soon, but not by a busy host.
@@ -21,6 +21,7 @@ async fn connections_are_limited() {
     assert_eq!((one.ask(GET).await.status, other.ask(GET).await.status), (200, 200));
 
     let mut third = endpoint.connect().await;
+    third.send(GET).await;
     let reply = third.head().await;
     assert_eq!((reply.status, reply.header("connection")), (503, "close"));
     let body = third.rest().await;
@@ -28,6 +29,49 @@ async fn connections_are_limited() {
     assert_eq!(reply.header("content-length"), body.len().to_string());
 
     assert_eq!((one.ask(GET).await.status, other.ask(GET).await.status), (200, 200));
+}
+
+/// Check that the health pages are answered when there is no room for anything else, and the others are told why not, also to
+/// those who ask before they read, and however many connections that say nothing come between.
+#[tokio::test]
+async fn health_has_room() {
+    let endpoint = Endpoint::start(limited(|limits| limits.connections = 2), Fake::plain()).await;
+    let (mut one, mut other) = (endpoint.connect().await, endpoint.connect().await);
+    assert_eq!((one.ask(GET).await.status, other.ask(GET).await.status), (200, 200));
+
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(endpoint.connect().await);
+        for path in ["/-/healthy", "/-/ready"] {
+            let reply = endpoint.get(path, "").await;
+            assert_eq!((reply.status, reply.header("connection")), (200, "close"), "{path}");
+        }
+        let refused = endpoint.get("/metrics", "").await;
+        assert_eq!((refused.status, refused.text()), (503, "nprof has as many connections as it takes\n"));
+    }
+    assert_eq!(silent[0].rest().await, b"", "the oldest is closed for a newer one");
+    assert_eq!((one.ask(GET).await.status, other.ask(GET).await.status), (200, 200));
+}
+
+/// Check that connections without credentials, whether they say nothing, ask what is open to all or are refused, do not keep
+/// out who has some.
+#[tokio::test]
+async fn strangers_keep_nobody_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(Auth::Bearer(secret(directory.path(), "token", "t0ken")));
+    options.limits.connections = 3;
+    let endpoint = Endpoint::start(options, Fake::plain()).await;
+    let mut strangers = Vec::new();
+    for asks in ["", "/-/healthy", "/metrics"].iter().cycle().take(30) {
+        let mut stranger = endpoint.connect().await;
+        if !asks.is_empty() {
+            let status = stranger.ask(&format!("GET {asks} HTTP/1.1\r\nHost: x\r\n\r\n")).await.status;
+            assert_eq!(status, if *asks == "/metrics" { 401 } else { 200 });
+        }
+        strangers.push(stranger);
+        assert_eq!(endpoint.get("/metrics", "Authorization: Bearer t0ken\r\n").await.status, 200);
+        assert_eq!(endpoint.get("/-/ready", "").await.status, 200);
+    }
 }
 
 /// Check that a client that takes its time with the headers is cut off, while one that waits between requests is not.
@@ -69,7 +113,7 @@ async fn slow_reader_is_cut_off() {
     slow.send(GET).await;
     let length = slow.head().await.length();
     // Each turn is a connection that is refused until there is room.
-    while endpoint.get("/-/ready", "").await.status != 200 {}
+    while endpoint.get("/", "").await.status != 200 {}
     assert!(slow.rest().await.len() < length);
 }
 
@@ -152,6 +196,7 @@ async fn bodies_are_limited() {
 fn limits_must_make_sense() {
     for options in [
         limited(|limits| limits.connections = 0),
+        limited(|limits| limits.peer_connections = 0),
         limited(|limits| limits.header_bytes = 100),
         limited(|limits| limits.request_time = Duration::ZERO),
         limited(|limits| limits.response_time = Duration::from_nanos(1)),
