@@ -15,6 +15,9 @@ use crate::target::cargo_target_dir;
 /// What nprof prints on stderr when everything is attached.
 const ATTACHED: &str = "tracing ";
 
+/// Has nprof time every call, whatever that costs.
+pub const UNGOVERNED: [&str; 2] = ["--max-overhead", "off"];
+
 /// How a run of nprof ended.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -101,7 +104,9 @@ impl Trace {
     }
 
     fn spawn(args: &[&str]) -> Result<Self> {
-        let mut child = spawn(&[&["trace", "--format", "json"], args].concat())?;
+        // The default budget would leave hot methods to estimates: what tests count is to be exact.
+        let budget: &[&str] = if args.contains(&"--max-overhead") { &[] } else { &UNGOVERNED };
+        let mut child = spawn(&[&["trace", "--format", "json"], budget, args].concat())?;
         let announcement = child.line_with_prefix(Stream::Stderr, ATTACHED)?;
         Ok(Self { child, announcement })
     }

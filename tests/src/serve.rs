@@ -25,9 +25,7 @@ pub const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0";
 /// What a client that wants protobuf, for native histograms, accepts.
 pub const PROTOBUF: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
 
-/// Lets the service cost what it will. Without it the overhead governor would count what the tests want timed, and
-/// detach what they want counted: they make calls as fast as they can.
-pub const UNGOVERNED: [&str; 2] = ["--max-overhead", "off"];
+pub use crate::nprof::UNGOVERNED;
 
 /// How long to look for something in scrapes before giving up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(20);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use nprof::model::{FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileStack};
 use nprof_tests::child::{Child, Stream};
 use nprof_tests::jdk::Jdk;
-use nprof_tests::nprof::{Outcome, outcome, run, spawn};
+use nprof_tests::nprof::{Outcome, UNGOVERNED, outcome, run, spawn};
 use nprof_tests::process::RemoteProcess;
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -190,7 +190,7 @@ impl Recording {
         let directory = TempDir::new()?;
         let (pid, file) = (pid.to_string(), directory.path().join("run.nprof"));
         let file = file.to_str().context("a temporary directory's name is text")?.to_owned();
-        let mut child = spawn(&[&["record", "--pid", &pid, "-o", &file], args].concat())?;
+        let mut child = spawn(&[&["record", "--pid", &pid, "-o", &file], &UNGOVERNED[..], args].concat())?;
         let word = if args.contains(&"--on-cpu") { "sampling " } else { "recording " };
         child.line_with_prefix(Stream::Stderr, word)?;
         Ok(Self { child, directory })

@@ -109,7 +109,7 @@ fn attached(target: &RemoteProcess) -> Result<Tracer> {
     let jvm = proc.jvm(Pid(target.pid()))?;
     let selection = Selection::parse(&[PATTERN.to_owned()], &[], &[])?;
     let options = Options { tier: TierWanted::Stub, ..Options::by_probes(selection) };
-    let tracer = Prepared::new(proc, jvm, options)?.attach(None)?;
+    let tracer = Prepared::new(proc, jvm, options)?.attach()?;
     ensure!(tracer.stubs() >= shape_source::count(), "only {} stubs", tracer.stubs());
     Ok(tracer)
 }

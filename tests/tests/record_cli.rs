@@ -8,7 +8,7 @@ use nprof_tests::child::Stream;
 use nprof_tests::code::{probed, still_probed};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::kernel::BpfObjects;
-use nprof_tests::nprof::{Outcome, methods, outcome, run, spawn};
+use nprof_tests::nprof::{Outcome, UNGOVERNED, methods, outcome, run, spawn};
 use nprof_tests::require::traced_on_every_jdk;
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -27,7 +27,7 @@ fn path(directory: &TempDir, name: &str) -> Result<String> {
 /// Draws the target while it makes its calls, ends that with Ctrl-C, and returns what was said and written.
 fn drawn(target: &mut Callers, args: &[&str]) -> Result<Outcome> {
     let pid = target.pid().to_string();
-    let mut nprof = spawn(&[&["flamegraph", "--pid", &pid], &COUNTED[..], args].concat())?;
+    let mut nprof = spawn(&[&["flamegraph", "--pid", &pid], &UNGOVERNED[..], &COUNTED[..], args].concat())?;
     let announcement = nprof.line_with_prefix(Stream::Stderr, "recording ")?;
     ensure!(announcement.ends_with(&format!("of {pid} (targets.Callers)")), "{announcement}");
     target.run(GO)?;

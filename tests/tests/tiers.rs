@@ -143,7 +143,6 @@ fn the_choice_of_the_tier() -> Result<()> {
 fn options_that_do_not_fit() -> Result<()> {
     for options in [
         &["--all", "--tier", "stub"][..],
-        &["--pid", "1", "--tier", "stub", "--max-overhead", "2%"],
         &["--pid", "1", "--tier", "kernel", "--slow", "1ms"],
         &["--pid", "1", "--time-every", "16"],
     ] {
@@ -339,7 +338,7 @@ fn traced_by_stubs(target: &RemoteProcess, time_every: u32) -> Result<Tracer> {
     let jvm = proc.jvm(Pid(target.pid()))?;
     let selection = Selection::parse(&[TARGETS.to_owned()], &[], &[])?;
     let options = Options { time_every, tier: TierWanted::Stub, ..Options::by_probes(selection) };
-    Ok(Prepared::new(proc, jvm, options)?.attach(None)?)
+    Ok(Prepared::new(proc, jvm, options)?.attach()?)
 }
 
 /// Calls of one method, and of these the ones that were only counted; the time of all of them, estimated in part.

@@ -7,6 +7,7 @@ use anyhow::bail;
 use clap::Args;
 use tokio::time::Instant;
 
+use super::budget::BudgetArgs;
 use super::terminal::{harmless, say};
 use super::trace::{Stop, every, refuse_unmatched};
 use crate::discover::Proc;
@@ -48,6 +49,8 @@ pub(super) struct LiveArgs {
     /// Also measure how long threads wait inside of native methods, that is, do not run
     #[arg(long, requires = "pid")]
     off_cpu: bool,
+    #[command(flatten)]
+    budget: BudgetArgs,
     /// Also keep each single call, for a timeline (.trace.json); five million at most
     #[arg(long, requires = "pid")]
     timeline: bool,
@@ -124,7 +127,8 @@ impl LiveArgs {
             let wanted = OnCpuWanted { max_stacks: self.max_stacks, stack_bytes };
             return Ok(Some(Live::OnCpu(Box::new(OnCpu::start(&proc, jvm, wanted)?))));
         }
-        let prepared = Prepared::new(proc, jvm, Options::by_probes(selection))?;
+        let options = Options { budget: self.budget.share(), ..Options::by_probes(selection) };
+        let prepared = Prepared::new(proc, jvm, options)?;
         if refuse_unmatched(&prepared).is_some() {
             return Ok(None);
         }

@@ -2,6 +2,7 @@
 //!
 //! Data goes to stdout, everything else to stderr. Exit codes: 0 measured, 1 nothing matched, 2 error.
 
+mod budget;
 mod check;
 mod ctl;
 mod diff;

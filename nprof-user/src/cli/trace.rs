@@ -16,6 +16,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_unti
 use self::demoted::Demoted;
 use self::output::{Format, Output};
 use super::NOTHING_MATCHED;
+use super::budget::BudgetArgs;
 use super::selection::SelectionArgs;
 use super::terminal::{harmless, say};
 use crate::discover::Proc;
@@ -61,10 +62,8 @@ pub(super) struct TraceArgs {
     /// Show calls that took this long or longer, such as 10ms, with thread and stack; of methods with stubs
     #[arg(long, value_name = "TIME", conflicts_with_all = ["all", "count_only"], value_parser = crate::config::duration::parse)]
     slow: Option<Duration>,
-    /// The most that tracing may cost a JVM, as a share of its time such as 2%: hot methods are counted instead of timed,
-    /// or not watched at all, and marked
-    #[arg(long, value_name = "SHARE", default_value = "off", value_parser = budget)]
-    max_overhead: Budget,
+    #[command(flatten)]
+    budget: BudgetArgs,
     /// Stop after this time, such as 10s or 1m30s
     #[arg(short, long, value_name = "TIME", value_parser = crate::config::duration::parse)]
     duration: Option<Duration>,
@@ -75,10 +74,6 @@ pub(super) struct TraceArgs {
     #[arg(short, long, value_enum, default_value_t)]
     format: Format,
 }
-
-/// What tracing may cost, as a share of a JVM's time; `None` for any cost.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Budget(Option<f64>);
 
 /// Who counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -102,18 +97,14 @@ impl From<TierArg> for TierWanted {
     }
 }
 
-fn budget(text: &str) -> Result<Budget, String> {
-    crate::config::share(text).map(Budget)
-}
-
 impl TraceArgs {
-    /// What to trace. What it may cost comes later, when it is known what a probe costs.
+    /// What to trace.
     fn options(&self) -> anyhow::Result<Options> {
         Ok(Options {
             selection: self.selection.parse()?,
             timed: !self.count_only,
             max_functions: self.max_methods.map(|most| most as usize),
-            governing: None,
+            budget: self.budget.share(),
             slow: self.slow,
             time_every: self.time_every,
             tier: self.tier.into(),
@@ -139,11 +130,6 @@ pub(super) fn run(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
 async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCode> {
     // First of all: a signal from now on ends the tracing in good order.
     let mut stop = Stop::new()?;
-    if args.tier == TierArg::Stub && args.max_overhead.0.is_some() {
-        bail!(
-            "`--max-overhead` is for probes of the kernel: what stubs cost is not known; leave it or `--tier stub` away"
-        );
-    }
     if args.slow.is_some() && args.tier == TierArg::Kernel {
         bail!("`--slow` is about methods with stubs: leave `--tier kernel` away");
     }
@@ -157,7 +143,7 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     if let Some(code) = refuse_unmatched(&prepared) {
         return Ok(code);
     }
-    let mut tracer = prepared.attach(args.max_overhead.0)?;
+    let mut tracer = prepared.attach()?;
     if !quiet {
         announce(&tracer);
     }

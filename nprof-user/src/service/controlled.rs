@@ -34,7 +34,7 @@ impl Shared {
     }
 
     fn status(&self) -> Status {
-        let costs = &self.governing().costs;
+        let costs = self.costs();
         let (counted_ns, timed_ns) = (nanoseconds(costs.counted_ns[0]), nanoseconds(costs.timed_ns[0]));
         let losses = self.losses().read().counts.into_iter();
         Status {

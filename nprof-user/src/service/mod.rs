@@ -18,13 +18,12 @@ use crate::attach::Engine;
 use crate::config::Config;
 use crate::discover::Proc;
 use crate::export::Limits;
-use crate::trace::{Error, Event, Governing, Host, Options, Start, calibrate};
+use crate::trace::{Error, Event, Host, Options, Start, calibrate};
 
 /// The JVMs of a host, as they are to be served.
 #[derive(Debug)]
 pub struct Service {
     host: Host,
-    governing: Governing,
     shared: Arc<Shared>,
 }
 
@@ -36,12 +35,12 @@ impl Service {
     /// If maps and programs cannot be loaded.
     pub async fn open(proc: Proc, config: &Config) -> Result<Self, Error> {
         let engine = Engine::load(u32::try_from(config.max_total).unwrap_or(u32::MAX))?;
-        let (calibrated, own) = (Arc::clone(&engine), proc.clone());
-        let governing = spawn_blocking(move || calibrate(&own, &calibrated)).await;
-        let governing = governing.unwrap_or_else(|panic| Err(Error::Defect { what: panic.to_string() }))?;
-        let host = Host::open(proc.clone(), start(config, governing), engine)?;
-        let shared = Shared::new(proc, config, governing, Arc::clone(host.losses()));
-        Ok(Self { host, governing, shared: Arc::new(shared) })
+        let (measured, own) = (Arc::clone(&engine), proc.clone());
+        let calibrated = spawn_blocking(move || calibrate(&own, &measured)).await;
+        let calibrated = calibrated.unwrap_or_else(|panic| Err(Error::Defect { what: panic.to_string() }))?;
+        let host = Host::open(proc.clone(), start(config), engine, calibrated)?;
+        let shared = Shared::new(proc, config, calibrated, Arc::clone(host.losses()));
+        Ok(Self { host, shared: Arc::new(shared) })
     }
 
     /// What scrapes and commands work on.
@@ -74,7 +73,7 @@ impl Service {
     /// Takes another configuration. No count is lost.
     pub fn reload(&mut self, config: &Config) {
         self.shared.reload(config);
-        self.host.restart(start(config, self.governing));
+        self.host.restart(start(config));
     }
 
     /// Stops the tracing of all JVMs.
@@ -99,11 +98,11 @@ impl Service {
 }
 
 /// What a configuration means for the host.
-fn start(config: &Config, governing: Governing) -> Start {
+fn start(config: &Config) -> Start {
     let options = Options {
         timed: config.timed,
         max_functions: config.max_functions,
-        governing: Some(Governing { budget: config.max_overhead, ..governing }),
+        budget: config.max_overhead,
         ..Options::by_probes(config.selection.clone())
     };
     Start { options, jvms: config.jvms.clone() }

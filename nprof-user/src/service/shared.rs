@@ -10,9 +10,10 @@ use super::limits;
 use crate::config::Config;
 use crate::discover::{Labels, Proc};
 use crate::export::{Exporter, Exposition, Host as HostFacts, Measured};
+use crate::govern::Costs;
 use crate::model::{Jvm, JvmLabels, Snapshot, Tracing};
 use crate::resolve::select::Selection;
-use crate::trace::{Error, Governing, HostLosses, Roster, Rule};
+use crate::trace::{Calibrated, Error, HostLosses, Roster, Rule};
 
 /// Rules of users that are kept for JVMs that are yet to start.
 const RULES_KEPT: usize = 1_000;
@@ -21,7 +22,7 @@ const RULES_KEPT: usize = 1_000;
 #[derive(Debug)]
 pub struct Shared {
     proc: Proc,
-    governing: Governing,
+    calibrated: Calibrated,
     losses: Arc<HostLosses>,
     pub(super) started: Timestamp,
     pub(super) start: Instant,
@@ -53,7 +54,7 @@ pub(super) struct Living {
 }
 
 impl Shared {
-    pub(super) fn new(proc: Proc, config: &Config, governing: Governing, losses: Arc<HostLosses>) -> Self {
+    pub(super) fn new(proc: Proc, config: &Config, calibrated: Calibrated, losses: Arc<HostLosses>) -> Self {
         let state = State {
             living: Vec::new(),
             exporter: Exporter::new(limits(config)),
@@ -65,7 +66,7 @@ impl Shared {
         };
         Self {
             proc,
-            governing,
+            calibrated,
             losses,
             started: Timestamp::now(),
             start: Instant::now(),
@@ -114,7 +115,7 @@ impl Shared {
             demotions,
             promotions,
             overhead_budget: state.budget,
-            probe_cost_ns: Some(nanoseconds(self.governing.costs.timed_ns[0])),
+            probe_cost_ns: Some(nanoseconds(self.calibrated.costs.timed_ns[0])),
             started: self.started,
         }
     }
@@ -189,8 +190,8 @@ impl Shared {
         self.lock().budget
     }
 
-    pub(super) fn governing(&self) -> &Governing {
-        &self.governing
+    pub(super) fn costs(&self) -> &Costs {
+        &self.calibrated.costs
     }
 
     pub(super) fn losses(&self) -> &HostLosses {

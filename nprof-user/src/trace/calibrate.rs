@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Error;
-use super::overhead::Governing;
 use crate::attach::{Engine, Session, Switches, Target};
 use crate::discover::Proc;
 use crate::govern::Costs;
@@ -16,18 +15,25 @@ const CALLS: u64 = 500;
 /// Rounds of each measurement, of which the middle one counts.
 const ROUNDS: usize = 15;
 
-/// Measures what a call of a traced function costs, with nprof itself as the target.
-///
-/// The result is without a budget. It takes some tens of milliseconds.
+/// What probes cost on this machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Calibrated {
+    /// What one call costs.
+    pub costs: Costs,
+    /// Whether a function can be detached without losing calls of others.
+    pub detaches: bool,
+}
+
+/// Measures what a call of a traced function costs, with nprof itself as the target. It takes some tens of milliseconds.
 ///
 /// # Errors
 /// If nprof cannot be traced by itself.
-pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Governing, Error> {
+pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Calibrated, Error> {
     let pid = Pid(std::process::id());
     let libraries = proc.libraries(pid)?;
     let nothing = [0.0; 2];
     let costs = Costs { timed_ns: nothing, counted_ns: nothing, off_ns: nothing };
-    let mut governing = Governing { costs, budget: None, detaches: false };
+    let mut calibrated = Calibrated { costs, detaches: false };
     for (place, cost, specimen) in
         [(0, ProbeCost::Emulated, Specimen::emulated()), (1, ProbeCost::SingleStepped, Specimen::single_stepped())]
     {
@@ -39,18 +45,18 @@ pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Governing, Error> 
             return Err(error.into());
         }
         let cost_of = |tracing| (ns_in(session.switches(), tracing, specimen) - bare).max(1.0);
-        governing.costs.timed_ns[place] = cost_of(Tracing::Timed);
-        governing.costs.off_ns[place] = cost_of(Tracing::Off);
+        calibrated.costs.timed_ns[place] = cost_of(Tracing::Timed);
+        calibrated.costs.off_ns[place] = cost_of(Tracing::Off);
         // What is only counted for good has no probe on its return.
         session.switches().allow(probe.index, Tracing::Counted);
         session.settle(&libraries, std::slice::from_ref(&probe));
-        governing.costs.counted_ns[place] = (ns_in(session.switches(), Tracing::Counted, specimen) - bare).max(1.0);
-        governing.detaches = session.hands_over(&libraries, &probe, CALLS, || specimen.call(CALLS));
+        calibrated.costs.counted_ns[place] = (ns_in(session.switches(), Tracing::Counted, specimen) - bare).max(1.0);
+        calibrated.detaches = session.hands_over(&libraries, &probe, CALLS, || specimen.call(CALLS));
         session.detach();
         session.give_back();
     }
-    tracing::debug!("what probes cost here: {governing:?}");
-    Ok(governing)
+    tracing::debug!("what probes cost here: {calibrated:?}");
+    Ok(calibrated)
 }
 
 fn ns_in(switches: &Switches, tracing: Tracing, specimen: Specimen) -> f64 {

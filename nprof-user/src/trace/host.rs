@@ -13,7 +13,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::losses::HostLosses;
 use super::slot::{Slot, Task};
-use super::{Error, Options, Prepared, Roster, Tracer};
+use super::{Calibrated, Error, Options, Prepared, Roster, Tracer};
 use crate::attach::{Engine, ExecEvents};
 use crate::collect::Reader;
 use crate::discover::{JvmFilter, JvmWatch, Proc};
@@ -58,6 +58,7 @@ pub struct Host {
     proc: Proc,
     start: Start,
     engine: Arc<Engine>,
+    calibrated: Calibrated,
     losses: Arc<HostLosses>,
     watch: JvmWatch,
     execs: ExecEvents,
@@ -84,11 +85,12 @@ impl std::fmt::Debug for Host {
 }
 
 impl Host {
-    /// Begins to listen for programs that start. To be called inside of a tokio runtime.
+    /// Begins to listen for programs that start. `calibrated` is what probes of the engine cost. To be called inside of a
+    /// tokio runtime.
     ///
     /// # Errors
     /// If the kernel does not tell of them.
-    pub fn open(proc: Proc, start: Start, engine: Arc<Engine>) -> Result<Self, Error> {
+    pub fn open(proc: Proc, start: Start, engine: Arc<Engine>, calibrated: Calibrated) -> Result<Self, Error> {
         // Before the first look around: what starts from now on is told.
         let execs = ExecEvents::open()?;
         let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
@@ -98,6 +100,7 @@ impl Host {
             proc,
             start,
             engine,
+            calibrated,
             losses: Arc::new(HostLosses::new(reader)),
             watch: JvmWatch::new(Instant::now()),
             execs,
@@ -237,11 +240,12 @@ impl Host {
 
     /// Reads a JVM and attaches to it, on a thread of its own.
     fn attach(&mut self, jvm: Jvm) {
-        let generation = self.generation;
+        let (generation, calibrated) = (self.generation, self.calibrated);
         let (proc, engine, options) = (self.proc.clone(), Arc::clone(&self.engine), self.start.options.clone());
         self.joining.spawn(async move {
             let known = jvm.clone();
-            let attached = spawn_blocking(move || Prepared::new(proc, known, options)?.attach_to(&engine)).await;
+            let attached =
+                spawn_blocking(move || Prepared::new(proc, known, options)?.attach_to(&engine, calibrated)).await;
             (generation, jvm, attached.unwrap_or_else(|panic| Err(Error::Defect { what: panic.to_string() })))
         });
     }

@@ -25,12 +25,12 @@ mod stubs;
 mod tracer;
 mod vm;
 
-pub use calibrate::calibrate;
+pub use calibrate::{Calibrated, calibrate};
 pub use error::Error;
 pub use host::{Event, Host, Start};
 pub use losses::HostLosses;
 pub use on_cpu::{OnCpu, OnCpuWanted};
-pub use overhead::{Governing, Spent};
+pub use overhead::Spent;
 pub use prepared::Prepared;
 pub use recorder::{Recorder, Wanted};
 pub use roster::{Roster, Rule};
@@ -51,8 +51,8 @@ pub struct Options {
     pub timed: bool,
     /// Trace no more functions than this, of each JVM.
     pub max_functions: Option<usize>,
-    /// What probes cost and may cost. Without it, nothing is estimated and nothing demoted.
-    pub governing: Option<Governing>,
+    /// The share of a JVM's time that probes may cost it. Without it nothing is demoted, whatever it costs.
+    pub budget: Option<f64>,
     /// From which time on a call of a method with a stub is slow: its stack is taken.
     pub slow: Option<Duration>,
     /// Stubs time one of so many calls of what is called often, and count the others. One times every call.
@@ -62,14 +62,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// Every call of the selected methods is counted and timed, by probes.
+    /// Every call of the selected methods is counted and timed by probes, whatever that costs.
     #[must_use]
     pub fn by_probes(selection: Selection) -> Self {
         Self {
             selection,
             timed: true,
             max_functions: None,
-            governing: None,
+            budget: None,
             slow: None,
             time_every: 1,
             tier: TierWanted::Kernel,

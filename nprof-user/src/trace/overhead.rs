@@ -5,27 +5,16 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::Roster;
+use super::{Calibrated, Roster};
 use crate::attach::Session;
 use crate::discover::Proc;
-use crate::govern::{Budget, Change, Costs, Governor, Observed, Period, Why};
+use crate::govern::{Budget, Change, Governor, Observed, Period, Why};
 use crate::model::{Jvm, Library, Pid, Probe, Tracing};
 
 /// How often the cost is looked at.
 const PERIOD: Duration = Duration::from_millis(500);
 /// How long a function that was detached is counted to find out how often it is called now.
 const TRIAL: Duration = Duration::from_millis(20);
-
-/// What probes cost on this machine, and what they may cost a JVM.
-#[derive(Debug, Clone, Copy)]
-pub struct Governing {
-    /// What one call costs.
-    pub costs: Costs,
-    /// The share of the JVM's time that tracing may take. Without it nothing is demoted.
-    pub budget: Option<f64>,
-    /// Whether a function can be detached without losing calls of others.
-    pub detaches: bool,
-}
 
 /// What tracing has cost a JVM, estimated from the number of calls and the cost of a probe.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -59,8 +48,8 @@ pub(super) struct Overhead {
 pub(super) type Plan<'a> = (&'a [Library], &'a [Probe]);
 
 impl Overhead {
-    pub(super) fn new(governing: Governing, proc: &Proc, jvm: &Jvm) -> Self {
-        let Governing { costs, budget, detaches } = governing;
+    pub(super) fn new(calibrated: Calibrated, budget: Option<f64>, proc: &Proc, jvm: &Jvm) -> Self {
+        let Calibrated { costs, detaches } = calibrated;
         let governor = Governor::new(costs, budget.map(|share| Budget { share }));
         let cpu = proc.cpu_time(jvm.pid).unwrap_or_default();
         let now = Instant::now();

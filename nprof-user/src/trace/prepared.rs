@@ -8,7 +8,7 @@ use super::slow::{self, Slow};
 use super::stubs::{self, Manner, Stubs};
 use super::tracer::{Parts, Tiers, Tracer, YOUNG};
 use super::vm::{describe, ended_or, open};
-use super::{Error, Governing, Options, TierWanted, calibrate};
+use super::{Calibrated, Error, Options, TierWanted, calibrate};
 use crate::attach::{Engine, Session, Target};
 use crate::collect::Reader;
 use crate::discover::Proc;
@@ -97,24 +97,19 @@ impl Prepared {
         &self.jvm
     }
 
-    /// Attaches everything that is planned, with maps and programs of its own, and with the shim if that is wanted. If
-    /// tracing may cost no more than the share `budget` of the JVM's time, it is measured first what a probe costs; stubs
-    /// are not used then, since what they cost is not known.
+    /// Attaches everything that is planned, with maps and programs of its own, and with the shim if that is wanted. What a
+    /// probe costs is measured first.
     ///
     /// # Errors
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
-    pub fn attach(mut self, budget: Option<f64>) -> Result<Tracer, Error> {
-        if budget.is_some() {
-            let engine = Engine::load(self.capacity()?)?;
-            self.options.governing = Some(Governing { budget, ..calibrate(&self.proc, &engine)? });
-            return self.attach_to(&engine);
-        }
+    pub fn attach(mut self) -> Result<Tracer, Error> {
         let connection = stubs::connect(&self.proc, &self.jvm, self.options.tier, !self.stubbed.is_empty());
         match connection.map_err(|error| self.ended_or(error.into()))? {
             Some(connection) => self.attach_with_stubs(connection),
             None => {
                 let engine = Engine::load(self.capacity()?)?;
-                self.attach_to(&engine)
+                let calibrated = calibrate(&self.proc, &engine)?;
+                self.attach_to(&engine, calibrated)
             }
         }
     }
@@ -125,6 +120,7 @@ impl Prepared {
         let stubs = hello.taken.saturating_add(planned).max(MIN_STUBS).min(hello.records);
         let collect = slow::collect(self.jvm.pid, self.options.slow.is_some());
         let (engine, feeds) = Engine::load_with_stubs(self.capacity()?, stubs, &collect)?;
+        let calibrated = calibrate(&self.proc, &engine)?;
         let reader = reader(&engine)?;
         let mode = if self.options.timed { Mode::Time } else { Mode::Count };
         let threshold_ns =
@@ -136,12 +132,12 @@ impl Prepared {
                     Slow::start(&self.proc, &self.jvm, (&engine, feeds), VirtAddr(hello.slow_site), threshold_ns)
                 });
                 let slow = slow.transpose().map_err(|error| self.ended_or(error))?;
-                self.attach_parts(&engine, reader, Some(Tiers::new(stubs, slow)))
+                self.attach_parts(&engine, calibrated, reader, Some(Tiers::new(stubs, slow)))
             }
             Err(error) if self.options.tier == TierWanted::Stub => Err(self.ended_or(error)),
             Err(error) => {
                 stubs::fall_back(self.jvm.pid, &error);
-                self.attach_parts(&engine, reader, None)
+                self.attach_parts(&engine, calibrated, reader, None)
             }
         }
     }
@@ -167,12 +163,18 @@ impl Prepared {
     ///
     /// # Errors
     /// As [`Self::attach`].
-    pub fn attach_to(self, engine: &Arc<Engine>) -> Result<Tracer, Error> {
+    pub fn attach_to(self, engine: &Arc<Engine>, calibrated: Calibrated) -> Result<Tracer, Error> {
         let reader = reader(engine)?;
-        self.attach_parts(engine, reader, None)
+        self.attach_parts(engine, calibrated, reader, None)
     }
 
-    fn attach_parts(mut self, engine: &Arc<Engine>, reader: Reader, mut tiers: Option<Tiers>) -> Result<Tracer, Error> {
+    fn attach_parts(
+        mut self,
+        engine: &Arc<Engine>,
+        calibrated: Calibrated,
+        reader: Reader,
+        mut tiers: Option<Tiers>,
+    ) -> Result<Tracer, Error> {
         if self.options.timed && self.proc.return_probes_crash(&self.jvm)? {
             return Err(Error::ReturnProbesKill { pid: self.jvm.pid });
         }
@@ -190,7 +192,7 @@ impl Prepared {
             self.planner.add(&stubbed, &libraries);
         }
         let Self { proc, jvm, vm, planner, options, .. } = self;
-        Tracer::attach(Parts { proc, jvm, vm, planner, session, reader, tiers, options, age })
+        Tracer::attach(Parts { proc, jvm, vm, planner, session, reader, tiers, options, calibrated, age })
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::assemble::assemble;
 use super::prepared::Prepared;
 use super::vm::ended_or;
-use super::{Error, Roster, Tracer, on_cpu};
+use super::{Error, Roster, Tracer, calibrate, on_cpu};
 use crate::attach::{Collect, Engine, Feeds};
 use crate::discover::{Proc, libjvm};
 use crate::model::{About, Jvm, Library, Profile, ProfileMode, Snapshot};
@@ -60,7 +60,8 @@ impl Prepared {
         };
         let (engine, feeds) = Engine::load_collecting(capacity, &collect)?;
         let (proc, jvm) = (self.proc().clone(), self.jvm().clone());
-        let tracer = self.attach_to(&engine)?;
+        let calibrated = calibrate(&proc, &engine)?;
+        let tracer = self.attach_to(&engine, calibrated)?;
         let flows = flows(Arc::clone(tracer.roster()));
         let setup = sampler_setup(&proc, &jvm, engine, feeds, &collect, flows)?;
         let sampler = Sampler::start(setup).map_err(|error| ended_or(error.into(), &proc, &jvm))?;

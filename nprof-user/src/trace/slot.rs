@@ -32,8 +32,7 @@ pub(super) enum Task {
 
 impl Task {
     pub(super) fn reselect(options: &Options) -> Self {
-        let budget = options.governing.and_then(|governing| governing.budget);
-        Self::Reselect(Box::new(options.selection.clone()), options.max_functions, budget)
+        Self::Reselect(Box::new(options.selection.clone()), options.max_functions, options.budget)
     }
 
     pub(super) fn run(self, tracer: &mut Tracer) {

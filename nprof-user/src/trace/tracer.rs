@@ -10,7 +10,7 @@ pub(super) use self::tiers::Tiers;
 use super::overhead::Overhead;
 use super::prepared::MAX_FUNCTIONS;
 use super::roster::{Listed, Roster};
-use super::{Error, Options};
+use super::{Calibrated, Error, Options};
 use crate::attach::{Attached, Session};
 use crate::collect::Reader;
 use crate::discover::Proc;
@@ -40,7 +40,7 @@ pub struct Tracer {
     planner: Planner,
     session: Session,
     roster: Arc<Roster>,
-    overhead: Option<Overhead>,
+    overhead: Overhead,
     tiers: Option<Tiers>,
     /// When the probes that were attached after the start were.
     late: BTreeMap<u32, Duration>,
@@ -65,6 +65,7 @@ pub(super) struct Parts {
     /// `None` where there are to be no stubs.
     pub tiers: Option<Tiers>,
     pub options: Options,
+    pub calibrated: Calibrated,
     pub age: Duration,
 }
 
@@ -74,10 +75,10 @@ impl Tracer {
     /// # Errors
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub(super) fn attach(parts: Parts) -> Result<Self, Error> {
-        let Parts { proc, jvm, vm, planner, session, reader, tiers, options, age } = parts;
+        let Parts { proc, jvm, vm, planner, session, reader, tiers, options, calibrated, age } = parts;
         let stubs = tiers.as_ref().map(Tiers::recorded);
         let roster = Roster::new(jvm.clone(), options.timed, (reader, stubs), Arc::clone(session.switches()));
-        let overhead = options.governing.map(|governing| Overhead::new(governing, &proc, &jvm));
+        let overhead = Overhead::new(calibrated, options.budget, &proc, &jvm);
         let now = Instant::now();
         let mut tracer = Self {
             proc,
@@ -130,7 +131,7 @@ impl Tracer {
     /// Whether it is time for another [`Self::tick`].
     #[must_use]
     pub fn is_due(&self) -> bool {
-        self.must_look() || self.tiers.is_some() || self.overhead.as_ref().is_some_and(Overhead::is_due)
+        self.must_look() || self.tiers.is_some() || self.overhead.is_due()
     }
 
     /// Does what is due: looks for methods that have been bound since, and keeps the cost within its bounds.
@@ -142,11 +143,9 @@ impl Tracer {
             // It may be ending; its end is noticed elsewhere.
             tracing::debug!("process {}: no look for new methods: {error}", self.jvm.pid);
         }
-        if let Some(overhead) = &mut self.overhead
-            && overhead.is_due()
-        {
+        if self.overhead.is_due() {
             let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
-            overhead.govern(&self.proc, &self.roster, &mut self.session, (libraries, probes));
+            self.overhead.govern(&self.proc, &self.roster, &mut self.session, (libraries, probes));
         }
     }
 
@@ -167,9 +166,7 @@ impl Tracer {
 
     /// Changes what tracing may cost.
     pub fn set_budget(&mut self, share: Option<f64>) {
-        if let Some(overhead) = &mut self.overhead {
-            overhead.set_budget(share);
-        }
+        self.overhead.set_budget(share);
     }
 
     /// Detaches all probes. The records stay readable; calls that have not returned by now stay in flight.

@@ -81,7 +81,7 @@ fn attach_and_detach(pid: u32) -> Result<(f64, f64)> {
     let options = Options::by_probes(Selection::default());
     let prepared = Prepared::new(proc, jvm, options)?;
     let began = Instant::now();
-    let mut tracer = prepared.attach(None)?;
+    let mut tracer = prepared.attach()?;
     let attached = began.elapsed();
     let began = Instant::now();
     tracer.stop();

@@ -52,7 +52,7 @@ impl Cost {
         let path = directory.path().join("run.nprof");
         let (pid, stacks) = (target.pid().to_string(), max_stacks.to_string());
         let file = path.to_str().context("a path")?;
-        let args = ["record", "--pid", &pid, "-o", file, "--max-stacks", &stacks];
+        let args = ["record", "--pid", &pid, "-o", file, "--max-stacks", &stacks, "--max-overhead", "off"];
         let mut child = nprof::spawn(&[&args, options].concat())?;
         child.line_with_prefix(Stream::Stderr, "recording ")?;
         let (began, before) = (Instant::now(), cpu_seconds(child.pid())?);

@@ -14,7 +14,7 @@ use crate::cli::terminal::say;
 use crate::discover::{JvmFilter, Proc};
 use crate::model::{Jvm, Losses, Snapshot};
 use crate::render::Scope;
-use crate::trace::{Error, Event, Governing, Host, Options, Roster, Start, calibrate};
+use crate::trace::{Error, Event, Host, Options, Roster, Start, calibrate};
 
 /// Functions that can be traced at a time, of all JVMs together.
 const CAPACITY: u32 = 16_384;
@@ -39,7 +39,7 @@ struct Results {
 /// Traces all JVMs until there is a reason to stop, then prints what was measured.
 pub(super) async fn trace_all(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let mut stop = Stop::new()?;
-    let mut host = open(args.options()?, args.max_overhead.0)?;
+    let mut host = open(args.options()?)?;
     let mut results = Results::default();
     host.join_all().await.into_iter().for_each(|event| results.take_in(event));
     if !quiet {
@@ -72,12 +72,10 @@ pub(super) async fn trace_all(args: &TraceArgs, quiet: bool) -> anyhow::Result<E
 }
 
 /// The host, which is to keep what tracing costs each JVM within the budget.
-fn open(mut options: Options, budget: Option<f64>) -> anyhow::Result<Host> {
+fn open(options: Options) -> anyhow::Result<Host> {
     let (proc, engine) = (Proc::host(), Engine::load(CAPACITY)?);
-    if budget.is_some() {
-        options.governing = Some(Governing { budget, ..calibrate(&proc, &engine)? });
-    }
-    Ok(Host::open(proc, Start { options, jvms: JvmFilter::default() }, engine)?)
+    let calibrated = calibrate(&proc, &engine)?;
+    Ok(Host::open(proc, Start { options, jvms: JvmFilter::default() }, engine, calibrated)?)
 }
 
 impl Results {

@@ -1,0 +1,27 @@
+//! `--max-overhead`: what tracing may cost a JVM, the same for every command that traces.
+
+use clap::Args;
+
+/// What tracing may cost.
+#[derive(Debug, Clone, Args)]
+pub(super) struct BudgetArgs {
+    /// The most that probes may cost the JVM, as a share of its CPU time: hot methods are counted instead of timed, or
+    /// estimated from short looks, and marked. `off` times every call, whatever that costs
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = budget)]
+    max_overhead: Budget,
+}
+
+/// A share of a JVM's time; `None` for any cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Budget(Option<f64>);
+
+impl BudgetArgs {
+    /// The share of the JVM's time; `None` for any cost.
+    pub(super) fn share(&self) -> Option<f64> {
+        self.max_overhead.0
+    }
+}
+
+fn budget(text: &str) -> Result<Budget, String> {
+    crate::config::share(text).map(Budget)
+}
