@@ -32,7 +32,7 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use self::terminal::say;
+use self::terminal::{Log, say};
 use crate::attach::probe_uprobe_multi;
 use crate::discover::Proc;
 use crate::sys::allocator;
@@ -134,7 +134,8 @@ fn log_to_stderr(cli: &Cli) {
     let is_told_later = matches!(cli.command, Command::Trace(_)) && cli.verbose == 0;
     let filter = filter_fn(move |about| !(is_told_later && about.target() == CHANGES));
     // Colours are for people: not for a journal or a file.
-    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(terminal::stderr_is_coloured());
+    let is_coloured = terminal::stderr_is_coloured();
+    let log = tracing_subscriber::fmt().with_writer(move || Log { is_coloured }).with_ansi(is_coloured);
     log.with_max_level(level).without_time().with_target(false).finish().with(filter).init();
 }
 

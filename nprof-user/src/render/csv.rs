@@ -1,7 +1,8 @@
 //! `trace` as CSV: a header and one row for each function with calls, of all JVMs. Times are whole nanoseconds.
 //!
-//! Fields are quoted by RFC 4180 where they need it; lines end with a line feed alone, as Unix tools expect. What was
-//! not measured is an empty field. The losses have no place in the rows: whoever writes CSV tells them elsewhere.
+//! Fields are quoted by RFC 4180 where they need it; lines end with a line feed alone, as Unix tools expect. Names are the
+//! target's: what could command a terminal is an escape as in the table, and what a spreadsheet would take for a formula
+//! begins with an apostrophe. What was not measured is an empty field. The losses have no place in the rows: whoever writes CSV tells them elsewhere.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -12,6 +13,9 @@ use crate::model::Snapshot;
 
 const HEADER: &str = "pid,class,method,signature,library,bound,tier,calls,in_flight,untimed,total_ns,self_ns,max_ns,\
                       p50_ns,p90_ns,p99_ns,traced_after_ns,cost,aliases,counted,unwatched_ns,state,jvm,ended,estimated_total_ns";
+
+/// What makes a spreadsheet run a cell. No number here is negative.
+const FORMULA: [char; 4] = ['=', '+', '-', '@'];
 
 /// Writes the header and the rows, in the order of the JSON document. `aliases` are separated by blanks. New columns come
 /// last, so that scripts that go by position go on working.
@@ -63,12 +67,15 @@ fn fields(row: &Row<'_>) -> Vec<String> {
     ]
 }
 
-/// The field, in quotes where a comma, a quote or the end of a line is in it.
+/// The field without what commands a terminal or a spreadsheet, in quotes where it needs them.
 fn quoted(field: &str) -> Cow<'_, str> {
-    if field.contains([',', '"', '\n', '\r']) {
-        Cow::Owned(format!("\"{}\"", field.replace('"', "\"\"")))
+    let field = names::printable(field);
+    let is_formula = field.starts_with(FORMULA);
+    if is_formula || field.contains([',', '"']) {
+        let mark = if is_formula { "'" } else { "" };
+        Cow::Owned(format!("\"{mark}{}\"", field.replace('"', "\"\"")))
     } else {
-        Cow::Borrowed(field)
+        field
     }
 }
 
@@ -87,8 +94,7 @@ mod tests {
     /// Check the whole output for a snapshot with one of everything.
     #[test]
     fn everything() {
-        let golden = include_str!("golden/trace.csv").replace("<ESC>", "\u{1b}");
-        assert_eq!(text(&[samples::eventful()]), golden);
+        assert_eq!(text(&[samples::eventful()]), include_str!("golden/trace.csv"));
     }
 
     /// Check that the rows of several JVMs stand in one order, each with its pid, and that no JVM gives the header alone.
@@ -137,12 +143,16 @@ mod tests {
         assert!(estimated[0].contains(",stub,17000,0,0,80000,,") && estimated[0].ends_with(",1380000"), "{text}");
     }
 
-    /// Check quoting: names in a class file may hold commas, quotes and line feeds.
+    /// Check quoting: names in a class file may hold commas, quotes and line feeds, and what a spreadsheet runs.
     #[test]
     fn quotes_what_needs_it() {
         assert_eq!(quoted("java.lang.Object"), "java.lang.Object");
         assert_eq!(quoted("a,b"), "\"a,b\"");
         assert_eq!(quoted("say \"a\""), "\"say \"\"a\"\"\"");
-        assert_eq!(quoted("two\nlines"), "\"two\nlines\"");
+        assert_eq!(quoted("two\nlines\u{1b}[2J"), "two\\u{a}lines\\u{1b}[2J");
+        for formula in ["=1+1", "+1", "-1", "@SUM(A1)"] {
+            assert_eq!(quoted(formula), format!("\"'{formula}\""));
+        }
+        assert_eq!(quoted("=HYPERLINK(\"a\")"), "\"'=HYPERLINK(\"\"a\"\")\"");
     }
 }

@@ -20,6 +20,7 @@ pub mod table;
 pub mod units;
 mod words;
 
+pub use names::{is_unsafe, printable};
 pub use run::Scope;
 pub use words::losses;
 

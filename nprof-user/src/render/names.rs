@@ -20,7 +20,8 @@ pub(super) fn qualified(method: &Method) -> String {
 }
 
 /// The text with everything invisible escaped.
-pub(super) fn printable(text: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
     }
@@ -31,7 +32,8 @@ pub(super) fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// Controls, separators of lines, marks of direction, characters without a shape.
-fn is_unsafe(c: char) -> bool {
+#[must_use]
+pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
