@@ -36,7 +36,7 @@ use crate::records::{Place, SHARD_BITS};
 use crate::sharding::Sharding;
 
 /// How many stubs there are.
-pub const STUBS: usize = 4_096;
+pub const STUBS: usize = nprof_common::wire::MOST_STUBS as usize;
 
 /// What a stub occupies: a cache line.
 const STUB_SIZE: usize = 64;

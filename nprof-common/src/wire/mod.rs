@@ -22,6 +22,9 @@ pub const VERSION: u32 = 1;
 /// The longest packet, in bytes. A method with names that do not fit is left out by the shim and counted.
 pub const MAX_PACKET: usize = 192 << 10;
 
+/// The stubs of a shim, and the methods that it can keep records of: no shim has more.
+pub const MOST_STUBS: u32 = 4_096;
+
 /// Stands for the record of a method that has none.
 pub const NO_INDEX: u32 = u32::MAX;
 

@@ -9,7 +9,7 @@ use rustix::process::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::refusal::{KEEPS_CODE, NEWEST, OLDEST};
-use super::{Refusal, Wanted, Warning, attach, find};
+use super::{Refusal, Wanted, Warning, among, attach};
 use crate::discover::{OnQuit, Standing};
 use crate::hotspot::{self, CodeRoom, Flag, code_room, flags};
 use crate::model::{Jvm, JvmKind, Library, Pid};
@@ -59,6 +59,10 @@ impl Facts {
         }
         let standing = proc.standing(pid)?;
         let libraries = proc.libraries(pid)?;
+        let loaded = among(&libraries);
+        if let Some(other) = loaded.as_ref().filter(|loaded| !loaded.is_known()) {
+            return Err(Refusal::OtherShim { pid, path: other.library.path.clone() });
+        }
         Ok(Self {
             pid,
             kind: jvm.kind,
@@ -67,7 +71,7 @@ impl Facts {
             code: code_room(ProcessMemory::new(pid), libjvm).ok(),
             has_stubs,
             musl: libraries.iter().any(is_musl),
-            loaded: find(proc, jvm)?.map(|loaded| loaded.path_inside(proc, pid)).transpose()?,
+            loaded: loaded.map(|loaded| loaded.path_inside(proc, pid)).transpose()?,
             standing,
             listens: attach::listens(proc, pid, &standing),
             same_user: may_act_as(standing.euid, standing.egid),

@@ -17,6 +17,7 @@ use rustix::net::{
 };
 
 use super::Error;
+use super::allowance::Allowance;
 use super::message::FromShimOwned;
 use super::target::Target;
 use crate::model::Pid;
@@ -36,6 +37,8 @@ pub struct Connection {
     hello: Hello,
     /// What has been received last.
     packet: Vec<u8>,
+    /// How much it may still say.
+    allowance: Allowance,
 }
 
 impl Connection {
@@ -50,11 +53,16 @@ impl Connection {
         loop {
             let left = deadline.checked_duration_since(Instant::now()).ok_or(Error::Silent { pid })?;
             match receive(&socket, pid, &mut packet, left)? {
-                Some(FromShimOwned::Hello(hello)) if hello.version == wire::VERSION => {
-                    return Ok(Self { socket, pid, hello, packet });
+                Some((FromShimOwned::Hello(hello), _)) if hello.version != wire::VERSION => {
+                    return Err(Error::Version { pid, shim: hello.version });
                 }
-                Some(FromShimOwned::Hello(hello)) => return Err(Error::Version { pid, shim: hello.version }),
-                Some(FromShimOwned::Bye(reason)) => return Err(Error::Bye { pid, reason }),
+                Some((FromShimOwned::Hello(hello), _)) if is_possible(&hello) => {
+                    return Ok(Self { socket, pid, hello, packet, allowance: Allowance::new(Instant::now()) });
+                }
+                Some((FromShimOwned::Hello(_), _)) => {
+                    return Err(Error::NoMessage { pid, source: wire::Error::Value });
+                }
+                Some((FromShimOwned::Bye(reason), _)) => return Err(Error::Bye { pid, reason }),
                 Some(_) => return Err(Error::Unexpected { pid }),
                 // A signal interrupted the waiting.
                 None => {}
@@ -95,14 +103,23 @@ impl Connection {
         send(&self.socket, packet, SendFlags::NOSIGNAL).map(drop).map_err(|error| self.failed(error))
     }
 
-    /// The next message; `None` if none comes within `timeout`, or a signal interrupts the waiting.
+    /// The next message; `None` if none comes within `timeout`, or a signal interrupts the waiting, or it is a note and there
+    /// were many.
     ///
     /// # Errors
-    /// If the shim is gone, or what it says is no message.
+    /// If the shim is gone, says more than any shim has to say, or what it says is no message.
     pub fn receive(&mut self, timeout: Duration) -> Result<Option<FromShimOwned>, Error> {
-        match receive(&self.socket, self.pid, &mut self.packet, timeout)? {
-            Some(FromShimOwned::Hello(_)) => Err(Error::Unexpected { pid: self.pid }),
-            message => Ok(message),
+        let pid = self.pid;
+        let Some((message, bytes)) = receive(&self.socket, pid, &mut self.packet, timeout)? else {
+            return Ok(None);
+        };
+        if self.allowance.is_exceeded(bytes, Instant::now()) {
+            return Err(Error::Flood { pid });
+        }
+        match message {
+            FromShimOwned::Hello(_) => Err(Error::Unexpected { pid }),
+            FromShimOwned::Note(text) => Ok(self.allowance.note(&text).map(FromShimOwned::Note)),
+            message => Ok(Some(message)),
         }
     }
 
@@ -118,7 +135,19 @@ impl AsFd for Connection {
     }
 }
 
-fn receive(socket: &OwnedFd, pid: Pid, packet: &mut [u8], timeout: Duration) -> Result<Option<FromShimOwned>, Error> {
+/// Whether a shim can be like this: by these numbers maps are made.
+fn is_possible(hello: &Hello) -> bool {
+    let counts = [hello.stubs, hello.taken, hello.records];
+    counts.iter().all(|&count| count <= wire::MOST_STUBS) && hello.pool_start <= hello.pool_end
+}
+
+/// The next message and its length in bytes.
+fn receive(
+    socket: &OwnedFd,
+    pid: Pid,
+    packet: &mut [u8],
+    timeout: Duration,
+) -> Result<Option<(FromShimOwned, usize)>, Error> {
     if !is_readable(socket.as_fd(), timeout).map_err(|error| failed(pid, error))? {
         return Ok(None);
     }
@@ -130,7 +159,8 @@ fn receive(socket: &OwnedFd, pid: Pid, packet: &mut [u8], timeout: Duration) -> 
         Err(error) => return Err(failed(pid, error)),
     };
     let received = packet.get(..length).ok_or(wire::Error::Length);
-    received.and_then(FromShimOwned::decode).map(Some).map_err(|source| Error::NoMessage { pid, source })
+    let message = received.and_then(FromShimOwned::decode).map_err(|source| Error::NoMessage { pid, source })?;
+    Ok(Some((message, length)))
 }
 
 /// Waits for the shim of process `pid` to connect. Others that connect are turned away.
@@ -278,12 +308,45 @@ mod tests {
             (FromShim::Hello(Hello { version: 99, ..HELLO }), "version 99"),
             (FromShim::Bye(b"full"), "full"),
             (FromShim::Detached(0), "out of turn"),
+            (FromShim::Hello(Hello { records: u32::MAX, ..HELLO }), "not understood"),
+            (FromShim::Hello(Hello { taken: wire::MOST_STUBS + 1, ..HELLO }), "not understood"),
+            (FromShim::Hello(Hello { pool_start: u64::MAX, ..HELLO }), "not understood"),
         ] {
             let (here, shim) = pair();
             say(&shim, message);
             let error = begin(here).unwrap_err().to_string();
             assert!(error.contains(understood), "{error}");
         }
+    }
+
+    /// Check that a shim that never stops talking is not listened to for ever, and that of many notes a few come through.
+    #[test]
+    fn floods_end_the_conversation() {
+        let (mut connection, shim) = begun();
+        let (mut notes, mut others) = (0, 0);
+        let flood = std::thread::spawn(move || {
+            let mut sent = 0;
+            let (mut note, mut dropped) = ([0; 64], [0; 64]);
+            let note = FromShim::Note(b"look here").encode(&mut note).unwrap();
+            let dropped = FromShim::Dropped(1).encode(&mut dropped).unwrap();
+            while [note, dropped].iter().all(|packet| send(&shim, packet, SendFlags::NOSIGNAL).is_ok()) {
+                sent += 2;
+            }
+            sent
+        });
+        let error = loop {
+            match connection.receive(Duration::from_secs(10)) {
+                Ok(Some(FromShimOwned::Note(_))) => notes += 1,
+                Ok(Some(_)) => others += 1,
+                Ok(None) => {}
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::Flood { .. }), "{error}");
+        drop(connection);
+        let sent: u32 = flood.join().unwrap();
+        assert!(others >= 1 << 17 && others <= sent / 2 + 1, "{others} of {sent}");
+        assert!((1..others / 1000).contains(&notes), "{notes} notes beside {others} others");
     }
 
     /// Check that nonsense, a packet that is too long, a second greeting and the end are told apart.

@@ -144,6 +144,20 @@ pub enum Error {
         /// The target.
         pid: Pid,
     },
+    /// The shim says more than one ever has to.
+    #[error("the shim in process {pid} says more than any real one, and is not listened to any more")]
+    Flood {
+        /// The target.
+        pid: Pid,
+    },
+    /// The shim tells of more methods than are kept.
+    #[error("the shim in process {pid} tells of more than {methods} methods, or of longer names than are kept")]
+    TooMany {
+        /// The target.
+        pid: Pid,
+        /// So many have been taken in.
+        methods: usize,
+    },
     /// The shim ended the conversation.
     #[error("the shim in process {pid} ended the conversation: {reason}")]
     Bye {

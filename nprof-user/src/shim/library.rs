@@ -1,18 +1,37 @@
 //! The shim's library: the one that this nprof brings, and one that a JVM has loaded.
+//!
+//! Any process can map a file with the shim's name. So a shim is known by what it is: nprof speaks to one whose file is the
+//! embedded one, byte for byte. Even that proves nothing of what the process says, which is bounded and checked
+//! (`allowance.rs`, `connection.rs`).
 
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use object::{Object, ObjectSegment, ObjectSymbol, SegmentFlags, elf};
 
 use super::Refusal;
 use crate::discover::{self, Proc};
-use crate::model::{Jvm, Library, Method, NativeCode, Pid};
+use crate::model::{Jvm, Library, Mapping, Method, NativeCode, Pid, VirtAddr};
 
 /// The file, built together with nprof.
 ///
 /// It needs glibc 2.18 in the target (`nprof-shim/src/glibc.rs`). On an older one the JVM does not load it, and says so.
 pub(super) static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnprof_shim.so"));
 
-/// What it is called wherever it lies: by this it is known among a JVM's libraries.
+/// What it is called wherever it lies.
 pub(super) const NAME: &str = "libnprof_shim.so";
+
+/// What each slow call passes.
+const SLOW_SITE: &str = "nprof_stub_slow";
+
+/// The size of a page, in which files are mapped.
+const PAGE: u64 = 4096;
+
+/// How much of a file is compared at a time.
+const PIECE: usize = 64 << 10;
 
 /// The package of the shim's own classes.
 const PACKAGE: &str = "nprof.shim.";
@@ -38,13 +57,67 @@ pub fn find(proc: &Proc, jvm: &Jvm) -> Result<Option<Loaded>, discover::Error> {
     Ok(among(&proc.libraries(jvm.pid)?))
 }
 
-/// The same among the libraries of a JVM.
+/// The same among the libraries of a JVM. It may be that of another nprof, or one that only looks like a shim: see
+/// [`Loaded::is_known`].
 #[must_use]
 pub fn among(libraries: &[Library]) -> Option<Loaded> {
-    libraries.iter().find(|library| library.name() == NAME).map(|library| Loaded { library: library.clone() })
+    let known = libraries.iter().find(|library| Layout::own().is_of(library));
+    let known = known.or_else(|| libraries.iter().find(|library| library.name() == NAME));
+    known.map(|library| Loaded { library: library.clone() })
+}
+
+/// Where the code is in the embedded file.
+#[derive(Debug, Clone, Copy, Default)]
+struct Layout {
+    /// Of its mapping: place in the file and length, in whole pages.
+    offset: u64,
+    length: u64,
+    /// What each slow call passes, from the beginning of the file.
+    slow_site: u64,
+}
+
+impl Layout {
+    fn own() -> &'static Self {
+        static OWN: OnceLock<Layout> = OnceLock::new();
+        // A test says that the embedded file has one.
+        OWN.get_or_init(|| Self::read().unwrap_or_default())
+    }
+
+    fn read() -> Option<Self> {
+        let library = object::File::parse(BYTES).ok()?;
+        let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.0 & elf::PF_X.0 != 0);
+        let code = library.segments().find(|segment| is_code(segment.flags()))?;
+        let (begin, size) = code.file_range();
+        let offset = begin & !(PAGE - 1);
+        let site = library.symbols().find(|symbol| symbol.name() == Ok(SLOW_SITE))?;
+        Some(Self {
+            offset,
+            length: (begin + size).next_multiple_of(PAGE) - offset,
+            slow_site: site.address().checked_sub(code.address())?.checked_add(begin)?,
+        })
+    }
+
+    /// Whether a library is mapped as the embedded one would be.
+    fn is_of(&self, library: &Library) -> bool {
+        let length = |mapping: &Mapping| mapping.end.0.saturating_sub(mapping.start.0);
+        library.mappings.iter().any(|mapping| mapping.offset.0 == self.offset && length(mapping) == self.length)
+    }
 }
 
 impl Loaded {
+    /// Whether it is the very library that this nprof brings. Reads its file.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        Layout::own().is_of(&self.library) && is_own_file(&self.library.open_path).unwrap_or(false)
+    }
+
+    /// Whether an address is that of the instruction in it which each slow call passes, so that a probe may be put there.
+    #[must_use]
+    pub fn is_slow_site(&self, address: VirtAddr) -> bool {
+        let mapping = self.library.mappings.iter().find(|mapping| mapping.contains(address));
+        mapping.is_some_and(|mapping| address.0 - mapping.start.0 + mapping.offset.0 == Layout::own().slow_site)
+    }
+
     /// Whether the VM holds an address in it for a method: that of a stub.
     #[must_use]
     pub fn holds(&self, method: &Method) -> bool {
@@ -64,12 +137,71 @@ impl Loaded {
     }
 }
 
+/// Whether a file is the embedded one. Does not wait for anything that is no file, and reads no more than it has to.
+fn is_own_file(path: &Path) -> io::Result<bool> {
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.len() != BYTES.len() as u64 {
+        return Ok(false);
+    }
+    let mut piece = vec![0; PIECE];
+    for own in BYTES.chunks(PIECE) {
+        let piece = &mut piece[..own.len()];
+        file.read_exact(piece)?;
+        if piece != own {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 #[cfg(test)]
 mod tests {
+    use object::LittleEndian;
     use object::read::elf::{ElfFile64, FileHeader};
-    use object::{LittleEndian, Object, ObjectSymbol};
 
     use super::*;
+    use crate::model::{FileId, FileOffset};
+
+    /// A library of this content, mapped like the embedded one but for `more` bytes, and at which path it is.
+    fn mapped(content: &[u8], more: u64) -> (Loaded, tempfile::NamedTempFile) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, content).unwrap();
+        let (own, id) = (*Layout::own(), FileId { major: 1, minor: 2, inode: 3 });
+        let (start, end) = (VirtAddr(0x10_0000), VirtAddr(0x10_0000 + own.length + more));
+        let path = PathBuf::from("/tmp/libnprof_shim.so");
+        let mapping =
+            Mapping { start, end, offset: FileOffset(own.offset), executable: true, file: id, path: path.clone() };
+        let open_path = file.path().to_owned();
+        (Loaded { library: Library { file: id, path, deleted: false, open_path, mappings: vec![mapping] } }, file)
+    }
+
+    /// Check that a shim is known by its content, whatever it is called, and that neither a name nor a mapping makes one.
+    #[test]
+    fn known_by_what_it_is() {
+        let (own, _file) = mapped(BYTES, 0);
+        assert!(own.is_known());
+        let renamed = Library { path: PathBuf::from("/opt/agent.so"), ..own.library.clone() };
+        assert!(among(&[renamed]).is_some_and(|loaded| loaded.is_known()));
+        let mut other = BYTES.to_vec();
+        other[BYTES.len() / 2] ^= 1;
+        for (content, more) in [(&other[..], 0), (&BYTES[1..], 0), (b"", 0), (BYTES, 4096)] {
+            let (stranger, _file) = mapped(content, more);
+            assert!(among(std::slice::from_ref(&stranger.library)).is_some_and(|loaded| !loaded.is_known()), "{more}");
+        }
+        let decoy = Library { mappings: Vec::new(), ..own.library.clone() };
+        assert_eq!(among(&[decoy, own.library.clone()]), Some(own), "not the first with the name");
+    }
+
+    /// Check that a probe for slow calls is put nowhere else in it.
+    #[test]
+    fn slow_site_is_one_place() {
+        let (own, _file) = mapped(BYTES, 0);
+        let layout = Layout::own();
+        let site = 0x10_0000 + layout.slow_site - layout.offset;
+        let is_site = [site - 1, site, site + 1, 0].map(|address| own.is_slow_site(VirtAddr(address)));
+        assert_eq!(is_site, [false, true, false, false]);
+    }
 
     /// Check that the embedded file is a library that a JVM can load while it runs, with names for profilers.
     #[test]

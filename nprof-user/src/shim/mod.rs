@@ -7,6 +7,7 @@
 //! What is done to the target is what the JDK's own tools do (`jcmd PID JVMTI.agent_load`), with more caution: everything
 //! that stands against it is found out first ([`check`]), nothing is waited for without a limit, and no file stays.
 
+mod allowance;
 mod attach;
 mod check;
 mod connection;

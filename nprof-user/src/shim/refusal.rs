@@ -1,6 +1,7 @@
 //! What stands against loading the shim, and what the user should know before: each with what to do about it.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use crate::discover::{self, Halted, OnQuit};
 use crate::hotspot;
@@ -111,6 +112,14 @@ pub enum Refusal {
         /// The target.
         pid: Pid,
     },
+    /// A library that passes for a shim is not the one that this nprof brings: that of another version, or somebody's.
+    #[error("{} in process {pid} is not the shim of this nprof", path.display())]
+    OtherShim {
+        /// The target.
+        pid: Pid,
+        /// What the target calls it.
+        path: PathBuf,
+    },
     /// The VM has not filled its tables yet.
     #[error("the JVM in process {pid} is still starting")]
     Starting {
@@ -153,6 +162,7 @@ impl Refusal {
             Self::Halted { halted: Halted::Traced, .. } => "let its debugger continue or leave it".into(),
             Self::Halted { halted: Halted::Frozen, .. } => "thaw its container (docker unpause)".into(),
             Self::FileLost { .. } => "restart it, or use --tier kernel".into(),
+            Self::OtherShim { .. } => "use the nprof that loaded it, or restart the JVM, or use --tier kernel".into(),
             Self::CodeCacheFull { .. } => {
                 "use --tier kernel, or restart it, with a larger -XX:ReservedCodeCacheSize if it needs that much".into()
             }

@@ -49,6 +49,10 @@ impl Slow {
         let libraries = proc.libraries(jvm.pid)?;
         let gone = || Error::Ended { pid: jvm.pid };
         let shim = shim::among(&libraries).ok_or_else(gone)?;
+        if !shim.is_slow_site(site) {
+            // The target says where it is, and no probe goes where a target likes.
+            return Err(shim::Error::Unexpected { pid: jvm.pid }.into());
+        }
         let libjvm = libjvm(&libraries).ok_or_else(gone)?;
         let calls = SlowCalls::start(proc.clone(), jvm.pid, libjvm, feeds, MAX_STACKS)?;
         let link = Some(engine.watch_slow(jvm.pid, &shim.library, site)?);

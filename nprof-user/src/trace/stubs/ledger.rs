@@ -15,10 +15,19 @@ use crate::shim::{Bound, How, Stubbed};
 /// How long a method with a stub that nobody has asked for keeps it: the plan may come to know of it in that time.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// So many methods are kept: as many as functions are planned in a target.
+const MOST_METHODS: usize = 1 << 16;
+/// So many bytes they may take.
+const MOST_BYTES: usize = 48 << 20;
+/// What a method takes beside its names, about.
+const ENTRY_BYTES: usize = 512;
+
 /// What is known of all methods.
 #[derive(Debug)]
 pub(super) struct Ledger {
     manner: Manner,
+    /// What the entries take.
+    bytes: usize,
     /// By the shim's number.
     entries: BTreeMap<u32, Entry>,
     /// The latest with this `Method` of the VM's.
@@ -90,11 +99,20 @@ pub(super) enum Standing {
 
 impl Ledger {
     pub(super) fn new(manner: Manner) -> Self {
-        Self { manner, entries: BTreeMap::new(), by_id: HashMap::new(), ordered: 0, answered: 0 }
+        Self { manner, bytes: 0, entries: BTreeMap::new(), by_id: HashMap::new(), ordered: 0, answered: 0 }
     }
 
     /// The shim knows a method, or knows something new of it.
-    pub(super) fn bound(&mut self, bound: Bound, now: Duration) {
+    ///
+    /// # Errors
+    /// If there are more methods than are kept: how many there are.
+    pub(super) fn bound(&mut self, bound: Bound, now: Duration) -> Result<(), usize> {
+        let before = self.entries.get(&bound.number).map_or(0, |entry| size(&entry.bound));
+        let bytes = self.bytes - before + size(&bound);
+        if bytes > MOST_BYTES || (before == 0 && self.entries.len() >= MOST_METHODS) {
+            return Err(self.entries.len());
+        }
+        self.bytes = bytes;
         if let Some(id) = bound.method {
             self.by_id.insert(id, bound.number);
         }
@@ -115,6 +133,7 @@ impl Ledger {
                 self.entries.insert(entry.bound.number, entry);
             }
         }
+        Ok(())
     }
 
     /// A method has its stub.
@@ -282,6 +301,11 @@ impl Entry {
 /// interpreter does and compiled code in the cases that it does not know, a probe costs a hundred times as much.
 fn may_have_stub(method: &Method) -> bool {
     !intrinsics::is_special(&method.class)
+}
+
+/// What a method takes, its names here and in the plan.
+fn size(bound: &Bound) -> usize {
+    ENTRY_BYTES + 2 * (bound.class.len() + bound.name.len() + bound.signature.len())
 }
 
 fn is_same_method(one: &Bound, other: &Bound) -> bool {

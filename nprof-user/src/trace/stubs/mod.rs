@@ -313,7 +313,11 @@ impl Stubs {
 
     fn take_in(&mut self, message: FromShimOwned) {
         match message {
-            FromShimOwned::Bound(bound) => self.ledger.bound(bound, self.now()),
+            FromShimOwned::Bound(bound) => {
+                if let Err(methods) = self.ledger.bound(bound, self.now()) {
+                    self.lose(shim::Error::TooMany { pid: self.pid, methods });
+                }
+            }
             FromShimOwned::Stubbed(stubbed) => self.ledger.stubbed(&stubbed),
             FromShimOwned::Applied(applied) => self.ledger.applied(applied.serial),
             FromShimOwned::Scanned(scanned) => {

@@ -62,7 +62,7 @@ fn standing(ledger: &Ledger, number: u64) -> Standing {
 #[test]
 fn selected_methods_get_stubs() {
     let mut ledger = ledger();
-    (1..=3).for_each(|number| ledger.bound(bound(number, How::Found, None), Duration::ZERO));
+    (1..=3).for_each(|number| ledger.bound(bound(number, How::Found, None), Duration::ZERO).unwrap());
     let plan = plan(&[1, 2]);
     let orders = ledger.decide(&plan, true, Duration::ZERO, |_| false);
     assert_eq!(orders, [watch(1), watch(2), ToShim::Apply(1)]);
@@ -82,11 +82,11 @@ fn selected_methods_get_stubs() {
 #[test]
 fn lost_answers_and_new_addresses() {
     let mut ledger = ledger();
-    ledger.bound(bound(1, How::Found, None), Duration::ZERO);
+    ledger.bound(bound(1, How::Found, None), Duration::ZERO).unwrap();
     assert_eq!(ledger.decide(&plan(&[1]), true, Duration::ZERO, |_| false), [watch(1), ToShim::Apply(1)]);
-    ledger.bound(bound(1, How::Found, Some(4)), NOW);
+    ledger.bound(bound(1, How::Found, Some(4)), NOW).unwrap();
     assert_eq!(standing(&ledger, 1), Standing::Stubbed);
-    ledger.bound(bound(1, How::Event, None), NOW);
+    ledger.bound(bound(1, How::Event, None), NOW).unwrap();
     assert_eq!(standing(&ledger, 1), Standing::Probed);
     assert_eq!(ledger.decide(&plan(&[1]), true, NOW, |_| false), [watch(1), ToShim::Apply(2)]);
 }
@@ -96,8 +96,8 @@ fn lost_answers_and_new_addresses() {
 #[test]
 fn stubs_of_late_methods() {
     let mut ledger = ledger();
-    ledger.bound(bound(1, How::Event, Some(0)), NOW);
-    ledger.bound(bound(2, How::Event, Some(1)), NOW);
+    ledger.bound(bound(1, How::Event, Some(0)), NOW).unwrap();
+    ledger.bound(bound(2, How::Event, Some(1)), NOW).unwrap();
     assert_eq!(ledger.decide(&plan(&[1]), true, NOW, |_| false), []);
     assert_eq!(standing(&ledger, 1), Standing::Stubbed);
     assert_eq!(ledger.recorded().map(|(entry, ..)| entry.since).collect::<Vec<_>>(), [Duration::ZERO]);
@@ -111,8 +111,8 @@ fn stubs_of_late_methods() {
 #[test]
 fn stubs_of_an_earlier_nprof() {
     let mut ledger = ledger();
-    ledger.bound(bound(1, How::Found, Some(0)), Duration::ZERO);
-    ledger.bound(bound(2, How::Found, Some(1)), Duration::ZERO);
+    ledger.bound(bound(1, How::Found, Some(0)), Duration::ZERO).unwrap();
+    ledger.bound(bound(2, How::Found, Some(1)), Duration::ZERO).unwrap();
     assert_eq!(ledger.decide(&plan(&[1]), true, Duration::ZERO, |_| false), [watch(1), ToShim::Apply(1)]);
     ledger.applied(1);
     assert_eq!(standing(&ledger, 1), Standing::Stubbed);
@@ -123,7 +123,7 @@ fn stubs_of_an_earlier_nprof() {
 #[test]
 fn back_and_forth() {
     let mut ledger = ledger();
-    ledger.bound(bound(1, How::Event, Some(0)), NOW);
+    ledger.bound(bound(1, How::Event, Some(0)), NOW).unwrap();
     let plan = plan(&[1]);
     assert_eq!(ledger.decide(&plan, true, NOW, |_| false), []);
     ledger.probed(7);
@@ -147,7 +147,7 @@ fn who_gets_no_stub() {
     let class = "java.lang.invoke.MethodHandle".to_owned();
     let found = Bound { class, name: "linkToStatic".to_owned(), ..bound(9, How::Found, None) };
     assert_eq!(ledger.standing(&candidate.method, true), Standing::Probed);
-    ledger.bound(found, Duration::ZERO);
+    ledger.bound(found, Duration::ZERO).unwrap();
     assert_eq!(ledger.decide(&known([(id, candidate)]), true, Duration::ZERO, |_| false), []);
     assert_eq!(standing(&ledger, 4), Standing::Awaited);
     let unbound = &plan(&[4]).by_id[&VirtAddr(4)].method;
@@ -158,13 +158,13 @@ fn who_gets_no_stub() {
 #[test]
 fn another_method_at_the_same_place() {
     let mut ledger = ledger();
-    ledger.bound(bound(1, How::Event, Some(0)), NOW);
+    ledger.bound(bound(1, How::Event, Some(0)), NOW).unwrap();
     assert_eq!(ledger.original(&method(1, "a.A", "m1")), Some(VirtAddr(0x1001)));
     assert_eq!(ledger.original(&method(1, "a.A", "other")), None);
     let (id, other) = planned(1, "b.B", "m1");
     assert_eq!(ledger.decide(&known([(id, other.clone())]), true, NOW, |_| false), []);
     assert_eq!(ledger.standing(&other.method, true), Standing::Awaited);
-    ledger.bound(Bound { class: "b.B".to_owned(), ..bound(1, How::Event, Some(3)) }, NOW);
+    ledger.bound(Bound { class: "b.B".to_owned(), ..bound(1, How::Event, Some(3)) }, NOW).unwrap();
     assert_eq!(ledger.decide(&known([(id, other.clone())]), true, NOW, |_| false), []);
     assert_eq!(ledger.standing(&other.method, true), Standing::Stubbed);
 }
@@ -173,7 +173,7 @@ fn another_method_at_the_same_place() {
 #[test]
 fn the_end_of_the_shim() {
     let mut ledger = ledger();
-    ledger.bound(bound(1, How::Event, Some(0)), NOW);
+    ledger.bound(bound(1, How::Event, Some(0)), NOW).unwrap();
     assert_eq!(ledger.decide(&plan(&[1]), true, NOW, |_| false), []);
     ledger.give_up();
     assert_eq!(standing(&ledger, 1), Standing::Probed);
@@ -186,7 +186,7 @@ fn the_end_of_the_shim() {
 #[test]
 fn a_class_that_was_there_in_between() {
     let mut ledger = ledger();
-    ledger.bound(bound(1, How::Event, Some(0)), NOW);
+    ledger.bound(bound(1, How::Event, Some(0)), NOW).unwrap();
     let (id, met) = planned(1, "a.A", "m1");
     let met = Planned { probe: None, ..met };
     let others = |_: &Bound| Some(met.clone());
@@ -204,7 +204,7 @@ fn a_class_that_was_there_in_between() {
 #[test]
 fn some_calls_of_what_is_called_often() {
     let mut ledger = ledger();
-    (1..=2).for_each(|number| ledger.bound(bound(number, How::Found, None), Duration::ZERO));
+    (1..=2).for_each(|number| ledger.bound(bound(number, How::Found, None), Duration::ZERO).unwrap());
     let plan = plan(&[1, 2]);
     let often = |record: u32| (record == 5).then_some(Timed { calls: 1000, total_ns: 70_000 });
     ledger.decide(&plan, true, Duration::ZERO, |_| false);
@@ -220,6 +220,24 @@ fn some_calls_of_what_is_called_often() {
     let orders = ledger.decide(&plan, true, NOW, |_| false);
     assert_eq!(orders, [sample(1), watch(2), ToShim::Apply(3)]);
     ledger.applied(3);
-    ledger.bound(bound(1, How::Event, Some(5)), NOW);
+    ledger.bound(bound(1, How::Event, Some(5)), NOW).unwrap();
     assert_eq!(ledger.thin_out(often), [sample(1)]);
+}
+
+/// Check that a target cannot fill memory with methods, be they many or have they long names, and that what is told once more
+/// does not count twice.
+#[test]
+fn methods_are_bounded() {
+    let mut many = ledger();
+    let told = (0..).take_while(|&number| many.bound(bound(number, How::Event, None), NOW).is_ok()).count();
+    assert_eq!((told, many.entries.len()), (MOST_METHODS, MOST_METHODS));
+    assert_eq!(many.bound(bound(7, How::Found, None), NOW), Ok(()));
+
+    let mut long = ledger();
+    let name = |length| Bound { class: "a".repeat(length), ..bound(1, How::Event, None) };
+    for _ in 0..1000 {
+        long.bound(name(1 << 20), NOW).unwrap();
+    }
+    let told = (2..).take_while(|&number| long.bound(Bound { number, ..name(1 << 16) }, NOW).is_ok()).count();
+    assert!((MOST_BYTES >> 18..MOST_BYTES >> 17).contains(&told), "{told}");
 }
