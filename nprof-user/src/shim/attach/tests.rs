@@ -26,15 +26,22 @@ struct Played {
 impl Played {
     /// A process that ignores SIGQUIT.
     fn new() -> Self {
-        let mut shell = Command::new("sh");
-        // It says when it ignores the signal.
-        shell.args(["-c", "trap '' QUIT; echo; read line"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = shell.spawn().unwrap();
-        process.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        Self::of(process)
+        Self::of("ignore")
     }
 
-    fn of(process: Child) -> Self {
+    /// A process that SIGQUIT ends. A shell leaves the signal ignored in what it starts in the background, tests included: that
+    /// would be inherited.
+    fn mortal() -> Self {
+        Self::of("default")
+    }
+
+    /// A process with this disposition of SIGQUIT.
+    fn of(disposition: &str) -> Self {
+        let mut shell = Command::new("env");
+        // It says when the disposition is in place.
+        shell.arg(format!("--{disposition}-signal=QUIT")).args(["sh", "-c", "echo; read line"]);
+        let mut process = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        process.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let host = TestProc::new();
         Self::add(&host, Pid(process.id()));
         Self { host, process }
@@ -161,7 +168,7 @@ fn gives_up_who_does_not_listen() {
 #[test]
 fn no_signal_that_harms() {
     // This one would be ended by it.
-    let played = Played::of(Command::new("sleep").arg("60").spawn().unwrap());
+    let played = Played::mortal();
     let error = played.load(LONG, || Err(Error::Silent { pid: played.pid() })).unwrap_err();
     assert!(matches!(error, Error::Silent { .. }), "{error}");
     assert!(!played.file(".attach_pid").exists());
@@ -172,7 +179,7 @@ fn no_signal_that_harms() {
 /// Check that the end of the target is noticed at once, not when patience ends.
 #[test]
 fn notices_the_end() {
-    let played = Played::of(Command::new("sleep").arg("60").spawn().unwrap());
+    let played = Played::mortal();
     let error = played.load(LONG, || Ok(())).unwrap_err();
     assert!(matches!(error, Error::Ended { .. }), "{error}");
 }
