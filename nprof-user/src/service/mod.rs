@@ -1,7 +1,7 @@
-//! `nprof serve` without its sockets: all JVMs of the host are traced, and whoever asks gets an answer at once.
+//! `nprof serve` without its sockets: all JVMs of the host are traced, and whoever asks gets an answer.
 //!
-//! [`Service`] runs the [`Host`] and keeps what is known of its JVMs in [`Shared`]. Scrapes and commands work on that,
-//! on other threads: they read the rosters and mapped memory, and never wait for a JVM.
+//! [`Service`] runs the [`Host`] and keeps what is known of its JVMs in [`Shared`], behind one lock. Scrapes work on that on
+//! other threads, commands on this one. They read the rosters and mapped memory, and wait for each other, never for a JVM.
 
 mod controlled;
 mod pages;

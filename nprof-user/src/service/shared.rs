@@ -83,7 +83,7 @@ impl Shared {
         (living.len(), living.iter().map(|living| living.roster.methods()).sum())
     }
 
-    /// One scrape. Everything that may take longer than a look is done without holding up anybody else.
+    /// One scrape. Other scrapes, commands, and JVMs that join or end wait for it: what they would change is being added up.
     pub(super) fn collect(&self) -> Exposition {
         let mut state = self.lock();
         let measure = |living: &Living| {
