@@ -236,8 +236,19 @@ impl RemoteProcess {
         Self::start(jdk, command.arg(&tree.directory).arg(classes).args(&tree.options))
     }
 
+    /// Any other program that speaks the protocol.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn program(command: &mut Command) -> Result<Self> {
+        Self::started(Child::spawn("a program", command)?)
+    }
+
     fn start(jdk: &Jdk, command: &mut Command) -> Result<Self> {
-        let mut child = Child::spawn(&format!("target on {jdk}"), command)?;
+        Self::started(Child::spawn(&format!("target on {jdk}"), command)?)
+    }
+
+    fn started(mut child: Child) -> Result<Self> {
         let ready = child.line_with_prefix(Stream::Stdout, "ready ")?;
         let pid = child.pid();
         ensure!(ready == format!("ready {pid}"), "another process answered: {ready}");

@@ -45,7 +45,11 @@ impl SourceTree {
         Self::described(into.join(PART), options, "the compiler's own sources")
     }
 
-    fn generate(into: &Path) -> Result<Self> {
+    /// Makes classes up, in a directory that is there and empty.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn generate(into: &Path) -> Result<Self> {
         for number in 0..GENERATED {
             fs::write(into.join(format!("Class{number}.java")), source(number))?;
         }

@@ -152,13 +152,30 @@ fn declare_many(into: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
+/// Compiles classes of `targets/programs` with libraries that they need; gives the class path that they are on then.
+///
+/// # Errors
+/// When the compiler refuses one.
+pub fn compile_with(jdk: &Jdk, classes: &[&str], libraries: &[PathBuf], into: &Path) -> Result<PathBuf> {
+    let source = |class: &&str| sources().join("programs").join(format!("{class}.java"));
+    let mut command = compile_into(jdk, into, &classes.iter().map(source).collect::<Vec<_>>())?;
+    command.arg("-cp").arg(std::env::join_paths(libraries)?);
+    succeed(&mut command)?;
+    Ok(into.to_owned())
+}
+
 fn javac(jdk: &Jdk, into: &Path, files: &[PathBuf]) -> Result<()> {
+    succeed(&mut compile_into(jdk, into, files)?)
+}
+
+fn compile_into(jdk: &Jdk, into: &Path, files: &[PathBuf]) -> Result<Command> {
     std::fs::create_dir_all(into)?;
     let release = OLDEST_SUPPORTED.to_string();
     let mut command = Command::new(jdk.tool("javac"));
     command.args(["-encoding", "UTF-8", "-Xlint:all", "-Werror", "--release", &release, "-d"]).arg(into).args(files);
     // A class file's name is not ASCII; without a UTF-8 locale the compiler cannot write it.
-    succeed(command.env("LC_ALL", "C.UTF-8"))
+    command.env("LC_ALL", "C.UTF-8");
+    Ok(command)
 }
 
 fn cc(jdk: &Jdk, library: &Path, files: &[&str]) -> Result<()> {

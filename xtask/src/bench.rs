@@ -18,6 +18,10 @@ const APPLICATION: &str = "application";
 /// How many rounds it has without `--rounds`, and at most.
 const ROUNDS: u64 = 24;
 const MOST_ROUNDS: u64 = 1_000;
+/// Real programs, which have to be installed, take long: only if it is asked for.
+const PROGRAMS: &str = "programs";
+/// How many rounds it has without `--rounds`.
+const PROGRAM_ROUNDS: u64 = 6;
 /// JVMs come and go for as long as one likes: only if it is asked for.
 const SOAK: &str = "soak";
 /// How long a soak is without `--minutes`.
@@ -33,6 +37,7 @@ struct Bench {
     name: &'static str,
     arguments: Vec<String>,
     limit: Duration,
+    purpose: Purpose,
 }
 
 /// The command. A bar that is missed is a failed check.
@@ -44,10 +49,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     if !Machine::this().is_root {
         bail!("the benchmark loads BPF programs: run it as root");
     }
-    setup::ensure(Purpose::Test)?;
+    let purpose = benches.iter().map(|bench| bench.purpose).max().unwrap_or(Purpose::Test);
+    setup::ensure(purpose)?;
     cargo::build_release()?;
     let mut is_met = true;
-    for Bench { name, arguments, limit } in benches {
+    for Bench { name, arguments, limit, .. } in benches {
         let mut command = cargo::command("bench");
         command.args(["--package", "nprof-tests", "--bench", name, "--"]).args(arguments);
         is_met &= process::run_lines(&mut command, limit, print)?.success();
@@ -57,7 +63,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
 
 /// The benchmarks that the arguments ask for.
 fn chosen(arguments: &[String]) -> Result<Vec<Bench>> {
-    let bench = |name| Bench { name, arguments: Vec::new(), limit: LIMIT };
+    let bench = |name| Bench { name, arguments: Vec::new(), limit: LIMIT, purpose: Purpose::Test };
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => Ok(USUAL.map(bench).into()),
         [SOAK] => Ok(vec![soak(SOAK_MINUTES)]),
@@ -69,27 +75,41 @@ fn chosen(arguments: &[String]) -> Result<Vec<Bench>> {
             Ok(vec![soak(minutes)])
         }
         [APPLICATION] => Ok(vec![application(ROUNDS)]),
-        [APPLICATION, "--rounds", rounds] => {
-            let rounds = rounds.parse().context("--rounds wants a whole number")?;
-            if !(2..=MOST_ROUNDS).contains(&rounds) {
-                bail!("an application is measured in 2 to {MOST_ROUNDS} rounds, not {rounds}");
-            }
-            Ok(vec![application(rounds)])
-        }
+        [APPLICATION, "--rounds", rounds] => Ok(vec![application(parsed(rounds)?)]),
+        [PROGRAMS] => Ok(vec![programs(PROGRAM_ROUNDS, "")]),
+        [PROGRAMS, "--rounds", rounds] => Ok(vec![programs(parsed(rounds)?, "")]),
+        [PROGRAMS, "--rounds", rounds, "--only", word] => Ok(vec![programs(parsed(rounds)?, word)]),
         [name] if USUAL.contains(&name) => Ok(USUAL.into_iter().filter(|known| *known == name).map(bench).collect()),
-        _ => bail!("bench [overhead | service | stacks | stubs | application [--rounds N] | soak [--minutes N]]"),
+        _ => bail!(
+            "bench [overhead | service | stacks | stubs | application [--rounds N] | programs [--rounds N [--only WORD]] | \
+             soak [--minutes N]]"
+        ),
     }
+}
+
+fn parsed(rounds: &str) -> Result<u64> {
+    let rounds = rounds.parse().context("--rounds wants a whole number")?;
+    if !(2..=MOST_ROUNDS).contains(&rounds) {
+        bail!("programs are measured in 2 to {MOST_ROUNDS} rounds, not {rounds}");
+    }
+    Ok(rounds)
 }
 
 fn soak(minutes: u64) -> Bench {
     let arguments = vec!["--minutes".to_owned(), minutes.to_string()];
-    Bench { name: SOAK, arguments, limit: LIMIT + Duration::from_secs(60 * minutes) }
+    Bench { name: SOAK, arguments, limit: LIMIT + Duration::from_secs(60 * minutes), purpose: Purpose::Test }
 }
 
 fn application(rounds: u64) -> Bench {
     let arguments = vec!["--rounds".to_owned(), rounds.to_string()];
     // About half a minute for each JDK; several times that on a machine with other work.
-    Bench { name: APPLICATION, arguments, limit: LIMIT + Duration::from_secs(180 * rounds) }
+    Bench { name: APPLICATION, arguments, limit: LIMIT + Duration::from_secs(180 * rounds), purpose: Purpose::Test }
+}
+
+fn programs(rounds: u64, only: &str) -> Bench {
+    let arguments = ["--rounds", &rounds.to_string(), "--only", only].map(str::to_owned).into();
+    // Four minutes for all programs, and the same again on a machine with other work.
+    Bench { name: PROGRAMS, arguments, limit: LIMIT + Duration::from_secs(480 * rounds), purpose: Purpose::Programs }
 }
 
 fn print(line: &str) {
@@ -117,6 +137,8 @@ mod tests {
         assert_eq!(names(&["application"]), Some(vec!["application"]));
         assert_eq!(names(&["application", "--rounds", "2"]), Some(vec!["application"]));
         assert!(application(40).limit > Duration::from_secs(40 * 60));
+        assert_eq!(names(&["programs", "--rounds", "2", "--only", "javac"]), Some(vec!["programs"]));
+        assert_eq!(programs(2, "").purpose, Purpose::Programs);
         for wrong in [&["application", "--rounds", "1"][..], &["application", "--minutes", "3"], &["application", "7"]]
         {
             assert_eq!(names(wrong), None, "{wrong:?}");

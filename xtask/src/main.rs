@@ -47,7 +47,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        arguments: "[overhead|service|soak [--minutes N]]",
+        arguments: "[overhead|service|…|programs [--rounds N]]",
         help: "set up, build and measure what tracing costs, next to the floor and to bpftrace, and what the service takes",
         run: bench::run,
     },

@@ -15,6 +15,8 @@ pub(crate) enum Purpose {
     Build,
     /// The tests.
     Test,
+    /// The benchmark of real programs.
+    Programs,
 }
 
 /// One thing that is needed.
@@ -130,6 +132,27 @@ pub(crate) const NEEDS: &[Need] = &[
         find: |machine| program(machine, "dpkg-deb").and(program(machine, "dpkg-shlibdeps")),
         remedies: &[Remedy::Packages(&["dpkg-dev"])],
     },
+    Need {
+        what: "Tomcat 9 with its native library",
+        why: "as a real program under load, by TLS",
+        purpose: Purpose::Programs,
+        find: |machine| debian_library(machine, "libtcnative-1.so").and(debian_jar(machine, "tomcat9-catalina.jar")),
+        remedies: &[Remedy::Packages(&["libtomcat9-java", "libtcnative-1"])],
+    },
+    Need {
+        what: "JNA",
+        why: "as a real program under load, with SQLite",
+        purpose: Purpose::Programs,
+        find: |machine| jni_library(machine, "jna.jar", "libjnidispatch.system.so"),
+        remedies: &[Remedy::Packages(&["libjna-java", "libjna-jni", "libsqlite3-0"])],
+    },
+    Need {
+        what: "SQLite's JDBC driver",
+        why: "as a real program under load",
+        purpose: Purpose::Programs,
+        find: |machine| debian_jar(machine, "sqlite-jdbc.jar"),
+        remedies: &[Remedy::Packages(&["libxerial-sqlite-jdbc-java"])],
+    },
 ];
 
 fn program(machine: &Machine, name: &str) -> Option<String> {
@@ -166,10 +189,17 @@ fn lint_tools(machine: &Machine) -> Option<String> {
 
 /// A jar and the native library that it loads, where Debian puts them.
 fn jni_library(machine: &Machine, jar: &str, library: &str) -> Option<String> {
+    debian_library(machine, &format!("jni/{library}")).and(debian_jar(machine, jar))
+}
+
+fn debian_library(machine: &Machine, library: &str) -> Option<String> {
     let architecture = std::env::consts::ARCH;
-    machine.existing(&format!("/usr/lib/{architecture}-linux-gnu/jni/{library}"))?;
-    let jar = machine.existing(&format!("/usr/share/java/{jar}"))?;
-    Some(jar.display().to_string())
+    let path = machine.existing(&format!("/usr/lib/{architecture}-linux-gnu/{library}"))?;
+    Some(path.display().to_string())
+}
+
+fn debian_jar(machine: &Machine, jar: &str) -> Option<String> {
+    Some(machine.existing(&format!("/usr/share/java/{jar}"))?.display().to_string())
 }
 
 #[cfg(test)]
