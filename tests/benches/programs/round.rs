@@ -11,9 +11,10 @@ use crate::log::{CpuNotes, Pace, now};
 use crate::program::Running;
 
 /// What nprof is told in each state; nothing where it does not run.
-pub(crate) const STATES: [State; 3] = [
+pub(crate) const STATES: [State; 4] = [
     State { name: "none", options: None, most_percent: f64::INFINITY },
     State { name: "default", options: Some(&[]), most_percent: 5.0 },
+    State { name: "--max-overhead off", options: Some(&["--max-overhead", "off"]), most_percent: f64::INFINITY },
     State { name: "--tier stub", options: Some(&["--tier", "stub"]), most_percent: f64::INFINITY },
 ];
 
