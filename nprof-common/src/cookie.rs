@@ -1,9 +1,12 @@
-//! What an attached probe hands to the BPF program: whose call it is, which method, and which of its probes.
+//! What an attached probe hands to the BPF program: whose call it is, which method, which of its probes, and where it sits.
 
 /// The bit of the lower half that holds the lane.
 const LANE: u32 = 1 << 31;
+/// How many bits of the lower half hold the index; those between these and the lane hold the distance.
+const INDEX_BITS: u32 = 24;
 
-/// The attach cookie: the target's process id in the upper half, the lane and the dense method index in the lower.
+/// The attach cookie: the target's process id in the upper half; the lane, the distance from the function's entry and the
+/// dense method index in the lower.
 ///
 /// It fills the holes of the one program that serves all methods. The process id lets the program refuse hits of
 /// other processes (the kernel's own filter was broken before 6.10) without a look-up.
@@ -12,15 +15,18 @@ pub struct Cookie(pub u64);
 
 impl Cookie {
     /// The largest dense index.
-    pub const MAX_INDEX: u32 = LANE - 1;
+    pub const MAX_INDEX: u32 = (1 << INDEX_BITS) - 1;
+    /// The largest distance, in bytes.
+    pub const MAX_DISTANCE: u32 = (1 << (31 - INDEX_BITS)) - 1;
 
-    /// Packs a process id of the initial namespace, a dense index of at most [`Self::MAX_INDEX`], and a lane
-    /// ([`crate::switch`]).
+    /// Packs a process id of the initial namespace, a dense index of at most [`Self::MAX_INDEX`], how far behind the
+    /// function's entry the probe sits, at most [`Self::MAX_DISTANCE`], and a lane ([`crate::switch`]).
     #[must_use]
     #[inline(always)]
-    pub const fn new(tgid: u32, index: u32, lane: bool) -> Self {
+    pub const fn new(tgid: u32, index: u32, distance: u32, lane: bool) -> Self {
         let lane = if lane { LANE } else { 0 };
-        Self(((tgid as u64) << 32) | (lane | (index & Self::MAX_INDEX)) as u64)
+        let distance = (distance & Self::MAX_DISTANCE) << INDEX_BITS;
+        Self(((tgid as u64) << 32) | (lane | distance | (index & Self::MAX_INDEX)) as u64)
     }
 
     /// The process that the probe was attached for.
@@ -35,6 +41,13 @@ impl Cookie {
     #[inline(always)]
     pub const fn index(self) -> u32 {
         self.lower() & Self::MAX_INDEX
+    }
+
+    /// How far behind the function's entry the probe sits, in bytes.
+    #[must_use]
+    #[inline(always)]
+    pub const fn distance(self) -> u64 {
+        (self.lower() >> INDEX_BITS & Self::MAX_DISTANCE) as u64
     }
 
     /// Which of two links the probe is in.
@@ -57,10 +70,12 @@ mod tests {
     /// Check that all parts come back, at their limits too.
     #[test]
     fn round_trip() {
-        for (tgid, index) in [(0, 0), (1, Cookie::MAX_INDEX), (u32::MAX, 1), (4_194_304, 2_000)] {
+        let processes = [(0, 0), (1, Cookie::MAX_INDEX), (u32::MAX, 1), (4_194_304, 2_000)];
+        for ((tgid, index), distance) in processes.into_iter().zip([0, Cookie::MAX_DISTANCE, 64, 4]) {
             for lane in [false, true] {
-                let cookie = Cookie::new(tgid, index, lane);
+                let cookie = Cookie::new(tgid, index, distance, lane);
                 assert_eq!((cookie.tgid(), cookie.index(), cookie.lane()), (tgid, index, lane));
+                assert_eq!(cookie.distance(), u64::from(distance));
             }
         }
     }

@@ -24,7 +24,7 @@ pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
 pub use loss::Loss;
 pub use stack::{Anchor, AnchorPlace, CallEvent, Chunk, FrozenPlaces, Pace, StackHeader, StackKind, VmPlaces};
 pub use stats::{MethodStats, Mode};
-pub use switch::{MARK, Switch};
+pub use switch::Switch;
 
 /// Names of the maps in the BPF object. At most 15 bytes: the kernel keeps no more.
 pub mod maps {

@@ -12,13 +12,32 @@
 //!
 //! A hit of which the new probe ran before the hand-over began has no mark, so the old one counts it.
 //!
-//! Calls that a stub in the target has counted are told by what it leaves in a register ([`MARK`]). Where stubs may
+//! Calls that a stub in the target has counted are told by what it leaves in a register ([`mark`]). Where stubs may
 //! count, the word says so by a bit of its own, which is part of no settled word: other hits do not look at the register.
 
 use crate::Mode;
 
-/// What a stub that counts a call leaves in `r10`, which belongs to nobody there: "npro" in ASCII.
-pub const MARK: u32 = 0x6e70_726f;
+/// What a stub that counts a call leaves in `r10`, which belongs to nobody there: the call's function and its stack pointer.
+///
+/// It has to name the call. The register survives where the function does not use it, and then the function's own calls
+/// come with the same value in it, which no stub has counted: they go to another function, or their stack pointer is
+/// another one, also where the function calls itself.
+#[must_use]
+#[inline(always)]
+pub const fn mark(entry: u64, sp: u64) -> u64 {
+    name(entry) ^ sp
+}
+
+/// The part of a mark that is the same for all calls of the function that begins at `entry`.
+///
+/// Each function has another, and two of them differ in high bits, where stack pointers do not: not even a function as
+/// far behind another as their calls are apart on the stack has the other's mark.
+#[must_use]
+#[inline(always)]
+pub const fn name(entry: u64) -> u64 {
+    let mixed = (entry ^ (entry >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
 
 /// Two links at most hold a probe of the same function.
 const LANE: u64 = 1 << 8;
@@ -55,11 +74,11 @@ impl Switch {
         Self(self.0 | STUBS)
     }
 
-    /// Whether a call was counted by a stub, by what it has in `r10`.
+    /// Whether a call was counted by a stub: its mark says so, where stubs may count.
     #[must_use]
     #[inline(always)]
-    pub const fn is_counted_by_stub(self, r10: u64) -> bool {
-        self.0 & STUBS != 0 && r10 == MARK as u64
+    pub const fn is_counted_by_stub(self, is_marked: bool) -> bool {
+        self.0 & STUBS != 0 && is_marked
     }
 
     /// The mode, if the word is settled on this lane; something that is no mode if not.
@@ -133,10 +152,34 @@ mod tests {
             assert!([false, true].iter().all(|&lane| with_stubs.settled_mode(lane) > Mode::Time as u64));
             assert_eq!((with_stubs.mode(), with_stubs.lane()), (word.mode(), word.lane()));
             assert_eq!(with_stubs.epoch(), word.epoch());
-            let mark = u64::from(MARK);
-            assert!(with_stubs.is_counted_by_stub(mark) && !word.is_counted_by_stub(mark));
-            assert!(!with_stubs.is_counted_by_stub(mark + 1) && !with_stubs.is_counted_by_stub(mark | 1 << 32));
+            assert!(with_stubs.is_counted_by_stub(true) && !word.is_counted_by_stub(true));
+            assert!(!with_stubs.is_counted_by_stub(false));
         }
+    }
+
+    /// Check that a mark is that of one call: of no other function that is near, and of no other place on the stack, also
+    /// where both differ by as much.
+    #[test]
+    fn a_mark_names_its_call() {
+        const NEAR: u64 = 1 << 14;
+        let (entry, sp) = (0x7f3a_1c00_5540, 0x7ffc_89ab_cd08);
+        let marks = |apart: u64| {
+            let places = [sp, sp - apart, sp + apart, sp ^ apart];
+            let functions = [entry, entry - apart, entry + apart, entry ^ apart];
+            functions.into_iter().flat_map(move |entry| places.map(|sp| (entry, sp)))
+        };
+        for (function, place) in (1..NEAR).flat_map(|apart| marks(8 * apart)) {
+            let is_the_same = (function, place) == (entry, sp);
+            assert_eq!(mark(function, place) == mark(entry, sp), is_the_same, "{function:#x} {place:#x}");
+        }
+    }
+
+    /// Check that the names of functions differ in bits that the stack pointers of a process have in common.
+    #[test]
+    fn names_differ_beyond_any_stack() {
+        let names: std::collections::BTreeSet<u64> =
+            (0..1u64 << 16).map(|at| name(0x55aa_0000_0000 + 16 * at) >> 24).collect();
+        assert_eq!(names.len(), 1 << 16);
     }
 
     /// Check that a record of zeros is off.

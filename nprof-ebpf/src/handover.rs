@@ -10,12 +10,12 @@ use crate::{maps, threads};
 /// Out of line: no hit comes here but in the moments of a hand-over, and where the target has stubs.
 #[cold]
 #[inline(never)]
-pub(crate) fn mode(index: u32, lane: u64, sp: u64, r10: u64) -> u64 {
+pub(crate) fn mode(index: u32, lane: u64, sp: u64, is_marked: bool) -> u64 {
     // All programs of a hit must see the same word, whichever CPU they run on.
     let Some(stats) = maps::first_shard(index) else { return Mode::Off as u64 };
     // SAFETY: the map gave the pointer. Volatile, because user space changes the word at any time.
     let switch = Switch(unsafe { (&raw const (*stats).switch).read_volatile() });
-    if switch.is_counted_by_stub(r10) {
+    if switch.is_counted_by_stub(is_marked) {
         return Mode::Off as u64;
     }
     let is_newer = switch.lane() as u64 != lane;

@@ -29,6 +29,7 @@ use aya_ebpf::helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_get
 use aya_ebpf::macros::{btf_tracepoint, perf_event, raw_tracepoint, uprobe, uretprobe};
 use aya_ebpf::programs::{BtfTracePointContext, PerfEventContext, ProbeContext, RawTracePointContext, RetProbeContext};
 use nprof_common::stack::collect;
+use nprof_common::switch::mark;
 use nprof_common::{Cookie, Loss, Mode, Pace, StackKind, Switch};
 
 /// A native method is entered.
@@ -47,7 +48,9 @@ fn nprof_enter(ctx: ProbeContext) -> u32 {
     let mut mode = switch.settled_mode(cookie.lane());
     if mode > Mode::Time as u64 {
         // SAFETY: as above.
-        mode = handover::mode(index, u64::from(cookie.lane()), sp, unsafe { (*ctx.regs).r10 });
+        let (ip, r10) = unsafe { ((*ctx.regs).rip, (*ctx.regs).r10) };
+        let is_marked = r10 == mark(ip.wrapping_sub(cookie.distance()), sp);
+        mode = handover::mode(index, u64::from(cookie.lane()), sp, is_marked);
     }
     if mode == Mode::Time as u64 {
         // SAFETY: as above.

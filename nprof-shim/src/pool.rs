@@ -10,8 +10,9 @@
 //! | sample | as count, or as time by chance |
 //! | time | `entered` + 1, a frame with a copy of the stack's arguments, the native, then time, histogram, maximum |
 //!
-//! Natives whose calls are counted here find [`MARK`] in a register that they do not look at. A record may be replaced by
-//! another at any time: each call is in one of them, and a timed call ends in the one in which it began.
+//! Natives whose calls are counted here find the call's [`mark`](nprof_common::switch::mark) in a register that they do not
+//! look at. A record may be replaced by another at any time: each call is in one of them, and a timed call ends in the one
+//! in which it began.
 //!
 //! A call in flight is one that is in `entered` and not yet in the histogram; one that is left by `longjmp` or by the
 //! end of its thread stays so. Which call was made by which is not known here, so `child_ns` stays zero.
@@ -26,9 +27,9 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use nprof_common::MARK;
 use nprof_common::MethodStats;
 use nprof_common::histogram::{LARGEST, QUARTERS};
+use nprof_common::switch;
 use nprof_common::wire::chance_of;
 
 use crate::clock::Clock;
@@ -118,6 +119,8 @@ struct Row {
     threshold_ns: AtomicU64,
     stack_words: AtomicU32,
     index: AtomicU32,
+    /// What the marks of all calls of the native have in common.
+    mark: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Row>() == 64);
@@ -153,7 +156,7 @@ global_asm!(
     SHARDING = const offset_of!(Settings, sharding),
     RECORD_SIZE = const size_of::<MethodStats>(),
     SHARD_BITS = const SHARD_BITS,
-    MARK = const MARK,
+    MARK = const offset_of!(Row, mark),
     RSEQ_OFFSET = const offset_of!(Settings, rseq_offset),
     MULTIPLIER = const offset_of!(Settings, multiplier),
     FLOOR = const offset_of!(Settings, floor_ticks),
@@ -213,6 +216,7 @@ impl Stub {
         let stub = Self(TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?);
         let row = stub.row();
         row.original.store(parameters.original, Ordering::Relaxed);
+        row.mark.store(switch::name(parameters.original as u64), Ordering::Relaxed);
         row.place.store(parameters.place.0, Ordering::Relaxed);
         row.threshold_ns.store(parameters.threshold_ns, Ordering::Relaxed);
         row.stack_words.store(parameters.stack_words, Ordering::Relaxed);

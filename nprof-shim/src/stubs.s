@@ -3,6 +3,8 @@
 // The entry of a stub finds the arguments of a native where the JVM put them, and leaves them there: until the native
 // is called only rax, r10, r11 and the flags are touched. r11 holds the stub's row of parameters. A native whose call the
 // stub has counted finds a mark in r10, which no native looks at: a probe of the kernel there then leaves the call out.
+// The mark names the call, by the native's address and the stack pointer with which it is entered, because it may still be
+// in r10 when the native calls another one, or itself. A call that is not counted finds zero.
 //
 // Where a stub records is one word, the address of the first shard and below it, in 16 bits, how many there are: the
 // word is read once for each addition, so that both parts belong together also while they are changed. A timed call
@@ -49,6 +51,13 @@
     .long 0x53053053
 .Lnprof_abort_\name:
     jmp \otherwise
+.endm
+
+// Jumps to the native, which is entered with the stack pointer as it is now, with the mark of that call.
+.macro nprof_jump_marked
+    mov r10, qword ptr [r11 + {MARK}]
+    xor r10, rsp
+    jmp qword ptr [r11 + {ORIGINAL}]
 .endm
 
 // Goes to \timed with the call, the n-th of the shard in rax, if n times the golden ratio, modulo one, is below the chance:
@@ -120,6 +129,7 @@ nprof_stub_pool:
     endbr64
     .byte 0x0f, 0x1f, 0x44, 0x00, 0x00
     lea r11, [rip + nprof_stub_table + .Lnprof_number * {ROW_SIZE}]
+    xor r10d, r10d
     cmp dword ptr [r11 + {MODE}], {OFF}
     jne nprof_stub_active
     jmp qword ptr [r11 + {ORIGINAL}]
@@ -146,14 +156,14 @@ nprof_stub_active:
     nprof_shard .Lnprof_count_locked
     inc qword ptr [rax + {COUNTED}]
     nprof_end count
-    mov r10d, {MARK}
-    jmp qword ptr [r11 + {ORIGINAL}]
+    nprof_jump_marked
 
 .Lnprof_more_than_count:
     cmp eax, {TIME}
     je .Lnprof_time
     cmp eax, {SAMPLE}
     je .Lnprof_sample
+    xor r10d, r10d
     jmp qword ptr [r11 + {ORIGINAL}]
 
 .Lnprof_sample:
@@ -166,23 +176,20 @@ nprof_stub_active:
     nprof_if_chosen .Lnprof_time
     inc qword ptr [rax + {COUNTED}]
     nprof_end sample
-    mov r10d, {MARK}
-    jmp qword ptr [r11 + {ORIGINAL}]
+    nprof_jump_marked
 
 .Lnprof_sample_locked:
     mov r10, qword ptr [r11 + {RECORDS}]
     call nprof_stub_locked_shard
     nprof_if_chosen .Lnprof_time_locked
     lock inc qword ptr [rax + {COUNTED}]
-    mov r10d, {MARK}
-    jmp qword ptr [r11 + {ORIGINAL}]
+    nprof_jump_marked
 
 .Lnprof_count_locked:
     mov r10, qword ptr [r11 + {RECORDS}]
     call nprof_stub_locked_shard
     lock inc qword ptr [rax + {COUNTED}]
-    mov r10d, {MARK}
-    jmp qword ptr [r11 + {ORIGINAL}]
+    nprof_jump_marked
 
     nprof_abort count, .Lnprof_count_locked
     nprof_abort sample, .Lnprof_sample_locked
@@ -234,7 +241,8 @@ nprof_stub_active:
     add rax, qword ptr [rip + nprof_stub_settings + {FLOOR}]
     mov qword ptr [rbp - 16], rax
     mov rdx, r10
-    mov r10d, {MARK}
+    lea r10, [rsp - 8]
+    xor r10, qword ptr [r11 + {MARK}]
     call qword ptr [r11 + {ORIGINAL}]
 
 // The result is in rax (kept in r8) or in xmm0 (not touched). All other registers that a callee may use are free.

@@ -16,7 +16,7 @@ use crate::shape_source;
 
 /// The C libraries: name and sources.
 const LIBRARIES: [(&str, &[&str]); 8] = [
-    ("libshapes.so", &["shapes.c", "shapes_time.c", "shapes_threads.c", "entries.S"]),
+    ("libshapes.so", &["shapes.c", "shapes_time.c", "shapes_threads.c", "entries.S", "onward.S"]),
     ("liblate.so", &["late.c"]),
     ("libguest.so", &["guest.c"]),
     ("libtruth.so", &["truth_agent.c"]),

@@ -37,7 +37,11 @@ enum Native {
     BLOCK(27, "targets.Blocking", "block", "()V"),
     JUMP_OUTER(28, "targets.Jumping", "outer", "()I"),
     JUMP_INNER(29, "targets.Jumping", "inner", "()V"),
-    LOCK_FIRST(30, "targets.Entries", "lockFirst", "()I");
+    LOCK_FIRST(30, "targets.Entries", "lockFirst", "()I"),
+    ONWARD_LEAF(31, "targets.Onward", "leaf", "()I"),
+    ONWARD_CALL(32, "targets.Onward", "call", "()I"),
+    ONWARD_JUMP(33, "targets.Onward", "jump", "()I"),
+    ONWARD_AGAIN(34, "targets.Onward", "again", "(I)I");
 
     final int counter;
     final String owner;

@@ -78,6 +78,7 @@ final class Shapes {
             call(t, Native.JUMP_OUTER, Jumping.outer() == 1);
             t.made(Native.JUMP_INNER);
         });
+        SHAPES.put("onward", Shapes::onward);
     }
 
     private static void entries(Crowd.Tally t) {
@@ -89,6 +90,16 @@ final class Shapes {
         call(t, Native.TEST_THEN_BRANCH, Entries.testThenBranch(false) == 18);
         call(t, Native.ENDBR_FIRST, Entries.endbrFirst() == 19);
         call(t, Native.SUB_THEN_CALL, Entries.subThenCall() == 20);
+    }
+
+    /** Of each of these functions one call is made by the VM; the others are made by the functions. */
+    private static void onward(Crowd.Tally t) {
+        call(t, Native.ONWARD_LEAF, Onward.leaf() == 31);
+        call(t, Native.ONWARD_CALL, Onward.call() == 31);
+        call(t, Native.ONWARD_JUMP, Onward.jump() == 31);
+        t.made(Native.ONWARD_LEAF, 2);
+        call(t, Native.ONWARD_AGAIN, Onward.again(3) == 34);
+        t.made(Native.ONWARD_AGAIN, 2);
     }
 
     private static void nested(Crowd.Tally t, int depth) {
@@ -135,7 +146,7 @@ final class Shapes {
     /** Every shape that can be probed, leaves nothing behind and is timed without loss. */
     private static void everything(Crowd.Tally t) {
         SHAPES.forEach((name, round) -> {
-            if (!List.of("locked", "deep", "dying", "jumping").contains(name)) {
+            if (!List.of("locked", "deep", "dying", "jumping", "onward").contains(name)) {
                 round.run(t);
             }
         });

@@ -17,8 +17,10 @@
 FUNCTION(leaf, "push %rbp\n" LEAVE);
 /* Calls leaf. */
 FUNCTION(parent, "push %rbp\ncall Java_Calls_leaf\n" LEAVE);
-/* Calls leaf as a stub does that has counted the call. */
-FUNCTION(stub, "push %rbp\nmov $0x6e70726f, %r10d\ncall Java_Calls_leaf\n" LEAVE);
+/* Returns at once. A probe can sit behind the mov. */
+FUNCTION(moved, "mov %rdi, %rax\npush %rbp\n" LEAVE);
+/* Calls a function with an argument, as a stub does that has counted the call: with its mark, made of the function's name. */
+FUNCTION(stub, "push %rbp\nlea -8(%rsp), %r10\nxor %rdx, %r10\nmov %rdi, %rax\nmov %rsi, %rdi\ncall *%rax\n" LEAVE);
 /* Calls itself as often as its argument says. */
 FUNCTION(nest, "push %rbp\ndec %rdi\njle 1f\ncall Java_Calls_nest\n1:" LEAVE);
 /* Calls back into C, which does not always return. */
@@ -27,7 +29,8 @@ FUNCTION(outer, "push %rbp\ncall *%rdi\n" LEAVE);
 FUNCTION(tail, "push %rbp\npop %rbp\njmp Java_Calls_leaf");
 
 void leaf(void) __asm__("Java_Calls_leaf");
-void stub(void) __asm__("Java_Calls_stub");
+void moved(void) __asm__("Java_Calls_moved");
+void stub(void *function, long argument, unsigned long name) __asm__("Java_Calls_stub");
 void parent(void) __asm__("Java_Calls_parent");
 void nest(long depth) __asm__("Java_Calls_nest");
 void tail(void) __asm__("Java_Calls_tail");
@@ -83,14 +86,41 @@ static void threads(long count, void *(*run)(void *), void *argument) {
     free(started);
 }
 
+/* As in nprof-common/src/switch.rs. */
+static unsigned long name(unsigned long entry) {
+    unsigned long mixed = (entry ^ (entry >> 31)) * 0x9e3779b97f4a7c15;
+    return (mixed ^ (mixed >> 29)) * 0xbf58476d1ce4e5b9;
+}
+
+static void calling_marked(void *function, long argument, long number) {
+    for (long i = 0; i < number; i++) {
+        stub(function, argument, name((unsigned long) function));
+    }
+}
+
 static void obey(char command, long number) {
     switch (command) {
     case 'l':
         calling((void *) number);
         break;
     case 's':
+        calling_marked(leaf, 0, number);
+        break;
+    case 'S':
+        calling_marked(parent, 0, number);
+        break;
+    case 'T':
+        calling_marked(tail, 0, number);
+        break;
+    case 'N':
+        calling_marked(nest, number, 1);
+        break;
+    case 'M':
+        calling_marked(moved, 0, number);
+        break;
+    case 'v':
         for (long i = 0; i < number; i++) {
-            stub();
+            moved();
         }
         break;
     case 'n':

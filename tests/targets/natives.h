@@ -33,7 +33,11 @@
 #define N_JUMP_OUTER 28
 #define N_JUMP_INNER 29
 #define N_LOCK_FIRST 30
-#define N_COUNTERS 31
+#define N_ONWARD_LEAF 31
+#define N_ONWARD_CALL 32
+#define N_ONWARD_JUMP 33
+#define N_ONWARD_AGAIN 34
+#define N_COUNTERS 35
 
 #ifndef __ASSEMBLER__
 /*

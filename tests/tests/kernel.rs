@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use nprof::attach::{Engine, Seen, Session, Target};
 use nprof::collect::Reader;
 use nprof::discover::Proc;
-use nprof::model::{FileId, Library, LibraryId, Losses, Pid, Probe, ProbeCost, Sample, Site, Tracing};
+use nprof::model::{FileId, FileOffset, Library, LibraryId, Losses, Pid, Probe, ProbeCost, Sample, Site, Tracing};
 use nprof::resolve::Image;
 use nprof::trace::calibrate;
 use nprof_common::{Loss, SLOTS};
@@ -16,7 +16,9 @@ use nprof_tests::child::{Child, Stream};
 use nprof_tests::require::on_kernel;
 use nprof_tests::target::Targets;
 
-const FUNCTIONS: [&str; 5] = ["leaf", "parent", "nest", "outer", "tail"];
+const FUNCTIONS: [&str; 6] = ["leaf", "parent", "nest", "outer", "tail", "moved"];
+/// How far behind the entry of the last of them its probe sits.
+const MOVED_BY: u64 = 3;
 
 /// The program, with a probe on each of its functions.
 struct Traced {
@@ -88,7 +90,8 @@ fn probes(program: &Path) -> Result<Vec<Probe>> {
     let image = Image::open(program)?;
     let probe = |(index, name)| {
         let entry = image.export(&format!("Java_Calls_{name}")).context("no such function")?;
-        let site = Site { library: LibraryId(0), offset: entry, entry, cost: ProbeCost::Emulated };
+        let offset = FileOffset(entry.0 + if name == "moved" { MOVED_BY } else { 0 });
+        let site = Site { library: LibraryId(0), offset, entry, cost: ProbeCost::Emulated };
         Ok(Probe { index, site, methods: Vec::new() })
     };
     (0u32..).zip(FUNCTIONS).map(probe).collect()
@@ -135,6 +138,28 @@ fn calls_that_a_stub_has_counted() -> Result<()> {
         let (samples, losses) = target.finish();
         let calls = 100 + 20 + 3 + 4000;
         assert_eq!(counts(&samples["leaf"]), (calls, calls, 0));
+        assert_eq!(losses.total(), 0);
+        Ok(())
+    })
+}
+
+/// Check that the mark of a call is good for that call alone: what a marked function calls with the mark still there is
+/// counted, be it another one, by a call or a jump, or itself; also with a probe behind the entry.
+#[test]
+fn calls_that_a_marked_call_makes() -> Result<()> {
+    traced(|mut target| {
+        target.session.switches().expect_stubs(true);
+        for tracing in [Tracing::Timed, Tracing::Counted] {
+            target.session.switches().want((0..).take(FUNCTIONS.len()), tracing);
+            for command in ["S 1000", "T 200", "N 10", "M 4000", "v 30"] {
+                target.run(command)?;
+            }
+        }
+        let (samples, losses) = target.finish();
+        for (name, calls) in [("parent", 0), ("tail", 0), ("leaf", 1_200), ("nest", 9), ("moved", 30)] {
+            let seen = samples.get(name).map(|sample| (counts(sample), sample.stats.counted));
+            assert_eq!(seen, (calls > 0).then_some(((calls, calls, 0), calls)), "{name}");
+        }
         assert_eq!(losses.total(), 0);
         Ok(())
     })

@@ -27,6 +27,7 @@ mod inventory;
 mod kernel;
 mod late;
 mod losses;
+mod marks;
 mod native;
 mod overhead;
 mod packaging;

@@ -9,6 +9,7 @@ use nprof::discover::Proc;
 use nprof::model::{MethodSnapshot, Pid, Snapshot, Tier};
 use nprof::resolve::select::Selection;
 use nprof::trace::{Options, Prepared, TierWanted, Tracer};
+use nprof_common::Mode;
 use nprof_tests::code::{mappings, still_probed};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::name::MethodName;
@@ -23,7 +24,7 @@ use crate::TARGETS;
 const SHIM: &str = "libnprof_shim.so";
 const STUBS: [&str; 3] = ["--tier", "stub", TARGETS];
 /// How long nprof may take for what it does in the background.
-const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// The rows of the methods of a function.
 fn rows<'a>(report: &'a Report, function: &Called) -> Vec<&'a Row> {
@@ -321,7 +322,7 @@ fn the_end_of_the_jvm() -> Result<()> {
 }
 
 /// Calls of each function by their names, over all rows, and who counted them.
-fn counted(snapshot: &Snapshot) -> BTreeMap<MethodName, (u64, Vec<Tier>)> {
+pub(crate) fn counted(snapshot: &Snapshot) -> BTreeMap<MethodName, (u64, Vec<Tier>)> {
     let mut counted: BTreeMap<MethodName, (u64, Vec<Tier>)> = BTreeMap::new();
     for row in &snapshot.methods {
         // A row of several names is that of the function; it is counted under the first.
@@ -333,11 +334,12 @@ fn counted(snapshot: &Snapshot) -> BTreeMap<MethodName, (u64, Vec<Tier>)> {
     counted
 }
 
-fn traced_by_stubs(target: &RemoteProcess, time_every: u32) -> Result<Tracer> {
+pub(crate) fn traced_by_stubs(target: &RemoteProcess, mode: Mode, time_every: u32) -> Result<Tracer> {
     let proc = Proc::host();
     let jvm = proc.jvm(Pid(target.pid()))?;
     let selection = Selection::parse(&[TARGETS.to_owned()], &[], &[])?;
-    let options = Options { time_every, tier: TierWanted::Stub, ..Options::by_probes(selection) };
+    let timed = mode == Mode::Time;
+    let options = Options { timed, time_every, tier: TierWanted::Stub, ..Options::by_probes(selection) };
     Ok(Prepared::new(proc, jvm, options)?.attach()?)
 }
 
@@ -359,7 +361,7 @@ fn some_calls_are_timed() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         const EVERY: u32 = 16;
         let mut target = RemoteProcess::shapes(jdk)?;
-        let mut tracer = traced_by_stubs(&target, EVERY)?;
+        let mut tracer = traced_by_stubs(&target, Mode::Time, EVERY)?;
         target.calls("all", 1, 100)?;
         tracer.tick();
         ensure!(tracer.snapshot().methods.iter().all(|row| row.counted == 0 && row.estimated_ns.is_none()));
@@ -388,7 +390,7 @@ fn some_calls_are_timed() -> Result<()> {
 }
 
 /// Moves everything to stubs or to probes, and returns when it is there.
-fn moved(tracer: &mut Tracer, to_stubs: bool) -> Result<()> {
+pub(crate) fn moved(tracer: &mut Tracer, to_stubs: bool) -> Result<()> {
     tracer.prefer_stubs(to_stubs);
     let deadline = Instant::now() + SOON;
     loop {
@@ -420,7 +422,7 @@ fn move_while_called(tracer: &mut Tracer, target: &mut RemoteProcess, rounds: u3
 fn moves_under_load() -> Result<()> {
     traced_on_every_jdk(|jdk: &Jdk| {
         let mut target = RemoteProcess::shapes(jdk)?;
-        let mut tracer = traced_by_stubs(&target, 1)?;
+        let mut tracer = traced_by_stubs(&target, Mode::Time, 1)?;
         let (called, moves) = move_while_called(&mut tracer, &mut target, 20_000)?;
         ensure!(moves >= 2, "only {moves} moves: too few calls");
         tracer.stop();

@@ -202,23 +202,32 @@ fn unwinds_through_a_timed_call() {
     assert_eq!(through(1, 2, 3, 4, 5, 6, 7), 2);
 }
 
-/// Check that a call that is counted leaves its mark for the native, and one that is not leaves none.
+/// Check that a call that is counted leaves its mark for the native, which is that of the native's address and of its stack
+/// pointer when it is entered, with and without arguments on the stack; and that one that is not counted leaves none.
 #[test]
 fn marks() {
+    // Stores r10 and the stack pointer.
     #[unsafe(naked)]
-    extern "C" fn mark() -> u64 {
-        std::arch::naked_asm!("mov rax, r10", "ret")
+    extern "C" fn entered(registers: &mut [u64; 2]) {
+        std::arch::naked_asm!("mov [rdi], r10", "mov [rdi + 8], rsp", "ret")
     }
     let _turn = turn();
     for sharding in shardings() {
         for mode in [Mode::Off, Mode::Count, Mode::Time, Mode::one_of(2)] {
             let records = Records::map(1).unwrap();
             configure(sharding, &Clock::estimate());
-            let stub = taken(mark as *const () as usize, 0, mode, &records);
-            // SAFETY: the stub stands before the function.
-            let through = unsafe { std::mem::transmute::<usize, extern "C" fn() -> u64>(stub.entry()) };
-            for _ in 0..4 {
-                assert_eq!(through() == u64::from(MARK), mode != Mode::Off, "{sharding:?} {mode:?}");
+            let native = entered as *const () as usize;
+            for stack_words in 0..3 {
+                let stub = taken(native, stack_words, mode, &records);
+                // SAFETY: the stub stands before the function.
+                let through = unsafe { std::mem::transmute::<usize, extern "C" fn(&mut [u64; 2])>(stub.entry()) };
+                for _ in 0..4 {
+                    let mut registers = [0; 2];
+                    through(&mut registers);
+                    let [r10, sp] = registers;
+                    let mark = if mode == Mode::Off { 0 } else { switch::mark(native as u64, sp) };
+                    assert_eq!(r10, mark, "{sharding:?} {mode:?} {stack_words}");
+                }
             }
         }
     }

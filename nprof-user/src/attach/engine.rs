@@ -101,7 +101,7 @@ impl Engine {
         let offset = site.0 - mapping.start.0 + mapping.offset.0;
         let program = self.object.slow.as_ref().ok_or_else(missing)?;
         let path = c_path(&library.open_path).map_err(failed)?;
-        let cookies = [Cookie::new(pid.0, IDLE_RECORD, false).0];
+        let cookies = [Cookie::new(pid.0, IDLE_RECORD, 0, false).0];
         let filter = self.filtered.then_some(pid.0);
         let to = UprobeMulti { path: &path, offsets: &[offset], cookies: &cookies, on_return: false, pid: filter };
         link_uprobe_multi(program.as_fd(), to).map_err(failed)

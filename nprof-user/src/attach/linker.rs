@@ -48,7 +48,7 @@ impl Linker {
     ) -> io::Result<OwnedFd> {
         let path = c_path(&library.open_path)?;
         let offsets: Vec<u64> = sites.iter().map(|site| site.offset).collect();
-        let cookies: Option<Vec<u64>> = sites.iter().map(|site| self.cookie(site.index, kind, switches)).collect();
+        let cookies: Option<Vec<u64>> = sites.iter().map(|site| self.cookie(*site, kind, switches)).collect();
         let cookies = cookies.ok_or(io::ErrorKind::InvalidInput)?;
         let pid = self.engine.is_filtered().then_some(self.pid.0);
         let on_return = kind == Kind::Return;
@@ -56,13 +56,14 @@ impl Linker {
         link_uprobe_multi(self.engine.program(on_return), to)
     }
 
-    fn cookie(&self, index: u32, kind: Kind, switches: &Switches) -> Option<u64> {
+    fn cookie(&self, site: IndexedSite, kind: Kind, switches: &Switches) -> Option<u64> {
+        let index = site.index;
         let (record, lane) = match kind {
             Kind::Idle => (self.engine.idle_record(), false),
             Kind::OtherLane => (switches.record(index)?, !switches.lane(index)),
             Kind::Entry | Kind::Return => (switches.record(index)?, switches.lane(index)),
         };
-        Some(Cookie::new(self.pid.0, record, lane).0)
+        Some(Cookie::new(self.pid.0, record, site.distance, lane).0)
     }
 
     /// Waits until every hit of these sites is over that began before this was called: the kernel does so when it takes

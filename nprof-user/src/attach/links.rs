@@ -6,7 +6,7 @@ use std::thread;
 
 use super::Error;
 use super::sites::{Outcome, link_all};
-use crate::model::{Library, LibraryId};
+use crate::model::{Library, LibraryId, Probe};
 
 /// How many links are closed at the same time.
 const CLOSED_TOGETHER: usize = 64;
@@ -16,6 +16,14 @@ const CLOSED_TOGETHER: usize = 64;
 pub(super) struct IndexedSite {
     pub index: u32,
     pub offset: u64,
+    /// How far behind the function's entry that is.
+    pub distance: u32,
+}
+
+impl From<&Probe> for IndexedSite {
+    fn from(probe: &Probe) -> Self {
+        Self { index: probe.index, offset: probe.site.offset.0, distance: probe.site.distance() }
+    }
 }
 
 /// A link, and what it holds.

@@ -114,7 +114,7 @@ impl Session {
     pub fn hands_over(&mut self, libraries: &[Library], probe: &Probe, calls: u64, call: impl FnOnce()) -> bool {
         let linker = Linker::of(&self.engine, self.target);
         let (switches, index) = (&self.switches, probe.index);
-        let site = IndexedSite { index, offset: probe.site.offset.0 };
+        let site = IndexedSite::from(probe);
         let Some((library, record)) = libraries.get(probe.site.library.0).zip(switches.record(index)) else {
             return false;
         };
@@ -259,8 +259,7 @@ fn chosen(probes: &[Probe], indices: &[u32]) -> Vec<Probe> {
 /// The probes of each library, libraries without probes left out.
 fn by_library(libraries: &[Library], probes: &[Probe]) -> Vec<(LibraryId, Vec<IndexedSite>)> {
     let sites_in = |id: LibraryId| -> Vec<IndexedSite> {
-        let there = probes.iter().filter(|probe| probe.site.library == id);
-        there.map(|probe| IndexedSite { index: probe.index, offset: probe.site.offset.0 }).collect()
+        probes.iter().filter(|probe| probe.site.library == id).map(IndexedSite::from).collect()
     };
     let each = (0..libraries.len()).map(|place| (LibraryId(place), sites_in(LibraryId(place))));
     each.filter(|(_, sites)| !sites.is_empty()).collect()

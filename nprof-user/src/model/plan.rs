@@ -62,6 +62,14 @@ pub struct Site {
     pub cost: ProbeCost,
 }
 
+impl Site {
+    /// How far behind the entry the probe sits, in bytes.
+    #[must_use]
+    pub fn distance(&self) -> u32 {
+        u32::try_from(self.offset.0.saturating_sub(self.entry.0)).unwrap_or(u32::MAX)
+    }
+}
+
 /// A method together with how its code is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedMethod {

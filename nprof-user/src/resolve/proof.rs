@@ -15,6 +15,7 @@ use crate::model::FileOffset;
 
 /// How far behind the entry a probe may sit, in bytes.
 pub(super) const MAX_MOVE: usize = 64;
+const _: () = assert!(MAX_MOVE <= nprof_common::Cookie::MAX_DISTANCE as usize);
 /// How many instructions are followed in search of a computed jump before the proof is given up: for one move, and for
 /// all of a library, which has to end in time however many functions it has.
 const MAX_FOLLOWED: usize = 4_000;

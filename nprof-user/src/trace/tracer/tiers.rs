@@ -6,7 +6,7 @@
 //! stub ── its probe is attached ──> both ── its stub is off ──> probe
 //! ```
 //!
-//! While there are both, the probe passes over the calls that the stub has counted ([`nprof_common::MARK`]).
+//! While there are both, the probe passes over the calls that the stub has counted ([`nprof_common::switch::mark`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
