@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::LARGEST_PROFILE;
+use super::room;
 
 /// A recording that cannot be read. Whoever reports it knows the name of the file.
 #[derive(Debug, thiserror::Error)]
@@ -45,9 +45,17 @@ pub enum Error {
     /// It would not fit into memory.
     #[error(
         "the recording takes more than {} GiB: record for a shorter time, with fewer methods or without a timeline",
-        LARGEST_PROFILE >> 30
+        room::MOST >> 30
     )]
     TooLarge,
+    /// It would take far more memory than its size lets anybody expect.
+    #[error(
+        "the recording would take more memory than {} MiB and {} times its size, as none that nprof makes: it is \
+         damaged, or made to fill memory",
+        room::FLOOR >> 20,
+        room::RATIO
+    )]
+    Inflated,
 }
 
 impl Error {

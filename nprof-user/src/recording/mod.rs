@@ -4,12 +4,13 @@
 //! its length (four bytes, least significant first), and a length of zero at the end. A part is a Protobuf message
 //! (`wire.rs`) with some rows of the profile: neither side ever holds more than a part besides the profile itself.
 //!
-//! Gzip's own checksum and length tell a damaged or cut file. Beyond that a file is not trusted: its size is bounded, and
+//! Gzip's own checksum and length tell a damaged or cut file. Beyond that a file is not trusted: what it takes in memory is bounded (`room.rs`), and
 //! every index and number in it is checked, so that whoever gets the profile need not.
 
 mod error;
 mod numbers;
 mod pack;
+mod room;
 mod unpack;
 mod wire;
 
@@ -24,6 +25,7 @@ use flate2::write::GzEncoder;
 use prost::Message as _;
 
 pub use self::error::Error;
+use self::room::{Counted, Room};
 use self::unpack::Unpacked;
 use self::wire::Part;
 use crate::model::Profile;
@@ -34,10 +36,6 @@ const MAGIC: [u8; 8] = *b"\x89nprof\r\n";
 const VERSION: u32 = 1;
 /// The largest part that is read. Written ones are much smaller.
 const LARGEST_PART: usize = 4 << 20;
-/// What a profile may take in memory, roughly.
-const LARGEST_PROFILE: usize = 2 << 30;
-/// What a row takes at least, whatever little space it needs in a file.
-const ROW_SIZE: usize = 100;
 
 /// Writes a recording.
 ///
@@ -63,19 +61,20 @@ fn write_part(part: &[u8], out: &mut impl Write) -> io::Result<()> {
 /// # Errors
 /// If `file` cannot be read or is not a whole recording that this version of nprof knows.
 pub fn read(file: &mut dyn Read) -> Result<Profile, Error> {
-    read_within(LARGEST_PROFILE, file)
+    let file = Counted::new(file);
+    let room = Room::new(file.so_far());
+    read_within(room, file)
 }
 
-/// Reads a recording that takes at most about `room` bytes of memory.
-fn read_within(mut room: usize, file: &mut dyn Read) -> Result<Profile, Error> {
+/// Reads a recording for which there is this much room.
+fn read_within(mut room: Room, file: Counted<&mut dyn Read>) -> Result<Profile, Error> {
     let mut file = BufReader::new(file);
     check_header(&mut file)?;
     let mut packed = GzDecoder::new(file);
     let mut unpacked = Unpacked::default();
-    while let Some((part, size)) = read_part(&mut packed)? {
-        let needed = size.saturating_add(part.rows().saturating_mul(ROW_SIZE));
-        room = room.checked_sub(needed).ok_or(Error::TooLarge)?;
-        unpacked.add(part)?;
+    while let Some(part) = read_part(&mut packed)? {
+        room.take(&part)?;
+        unpacked.add(Part::decode(part.as_slice()).map_err(|source| Error::Part { source })?)?;
     }
     // Only the end of the compressed data shows whether all of it is right.
     expect_end(&mut packed, "data after its last part")?;
@@ -99,8 +98,8 @@ fn check_header(file: &mut impl Read) -> Result<(), Error> {
     }
 }
 
-/// The next part and its size in bytes; `None` at the end.
-fn read_part(file: &mut impl Read) -> Result<Option<(Part, usize)>, Error> {
+/// The next part, not decoded yet; `None` at the end.
+fn read_part(file: &mut impl Read) -> Result<Option<Vec<u8>>, Error> {
     let length = read_number(file)? as usize;
     if length == 0 {
         return Ok(None);
@@ -110,10 +109,7 @@ fn read_part(file: &mut impl Read) -> Result<Option<(Part, usize)>, Error> {
     }
     let mut bytes = vec![0; length];
     file.read_exact(&mut bytes).map_err(Error::reading)?;
-    match Part::decode(bytes.as_slice()) {
-        Ok(part) => Ok(Some((part, length))),
-        Err(source) => Err(Error::Part { source }),
-    }
+    Ok(Some(bytes))
 }
 
 fn read_number(file: &mut impl Read) -> Result<u32, Error> {

@@ -1,12 +1,15 @@
 //! Profiles written and read back, and files that nobody should trust.
 
+use std::cell::Cell;
 use std::io::Read;
+use std::rc::Rc;
 use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 
+use super::room::{self, Counted, Room};
 use super::{Error, MAGIC, VERSION, pack, read, read_within, write, write_part};
 use crate::model::{
     About, CutReason, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality,
@@ -231,17 +234,86 @@ fn indices_lead_somewhere() {
     }
 }
 
-/// Check that a small file which unpacks to very much is given up, and that a part of any length is not even read.
+/// Rows of one list without a content: two bytes each, in as many parts as need be, and the end.
+fn empty_rows(list: u8, mut rows: usize) -> Vec<u8> {
+    let mut content = Vec::new();
+    while rows > 0 {
+        let now = rows.min(1 << 19);
+        write_part(&[list << 3 | 2, 0].repeat(now), &mut content).unwrap();
+        rows -= now;
+    }
+    write_part(&[], &mut content).unwrap();
+    content
+}
+
+fn read_with(room: impl FnOnce(&Rc<Cell<usize>>) -> Room, mut file: &[u8]) -> Result<Profile, Error> {
+    let file = Counted::new(&mut file as &mut dyn Read);
+    let room = room(file.so_far());
+    read_within(room, file)
+}
+
+/// Check that a file which unpacks to very much is given up, and that a part of any length is not even read.
 #[test]
 fn gives_up_on_too_much() {
-    // Stacks without a content take two bytes each.
-    let stacks = [[0x1a, 0x00]; 1000].concat();
-    let mut part = u32::try_from(stacks.len()).unwrap().to_le_bytes().to_vec();
-    part.extend(&stacks);
-    let error = read_within(1 << 20, &mut packed(&part.repeat(30)).as_slice()).unwrap_err();
+    let file = packed(&empty_rows(3, 30_000));
+    let error = read_with(|read| Room::within(1 << 20, 1 << 30, read), &file).unwrap_err();
     assert!(matches!(error, Error::TooLarge), "{error}");
     let error = read_back(&packed(&u32::MAX.to_le_bytes())).unwrap_err();
     assert!(matches!(error, Error::Damaged { what: "the length of a part" }), "{error}");
+}
+
+/// Check that a small file takes little memory, whatever it has rows of, and that it is said why it is not read.
+#[test]
+fn small_files_stay_small() {
+    for list in 1..=10 {
+        let file = packed(&empty_rows(list, 2_000_000));
+        assert!(file.len() < 200 << 10, "{} bytes", file.len());
+        let error = read_back(&file).unwrap_err();
+        // Of the first and the last list nothing is kept but the latest.
+        let is_one = matches!(list, 1 | 10) && matches!(error, Error::Damaged { .. });
+        assert!(is_one || matches!(error, Error::Inflated), "list {list}: {error}");
+        assert!(is_one || error.to_string().contains("64 MiB"), "{error}");
+    }
+}
+
+/// Check that what is reckoned before is no less than what a profile takes, so that the bound is one.
+#[test]
+fn nothing_is_reckoned_too_small() {
+    let profile = profile(500, &mut Dice(8));
+    let texts = |texts: &[&String]| texts.iter().map(|text| text.len()).sum::<usize>();
+    let held = profile.frames.iter().map(|f| size_of_val(f) + texts(&[&f.scope, &f.name, &f.signature])).sum::<usize>()
+        + profile.stacks.iter().map(|s| size_of_val(s) + 4 * s.frames.len()).sum::<usize>()
+        + profile.functions.iter().map(|f| size_of_val(f) + texts(&[&f.class, &f.method, &f.library])).sum::<usize>()
+        + [&profile.calls, &profile.open, &profile.inside]
+            .map(|rows| size_of_val(rows.as_slice()))
+            .iter()
+            .sum::<usize>()
+        + size_of_val(profile.timeline.as_slice())
+        + profile.threads.iter().map(|t| size_of_val(t) + t.name.len()).sum::<usize>();
+    let file = written(&profile);
+    assert!(read_with(|read| Room::within(held, held, read), &file).is_err());
+    assert_eq!(read_with(|read| Room::within(4 * held, 4 * held, read), &file).unwrap(), profile);
+}
+
+/// Check that a large recording is read: as many calls on a timeline as in a long run, and stacks as deep as they can be.
+#[test]
+fn large_recordings_are_read() {
+    let mut dice = Dice(9);
+    let mut large = profile(10, &mut dice);
+    large.timeline = (0..100_000)
+        .map(|at| TimelineCall {
+            tid: dice.small(16),
+            function: dice.small(10),
+            start_ns: at * 1000,
+            duration_ns: dice.below(4),
+            stack: None,
+        })
+        .collect();
+    let frames = |dice: &mut Dice| (0..1000).map(|at| if at < 4 { dice.small(10) } else { 3 }).collect();
+    large.stacks.extend((0..2_000).map(|_| ProfileStack { frames: frames(&mut dice), cut: None }));
+    // So that the size of the file counts, not the floor.
+    let read = read_with(|read| Room::within(room::MOST, 1 << 20, read), &written(&large)).unwrap();
+    assert_eq!(read, large);
 }
 
 /// Check that an error of the file itself stays one.

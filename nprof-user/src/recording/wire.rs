@@ -28,15 +28,6 @@ pub(super) struct Part {
     pub(super) quality: Option<Quality>,
 }
 
-impl Part {
-    /// How many rows it has: what they take in memory is more than their bytes.
-    pub(super) fn rows(&self) -> usize {
-        let totals = [&self.calls, &self.open, &self.inside].map(Vec::len).iter().sum::<usize>();
-        let others = [self.frames.len(), self.stacks.len(), self.functions.len(), self.timeline.len()];
-        totals + others.iter().sum::<usize>() + self.threads.len()
-    }
-}
-
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct About {
     #[prost(string, tag = "1")]
