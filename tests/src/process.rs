@@ -203,6 +203,15 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Stacks").arg(targets.library("libstacks.so")))
     }
 
+    /// Hidden classes, as many as it is told to have (`Hidden.java`).
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn hidden(jdk: &Jdk) -> Result<Self> {
+        let mut command = java(jdk, &Targets::get()?.classes());
+        Self::start(jdk, command.arg("targets.Hidden"))
+    }
+
     /// Calls of a native from the bottom of a stack (`Deep.java`).
     ///
     /// # Errors

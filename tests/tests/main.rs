@@ -20,6 +20,7 @@ mod exact;
 mod flamegraph;
 mod formats;
 mod governor;
+mod hidden;
 mod inflight;
 mod inside;
 mod interrupted;

@@ -1,12 +1,13 @@
 //! What is remembered of a VM between two looks at it: for each loader where its class list began, and for each class
 //! with native methods what those held. Nothing outlives its loader, so it stays as small as what is loaded.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::exports::Exports;
 use super::natives::{Native, NativeClass};
 use super::stub::{self, Stub};
-use super::walk::{Chain, ChainEnd, Klass, KlassKind, LoaderList, MAX_LOADERS, Mark};
+use super::walk::{Chain, ChainEnd, Klass, KlassKind, MAX_LOADERS, Mark};
 use crate::model::{Method, NativeCode, VirtAddr};
 
 /// How many of a loader's newest classes mark where the list was left. One would do if classes whose loading
@@ -25,16 +26,19 @@ pub(super) const NATIVE_BYTES: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Known {
     loaders: HashMap<VirtAddr, KnownLoader>,
+    /// The loaders that may get further classes.
+    open: BTreeSet<VirtAddr>,
+    /// Classes with native methods, by loader and address.
+    classes: BTreeMap<(VirtAddr, VirtAddr), KnownClass>,
     /// Classes to be looked at again, by loader and address, with the number of times that this was in vain.
     pending: BTreeMap<(VirtAddr, VirtAddr), u8>,
 }
 
+/// There can be hundreds of thousands, most of them for one class: they are kept small.
 #[derive(Debug, Default)]
 struct KnownLoader {
     /// The newest classes of the last look, newest first.
-    marks: Vec<Mark>,
-    /// Classes with native methods.
-    classes: BTreeMap<VirtAddr, KnownClass>,
+    marks: Box<[Mark]>,
 }
 
 /// A class with native methods.
@@ -85,16 +89,45 @@ impl KnownNative {
 }
 
 impl Known {
-    /// Forgets the loaders that are no longer in `list`, if that is complete. If it never is, forgets everything once it
-    /// has grown too large: what is still there is found again.
-    pub(super) fn keep_loaders(&mut self, list: &LoaderList) {
-        if list.complete {
-            let listed: HashSet<VirtAddr> = list.loaders.iter().map(|loader| loader.addr).collect();
-            self.loaders.retain(|addr, _| listed.contains(addr));
-            self.pending.retain(|(loader, _), _| listed.contains(loader));
-        } else if self.loaders.len() > MAX_LOADERS {
-            *self = Self::default();
+    /// Notes that there is a loader. It may get classes until it is known to be complete.
+    pub(super) fn meet(&mut self, loader: VirtAddr) {
+        if let Entry::Vacant(vacant) = self.loaders.entry(loader) {
+            vacant.insert(KnownLoader::default());
+            self.open.insert(loader);
         }
+    }
+
+    /// Forgets a loader that is gone and all of its classes.
+    pub(super) fn forget(&mut self, loader: VirtAddr) {
+        self.loaders.remove(&loader);
+        self.open.remove(&loader);
+        remove_of(loader, &mut self.classes, |_| true);
+        remove_of(loader, &mut self.pending, |_| true);
+    }
+
+    /// Whether it has grown larger than any VM, because nobody could tell which loaders are gone.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.loaders.len() > MAX_LOADERS
+    }
+
+    /// The loaders that are known.
+    pub(super) fn loaders(&self) -> impl Iterator<Item = VirtAddr> {
+        self.loaders.keys().copied()
+    }
+
+    /// The loaders that may get classes at any time.
+    pub(super) fn open_loaders(&self) -> impl Iterator<Item = VirtAddr> {
+        self.open.iter().copied()
+    }
+
+    /// Whether a class is all that its loader has had so far.
+    pub(super) fn is_alone(&self, klass: &Klass) -> bool {
+        self.open.contains(&klass.loader) && matches!(self.marks(klass.loader), [only] if *only == Mark::of(klass))
+    }
+
+    /// Notes that a loader gets no further classes.
+    pub(super) fn close(&mut self, loader: VirtAddr) {
+        self.open.remove(&loader);
     }
 
     /// Where the class list of `loader` was left, newest first.
@@ -104,19 +137,20 @@ impl Known {
 
     /// Notes how far a chain was walked and returns its classes that may have native methods.
     pub(super) fn take_chain(&mut self, loader: VirtAddr, chain: &Chain) -> Vec<Klass> {
+        self.meet(loader);
         let known = self.loaders.entry(loader).or_default();
         match chain.end {
             ChainEnd::Broken => {}
             ChainEnd::Mark(index) => {
-                let older = known.marks.split_off(index.min(known.marks.len()));
-                known.marks = newest_marks(chain, older);
+                known.marks = newest_marks(chain, known.marks.get(index..).unwrap_or_default());
             }
             ChainEnd::Bottom => {
                 // The whole list was seen, so a class that is not in it is gone, or the address is a new loader's.
+                known.marks = newest_marks(chain, &[]);
+                self.open.insert(loader);
                 let listed: HashSet<VirtAddr> = chain.klasses.iter().map(|klass| klass.addr).collect();
-                known.classes.retain(|addr, _| listed.contains(addr));
-                self.pending.retain(|(of, addr), _| *of != loader || listed.contains(addr));
-                known.marks = newest_marks(chain, Vec::new());
+                remove_of(loader, &mut self.classes, |addr| !listed.contains(&addr));
+                remove_of(loader, &mut self.pending, |addr| !listed.contains(&addr));
             }
         }
         let mut loaded = Vec::new();
@@ -160,32 +194,28 @@ impl Known {
     /// Adds a class. One that is known already, with the same methods, stays as it is.
     pub(super) fn add(&mut self, found: NativeClass, boot: Option<VirtAddr>) {
         let NativeClass { klass, natives } = found;
-        let known = self.loaders.entry(klass.loader).or_default();
-        if known.classes.get(&klass.addr).is_some_and(|old| old.is_same(&klass, &natives)) {
+        if self.classes.get(&klass.key()).is_some_and(|old| old.is_same(&klass, &natives)) {
             return;
         }
         let is_boot = boot == Some(klass.loader);
         let natives = natives.into_iter().map(|native| KnownNative::new(native, is_boot)).collect();
-        known.classes.insert(klass.addr, KnownClass { klass, natives });
+        self.classes.insert(klass.key(), KnownClass { klass, natives });
     }
 
     /// Takes out a class that is not what it was, to be looked at again.
     pub(super) fn drop_class(&mut self, klass: &Klass) {
-        if let Some(known) = self.loaders.get_mut(&klass.loader) {
-            known.classes.remove(&klass.addr);
-        }
+        self.classes.remove(&klass.key());
         self.wait_for(klass);
     }
 
     /// All classes with native methods.
     pub(super) fn classes(&self) -> impl Iterator<Item = &KnownClass> {
-        self.loaders.values().flat_map(|loader| loader.classes.values())
+        self.classes.values()
     }
 
     /// Notes the words that the native methods of a class hold, in their order.
     pub(super) fn set_words(&mut self, klass: &Klass, words: &[VirtAddr]) {
-        let class = self.loaders.get_mut(&klass.loader).and_then(|loader| loader.classes.get_mut(&klass.addr));
-        let natives = class.into_iter().flat_map(|class| &mut class.natives);
+        let natives = self.classes.get_mut(&klass.key()).into_iter().flat_map(|class| &mut class.natives);
         for (native, word) in natives.zip(words) {
             native.word = Some(*word);
         }
@@ -201,9 +231,8 @@ impl Known {
 
     /// The methods that were never reported, or whose code is not what was reported last.
     pub(super) fn report(&mut self, stub: Stub, exports: &Exports) -> Vec<Method> {
-        let classes = self.loaders.values_mut().flat_map(|loader| loader.classes.values_mut());
         let mut changed = Vec::new();
-        for native in classes.flat_map(|class| &mut class.natives) {
+        for native in self.classes.values_mut().flat_map(|class| &mut class.natives) {
             let Some(word) = native.word else { continue };
             let code = stub.classify(exports, native.is_intrinsic, word);
             if !native.is_reported || native.method.code != code {
@@ -243,7 +272,16 @@ impl KnownClass {
 }
 
 /// The marks after a walk of `chain`, which ended where `older` begin.
-fn newest_marks(chain: &Chain, older: Vec<Mark>) -> Vec<Mark> {
+fn newest_marks(chain: &Chain, older: &[Mark]) -> Box<[Mark]> {
     let newer = chain.klasses.iter().map(Mark::of);
-    newer.chain(older).take(MARKS).collect()
+    newer.chain(older.iter().copied()).take(MARKS).collect()
+}
+
+/// Removes the picked classes of a loader.
+fn remove_of<V>(loader: VirtAddr, from: &mut BTreeMap<(VirtAddr, VirtAddr), V>, pick: impl Fn(VirtAddr) -> bool) {
+    let all = (loader, VirtAddr(0))..=(loader, VirtAddr(u64::MAX));
+    let picked: Vec<_> = from.range(all).map(|(&key, _)| key).filter(|&(_, addr)| pick(addr)).collect();
+    for key in picked {
+        from.remove(&key);
+    }
 }

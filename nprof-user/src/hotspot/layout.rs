@@ -9,6 +9,9 @@ use crate::model::VirtAddr;
 /// No struct of the VM that is read here is larger.
 const MAX_OFFSET: u64 = 1 << 16;
 
+/// What the field is called that says of a loader that it is for one hidden class; before JDK 15 and before 12.
+const FOR_ONE_CLASS: [&str; 3] = ["_has_class_mirror_holder", "_is_unsafe_anonymous", "_is_anonymous"];
+
 /// A number inside a struct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Number {
@@ -38,6 +41,8 @@ pub(crate) struct Layout {
 pub(crate) struct LoaderLayout {
     pub(crate) next: u64,
     pub(crate) klasses: u64,
+    /// A byte that is 1 where the loader is for one hidden class alone, if the VM tells.
+    pub(crate) for_one_class: Option<u64>,
 }
 
 /// `Klass` and `InstanceKlass`.
@@ -94,7 +99,7 @@ impl Layout {
         Self {
             first_loader: VirtAddr(0),
             object_klass: VirtAddr(0),
-            loader: LoaderLayout { next: 0, klasses: 0 },
+            loader: LoaderLayout { next: 0, klasses: 0, for_one_class: None },
             klass: KlassLayout { layout_helper: number, name: 0, next_link: 0, loader: 0, methods: 0, init_state: 0 },
             array: ArrayLayout { length: number, data: 0 },
             method: MethodLayout {
@@ -125,6 +130,7 @@ impl Layout {
             loader: LoaderLayout {
                 next: look.offset("ClassLoaderData", "_next"),
                 klasses: look.offset("ClassLoaderData", "_klasses"),
+                for_one_class: FOR_ONE_CLASS.iter().find_map(|field| look.optional_offset("ClassLoaderData", field)),
             },
             klass: KlassLayout {
                 layout_helper: look.number("Klass", "_layout_helper"),
@@ -202,6 +208,12 @@ impl<'a> Lookup<'a> {
         };
         self.check(!entry.is_static && entry.offset < MAX_OFFSET, type_name, field);
         entry.offset.min(MAX_OFFSET)
+    }
+
+    /// The offset of a field that not every version has.
+    fn optional_offset(&mut self, type_name: &str, field: &str) -> Option<u64> {
+        self.find(type_name, field)?;
+        Some(self.offset(type_name, field))
     }
 
     /// A field that holds a number, with the width of its type.

@@ -12,6 +12,9 @@ const LOWEST: u64 = 0x1000;
 /// User space on x86-64 and aarch64 with 48-bit addresses ends at or before this.
 const END: u64 = 1 << 47;
 
+/// Items whose numbers are read together: a batch takes a hundred bytes and more for each.
+const ITEMS_AT_ONCE: usize = 1 << 14;
+
 /// The memory of a process, or a stand-in for it.
 pub trait RemoteMemory {
     /// Fills `buf` from `addr` on, whole or not at all.
@@ -163,20 +166,22 @@ impl<M: RemoteMemory> Reader<M> {
         Ok(self.group(0))
     }
 
-    /// Reads `N` numbers for each of `items`, in one batch.
+    /// Reads `N` numbers for each of `items`, in as few batches as memory allows.
     pub(crate) fn numbers_of<T, const N: usize>(
         &mut self,
         items: &[T],
         wanted: impl Fn(&T) -> [(VirtAddr, usize); N],
     ) -> Result<Vec<Option<[u64; N]>>, MemoryError> {
-        self.batch.clear();
-        for item in items {
-            for (addr, width) in wanted(item) {
+        let mut numbers = Vec::with_capacity(items.len());
+        for items in items.chunks(ITEMS_AT_ONCE) {
+            self.batch.clear();
+            for (addr, width) in items.iter().flat_map(&wanted) {
                 self.batch.push(addr, width);
             }
+            self.memory.read_batch(&mut self.batch)?;
+            numbers.extend((0..items.len()).map(|item| self.group(item * N)));
         }
-        self.memory.read_batch(&mut self.batch)?;
-        Ok((0..items.len()).map(|item| self.group(item * N)).collect())
+        Ok(numbers)
     }
 
     /// Reads a run of bytes for each of `items`, in one batch, and passes each to `take`, `None` where it is missing.

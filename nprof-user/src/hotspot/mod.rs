@@ -3,7 +3,7 @@
 //! HotSpot describes its data structures to debuggers in tables that libjvm exports. This stage finds them
 //! (`exports`, `tables`), looks up once what it needs (`layout`), walks loaders and classes (`walk`), picks the native
 //! methods (`natives`) and tells the bound ones from the others (`stub`). `refresh` does it again for what has changed:
-//! it remembers what there was (`known`) and reads what that holds now (`watch`).
+//! it remembers what there was (`known`, `loaders`) and reads what that holds now (`watch`).
 //!
 //! Nothing is stopped, written or asked of the VM: it changes while it is read. So every read can fail, every value is
 //! checked against another one before it is used, all loops have a limit, and what does not hold is read again later.
@@ -16,6 +16,7 @@ mod exports;
 mod flags;
 mod known;
 mod layout;
+mod loaders;
 mod memory;
 mod names;
 mod natives;
@@ -41,6 +42,7 @@ pub(crate) use exports::Exports;
 pub(crate) use flags::{FlagLayout, read_flags};
 use known::Known;
 pub(crate) use layout::{Layout, Lookup, Number};
+use loaders::Loaders;
 pub(crate) use memory::{Reader, at, is_plausible, number};
 pub(crate) use names::{class_name, decode, is_method_descriptor};
 use stub::Stub;
@@ -56,8 +58,7 @@ pub struct Vm<M> {
     about: About,
     stub: Stub,
     known: Known,
-    /// The loaders at the last look, in their order.
-    loaders: Vec<VirtAddr>,
+    loaders: Loaders,
 }
 
 impl<M: RemoteMemory> Vm<M> {
@@ -81,7 +82,7 @@ impl<M: RemoteMemory> Vm<M> {
             exports,
             stub: Stub::default(),
             known: Known::default(),
-            loaders: Vec::new(),
+            loaders: Loaders::default(),
         })
     }
 

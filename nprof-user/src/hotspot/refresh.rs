@@ -4,9 +4,10 @@
 use std::collections::HashSet;
 
 use super::known::{Known, KnownClass};
+use super::loaders::News;
 use super::memory::{MemoryError, RemoteMemory};
 use super::natives;
-use super::walk::{self, Budget, ChainEnd, Klass, KlassKind, Loader, LoaderList, Mark};
+use super::walk::{self, Budget, ChainEnd, Klass, KlassKind, LOADERS_AT_ONCE, Loader};
 use super::watch::{self, Sight, Unsure};
 use super::{Error, Vm};
 use crate::model::{Inventory, Method, VirtAddr};
@@ -20,8 +21,10 @@ const MAX_READS: usize = 3;
 #[derive(Debug)]
 struct Look {
     changed: Vec<Method>,
-    /// Whether all loaders and all their classes were seen.
+    /// Whether all loaders were seen, and nothing was left out for its size.
     complete: bool,
+    /// The loaders of whose classes not all were seen.
+    broken: Vec<VirtAddr>,
     /// Whether that may be otherwise the next time: not if there is more than nprof is ready to read.
     worth_repeating: bool,
 }
@@ -34,11 +37,11 @@ impl<M: RemoteMemory> Vm<M> {
     /// [`Error::Memory`] if the process can no longer be read. That methods were missed is no error: see
     /// [`Inventory::complete`].
     pub fn inventory(&mut self) -> Result<Inventory, Error> {
-        self.known = Known::default();
+        self.start_over();
         let mut complete = false;
         for _ in 0..MAX_WALKS {
             let look = self.look()?;
-            complete = look.complete;
+            complete = look.complete && self.are_gone(&look.broken)?;
             if complete || !look.worth_repeating {
                 break;
             }
@@ -68,51 +71,66 @@ impl<M: RemoteMemory> Vm<M> {
     }
 
     fn look(&mut self) -> Result<Look, Error> {
-        let list = walk::loaders(&mut self.reader, &self.layout, &self.loaders)?;
-        self.loaders = list.loaders.iter().map(|loader| loader.addr).collect();
-        self.known.keep_loaders(&list);
+        if self.known.is_too_large() {
+            self.start_over();
+        }
+        let news = self.loaders.follow(&mut self.reader, &self.layout, &self.known)?;
+        news.gone.iter().for_each(|&loader| self.known.forget(loader));
+        news.loaders.iter().for_each(|loader| self.known.meet(loader.addr));
         // First those that are known: what has changed beyond recognition is read anew with the new ones.
         self.watch(|_| true)?;
         let mut budget = Budget::new(self.known.bytes_left());
-        let (mut klasses, broken) = self.walk_new(&list, &mut budget)?;
-        klasses.extend(self.recheck()?);
-        self.find(&klasses, list.boot, &mut budget)?;
+        let broken = self.walk_new(&news, &mut budget)?;
+        let ready = self.recheck()?;
+        self.find(&ready, news.boot, &mut budget)?;
         self.watch(|class| class.natives.iter().any(|native| native.word.is_none()))?;
         self.stub.learn(&self.exports, self.known.intrinsic_words());
         Ok(Look {
             changed: self.known.report(self.stub, &self.exports),
-            complete: list.complete && !budget.exhausted && self.are_gone(&broken)?,
+            complete: news.complete && !budget.exhausted,
+            broken,
             worth_repeating: !budget.exhausted,
         })
     }
 
-    /// Walks what the loaders have loaded since the last look. Also returns the loaders whose list could not be walked.
-    fn walk_new(&mut self, list: &LoaderList, budget: &mut Budget) -> Result<(Vec<Klass>, Vec<VirtAddr>), MemoryError> {
-        let heads: Vec<(Loader, Option<Mark>)> = list
-            .loaders
-            .iter()
-            .filter(|loader| !loader.newest.is_null())
-            .map(|loader| (*loader, self.known.marks(loader.addr).first().copied()))
-            .collect();
-        let unchanged = walk::unchanged(&mut self.reader, &self.layout, &heads)?;
-        let changed = heads.iter().zip(unchanged).filter(|(_, same)| !same);
+    /// Remembers nothing from here on but where loaders were, which makes it cheap to find them again.
+    fn start_over(&mut self) {
+        self.known = Known::default();
+        self.loaders.start_over();
+    }
+
+    /// Finds the native methods of what the loaders have loaded since the last look. Returns the loaders whose list
+    /// could not be walked.
+    fn walk_new(&mut self, news: &News, budget: &mut Budget) -> Result<Vec<VirtAddr>, MemoryError> {
         let mut visited = HashSet::new();
-        let (mut klasses, mut broken) = (Vec::new(), Vec::new());
-        for ((loader, _), _) in changed {
-            let chain = walk::klasses(
-                &mut self.reader,
-                &self.layout,
-                *loader,
-                self.known.marks(loader.addr),
-                &mut visited,
-                budget,
-            )?;
-            if chain.end == ChainEnd::Broken {
-                broken.push(loader.addr);
+        let mut broken = Vec::new();
+        for loaders in news.loaders.chunks(LOADERS_AT_ONCE) {
+            let changed = self.changed(loaders)?;
+            let newest = changed.iter().map(|loader| loader.newest).collect();
+            let ahead = walk::read_ahead(&mut self.reader, &self.layout, newest)?;
+            let mut klasses = Vec::new();
+            for loader in changed {
+                let marks = self.known.marks(loader.addr);
+                let (reader, limits) = (&mut self.reader, (&mut visited, &mut *budget));
+                let chain = walk::klasses(reader, &self.layout, loader, marks, &ahead, limits)?;
+                if chain.end == ChainEnd::Broken {
+                    broken.push(loader.addr);
+                }
+                klasses.extend(self.known.take_chain(loader.addr, &chain));
             }
-            klasses.extend(self.known.take_chain(loader.addr, &chain));
+            self.find(&klasses, news.boot, budget)?;
         }
-        Ok((klasses, broken))
+        Ok(broken)
+    }
+
+    /// Those of `loaders` that have another newest class than at the last look.
+    fn changed(&mut self, loaders: &[Loader]) -> Result<Vec<Loader>, MemoryError> {
+        let marked = |loader: &Loader| (*loader, self.known.marks(loader.addr).first().copied());
+        let (known, mut changed): (Vec<_>, Vec<_>) =
+            loaders.iter().filter(|loader| !loader.newest.is_null()).map(marked).partition(|(_, mark)| mark.is_some());
+        let unchanged = walk::unchanged(&mut self.reader, &self.layout, &known)?;
+        changed.extend(known.into_iter().zip(unchanged).filter(|(_, same)| !same).map(|(loader, _)| loader));
+        Ok(changed.into_iter().map(|(loader, _)| loader).collect())
     }
 
     /// Looks again at the classes that were not complete. Returns those that are now.
@@ -142,6 +160,16 @@ impl<M: RemoteMemory> Vm<M> {
         for class in found.classes {
             self.known.add(class, boot);
         }
+        self.close(klasses)
+    }
+
+    /// Closes the loaders that were made for one of `klasses` alone.
+    fn close(&mut self, klasses: &[Klass]) -> Result<(), MemoryError> {
+        let alone = klasses.iter().filter(|klass| self.known.is_alone(klass)).map(|klass| klass.loader);
+        let loaders: Vec<VirtAddr> = alone.collect();
+        let are_full = walk::are_for_one_class(&mut self.reader, &self.layout, &loaders)?;
+        let full = loaders.iter().zip(are_full).filter(|(_, is_full)| *is_full);
+        full.for_each(|(&loader, _)| self.known.close(loader));
         Ok(())
     }
 
@@ -188,7 +216,7 @@ impl<M: RemoteMemory> Vm<M> {
         if loaders.is_empty() {
             return Ok(true);
         }
-        let list = walk::loaders(&mut self.reader, &self.layout, &self.loaders)?;
+        let list = walk::loaders(&mut self.reader, &self.layout, &self.loaders.addresses())?;
         let listed: HashSet<VirtAddr> = list.loaders.iter().map(|loader| loader.addr).collect();
         Ok(list.complete && !loaders.iter().any(|addr| listed.contains(addr)))
     }

@@ -13,6 +13,8 @@ use crate::model::VirtAddr;
 
 /// More class loaders than a JVM can have classes for.
 pub(super) const MAX_LOADERS: usize = 1 << 20;
+/// Loaders whose newest classes are read together.
+pub(super) const LOADERS_AT_ONCE: usize = 4096;
 /// So many classes are not made for a moment.
 const LASTING_CLASSES: usize = 16;
 /// More classes than the VM's own loader has.
@@ -82,17 +84,16 @@ pub(super) fn loaders<M: RemoteMemory>(
     let boot = boot_loader(reader, layout)?;
     let mut list = LoaderList { boot, ..LoaderList::default() };
     let mut visited = HashSet::new();
-    let fields = |&addr: &VirtAddr| [(at(addr, layout.loader.next), 8), (at(addr, layout.loader.klasses), 8)];
-    let read = reader.numbers_of(expected, fields)?;
+    let read = reader.numbers_of(expected, |&addr| links(layout, addr))?;
     let read: HashMap<VirtAddr, [u64; 2]> =
         expected.iter().zip(read).filter_map(|(&addr, links)| Some((addr, links?))).collect();
     let mut addr = reader.pointer(layout.first_loader)?;
     while !addr.is_null() && list.loaders.len() < MAX_LOADERS && visited.insert(addr) {
-        let links = match read.get(&addr) {
-            Some(&links) => Some(links),
-            None => reader.numbers(fields(&addr))?,
+        let read = match read.get(&addr) {
+            Some(&read) => Some(read),
+            None => reader.numbers(links(layout, addr))?,
         };
-        let Some([next, newest]) = links else {
+        let Some([next, newest]) = read else {
             return Ok(list);
         };
         list.loaders.push(Loader { addr, newest: VirtAddr(newest) });
@@ -103,9 +104,36 @@ pub(super) fn loaders<M: RemoteMemory>(
     Ok(list)
 }
 
+/// What is read of a loader to walk on: the next one, and its newest class.
+pub(super) fn links(layout: &Layout, loader: VirtAddr) -> [(VirtAddr, usize); 2] {
+    [(at(loader, layout.loader.next), 8), newest(layout, loader)]
+}
+
+/// Where a loader has its newest class.
+pub(super) fn newest(layout: &Layout, loader: VirtAddr) -> (VirtAddr, usize) {
+    (at(loader, layout.loader.klasses), 8)
+}
+
+/// For each of `loaders`, whether it was made for a single hidden class: it has that one and never gets another, but for
+/// arrays of it.
+pub(super) fn are_for_one_class<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    layout: &Layout,
+    loaders: &[VirtAddr],
+) -> Result<Vec<bool>, MemoryError> {
+    let Some(for_one_class) = layout.loader.for_one_class else {
+        return Ok(vec![false; loaders.len()]);
+    };
+    let flags = reader.numbers_of(loaders, |&addr| [(at(addr, for_one_class), 1)])?;
+    Ok(flags.into_iter().map(|flag| flag == Some([1])).collect())
+}
+
 /// The loader of `java.lang.Object`. That a loader has no Java object is not enough to know it: a collector clears that
 /// of dead loaders too.
-fn boot_loader<M: RemoteMemory>(reader: &mut Reader<M>, layout: &Layout) -> Result<Option<VirtAddr>, MemoryError> {
+pub(super) fn boot_loader<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    layout: &Layout,
+) -> Result<Option<VirtAddr>, MemoryError> {
     let object = reader.pointer(layout.object_klass)?;
     let loader = reader.numbers([(at(object, layout.klass.loader), 8)])?;
     Ok(loader.map(|[addr]| VirtAddr(addr)).filter(|&addr| is_plausible(addr)))
@@ -164,15 +192,18 @@ pub(crate) fn lasting_loaders<M: RemoteMemory>(
     layout: &Layout,
 ) -> Result<HashSet<VirtAddr>, MemoryError> {
     let mut lasting = HashSet::new();
-    for loader in loaders(reader, layout, &[])?.loaders {
-        let (mut next, mut classes) = (loader.newest, 0);
-        while classes < LASTING_CLASSES
-            && let Some(found) = klass(reader, layout, next)?
-        {
-            (next, classes) = (found.next, classes + 1);
-        }
-        if classes == LASTING_CLASSES {
-            lasting.insert(loader.addr);
+    for loaders in loaders(reader, layout, &[])?.loaders.chunks(LOADERS_AT_ONCE) {
+        let ahead = read_ahead(reader, layout, loaders.iter().map(|loader| loader.newest).collect())?;
+        for loader in loaders {
+            let (mut next, mut classes) = (loader.newest, 0);
+            while classes < LASTING_CLASSES
+                && let Some(found) = read_or_klass(reader, layout, &ahead, next)?
+            {
+                (next, classes) = (found.next, classes + 1);
+            }
+            if classes == LASTING_CLASSES {
+                lasting.insert(loader.addr);
+            }
         }
     }
     Ok(lasting)
@@ -209,18 +240,37 @@ pub(super) enum KlassKind {
     Loaded,
 }
 
+/// Reads classes together, and keeps those that are no arrays.
+pub(super) fn read_ahead<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    layout: &Layout,
+    klasses: Vec<VirtAddr>,
+) -> Result<HashMap<VirtAddr, Klass>, MemoryError> {
+    let read = reader.numbers_of(&klasses, |&addr| klass_fields(layout, addr))?;
+    let read = klasses.into_iter().zip(read);
+    Ok(read.filter_map(|(addr, fields)| Some((addr, decode_fields(layout, addr, fields?)))).collect())
+}
+
+fn read_or_klass<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    layout: &Layout,
+    ahead: &HashMap<VirtAddr, Klass>,
+    addr: VirtAddr,
+) -> Result<Option<Klass>, MemoryError> {
+    match ahead.get(&addr) {
+        Some(&klass) => Ok(Some(klass)),
+        None => klass(reader, layout, addr),
+    }
+}
+
 /// Reads one class.
 pub(super) fn klass<M: RemoteMemory>(
     reader: &mut Reader<M>,
     layout: &Layout,
     addr: VirtAddr,
 ) -> Result<Option<Klass>, MemoryError> {
-    let [helper, name, next, loader] = header_fields(layout, addr);
-    let [methods, state] = instance_fields(layout, addr);
-    let fields = [helper, name, next, loader, methods, state];
-    if let Some([helper, name, next, loader, methods, state]) = reader.numbers(fields)? {
-        let kind = kind(layout, helper, state);
-        return Ok(Some(decode(addr, [name, next, loader, methods], kind)));
+    if let Some(fields) = reader.numbers(klass_fields(layout, addr))? {
+        return Ok(Some(decode_fields(layout, addr, fields)));
     }
     // An array class is smaller than an `InstanceKlass` and may be the last thing that is mapped.
     let header = reader.numbers(header_fields(layout, addr))?;
@@ -228,6 +278,17 @@ pub(super) fn klass<M: RemoteMemory>(
         let array = kind(layout, helper, ALLOCATED) == KlassKind::Array;
         array.then(|| decode(addr, [name, next, loader, 0], KlassKind::Array))
     }))
+}
+
+fn klass_fields(layout: &Layout, addr: VirtAddr) -> [(VirtAddr, usize); 6] {
+    let [helper, name, next, loader] = header_fields(layout, addr);
+    let [methods, state] = instance_fields(layout, addr);
+    [helper, name, next, loader, methods, state]
+}
+
+fn decode_fields(layout: &Layout, addr: VirtAddr, fields: [u64; 6]) -> Klass {
+    let [helper, name, next, loader, methods, state] = fields;
+    decode(addr, [name, next, loader, methods], kind(layout, helper, state))
 }
 
 fn header_fields(layout: &Layout, addr: VirtAddr) -> [(VirtAddr, usize); 4] {
@@ -314,15 +375,15 @@ pub(super) enum ChainEnd {
     Broken,
 }
 
-/// Walks the classes of `loader` that are newer than `marks`. `visited` are the classes seen in this pass, of all
+/// Walks the classes of `loader` that are newer than `marks`; those in `ahead` have been read. `visited` are the classes seen in this pass, of all
 /// loaders: no class has two.
 pub(super) fn klasses<M: RemoteMemory>(
     reader: &mut Reader<M>,
     layout: &Layout,
     loader: Loader,
     marks: &[Mark],
-    visited: &mut HashSet<VirtAddr>,
-    budget: &mut Budget,
+    ahead: &HashMap<VirtAddr, Klass>,
+    (visited, budget): (&mut HashSet<VirtAddr>, &mut Budget),
 ) -> Result<Chain, MemoryError> {
     let mut klasses = Vec::new();
     let mut addr = loader.newest;
@@ -333,7 +394,7 @@ pub(super) fn klasses<M: RemoteMemory>(
         if !visited.insert(addr) || !budget.take(|budget| &mut budget.klasses, 1) {
             break ChainEnd::Broken;
         }
-        let found = klass(reader, layout, addr)?;
+        let found = read_or_klass(reader, layout, ahead, addr)?;
         let Some(klass) = found.filter(|klass| klass.loader == loader.addr) else {
             break ChainEnd::Broken;
         };

@@ -22,6 +22,9 @@ use crate::sys::remote_memory::ProcessMemory;
 
 /// A full walk forgets what was unloaded; between two of them only additions are looked for.
 const FULL_WALK_EVERY: Duration = Duration::from_secs(60);
+/// A full walk is not repeated before so many times of what the last one took: with hundreds of thousands of classes
+/// that is seconds.
+const FULL_WALK_PAUSE: u32 = 500;
 /// How often methods that have been bound since are looked for: with what it takes to attach them, one second is kept.
 const LOOK_EVERY: Duration = Duration::from_millis(700);
 /// The same while a JVM is young: then it binds most of its methods.
@@ -46,6 +49,8 @@ pub struct Tracer {
     late: BTreeMap<u32, Duration>,
     /// When the classes were last walked as a whole.
     walked: Instant,
+    /// What the last walk took.
+    walk_took: Duration,
     /// When the mappings were last read.
     mapped: Instant,
     /// When methods that have been bound since were last looked for.
@@ -91,6 +96,7 @@ impl Tracer {
             tiers,
             late: BTreeMap::new(),
             walked: now,
+            walk_took: Duration::ZERO,
             mapped: now,
             looked: now,
             age,
@@ -192,9 +198,11 @@ impl Tracer {
     /// Looks for methods that have been bound since, and attaches their probes.
     fn refresh(&mut self) -> Result<(), Error> {
         self.looked = Instant::now();
-        let found = if self.walked.elapsed() >= FULL_WALK_EVERY {
+        let found = if self.walked.elapsed() >= FULL_WALK_EVERY.max(self.walk_took * FULL_WALK_PAUSE) {
             self.walked = Instant::now();
-            self.vm.inventory()?
+            let found = self.vm.inventory()?;
+            self.walk_took = self.walked.elapsed();
+            found
         } else {
             Inventory { methods: self.vm.refresh()?, complete: false }
         };

@@ -3,6 +3,7 @@
 
 mod corruption;
 mod live;
+mod loaders_tests;
 mod recorded;
 pub(super) mod recording;
 mod small_vm;

@@ -21,9 +21,10 @@ pub(super) const HEAD: u64 = 0x60_0000;
 pub(super) const OBJECT_KLASS: u64 = 0x60_0100;
 
 /// Type, field, type string and offset of every field.
-pub(super) const FIELDS: [(&str, &str, &str, u64); 19] = [
+pub(super) const FIELDS: [(&str, &str, &str, u64); 20] = [
     ("ClassLoaderData", "_next", "ClassLoaderData*", 16),
     ("ClassLoaderData", "_klasses", "Klass*", 40),
+    ("ClassLoaderData", "_has_class_mirror_holder", "bool", 56),
     ("Klass", "_layout_helper", "jint", 4),
     ("Klass", "_name", "Symbol*", 8),
     ("Klass", "_next_link", "Klass*", 32),
@@ -122,9 +123,36 @@ impl SmallVm {
     /// Adds a loader before all others.
     pub(super) fn add_loader(&self) -> u64 {
         let loader = self.allocate(64);
+        self.link_loader(loader);
+        loader
+    }
+
+    /// Puts a loader before all others.
+    pub(super) fn link_loader(&self, loader: u64) {
         self.poke(loader + offset("ClassLoaderData", "_next"), self.peek(HEAD));
         self.poke(HEAD, loader);
-        loader
+    }
+
+    /// Takes a loader out of the list. Its memory stays as it is.
+    pub(super) fn unlink_loader(&self, loader: u64) {
+        let next = offset("ClassLoaderData", "_next");
+        let mut link = HEAD;
+        while self.peek(link) != loader {
+            link = self.peek(link) + next;
+        }
+        self.poke(link, self.peek(loader + next));
+    }
+
+    /// Adds a hidden class with a loader for it alone, before all others.
+    pub(super) fn add_hidden(&self, name: &str, natives: &[(&str, &str, u64)]) -> (u64, Class) {
+        let loader = self.add_loader();
+        self.hide(loader);
+        (loader, self.add_class(loader, name, natives))
+    }
+
+    /// Says of a loader that it is for one hidden class alone.
+    pub(super) fn hide(&self, loader: u64) {
+        self.poke_field(loader, "ClassLoaderData", "_has_class_mirror_holder", &[1]);
     }
 
     /// Adds a class before all others of its loader. Its methods are native, given as name, signature and word; there
