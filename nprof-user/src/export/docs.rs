@@ -13,7 +13,8 @@ What `nprof serve` answers to a scrape of `/metrics`. This file is made from the
 
 \"JVM\" among the labels stands for `jvm` and every `--label`. JVMs with the same labels share their series: their
 numbers are added up. A `signature` label is added after `library` if it is asked for; without it, overloads share a
-series. A function that several methods are bound to is shown under the first of them by class and name.
+series. A function that several methods are bound to is shown under the first of them by class and name. What is random
+in a library's name, because it unpacks itself from a jar, is `*` in the label.
 
 | metric | kind | labels | meaning |
 | --- | --- | --- | --- |

@@ -18,6 +18,7 @@ mod format;
 pub mod http;
 mod input;
 mod labels;
+mod lasting;
 mod native;
 mod process;
 

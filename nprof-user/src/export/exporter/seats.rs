@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
 use crate::export::input::Limits;
+use crate::export::lasting::lasting;
 use crate::model::{MethodSnapshot, Pid, Snapshot, StartTime};
 
 /// A process, named for good.
@@ -29,7 +30,7 @@ impl Name {
         Some(Self {
             class: first.class.clone(),
             method: first.name.clone(),
-            library: function.library.clone(),
+            library: lasting(&function.library).into_owned(),
             signature: with_signature.then(|| first.signature.clone()),
         })
     }

@@ -16,6 +16,24 @@ fn values(lines: &[String], start: &str) -> Vec<String> {
 
 const CALLS: &str = "nprof_native_calls_total";
 
+/// Check that a library that unpacks itself under another name at each start goes on with the same series.
+#[test]
+fn random_names_of_libraries_are_no_new_series() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    let unpacked = |calls, name: &str| {
+        let mut function = function(0, "A", calls);
+        function.library = name.to_owned();
+        function
+    };
+    let before = measured("x", jvm(1, vec![unpacked(1, "libzstd-jni-1.5.5-418338467856899223094.so")]));
+    let after = measured("x", jvm(2, vec![unpacked(20, "libzstd-jni-1.5.5-49223370368547758.so")]));
+    scrape(&mut exporter, &[before], now);
+    let lines = scrape(&mut exporter, &[after], now);
+    let expected = r#"{jvm="x",class="A",method="call",library="libzstd-jni-1.5.5-*.so"} 21"#;
+    assert_eq!(values(&lines, CALLS), [expected]);
+}
+
 /// Check that JVMs of one name, overloads and functions of one name are one series with the sum.
 #[test]
 fn what_shares_a_name_is_added_up() {
