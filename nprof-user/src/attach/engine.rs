@@ -10,8 +10,8 @@ use nprof_common::{Cookie, Loss, MethodStats, Pace, Switch, maps};
 
 use super::feeds::{Collect, Feeds, fixed_point};
 use super::object::{Object, Sizes};
-use super::{Error, pid_filter_works, probe_uprobe_multi};
-use crate::model::{Library, Pid, VirtAddr};
+use super::{Error, probe_uprobe_multi, reach};
+use crate::model::{Library, Pid, Reach, VirtAddr};
 use crate::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi};
 use crate::sys::mapped_array::MappedArray;
 
@@ -30,7 +30,7 @@ pub struct Engine {
     records: Arc<MappedArray>,
     capacity: u32,
     shards: u32,
-    filtered: bool,
+    reach: Reach,
     free: Mutex<Free>,
     stubs: Option<StubRecords>,
 }
@@ -95,6 +95,10 @@ impl Engine {
     /// # Errors
     /// If the address is not in the library, the kernel refuses, or slow calls were not to be collected.
     pub fn watch_slow(&self, pid: Pid, library: &Library, site: VirtAddr) -> Result<OwnedFd, Error> {
+        if self.reach == Reach::Everyone {
+            // The place is one that the target names.
+            return Err(Error::SlowReachesOthers);
+        }
         let failed = |source| Error::Library { path: library.open_path.clone(), source };
         let missing = || failed(io::ErrorKind::NotFound.into());
         let mapping = library.mappings.iter().find(|mapping| mapping.contains(site)).ok_or_else(missing)?;
@@ -102,30 +106,30 @@ impl Engine {
         let program = self.object.slow.as_ref().ok_or_else(missing)?;
         let path = c_path(&library.open_path).map_err(failed)?;
         let cookies = [Cookie::new(pid.0, IDLE_RECORD, 0, false).0];
-        let filter = self.filtered.then_some(pid.0);
+        let filter = self.filter(pid);
         let to = UprobeMulti { path: &path, offsets: &[offset], cookies: &cookies, on_return: false, pid: filter };
         link_uprobe_multi(program.as_fd(), to).map_err(failed)
     }
 
     fn load_object(capacity: u32, stubs: u32, collect: &Collect) -> Result<Self, Error> {
-        if let Err(source) = probe_uprobe_multi() {
-            return Err(match source.raw_os_error() {
-                // The kernel knows the program type but not this kind of link.
-                Some(libc::EINVAL) => Error::NoUprobeMulti,
-                _ => Error::Load { name: "nprof_probe", source },
-            });
-        }
+        Self::load_reaching(capacity, stubs, collect, asked_reach()?)
+    }
+
+    /// As [`Self::load_with_stubs`], on a kernel that is taken to let probes reach `reach`: never less than they do.
+    ///
+    /// # Errors
+    /// See [`Error`]; most likely missing permissions.
+    pub fn load_reaching(capacity: u32, stubs: u32, collect: &Collect, reach: Reach) -> Result<Self, Error> {
         let shards = shards_for(capacity.saturating_add(stubs), aya::util::nr_cpus().unwrap_or(1));
         // One more, which stays idle.
         let capacity = capacity.saturating_add(1).min(Cookie::MAX_INDEX);
         let (stubs, methods) = with_stubs(capacity, stubs, shards);
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let filtered = pid_filter_works(&release);
+        let filtered = reach == Reach::Target;
         let object = Object::load(Sizes { methods, shards, filtered }, collect)?;
         let records = map_records(&object, methods, shards)?;
         let free = Mutex::new(Free { next: IDLE_RECORD + 1, returned: Vec::new() });
         let records = Arc::new(records);
-        Ok(Self { object, records, capacity, shards, filtered, free, stubs })
+        Ok(Self { object, records, capacity, shards, reach, free, stubs })
     }
 
     /// The records, mapped: value `index * shards + shard` is a [`MethodStats`]. All share one mapping: what each of
@@ -163,9 +167,15 @@ impl Engine {
         self.shards
     }
 
-    /// Whether the kernel's own filter by process works. If not, links are made without it.
-    pub(super) fn is_filtered(&self) -> bool {
-        self.filtered
+    /// Whom the probes reach that are attached with this.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// What keeps a link to one process, where the kernel's own filter by process works. If not, the programs filter.
+    pub(super) fn filter(&self, pid: Pid) -> Option<u32> {
+        (self.reach == Reach::Target).then_some(pid.0)
     }
 
     /// The program for one end of a call.
@@ -251,6 +261,18 @@ impl Engine {
         let shards = self.shards as usize;
         (0..shards).map(move |shard| (record as usize * shards + shard) * WORDS)
     }
+}
+
+/// Asks the kernel what it can do and whom probes reach.
+fn asked_reach() -> Result<Reach, Error> {
+    if let Err(source) = probe_uprobe_multi() {
+        return Err(match source.raw_os_error() {
+            // The kernel knows the program type but not this kind of link.
+            Some(libc::EINVAL) => Error::NoUprobeMulti,
+            _ => Error::Load { name: "nprof_probe", source },
+        });
+    }
+    reach().map_err(Error::Reach)
 }
 
 fn map_records(object: &Object, methods: u32, shards: u32) -> Result<MappedArray, Error> {

@@ -90,6 +90,15 @@ pub enum Error {
     /// The kernel has no `uprobe_multi` links.
     #[error("this kernel has no uprobe_multi links; nprof needs Linux 6.6 or newer")]
     NoUprobeMulti,
+    /// It cannot be found out whom a probe reaches.
+    #[error("cannot try whether this kernel keeps a probe to one process")]
+    Reach(#[source] io::Error),
+    /// The probe on slow calls would reach every process that has the file.
+    #[error(
+        "this kernel puts a probe into every process that has the file mapped, so none is put where the stubs of a JVM \
+         say that calls are slow"
+    )]
+    SlowReachesOthers,
     /// A library cannot be probed at all, for a reason that is not its code.
     #[error("cannot attach to {path}")]
     Library {

@@ -27,34 +27,6 @@ pub fn probe_uprobe_multi() -> io::Result<()> {
     }
 }
 
-/// Whether the kernel's own pid filter of `uprobe_multi` works for a process with threads: since 6.10. Before, it
-/// let only one thread through, so nprof attaches unfiltered and filters in its programs.
-#[must_use]
-pub fn pid_filter_works(kernel_release: &str) -> bool {
-    let mut numbers = kernel_release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 10)
-}
-
-fn instruction(code: u8) -> bpf_insn {
+pub(super) fn instruction(code: u8) -> bpf_insn {
     bpf_insn { code, _bitfield_align_1: [], _bitfield_1: bpf_insn::new_bitfield_1(0, 0), off: 0, imm: 0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check the border, and releases as distributions write them.
-    #[test]
-    fn pid_filter_by_release() {
-        for (release, works) in [
-            ("6.9.12", false),
-            ("6.10.0-rc1", true),
-            ("6.6.15-amd64", false),
-            ("6.18.44-fc-v657", true),
-            ("7.0", true),
-            ("garbage", false),
-        ] {
-            assert_eq!(pid_filter_works(release), works, "{release}");
-        }
-    }
 }

@@ -50,7 +50,7 @@ impl Linker {
         let offsets: Vec<u64> = sites.iter().map(|site| site.offset).collect();
         let cookies: Option<Vec<u64>> = sites.iter().map(|site| self.cookie(*site, kind, switches)).collect();
         let cookies = cookies.ok_or(io::ErrorKind::InvalidInput)?;
-        let pid = self.engine.is_filtered().then_some(self.pid.0);
+        let pid = self.engine.filter(self.pid);
         let on_return = kind == Kind::Return;
         let to = UprobeMulti { path: &path, offsets: &offsets, cookies: &cookies, on_return, pid };
         link_uprobe_multi(self.engine.program(on_return), to)

@@ -7,8 +7,6 @@ use crate::model::Finding;
 
 /// The first kernel with uprobe_multi links.
 const UPROBE_MULTI: KernelVersion = KernelVersion(6, 6, 0);
-/// The first kernel whose uprobe_multi links filter by process and not by thread.
-const PROCESS_FILTER: KernelVersion = KernelVersion(6, 10, 0);
 
 /// The version of a kernel: major, minor, patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,14 +72,6 @@ pub(super) fn version_finding(release: &str) -> Finding {
             CHECK,
             format!("{release} has no uprobe_multi links (they came with 6.6)"),
             "boot Linux 6.6 or later; nprof has no fallback for older kernels yet",
-        ),
-        Ok(version) if version < PROCESS_FILTER => Finding::warn(
-            CHECK,
-            format!(
-                "{release} filters uprobe_multi links wrongly by process (mended in 6.10): counts are exact, \
-                 but other processes that share a probed library pay for the probes too"
-            ),
-            "boot Linux 6.10 or later where that matters",
         ),
         Ok(_) => Finding::ok(CHECK, format!("{release} has uprobe_multi links")),
     }
@@ -159,14 +149,13 @@ mod tests {
         assert_eq!(btf_finding(false).verdict, Verdict::Fail);
     }
 
-    /// Check the verdict on either side of each border, and that versions compare by number (6.10 after 6.9).
+    /// Check the verdict on either side of the border, and that versions compare by number (6.10 after 6.5).
     #[test]
     fn judges_versions() {
         let verdict = |release| version_finding(release).verdict;
         assert_eq!(verdict("5.15.0-91-generic"), Verdict::Fail);
         assert_eq!(verdict("6.5.13"), Verdict::Fail);
-        assert_eq!(verdict("6.6.0"), Verdict::Warn);
-        assert_eq!(verdict("6.9.12"), Verdict::Warn);
+        assert_eq!(verdict("6.6.0"), Verdict::Ok);
         assert_eq!(verdict("6.10.0"), Verdict::Ok);
         assert_eq!(verdict("7.0"), Verdict::Ok);
         assert_eq!(verdict("unknown"), Verdict::Warn);

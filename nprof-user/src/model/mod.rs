@@ -10,6 +10,7 @@ mod library;
 mod method;
 mod plan;
 mod profile;
+mod reach;
 mod sample;
 mod snapshot;
 mod status;
@@ -26,6 +27,7 @@ pub use profile::{
     About, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality, StackTotals,
     ThreadName, TimelineCall, Unit, Weighed, WeighedStack, Weight,
 };
+pub use reach::Reach;
 pub use sample::Sample;
 pub use snapshot::{Histogram, Losses, MethodSnapshot, SlowCall, SlowCalls, Snapshot, States, Tier, Traced, Tracing};
 pub use status::{CallCost, FunctionStatus, JvmStatus, Status};

@@ -10,15 +10,29 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use aya_obj::generated::bpf_insn;
 
+const BPF_MAP_CREATE: i64 = 0;
 const BPF_PROG_LOAD: i64 = 5;
 const BPF_LINK_CREATE: i64 = 28;
 const BPF_PROG_TYPE_KPROBE: u32 = 2;
 const BPF_TRACE_UPROBE_MULTI: u32 = 48;
+const BPF_MAP_TYPE_ARRAY: u32 = 2;
+const BPF_F_MMAPABLE: u32 = 1 << 10;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 /// Enough for the verifier's words on a program of a few hundred instructions.
 const LOG_SIZE: usize = 1 << 20;
 /// The kernel keeps 15 bytes of a name and a terminating zero.
 const NAME_SIZE: usize = 16;
+
+/// The leading fields of `union bpf_attr` for `BPF_MAP_CREATE`.
+#[repr(C)]
+#[derive(Default)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+}
 
 /// The leading fields of `union bpf_attr` for `BPF_PROG_LOAD` (`linux/bpf.h`); the kernel takes the rest as zero.
 #[repr(C)]
@@ -67,8 +81,23 @@ pub struct UprobeMulti<'a> {
     pub cookies: &'a [u64],
     /// Run on return instead of on entry.
     pub on_return: bool,
-    /// Only in this process (thread group). Kernels before 6.10 take it for a thread: pass `None` there.
+    /// Only in this process (thread group). Some kernels before 6.10 take it for a thread: pass `None` there.
     pub pid: Option<u32>,
+}
+
+/// Makes an array of one 8-byte word that can be mapped into memory.
+///
+/// # Errors
+/// What the kernel answers.
+pub fn create_word() -> io::Result<OwnedFd> {
+    let attr = MapCreate {
+        map_type: BPF_MAP_TYPE_ARRAY,
+        key_size: count(size_of::<u32>())?,
+        value_size: count(size_of::<u64>())?,
+        max_entries: 1,
+        map_flags: BPF_F_MMAPABLE,
+    };
+    bpf(BPF_MAP_CREATE, &attr)
 }
 
 /// Loads a program that can be attached by [`link_uprobe_multi`].
@@ -135,7 +164,7 @@ fn bpf<T>(command: i64, attr: &T) -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: both commands return a new descriptor that nobody else knows.
+    // SAFETY: all three commands return a new descriptor that nobody else knows.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
