@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hotspot", &["model", "sys"]),
     ("unwind", &["model", "sys", "hotspot"]),
     ("native", &["model", "sys", "discover"]),
-    ("resolve", &["model", "sys"]),
+    ("resolve", &["model", "sys", "native"]),
     ("shim", &["model", "sys", "discover", "hotspot"]),
     ("config", &["model", "discover", "resolve"]),
     ("attach", &["model", "sys"]),

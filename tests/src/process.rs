@@ -212,6 +212,17 @@ impl RemoteProcess {
         Self::start(jdk, command.arg("targets.Hidden"))
     }
 
+    /// A native in the middle of another, which others use too (`Twisted.java`): in this copy of `libtwisted.so`, and only
+    /// if it is to `twist`.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn twisted(jdk: &Jdk, library: &Path, twist: bool) -> Result<Self> {
+        let mut command = java(jdk, &Targets::get()?.classes());
+        command.arg("targets.Twisted").arg(library).args(twist.then_some("twist"));
+        Self::start(jdk, &mut command)
+    }
+
     /// Calls of a native from the bottom of a stack (`Deep.java`).
     ///
     /// # Errors

@@ -20,6 +20,7 @@ mod exact;
 mod flamegraph;
 mod formats;
 mod governor;
+mod guard;
 mod hidden;
 mod inflight;
 mod inside;

@@ -8,7 +8,7 @@ use super::ps::{ListFormat, say_unreadable};
 use super::terminal::stdout_screen;
 use crate::config::{Config, ConfigFile, DEFAULT_FILE};
 use crate::discover::Proc;
-use crate::model::{Finding, Jvm, Pid};
+use crate::model::{Finding, Jvm, Pid, Reach};
 use crate::render::check::{self, Report};
 
 /// Check what this kernel, these permissions and these JVMs allow
@@ -31,15 +31,17 @@ pub(super) struct TracingFacts {
     pub(super) bound: usize,
     /// Functions where the kernel single-steps the instruction under the probe; `None` if nobody looked.
     pub(super) single_stepped: Option<usize>,
+    /// Methods that are not traced because a probe would reach other processes.
+    pub(super) kept_from_others: usize,
 }
 
-/// Prints the findings. `uprobe_multi` tries whether the kernel takes an uprobe_multi link; `inspect` reads a JVM's
-/// inventory.
+/// Prints the findings. `uprobe_multi` tries whether the kernel takes an uprobe_multi link and whom its probes reach;
+/// `inspect` reads a JVM's inventory.
 ///
 /// Ends with 0 if all that tracing needs is there, with 2 if something is missing.
 pub(super) fn run(
     args: &CheckArgs,
-    uprobe_multi: impl Fn() -> Result<(), String>,
+    uprobe_multi: impl Fn() -> Result<Reach, String>,
     inspect: impl Fn(&Jvm) -> Result<TracingFacts, String>,
 ) -> anyhow::Result<ExitCode> {
     let proc = Proc::host();
@@ -88,10 +90,17 @@ fn jvm_findings(
     findings
 }
 
-fn uprobe_multi_finding(tried: Result<(), String>) -> Finding {
+fn uprobe_multi_finding(tried: Result<Reach, String>) -> Finding {
     const CHECK: &str = "uprobe_multi";
     match tried {
-        Ok(()) => Finding::ok(CHECK, "the kernel takes such links"),
+        Ok(Reach::Target) => Finding::ok(CHECK, "the kernel takes such links, and keeps each to one process"),
+        Ok(Reach::Everyone) => Finding::warn(
+            CHECK,
+            "the kernel takes such links, but not for one process with threads: counts are exact, but every process that \
+             has a probed file mapped gets the probes and pays for them, so only proven functions are traced, and only in \
+             files that nobody but root can write",
+            "boot Linux 6.10 or later, or an older one with its correction of uprobe_multi's filter",
+        ),
         Err(error) => Finding::fail(
             CHECK,
             format!("the kernel does not take such a link: {error}"),
@@ -137,6 +146,16 @@ fn natives_finding(facts: &Result<TracingFacts, String>) -> Finding {
         ),
         Ok(facts) => {
             let says = format!("{} native methods, {} bound", facts.natives, facts.bound);
+            if facts.kept_from_others > 0 {
+                return Finding::warn(
+                    CHECK,
+                    format!(
+                        "{says}; {} are not traced: this kernel would put their probes into other processes too",
+                        facts.kept_from_others
+                    ),
+                    "`nprof methods` names them and the reason; trace them on Linux 6.10 or later, or by --tier stub",
+                );
+            }
             match facts.single_stepped {
                 Some(n) if n > 0 => Finding::warn(
                     CHECK,
@@ -174,17 +193,21 @@ mod tests {
     #[test]
     fn judges_the_natives() {
         let verdict = |facts| natives_finding(&facts).verdict;
-        let facts = |single_stepped| TracingFacts { natives: 300, bound: 200, single_stepped };
+        let facts = |single_stepped| TracingFacts { natives: 300, bound: 200, single_stepped, kept_from_others: 0 };
+        let kept = natives_finding(&Ok(TracingFacts { kept_from_others: 7, ..facts(Some(3)) }));
+        assert_eq!((kept.verdict, kept.says.contains("7 are not traced")), (Verdict::Warn, true), "{}", kept.says);
         assert_eq!(verdict(Ok(facts(None))), Verdict::Ok);
         assert_eq!(verdict(Ok(facts(Some(0)))), Verdict::Ok);
         assert_eq!(verdict(Ok(facts(Some(3)))), Verdict::Warn);
         assert_eq!(verdict(Err("no tables".to_owned())), Verdict::Fail);
     }
 
-    /// Check that a kernel that refuses the trial fails the check, with its reason.
+    /// Check that a kernel that refuses the trial fails the check, with its reason, and one that lets probes out is told
+    /// from one that does not.
     #[test]
     fn judges_the_trial() {
-        assert_eq!(uprobe_multi_finding(Ok(())).verdict, Verdict::Ok);
+        assert_eq!(uprobe_multi_finding(Ok(Reach::Target)).verdict, Verdict::Ok);
+        assert_eq!(uprobe_multi_finding(Ok(Reach::Everyone)).verdict, Verdict::Warn);
         let finding = uprobe_multi_finding(Err("EINVAL".to_owned()));
         assert_eq!(finding.verdict, Verdict::Fail);
         assert!(finding.says.contains("EINVAL"));

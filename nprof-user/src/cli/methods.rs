@@ -70,6 +70,7 @@ pub(super) fn facts(jvm: &Jvm) -> Result<TracingFacts, String> {
         natives: rows.len(),
         bound: rows.iter().filter(bound).count(),
         single_stepped: Some(stepped.count()),
+        kept_from_others: plan.skipped.iter().filter(|skipped| skipped.reason.keeps_from_others()).count(),
     })
 }
 

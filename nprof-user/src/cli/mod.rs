@@ -33,8 +33,9 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use self::terminal::{Log, say};
-use crate::attach::probe_uprobe_multi;
+use crate::attach::{probe_uprobe_multi, reach};
 use crate::discover::Proc;
+use crate::model::Reach;
 use crate::sys::allocator;
 
 /// Nothing matched what was asked for.
@@ -101,7 +102,7 @@ pub fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
-        Command::Check(args) => check::run(args, || probe_uprobe_multi().map_err(|e| e.to_string()), methods::facts),
+        Command::Check(args) => check::run(args, tried, methods::facts),
         Command::Ps(args) => {
             ps::run(args, |jvm| crate::trace::survey(&Proc::host(), jvm).map_err(|error| error.to_string()))
         }
@@ -115,6 +116,11 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => serve::run(args, cli.quiet),
         Command::Ctl(args) => ctl::run(args, cli.quiet),
     }
+}
+
+/// Whom the probes reach that this kernel takes.
+fn tried() -> Result<Reach, String> {
+    probe_uprobe_multi().and_then(|()| reach()).map_err(|error| error.to_string())
 }
 
 /// Help and version go to stdout and are no failure; the rest is a mistake on the command line.

@@ -107,6 +107,7 @@ impl TraceArgs {
             budget: self.budget.share(),
             slow: self.slow,
             time_every: self.time_every,
+            reach: None,
             tier: self.tier.into(),
         })
     }

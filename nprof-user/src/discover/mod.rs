@@ -19,6 +19,7 @@ mod maps;
 mod native_image;
 mod permissions;
 mod pod;
+mod power;
 mod process;
 mod release;
 mod standing;

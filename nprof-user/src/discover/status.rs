@@ -15,12 +15,16 @@ pub(super) struct Status {
     pub(super) ns_pid: Option<u32>,
     /// The effective user id.
     pub(super) euid: u32,
+    /// Whether any of its user ids, the real and the saved one included, is root's.
+    pub(super) has_root: bool,
     /// The effective group id.
     pub(super) egid: u32,
     /// `Z` for a zombie, `X` for a dead process.
     pub(super) state: char,
     /// The effective capabilities, as bits.
     pub(super) cap_eff: u64,
+    /// The capabilities that it may make effective, as bits.
+    pub(super) cap_permitted: u64,
     /// 0 none, 1 strict, 2 filter.
     pub(super) seccomp: u32,
     /// Which signals the thread holds off, as bits; the first signal is bit 0.
@@ -45,9 +49,11 @@ impl Status {
             tgid: Pid(number("Tgid")?),
             ns_pid: field("NSpid").and_then(|numbers| numbers.split_whitespace().last()?.parse().ok()),
             euid: effective("Uid")?,
+            has_root: field("Uid")?.split_whitespace().any(|uid| uid == "0"),
             egid: effective("Gid")?,
             state: field("State")?.chars().next()?,
             cap_eff: bits("CapEff")?,
+            cap_permitted: bits("CapPrm").unwrap_or(u64::MAX),
             seccomp: number("Seccomp").unwrap_or(0),
             blocked: bits("SigBlk").unwrap_or(0),
             ignored: bits("SigIgn").unwrap_or(0),

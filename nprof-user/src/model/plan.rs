@@ -105,14 +105,32 @@ pub enum SkipReason {
     UnreadableLibrary,
     /// The kernel refuses a probe on the instruction at the entry.
     RefusedByKernel,
+    /// Where a probe reaches every process that has the file mapped: nothing proves that a function begins there.
+    UnprovenStart,
+    /// Where a probe reaches every process that has the file mapped: the target's user may have written the file.
+    UntrustedFile,
     /// More functions than `--max-methods` or the maps' headroom allow.
     OverLimit,
 }
 
 impl SkipReason {
     /// Every reason, for counters that start at zero.
-    pub const ALL: [Self; 6] =
-        [Self::Unbound, Self::Intrinsic, Self::NoFile, Self::UnreadableLibrary, Self::RefusedByKernel, Self::OverLimit];
+    pub const ALL: [Self; 8] = [
+        Self::Unbound,
+        Self::Intrinsic,
+        Self::NoFile,
+        Self::UnreadableLibrary,
+        Self::RefusedByKernel,
+        Self::UnprovenStart,
+        Self::UntrustedFile,
+        Self::OverLimit,
+    ];
+
+    /// Whether it is there only because a probe would reach other processes.
+    #[must_use]
+    pub fn keeps_from_others(self) -> bool {
+        matches!(self, Self::UnprovenStart | Self::UntrustedFile)
+    }
 
     /// The word for JSON and metrics.
     #[must_use]
@@ -123,6 +141,8 @@ impl SkipReason {
             Self::NoFile => "no-file",
             Self::UnreadableLibrary => "unreadable-library",
             Self::RefusedByKernel => "refused-by-kernel",
+            Self::UnprovenStart => "unproven-start",
+            Self::UntrustedFile => "untrusted-file",
             Self::OverLimit => "over-limit",
         }
     }

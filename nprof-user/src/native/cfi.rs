@@ -12,7 +12,7 @@ use gimli::{
 };
 
 use super::covered::{Covered, FunctionStarts, Ranges};
-use super::elf::Layout;
+use super::elf::{ElfFault, Layout};
 use super::rule::Rule;
 use crate::model::ElfAddr;
 
@@ -48,6 +48,18 @@ struct Part {
 #[derive(Debug)]
 pub(super) struct UnwindTable {
     parts: Vec<Part>,
+}
+
+/// Where the functions of a library begin that its unwind information speaks of; nowhere in a file that is none.
+///
+/// # Errors
+/// If the file cannot be read.
+pub(crate) fn function_starts(file: &File) -> io::Result<FunctionStarts> {
+    match Layout::read(file) {
+        Ok(layout) => Ok(UnwindTable::read(file, &layout, MAX_SECTION)?.into_starts()),
+        Err(ElfFault::Read(error)) => Err(error),
+        Err(_) => Ok(FunctionStarts::default()),
+    }
 }
 
 impl UnwindTable {

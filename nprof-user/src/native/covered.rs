@@ -32,7 +32,7 @@ impl Ranges {
 
 /// Where the functions of a library begin, as its unwind information has it.
 #[derive(Debug, Default)]
-pub(super) struct FunctionStarts {
+pub(crate) struct FunctionStarts {
     /// The ranges of each section, the one to ask first first.
     sections: Vec<Ranges>,
 }
@@ -43,7 +43,7 @@ impl FunctionStarts {
     }
 
     /// Where the function begins that an address lies in; `None` if nothing is said about it.
-    pub(super) fn of(&self, address: ElfAddr) -> Option<ElfAddr> {
+    pub(crate) fn of(&self, address: ElfAddr) -> Option<ElfAddr> {
         let covered = self.sections.iter().find_map(|ranges| ranges.at(address))?;
         Some(ElfAddr(covered.start.into()))
     }

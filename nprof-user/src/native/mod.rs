@@ -25,6 +25,7 @@ mod symbolizer;
 mod testing;
 mod unwinder;
 
+pub(crate) use cfi::function_starts;
 pub use library_file::LibraryError;
 pub use names::NativeFrame;
 pub use sample::{CodeAddress, NativeEnd, NativeSample, NativeStack, ProbedReturn, Registers};

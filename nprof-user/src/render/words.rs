@@ -10,6 +10,12 @@ pub(super) fn skip(reason: SkipReason) -> &'static str {
         SkipReason::NoFile => "bound to generated code (a probe needs a file)",
         SkipReason::UnreadableLibrary => "in a library that cannot be read",
         SkipReason::RefusedByKernel => "refused by the kernel (instruction that cannot carry a probe)",
+        SkipReason::UnprovenStart => {
+            "not known to be the start of a function (this kernel puts a probe into every process with the file)"
+        }
+        SkipReason::UntrustedFile => {
+            "in a file that the JVM's user may have written (this kernel puts a probe into every process with it)"
+        }
         SkipReason::OverLimit => {
             "over the limit (--max-methods, or the room made at the start: trace again, or narrow the pattern)"
         }

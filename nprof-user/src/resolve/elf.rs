@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::fs::File;
 
 use object::elf::{
-    FileHeader64, PF_X, PT_LOAD, ProgramHeader64, SHN_UNDEF, SHT_DYNSYM, STT_GNU_IFUNC, STT_TLS, SectionHeader64, Sym64,
+    FileHeader64, PF_X, PT_LOAD, ProgramHeader64, SHN_UNDEF, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC, STT_TLS,
+    SectionHeader64, SectionType, Sym64,
 };
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 use object::{Endianness, ReadCache};
@@ -73,7 +74,7 @@ pub(super) fn read(file: File, length: u64) -> Result<Tables, Fault> {
     }
     let segments = segments(header.program_headers(endian, &cache)?, endian, length)?;
     let sections = header.section_headers(endian, &cache)?;
-    let Some(symbols) = Symbols::find(sections, endian, &cache)? else {
+    let Some(symbols) = Symbols::find(sections, SHT_DYNSYM, endian, &cache)? else {
         return Ok(Tables { segments, ..Tables::default() });
     };
     let (exports, functions) = symbols.functions(&segments)?;
@@ -95,7 +96,32 @@ fn segments(headers: &[ProgramHeader64<Endianness>], endian: Endianness, length:
     Ok(segments)
 }
 
-/// The dynamic symbols and their names.
+/// Hands over where the functions begin that the file names, in its dynamic symbols and in those for debuggers. Names of
+/// something else, such as labels, are left out.
+pub(super) fn named_functions(
+    file: File,
+    segments: &[Segment],
+    mut found: impl FnMut(FileOffset),
+) -> Result<(), Fault> {
+    let cache = ReadCache::new(file);
+    let header = FileHeader64::<Endianness>::parse(&cache)?;
+    let endian = header.endian()?;
+    if header.shnum(endian, &cache)? > MAX_HEADERS {
+        return Err(Fault::TooLarge);
+    }
+    let sections = header.section_headers(endian, &cache)?;
+    for table_type in [SHT_DYNSYM, SHT_SYMTAB] {
+        let Some(symbols) = Symbols::find(sections, table_type, endian, &cache)? else { continue };
+        let functions = symbols
+            .symbols
+            .iter()
+            .filter(|symbol| symbol.st_type() == STT_FUNC && symbol.st_shndx(endian) != SHN_UNDEF);
+        functions.filter_map(|symbol| offset_of(ElfAddr(symbol.st_value(endian)), segments)).for_each(&mut found);
+    }
+    Ok(())
+}
+
+/// The symbols of one table and their names.
 struct Symbols<'a> {
     endian: Endianness,
     symbols: &'a [Sym64<Endianness>],
@@ -105,10 +131,11 @@ struct Symbols<'a> {
 impl<'a> Symbols<'a> {
     fn find(
         sections: &'a [SectionHeader64<Endianness>],
+        table_type: SectionType,
         endian: Endianness,
         cache: &'a ReadCache<File>,
     ) -> Result<Option<Self>, Fault> {
-        let Some(table) = sections.iter().find(|section| section.sh_type(endian) == SHT_DYNSYM) else {
+        let Some(table) = sections.iter().find(|section| section.sh_type(endian) == table_type) else {
             return Ok(None);
         };
         let Some(names) = sections.get(table.sh_link(endian) as usize) else { return Ok(None) };

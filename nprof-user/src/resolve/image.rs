@@ -6,11 +6,12 @@
 use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::elf::{self, Fault, Segment};
-use crate::model::FileOffset;
+use crate::model::{ElfAddr, FileOffset};
 
 /// Why a library's file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -65,10 +66,7 @@ impl Image {
     /// As [`Self::open`], from a file that is open already and has `length` bytes.
     pub(super) fn read(path: &Path, file: File, length: u64) -> Result<Self, ImageError> {
         let read_error = |source| ImageError::Read { path: path.to_owned(), source };
-        let tables = elf::read(file.try_clone().map_err(read_error)?, length).map_err(|fault| match fault {
-            Fault::Parse(source) => ImageError::Parse { path: path.to_owned(), source },
-            Fault::TooLarge => ImageError::TooLarge { path: path.to_owned() },
-        })?;
+        let tables = elf::read(file.try_clone().map_err(read_error)?, length).map_err(|fault| fault.of(path))?;
         let elf::Tables { segments, exports, functions } = tables;
         Ok(Self { path: path.to_owned(), file, segments, exports, functions })
     }
@@ -80,7 +78,6 @@ impl Image {
     }
 
     /// Where the functions with JNI names begin, in no order.
-    #[cfg(test)]
     pub(super) fn exports(&self) -> impl Iterator<Item = FileOffset> {
         self.exports.values().copied()
     }
@@ -88,6 +85,37 @@ impl Image {
     /// Where the exported functions begin, those with other names too; sorted.
     pub(super) fn functions(&self) -> &[FileOffset] {
         &self.functions
+    }
+
+    /// The file, to read.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// A path that opens this very file for as long as the image is kept, whatever the target maps where it was meanwhile.
+    #[must_use]
+    pub fn open_path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    }
+
+    /// Hands over where each function begins that has a name in the file, exported or not.
+    ///
+    /// # Errors
+    /// If the file cannot be read or claims absurd tables.
+    pub(super) fn named_functions(&self, found: impl FnMut(FileOffset)) -> Result<(), ImageError> {
+        let file = self.file.try_clone().map_err(|source| self.read_error(source))?;
+        elf::named_functions(file, &self.segments, found).map_err(|fault| fault.of(&self.path))
+    }
+
+    /// The address, in the file's own numbering, of code at an offset.
+    pub(super) fn address_of(&self, offset: FileOffset) -> Option<ElfAddr> {
+        let around = |s: &&Segment| s.executable && s.offset <= offset.0 && offset.0 - s.offset < s.file_size;
+        let segment = self.segments.iter().find(around)?;
+        segment.address.checked_add(offset.0 - segment.offset).map(ElfAddr)
+    }
+
+    pub(super) fn read_error(&self, source: io::Error) -> ImageError {
+        ImageError::Read { path: self.path.clone(), source }
     }
 
     /// Up to `length` bytes of code from `offset` on, fewer at the end of the segment. Empty outside of code.
@@ -98,9 +126,7 @@ impl Image {
         let Some((_, end)) = self.code_around(offset) else { return Ok(Vec::new()) };
         let there = usize::try_from(end.0.saturating_sub(offset.0)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; length.min(there)];
-        self.file
-            .read_exact_at(&mut bytes, offset.0)
-            .map_err(|source| ImageError::Read { path: self.path.clone(), source })?;
+        self.file.read_exact_at(&mut bytes, offset.0).map_err(|source| self.read_error(source))?;
         Ok(bytes)
     }
 
@@ -115,6 +141,15 @@ impl Image {
         let executable = self.segments.iter().filter(|segment| segment.executable);
         executable
             .map(|segment| (FileOffset(segment.offset), FileOffset(segment.offset.saturating_add(segment.file_size))))
+    }
+}
+
+impl Fault {
+    fn of(self, path: &Path) -> ImageError {
+        match self {
+            Self::Parse(source) => ImageError::Parse { path: path.to_owned(), source },
+            Self::TooLarge => ImageError::TooLarge { path: path.to_owned() },
+        }
     }
 }
 

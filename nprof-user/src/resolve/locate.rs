@@ -38,7 +38,11 @@ impl Libraries {
             match self.by_file.get(&library.file) {
                 Some(&LibraryId(place)) => {
                     any_new |= !was_mapped.get(place).copied().unwrap_or(true);
-                    self.libraries[place] = library.clone();
+                    // What opens the file that was read stays, as long as it was read.
+                    let known = std::mem::replace(&mut self.libraries[place], library.clone());
+                    if self.images[place].is_some() {
+                        self.libraries[place].open_path = known.open_path;
+                    }
                 }
                 None => {
                     any_new = true;
@@ -74,8 +78,9 @@ impl Libraries {
                 tracing::debug!("{error}: {:?}", std::error::Error::source(error).map(ToString::to_string))
             })
             .ok();
+        let open_path = image.as_ref().map_or_else(|| library.open_path.clone(), |image| image.open_path());
         self.by_file.insert(library.file, LibraryId(self.libraries.len()));
-        self.libraries.push(library.clone());
+        self.libraries.push(Library { open_path, ..library.clone() });
         self.images.push(image);
     }
 

@@ -3,6 +3,7 @@
 
 mod code;
 mod elf;
+mod guard;
 mod image;
 mod images;
 mod locate;
@@ -16,5 +17,6 @@ mod site;
 #[cfg(test)]
 mod testing;
 
+pub use guard::Guard;
 pub use image::{Image, ImageError};
 pub use planner::{Limits, Planner};

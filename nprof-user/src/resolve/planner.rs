@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::guard::Guard;
+use super::image::{Image, ImageError};
 use super::locate::{Function, Libraries};
 use super::select::Selection;
-use super::site::{self, Choice};
+use super::site;
 use crate::model::{
     Bound, FileOffset, Library, LibraryId, Method, NativeCode, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason,
     Skipped, VirtAddr,
@@ -20,11 +22,16 @@ pub struct Limits {
 /// What a function is known by: its library and its entry.
 type FunctionKey = (LibraryId, FileOffset);
 
+/// Where a function is probed and what that costs, or why it is not.
+type Chosen = Result<(FileOffset, ProbeCost), SkipReason>;
+
 /// The plan of one target, which grows with the target.
 #[derive(Debug)]
 pub struct Planner {
     selection: Selection,
     limits: Limits,
+    /// Where probes reach everyone.
+    guard: Option<Guard>,
     libraries: Libraries,
     probes: Vec<Probe>,
     /// Indices are never used twice: what was counted under one stays its.
@@ -39,12 +46,13 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// An empty plan for what the user selected.
+    /// An empty plan for what the user selected. With a guard, only what that lets through is probed.
     #[must_use]
-    pub fn new(selection: Selection, limits: Limits) -> Self {
+    pub fn new(selection: Selection, limits: Limits, guard: Option<Guard>) -> Self {
         Self {
             selection,
             limits,
+            guard,
             libraries: Libraries::default(),
             probes: Vec::new(),
             next_index: 0,
@@ -53,6 +61,12 @@ impl Planner {
             skipped: HashMap::new(),
             changes: 0,
         }
+    }
+
+    /// Whether only what a guard lets through is probed.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        self.guard.is_some()
     }
 
     /// Takes in methods that are new or have changed, with what is mapped now. Returns the probes to be added.
@@ -242,11 +256,14 @@ impl Planner {
                 self.skip(method, reason);
             } else if self.room() == 0 {
                 self.skip(method, SkipReason::OverLimit);
-            } else if let Some(probe) = choices.get(&key).copied().unwrap_or(Choice::at_entry(function.entry)).probe {
-                self.push(function, probe, method);
             } else {
-                self.refused.insert(key, SkipReason::RefusedByKernel);
-                self.skip(method, SkipReason::RefusedByKernel);
+                match choices.get(&key).copied().unwrap_or(Err(SkipReason::UnreadableLibrary)) {
+                    Ok(probe) => self.push(function, probe, method),
+                    Err(reason) => {
+                        self.refused.insert(key, reason);
+                        self.skip(method, reason);
+                    }
+                }
             }
         }
         self.probes[first_new..].to_vec()
@@ -259,7 +276,7 @@ impl Planner {
 
     /// Chooses the sites of the functions that are new. One that the kernel refuses takes no room, so under a limit
     /// more are looked at than there is room for.
-    fn choose_sites(&self, wanted: &[(Function, PlannedMethod)]) -> HashMap<FunctionKey, Choice> {
+    fn choose_sites(&self, wanted: &[(Function, PlannedMethod)]) -> HashMap<FunctionKey, Chosen> {
         let mut chosen = HashMap::new();
         if self.room() == 0 {
             return chosen;
@@ -273,24 +290,33 @@ impl Planner {
             entries.sort_unstable();
             entries.dedup();
             let Some(image) = self.libraries.image(library) else { continue };
-            match site::choose(image, &entries) {
-                Ok(choices) => chosen.extend(choices.into_iter().map(|choice| ((library, choice.entry), choice))),
-                Err(error) => tracing::warn!("{error}: probes stay at the entries"),
-            }
+            let choices = choose(image, &entries, self.guard).unwrap_or_else(|error| {
+                tracing::warn!("{error}: no probes in {}", self.libraries.all()[library.0].path.display());
+                Vec::new()
+            });
+            chosen.extend(choices.into_iter().map(|(entry, choice)| ((library, entry), choice)));
         }
         chosen
     }
 }
 
+/// Chooses the sites for functions of one library, in no order. What the guard refuses is not looked at any further.
+fn choose(
+    image: &Image,
+    entries: &[FileOffset],
+    guard: Option<Guard>,
+) -> Result<Vec<(FileOffset, Chosen)>, ImageError> {
+    let refused = guard.map_or(Ok(Vec::new()), |guard| guard.refused(image, entries))?;
+    let is_refused: HashSet<FileOffset> = refused.iter().map(|(entry, _)| *entry).collect();
+    let left: Vec<FileOffset> = entries.iter().copied().filter(|entry| !is_refused.contains(entry)).collect();
+    let choices = site::choose(image, &left)?.into_iter();
+    let chosen = choices.map(|choice| (choice.entry, choice.probe.ok_or(SkipReason::RefusedByKernel)));
+    Ok(chosen.chain(refused.into_iter().map(|(entry, reason)| (entry, Err(reason)))).collect())
+}
+
 impl Function {
     fn key(&self) -> FunctionKey {
         (self.library, self.entry)
-    }
-}
-
-impl Choice {
-    fn at_entry(entry: FileOffset) -> Self {
-        Self { entry, probe: Some((entry, ProbeCost::SingleStepped)) }
     }
 }
 

@@ -40,6 +40,7 @@ pub use vm::survey;
 use std::time::Duration;
 
 use crate::discover;
+use crate::model::Reach;
 use crate::resolve::select::Selection;
 
 /// What the user wants to be traced.
@@ -57,6 +58,8 @@ pub struct Options {
     pub slow: Option<Duration>,
     /// Stubs time one of so many calls of what is called often, and count the others. One times every call.
     pub time_every: u32,
+    /// Whom probes are taken to reach; if not said, the kernel is asked.
+    pub reach: Option<Reach>,
     /// Who counts. Where many JVMs share an engine, the kernel does.
     pub tier: TierWanted,
 }
@@ -72,6 +75,7 @@ impl Options {
             budget: None,
             slow: None,
             time_every: 1,
+            reach: None,
             tier: TierWanted::Kernel,
         }
     }

@@ -9,13 +9,13 @@ use super::stubs::{self, Manner, Stubs};
 use super::tracer::{Parts, Tiers, Tracer, YOUNG};
 use super::vm::{describe, ended_or, open};
 use super::{Calibrated, Error, Options, TierWanted, calibrate};
-use crate::attach::{Engine, Session, Target};
+use crate::attach::{Engine, Session, Target, reach};
 use crate::collect::Reader;
 use crate::discover::Proc;
 use crate::hotspot::Vm;
-use crate::model::{Jvm, Method, Plan, VirtAddr};
+use crate::model::{Jvm, Method, Plan, Reach, VirtAddr};
 use crate::resolve::select::Unmatched;
-use crate::resolve::{Limits, Planner};
+use crate::resolve::{Guard, Limits, Planner};
 use crate::shim::{self, Connection};
 use crate::sys::remote_memory::ProcessMemory;
 
@@ -63,7 +63,8 @@ impl Prepared {
         }
         let libraries = proc.libraries(jvm.pid)?;
         let functions = options.max_functions.unwrap_or(MAX_FUNCTIONS);
-        let mut planner = Planner::new(options.selection.clone(), Limits { functions });
+        let guard = guard(&proc, &jvm, options.reach)?;
+        let mut planner = Planner::new(options.selection.clone(), Limits { functions }, guard);
         let shim = if options.tier == TierWanted::Kernel { None } else { shim::find(&proc, &jvm)? };
         let is_stubbed = |method: &Method| shim.as_ref().is_some_and(|shim| shim.holds(method));
         inventory.methods.retain(|method| !shim::is_own(method));
@@ -175,6 +176,10 @@ impl Prepared {
         reader: Reader,
         mut tiers: Option<Tiers>,
     ) -> Result<Tracer, Error> {
+        if engine.reach() == Reach::Everyone && !self.planner.is_guarded() {
+            // Which places may be probed was decided for a kernel that keeps probes to the target.
+            return Err(Error::Defect { what: "probes would reach more than was planned for".to_owned() });
+        }
         if self.options.timed && self.proc.return_probes_crash(&self.jvm)? {
             return Err(Error::ReturnProbesKill { pid: self.jvm.pid });
         }
@@ -193,6 +198,21 @@ impl Prepared {
         }
         let Self { proc, jvm, vm, planner, options, .. } = self;
         Tracer::attach(Parts { proc, jvm, vm, planner, session, reader, tiers, options, calibrated, age })
+    }
+}
+
+/// What is asked of a place for a probe, where the kernel writes it into other processes too. Who may not ask the kernel
+/// may not attach probes either.
+fn guard(proc: &Proc, jvm: &Jvm, known: Option<Reach>) -> Result<Option<Guard>, Error> {
+    let asked = || {
+        reach().unwrap_or_else(|error| {
+            tracing::debug!("not known whom probes reach: {error}");
+            Reach::Target
+        })
+    };
+    match known.unwrap_or_else(asked) {
+        Reach::Target => Ok(None),
+        Reach::Everyone => Ok(Some(Guard::new(proc.writes_as_root(jvm)?))),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod corruption;
 mod files;
+mod guarding;
 mod jdks;
 mod lasting;
 mod locating;
@@ -21,6 +22,8 @@ use super::image::{Image, ImageError};
 static SITES: LazyLock<Vec<u8>> = LazyLock::new(|| assemble("sites.S"));
 /// `fixtures/late.S`, assembled and linked.
 static LATE: LazyLock<Vec<u8>> = LazyLock::new(|| assemble("late.S"));
+/// `fixtures/guarded.S`, assembled and linked.
+static GUARDED: LazyLock<Vec<u8>> = LazyLock::new(|| assemble("guarded.S"));
 
 fn assemble(name: &str) -> Vec<u8> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/resolve/testing/fixtures").join(name);

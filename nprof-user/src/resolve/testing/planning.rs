@@ -105,7 +105,7 @@ fn new_library() {
 #[test]
 fn library_filter() {
     let selection = Selection::parse(&[], &[], &["liblate.so"]).unwrap();
-    let mut planner = Planner::new(selection, NO_LIMIT);
+    let mut planner = Planner::new(selection, NO_LIMIT, None);
     let methods = [
         method(1, "Sites", "pushFirst", at("pushFirst")),
         unbound(2, "Late", "one"),
@@ -123,7 +123,7 @@ fn library_filter() {
 /// Check that under a limit bound methods go first, that the rest is listed, and that a shared function takes no room.
 #[test]
 fn limits() {
-    let mut planner = Planner::new(Selection::default(), Limits { functions: 2 });
+    let mut planner = Planner::new(Selection::default(), Limits { functions: 2 }, None);
     let methods = [
         unbound(1, "Sites", "pushFirst"),
         unbound(2, "Sites", "endbrFirst"),

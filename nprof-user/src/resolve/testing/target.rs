@@ -60,7 +60,7 @@ pub(super) fn at(function: &str) -> NativeCode {
 }
 
 pub(super) fn planner() -> Planner {
-    Planner::new(Selection::default(), NO_LIMIT)
+    Planner::new(Selection::default(), NO_LIMIT, None)
 }
 
 /// Index, methods with how they are bound, of every probe.

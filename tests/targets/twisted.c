@@ -1,0 +1,21 @@
+/* A function that other processes use too, and a native that is bound into the middle of it. */
+#include <jni.h>
+
+/* Its operand is code as well: four one-byte nops, and then the return. */
+__asm__(".text\n"
+        ".balign 16\n"
+        ".globl shared_value\n"
+        ".type shared_value, @function\n"
+        "shared_value:\n"
+        ".cfi_startproc\n"
+        "mov $0x90909090, %eax\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size shared_value, . - shared_value\n");
+
+extern char shared_value[];
+
+JNIEXPORT void JNICALL Java_targets_Twisted_bind(JNIEnv *env, jclass owner, jboolean twist) {
+    JNINativeMethod natives[] = {{"value", "()I", shared_value}, {"twisted", "()I", shared_value + 1}};
+    (*env)->RegisterNatives(env, owner, natives, twist ? 2 : 1);
+}
