@@ -1,4 +1,4 @@
-//! The JDKs of this machine.
+//! The JDKs of this machine, and JVMs of other versions that only run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::target::cargo_target_dir;
+
 /// Where Linux distributions and vendors install JDKs.
 const ROOT: &str = "/usr/lib/jvm";
 
 /// The oldest Java version that the targets' sources are written for.
-pub const OLDEST_SUPPORTED: u32 = 17;
+pub const OLDEST_SUPPORTED: u32 = 11;
 
-/// One installed JDK, with compiler and headers.
+/// One JDK: with compiler and headers if it is installed, without if it is there to run tests on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Jdk {
     /// Its feature release: 17, 25.
@@ -39,18 +41,32 @@ impl Jdk {
     /// # Errors
     /// When a directory that holds a compiler does not say which version it is.
     pub fn find_all() -> Result<Vec<Self>> {
-        find_under(Path::new(ROOT))
+        find_under(Path::new(ROOT), &["java", "javac"])
+    }
+
+    /// The JVMs of other versions that `cargo xtask setup --for test` has put beside what Cargo builds, oldest first.
+    ///
+    /// # Errors
+    /// When one does not say which version it is.
+    pub fn find_others() -> Result<Vec<Self>> {
+        find_under(&others(), &["java"])
     }
 }
 
-fn find_under(root: &Path) -> Result<Vec<Jdk>> {
+/// Where the JVMs of other versions are.
+#[must_use]
+pub fn others() -> PathBuf {
+    cargo_target_dir().join("test-jvms")
+}
+
+fn find_under(root: &Path, programs: &[&str]) -> Result<Vec<Jdk>> {
     let Ok(entries) = root.read_dir() else {
         return Ok(Vec::new());
     };
     let mut by_home = BTreeMap::new();
     for entry in entries {
         let home = entry?.path();
-        if home.join("bin/java").exists() && home.join("bin/javac").exists() {
+        if programs.iter().all(|program| home.join("bin").join(program).exists()) {
             let home = home.canonicalize()?;
             let version = version_of(&home)?;
             by_home.insert(home.clone(), Jdk { version, home });
@@ -91,7 +107,7 @@ mod tests {
     /// Check that a directory without JDKs gives none, and that one which does not exist is no error.
     #[test]
     fn nothing_is_found_where_nothing_is() {
-        assert_eq!(find_under(Path::new("/proc/self/fd")).unwrap(), []);
-        assert_eq!(find_under(Path::new("/nonexistent")).unwrap(), []);
+        assert_eq!(find_under(Path::new("/proc/self/fd"), &["java"]).unwrap(), []);
+        assert_eq!(find_under(Path::new("/nonexistent"), &["java"]).unwrap(), []);
     }
 }

@@ -7,10 +7,13 @@ use std::sync::Once;
 
 use anyhow::{Context, Result, bail};
 
-use crate::jdk::{Jdk, OLDEST_SUPPORTED};
+use crate::jdk::{self, Jdk, OLDEST_SUPPORTED};
 
 /// The JDK versions that are expected on a machine that runs these tests.
 const EXPECTED_VERSIONS: [u32; 2] = [17, 25];
+/// The other versions that a few strong tests run on: the oldest that is supported, the first with virtual threads, and the
+/// newest that there is.
+const EXPECTED_OTHERS: [u32; 3] = [11, 21, 26];
 
 /// The first kernel with `uprobe_multi` links.
 const OLDEST_KERNEL: (u32, u32) = (6, 6);
@@ -32,6 +35,25 @@ pub fn on_every_jdk(test: impl Fn(&Jdk) -> Result<()>) -> Result<()> {
 /// As [`on_every_jdk`]; or that the kernel is required and cannot be used.
 pub fn traced_on_every_jdk(test: impl Fn(&Jdk) -> Result<()>) -> Result<()> {
     on_kernel(|| on_every_jdk(test))
+}
+
+/// Runs `test` with every JVM of another version than those of [`on_every_jdk`]. They cannot compile.
+///
+/// # Errors
+/// As [`on_every_jdk`].
+pub fn on_every_other_jdk(test: impl Fn(&Jdk) -> Result<()>) -> Result<()> {
+    for jdk in others()? {
+        test(&jdk).with_context(|| format!("on {jdk}"))?;
+    }
+    Ok(())
+}
+
+/// The same for what can be traced.
+///
+/// # Errors
+/// As [`traced_on_every_jdk`].
+pub fn traced_on_every_other_jdk(test: impl Fn(&Jdk) -> Result<()>) -> Result<()> {
+    on_kernel(|| on_every_other_jdk(test))
 }
 
 /// Runs `test` if BPF programs can be loaded and attached on this machine.
@@ -97,7 +119,7 @@ pub fn rounds() -> Result<u32> {
 fn jdks() -> Result<Vec<Jdk>> {
     static REPORT: Once = Once::new();
     let (usable, old): (Vec<_>, Vec<_>) = Jdk::find_all()?.into_iter().partition(|jdk| jdk.version >= OLDEST_SUPPORTED);
-    let missing = missing_versions(&usable);
+    let missing = missing_versions(&installed_versions(), &usable);
     REPORT.call_once(|| {
         for version in &missing {
             say(&format!("missing: no JDK {version} under /usr/lib/jvm: nothing is tested with it"));
@@ -106,21 +128,46 @@ fn jdks() -> Result<Vec<Jdk>> {
             say(&format!("not used: {jdk} is older than the targets' sources ({OLDEST_SUPPORTED})"));
         }
     });
-    if let Some(version) = missing.iter().find(|version| is_required(&version.to_string())) {
-        bail!("required by NPROF_TEST_REQUIRE: no JDK {version} under /usr/lib/jvm");
-    }
+    must_not_be_required(&missing, "/usr/lib/jvm")?;
     if usable.is_empty() && is_required("jvm") {
         bail!("required by NPROF_TEST_REQUIRE: no JDK under /usr/lib/jvm");
     }
     Ok(usable)
 }
 
-fn missing_versions(found: &[Jdk]) -> Vec<u32> {
+/// The JVMs of other versions to test with. Prints once what is missing.
+fn others() -> Result<Vec<Jdk>> {
+    static REPORT: Once = Once::new();
+    let found = Jdk::find_others()?;
+    let missing = missing_versions(&EXPECTED_OTHERS, &found);
+    let place = jdk::others();
+    REPORT.call_once(|| {
+        for version in &missing {
+            say(&format!("not run: nothing is tested with JDK {version}: it is not in {}", place.display()));
+        }
+    });
+    must_not_be_required(&missing, &place.display().to_string())?;
+    Ok(found)
+}
+
+fn must_not_be_required(missing: &[u32], place: &str) -> Result<()> {
+    match missing.iter().find(|version| is_required(&version.to_string())) {
+        Some(version) => bail!("required by NPROF_TEST_REQUIRE: no JDK {version} in {place}"),
+        None => Ok(()),
+    }
+}
+
+fn missing_versions(expected: &[u32], found: &[Jdk]) -> Vec<u32> {
+    expected.iter().copied().filter(|version| found.iter().all(|jdk| jdk.version != *version)).collect()
+}
+
+/// The versions that are expected under `/usr/lib/jvm`, and those that are required besides.
+fn installed_versions() -> Vec<u32> {
     let required = requirements().filter_map(|word| word.parse().ok());
     let mut wanted: Vec<u32> = EXPECTED_VERSIONS.into_iter().chain(required).collect();
+    wanted.retain(|version| !EXPECTED_OTHERS.contains(version));
     wanted.sort_unstable();
     wanted.dedup();
-    wanted.retain(|version| found.iter().all(|jdk| jdk.version != *version));
     wanted
 }
 
@@ -193,7 +240,6 @@ mod tests {
     #[test]
     fn missing_versions_are_noticed() {
         let only_25 = [Jdk { version: 25, home: "/jdk".into() }];
-        assert!(missing_versions(&only_25).contains(&17));
-        assert!(!missing_versions(&only_25).contains(&25));
+        assert_eq!(missing_versions(&EXPECTED_VERSIONS, &only_25), [17]);
     }
 }

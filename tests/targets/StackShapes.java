@@ -98,20 +98,19 @@ final class StackShapes {
      */
     private static long upcall() throws ReflectiveOperationException {
         Class<?> linker = Class.forName("java.lang.foreign.Linker");
-        Class<?> options = Class.forName("java.lang.foreign.Linker$Option").arrayType();
-        Class<?> layouts = Class.forName("java.lang.foreign.MemoryLayout").arrayType();
+        Object options = Array.newInstance(Class.forName("java.lang.foreign.Linker$Option"), 0);
+        Object arguments = Array.newInstance(Class.forName("java.lang.foreign.MemoryLayout"), 1);
         Class<?> descriptor = Class.forName("java.lang.foreign.FunctionDescriptor");
         Class<?> arena = Class.forName("java.lang.foreign.Arena");
-        Object arguments = Array.newInstance(layouts.componentType(), 1);
         Array.set(arguments, 0, Class.forName("java.lang.foreign.ValueLayout").getField("JAVA_INT").get(null));
         MethodHandle target = MethodHandles.lookup()
             .findStatic(StackShapes.class, "called", MethodType.methodType(void.class, int.class));
-        Object stub = linker.getMethod("upcallStub", MethodHandle.class, descriptor, arena, options).invoke(
+        Object stub = linker.getMethod("upcallStub", MethodHandle.class, descriptor, arena, options.getClass()).invoke(
             linker.getMethod("nativeLinker").invoke(null),
             target,
-            descriptor.getMethod("ofVoid", layouts).invoke(null, arguments),
+            descriptor.getMethod("ofVoid", arguments.getClass()).invoke(null, arguments),
             arena.getMethod("global").invoke(null),
-            Array.newInstance(options.componentType(), 0));
+            options);
         return (long) Class.forName("java.lang.foreign.MemorySegment").getMethod("address").invoke(stub);
     }
 

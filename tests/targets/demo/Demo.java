@@ -14,6 +14,7 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.stream.Collectors;
 import java.util.zip.CRC32;
 import java.util.zip.DataFormatException;
 import java.util.zip.Deflater;
@@ -189,7 +190,7 @@ final class Demo {
 
     private void tidy() throws IOException {
         try (var files = Files.list(directory)) {
-            List<Path> all = files.toList();
+            List<Path> all = files.collect(Collectors.toList());
             if (all.size() > 12) {
                 Files.delete(all.get(random.nextInt(all.size())));
             }
@@ -198,7 +199,7 @@ final class Demo {
 
     private static void remove(Path directory) {
         try (var files = Files.list(directory)) {
-            for (Path file : files.toList()) {
+            for (Path file : files.collect(Collectors.toList())) {
                 Files.deleteIfExists(file);
             }
             Files.deleteIfExists(directory);
