@@ -23,7 +23,7 @@ fn exact(patterns: &[&str], shape: &str, threads: u32, calls: u32) -> Result<()>
     })
 }
 
-fn traced_exactly(
+pub(crate) fn traced_exactly(
     target: &mut RemoteProcess,
     patterns: &[&str],
     shape: &str,

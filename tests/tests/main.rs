@@ -50,6 +50,7 @@ mod targets;
 mod tiers;
 mod timing;
 mod unwind;
+mod versions;
 mod weights;
 
 /// Selects every native method of the targets.

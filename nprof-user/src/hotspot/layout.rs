@@ -1,6 +1,7 @@
 //! Where the fields that the inventory reads lie in this VM: looked up once in its tables, so that the walk is plain
 //! arithmetic. Offsets and widths change between versions; none is assumed.
 
+use super::aliases;
 use super::memory::is_plausible;
 use super::tables::{FieldEntry, Tables};
 use super::{Error, TableEntry};
@@ -186,8 +187,9 @@ impl<'a> Lookup<'a> {
         }
     }
 
+    /// The entry of a field, under whatever name this version has it.
     pub(crate) fn find(&self, type_name: &str, field: &str) -> Option<&'a FieldEntry> {
-        self.tables.fields.get(&format!("{type_name}::{field}"))
+        aliases::names(&format!("{type_name}::{field}")).find_map(|name| self.tables.fields.get(name))
     }
 
     fn missing(&mut self, type_name: &str, field: &str) {

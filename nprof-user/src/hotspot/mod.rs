@@ -9,6 +9,7 @@
 //! checked against another one before it is used, all loops have a limit, and what does not hold is read again later.
 
 mod about;
+mod aliases;
 mod coalesce;
 mod code_room;
 mod error;
@@ -24,7 +25,7 @@ mod refresh;
 mod stub;
 mod tables;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod walk;
 mod watch;
 

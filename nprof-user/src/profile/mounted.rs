@@ -1,6 +1,8 @@
 //! Tells the programs what to read of the VM besides stacks: how often it has collected the heap, and how the frames of
 //! virtual threads are found that are frozen there.
 
+use std::time::{Duration, Instant};
+
 use nprof_common::VmPlaces;
 
 use super::stacks::Stacks;
@@ -9,14 +11,20 @@ use crate::hotspot;
 use crate::sys::remote_memory::{MemoryError, ProcessMemory};
 use crate::unwind::{Threads, Unwinder};
 
+/// How long it is until the VM is asked again for what it did not say.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// More words than what the VM keeps where a continuation was entered.
 const ENTRY_WORDS: usize = 8;
 
 /// What the programs know, and what is still to be found out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Mounted {
     /// What they were told.
     places: VmPlaces,
+    /// Where in a thread its `JNIEnv` is, if that is known.
+    env: Option<u64>,
+    /// When the VM was asked last where frozen frames lie.
+    asked: Instant,
     /// The words at which a continuation was entered, to be looked at.
     entry: Option<[u64; ENTRY_WORDS]>,
 }
@@ -31,8 +39,9 @@ impl Mounted {
         unwinder: &mut Unwinder<ProcessMemory>,
         threads: &mut Threads<ProcessMemory>,
     ) -> Result<Self, hotspot::Error> {
-        let mut mounted = Self::default();
-        if let Some(env) = threads.jni_env_offset()? {
+        let env = threads.jni_env_offset()?;
+        let mut mounted = Self { places: VmPlaces::default(), env, asked: Instant::now(), entry: None };
+        if let Some(env) = env {
             mounted.places.frozen = unwinder.frozen_places(env)?.unwrap_or_default();
         }
         mounted.places.collections = unwinder.collections_place().map_or(0, |place| place.0);
@@ -56,11 +65,27 @@ impl Mounted {
     /// # Errors
     /// What makes all reads of the target fail: it has ended.
     pub(super) fn learn(&mut self, feeds: &mut Feeds, stacks: &mut Stacks) -> Result<(), MemoryError> {
+        self.ask_again(feeds, stacks)?;
         if let Some(words) = self.entry.take()
             && let Some(entered) = stacks.entered(&words)?
         {
             self.places.frozen.entered = entered;
             self.tell(feeds);
+        }
+        Ok(())
+    }
+
+    /// A VM says where frozen frames lie only once it has had a virtual thread.
+    fn ask_again(&mut self, feeds: &mut Feeds, stacks: &mut Stacks) -> Result<(), MemoryError> {
+        if self.places.frozen.thread_from_env == 0
+            && let Some(env) = self.env
+            && self.asked.elapsed() >= ASK_AGAIN
+        {
+            self.asked = Instant::now();
+            if let Some(frozen) = stacks.missed_frozen_places(env)? {
+                self.places.frozen = frozen;
+                self.tell(feeds);
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! From a record of the ring to the numbers of its frames: Java frames, native ones, or both.
 
-use nprof_common::{StackHeader, StackKind};
+use nprof_common::{FrozenPlaces, StackHeader, StackKind};
 
 use super::Sums;
 use super::naming::{JavaNames, NativeNames, cut};
@@ -44,6 +44,15 @@ impl Stacks {
     /// What makes all reads of the target fail: it has ended.
     pub(super) fn entered(&mut self, words: &[u64]) -> Result<Option<u64>, MemoryError> {
         self.java.entered(words)
+    }
+
+    /// Where frozen frames lie, if stacks were cut for want of it: [`Unwinder::frozen_places`]. `env` is the offset of the
+    /// `JNIEnv` in a thread.
+    ///
+    /// # Errors
+    /// What makes all reads of the target fail: it has ended.
+    pub(super) fn missed_frozen_places(&mut self, env: u64) -> Result<Option<FrozenPlaces>, MemoryError> {
+        if self.java.take_misses_frozen() { self.java.frozen_places(env) } else { Ok(None) }
     }
 
     /// The number of the stack of a record. It is counted as one that was taken.

@@ -158,7 +158,7 @@ mod tests {
     /// Check that instance fields are found behind static ones and behind what some fields have besides.
     #[test]
     fn unpacks_fields() {
-        let flags = FieldFlags { optional: [1, 4, 16], injected: 2 };
+        let flags = FieldFlags { optional: [1, 4, 16, 0, 0], injected: 2 };
         // One field of the class's own, initialised and generic, one static, one injected.
         let bytes = [2, 1, 7, 1, 40, 2, 5, 90, 91, 8, 1, 16, 8, 0, 3, 1, 24, 0, 2, 0];
         let field = |name, injected, offset| Description { name, injected, offset };

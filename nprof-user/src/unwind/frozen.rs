@@ -8,6 +8,7 @@
 
 use super::MAX_FRAMES;
 use super::blob::BlobKind;
+use super::entered::Entered;
 use super::frozen_layout::FrozenLayout;
 use super::objects::{Colours, Object, Objects, Reference};
 use super::sender::{Registers, Stop, Walk};
@@ -109,9 +110,10 @@ impl<M: RemoteMemory> Walk<'_, M> {
 
     /// Reads the frames. Everything that led to them is added to `path`.
     fn thaw(&mut self, layout: &FrozenLayout, here: Registers, path: &mut Vec<Witness>) -> Result<Registers, Stop> {
-        let running = self.running_thread(layout, here, path)?;
+        let entered = self.entered(layout)?;
+        let running = self.running_thread(layout, entered, here, path)?;
         // The entry names the continuation: it is not that of another virtual thread that runs here by now.
-        for offset in (0..layout.entry_size).step_by(8) {
+        for offset in (0..entered.size).step_by(8) {
             self.word(at(running.entry.sp, offset))?;
         }
         let mut objects = match self.objects.take() {
@@ -122,6 +124,14 @@ impl<M: RemoteMemory> Walk<'_, M> {
         *self.objects = Some(objects);
         result?;
         if self.is_wrapper(running.entry.pc)? { Ok(running.entry) } else { Err(CutReason::FrozenFrames.into()) }
+    }
+
+    /// Where threads note that they run a continuation.
+    pub(super) fn entered(&mut self, layout: &FrozenLayout) -> Result<Entered, Stop> {
+        if self.entered.is_none() {
+            *self.entered = layout.entered.find(self.reader, self.layout, self.code)?;
+        }
+        Ok(self.entered.ok_or(CutReason::FrozenFrames)?)
     }
 
     /// Whether `pc` lies in the wrapper of a native method, as the code does that enters continuations.
@@ -177,6 +187,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
     fn running_thread(
         &mut self,
         layout: &FrozenLayout,
+        entered: Entered,
         here: Registers,
         path: &mut Vec<Witness>,
     ) -> Result<Running, Stop> {
@@ -186,15 +197,13 @@ impl<M: RemoteMemory> Walk<'_, M> {
             let Ok(thread) = self.thread_of_entry_frame(slot) else { continue };
             reason = CutReason::FrozenFrames;
             let field = |offset| (at(thread, offset), 8);
-            let wanted = [layout.cont_entry, layout.thread_object, layout.stack_base, layout.stack_size].map(field);
-            let [cont_entry, thread_object, base, size] = wanted;
-            let numbers = self.reader.numbers([cont_entry, thread_object, base, size, (layout.return_pc, 8)])?;
-            let Some([entry, handle, base, size, return_pc]) = numbers else { continue };
+            let wanted = [entered.noted, layout.thread_object, layout.stack_base, layout.stack_size].map(field);
+            let Some([entry, handle, base, size]) = self.reader.numbers(wanted)? else { continue };
             let stack = base.saturating_sub(size)..base;
             let entries = here.sp.0..=here.sp.0.saturating_add(MAX_ARGUMENTS);
             if stack.contains(&here.sp.0) && entries.contains(&entry) && entry.is_multiple_of(8) {
-                path.push(Witness { addr: cont_entry.0, width: 8, value: entry });
-                let entry = Registers { sp: VirtAddr(entry), pc: VirtAddr(return_pc), fp: VirtAddr(0) };
+                path.push(Witness { addr: at(thread, entered.noted), width: 8, value: entry });
+                let entry = Registers { sp: VirtAddr(entry), pc: entered.code, fp: VirtAddr(0) };
                 return Ok(Running { entry, thread_object: VirtAddr(handle) });
             }
         }

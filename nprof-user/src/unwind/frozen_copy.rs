@@ -57,8 +57,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
         if copied.has_more {
             return Err(CutReason::StackTooShort.into());
         }
-        let [return_pc] = self.reader.numbers([(layout.return_pc, 8)])?.ok_or(CutReason::FrozenFrames)?;
-        let entry = Registers { sp: copied.entry_sp, pc: VirtAddr(return_pc), fp: VirtAddr(0) };
+        let entry = Registers { sp: copied.entry_sp, pc: self.entered(layout)?.code, fp: VirtAddr(0) };
         if self.is_wrapper(entry.pc)? { Ok(entry) } else { Err(CutReason::FrozenFrames.into()) }
     }
 }

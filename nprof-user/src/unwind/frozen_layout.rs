@@ -2,21 +2,18 @@
 
 use std::collections::HashMap;
 
+use super::entered::EnteredLayout;
 use crate::hotspot::{FlagLayout, Lookup, Number, Tables};
 use crate::model::VirtAddr;
 
 /// Everything that [`super::frozen`] has to know; offsets in bytes.
 #[derive(Debug, Clone)]
 pub(super) struct FrozenLayout {
-    /// Of a `JavaThread`: the innermost `ContinuationEntry`, a handle of its `java.lang.Thread`, and its stack.
-    pub(super) cont_entry: u64,
+    pub(super) entered: EnteredLayout,
+    /// Of a `JavaThread`: a handle of its `java.lang.Thread`, and its stack.
     pub(super) thread_object: u64,
     pub(super) stack_base: u64,
     pub(super) stack_size: u64,
-    /// The size of a `ContinuationEntry`.
-    pub(super) entry_size: u64,
-    /// The variable with the address that the code of a continuation returns to.
-    pub(super) return_pc: VirtAddr,
     pub(super) class: ClassLayout,
     pub(super) flags: FlagLayout,
     pub(super) objects: ObjectLayout,
@@ -39,8 +36,8 @@ pub(super) struct ClassLayout {
 /// Bits that say what follows in the description of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FieldFlags {
-    /// Each of these means one more number.
-    pub(super) optional: [u32; 3],
+    /// Each of these means one more number. Bits that a version does not have are 0.
+    pub(super) optional: [u32; 5],
     /// The name is one of the VM's own.
     pub(super) injected: u32,
 }
@@ -69,12 +66,10 @@ impl FrozenLayout {
     pub(super) fn of(tables: &Tables, constants: &HashMap<String, i32>) -> Option<Self> {
         let mut look = Lookup::new(tables);
         let layout = Self {
-            cont_entry: look.offset("JavaThread", "_cont_entry"),
+            entered: EnteredLayout::of(&mut look),
             thread_object: look.offset("JavaThread", "_threadObj"),
             stack_base: look.offset("JavaThread", "_stack_base"),
             stack_size: look.offset("JavaThread", "_stack_size"),
-            entry_size: look.size("ContinuationEntry"),
-            return_pc: look.variable("ContinuationEntry", "_return_pc"),
             class: ClassLayout {
                 parent: look.offset("Klass", "_super"),
                 constants: look.offset("InstanceKlass", "_constants"),
@@ -98,7 +93,10 @@ impl FieldFlags {
             let position = constants.get(&format!("FieldInfo::FieldFlags::_ff_{name}"))?;
             1_u32.checked_shl(u32::try_from(*position).ok()?)
         };
-        Some(Self { optional: [bit("initialized")?, bit("generic")?, bit("contended")?], injected: bit("injected")? })
+        // Of 28 and later.
+        let [flat, null_marker] = ["flat", "null_marker"].map(|name| bit(name).unwrap_or_default());
+        let optional = [bit("initialized")?, bit("generic")?, bit("contended")?, flat, null_marker];
+        Some(Self { optional, injected: bit("injected")? })
     }
 }
 

@@ -29,6 +29,10 @@ impl<M: RemoteMemory> Unwinder<M> {
         let Some(frozen) = self.layout.frozen.clone() else {
             return Ok(None);
         };
+        let Self { reader, layout, known, .. } = self;
+        let Some(entered) = frozen.entered.find(reader, layout, &mut known.code)? else {
+            return Ok(None);
+        };
         let Some(references) = self.references(&frozen)? else {
             return Ok(None);
         };
@@ -40,7 +44,7 @@ impl<M: RemoteMemory> Unwinder<M> {
             let bottom = chunk.offset(CHUNK_BOTTOM);
             Some(FrozenPlaces {
                 thread_from_env: env.cast_signed().checked_neg().filter(|offset| *offset != 0)?,
-                entry_sp: frozen.cont_entry,
+                entry_sp: entered.noted,
                 stack_base: frozen.stack_base,
                 thread_object: frozen.thread_object,
                 continuation: thread.offset(CONTINUATION)?,

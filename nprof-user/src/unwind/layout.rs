@@ -21,6 +21,8 @@ pub(super) struct CodeLayout {
     /// `None` where the VM does not say which methods it hides.
     pub(super) hidden: Option<HiddenFlag>,
     pub(super) entry: EntryLayout,
+    /// Of a `ClassLoaderData`: whether it is that of one anonymous class. Versions without such classes have none.
+    pub(super) anonymous: Option<u64>,
     /// Of a `Symbol`: a random number that it gets when it is made. Versions without it have none.
     pub(super) symbol_tag: Option<Number>,
     /// What leads to frames in the heap; `None` where there are none.
@@ -261,6 +263,7 @@ impl CodeLayout {
         // The upper half of a word; the lower is a count of references.
         let symbol_tag =
             look.find("Symbol", "_hash_and_refcount").map(|entry| Number { offset: entry.offset + 2, width: 2 });
+        let anonymous = look.find("ClassLoaderData", "_is_anonymous").map(|entry| entry.offset);
         let collections = CollectionsLayout::of(&mut look);
         look.finish()?;
         let versioned = Versioned::of(major_version(statics.major_version)?);
@@ -274,6 +277,7 @@ impl CodeLayout {
             const_method,
             hidden,
             entry,
+            anonymous,
             symbol_tag,
             frozen,
             collections,
@@ -344,11 +348,10 @@ impl NmethodLayout {
 }
 
 fn nmethod_layout(look: &mut Lookup<'_>) -> NmethodLayout {
-    let compiled = if look.find("CompiledMethod", "_method").is_some() { "CompiledMethod" } else { "nmethod" };
     let [pcs_begin, pcs_end, scopes_begin, scopes_end, metadata_begin, metadata_end] =
         if look.find("nmethod", "_immutable_data").is_some() { split_parts(look) } else { parts_in_blob(look) };
     NmethodLayout {
-        method: look.offset(compiled, "_method"),
+        method: look.offset("CompiledMethod", "_method"),
         compile_id: look.number("nmethod", "_compile_id"),
         // An enum of one byte since JDK 20 or so, an int before; levels are below 5 and little-endian.
         comp_level: Number { offset: look.offset("nmethod", "_comp_level"), width: 1 },
@@ -359,7 +362,7 @@ fn nmethod_layout(look: &mut Lookup<'_>) -> NmethodLayout {
         scopes_end,
         metadata_begin,
         metadata_end,
-        deopt_handlers: deopt_handlers(look, compiled),
+        deopt_handlers: deopt_handlers(look),
         verified_entry: verified_entry(look),
         pc_offset: look.number("PcDesc", "_pc_offset"),
         scope_offset: look.number("PcDesc", "_scope_decode_offset"),
@@ -389,13 +392,13 @@ fn split_parts(look: &mut Lookup<'_>) -> [Place; 6] {
 }
 
 /// Where the VM lets return the frames that it has deoptimised.
-fn deopt_handlers(look: &mut Lookup<'_>, compiled: &str) -> Vec<Place> {
+fn deopt_handlers(look: &mut Lookup<'_>) -> Vec<Place> {
     let pointers = ["_deopt_handler_begin", "_deopt_mh_handler_begin"];
     let offsets = ["_deopt_handler_offset", "_deopt_mh_handler_offset"];
     let mut places = Vec::new();
     for field in pointers {
-        if look.find(compiled, field).is_some() {
-            places.push(Place::pointer(look.offset(compiled, field)));
+        if look.find("CompiledMethod", field).is_some() {
+            places.push(Place::pointer(look.offset("CompiledMethod", field)));
         }
     }
     for field in offsets {
@@ -420,12 +423,11 @@ fn verified_entry(look: &mut Lookup<'_>) -> Option<Place> {
 }
 
 fn const_method_layout(look: &mut Lookup<'_>) -> ConstMethodLayout {
-    let flags = if look.find("ConstMethod", "_flags._flags").is_some() { "_flags._flags" } else { "_flags" };
     ConstMethodLayout {
         size: look.size("ConstMethod"),
         total_words: look.number("ConstMethod", "_constMethod_size"),
         code_size: look.number("ConstMethod", "_code_size"),
-        flags: look.number("ConstMethod", flags),
+        flags: look.number("ConstMethod", "_flags"),
     }
 }
 

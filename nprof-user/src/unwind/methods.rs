@@ -115,9 +115,13 @@ impl Methods {
         let Ok([Some(class), Some(name), Some(signature)]) = <[_; 3]>::try_from(texts) else {
             return Ok(None);
         };
-        let Some(class) = class_name(&class).filter(|_| is_name(&name) && is_method_descriptor(&signature)) else {
+        let Some(mut class) = class_name(&class).filter(|_| is_name(&name) && is_method_descriptor(&signature)) else {
             return Ok(None);
         };
+        if let Some(klass) = parts.anonymous {
+            // As the VM tells it.
+            class.push_str(&format!("/{:#018x}", klass.0));
+        }
         let name = MethodName {
             class: self.intern(class),
             name: self.intern(name),
@@ -157,6 +161,8 @@ struct Parts {
     /// Of class, name and signature.
     symbols: [VirtAddr; 3],
     loader: VirtAddr,
+    /// The class, if only its address tells it from others of its name.
+    anonymous: Option<VirtAddr>,
     witnesses: Vec<Witness>,
 }
 
@@ -200,13 +206,25 @@ impl Parts {
             return Ok(None);
         };
         let loader = VirtAddr(loader);
+        let anonymous = is_anonymous(reader, layout, loader)?.then_some(klass);
         let read = [(wanted[0], pool), (wanted[1], name_index), (wanted[2], signature_index), (wanted[5], code_size)];
         let mut witnesses = read.map(|((addr, width), value)| Witness { addr, width, value }).to_vec();
         let pointer = |addr, value| Witness { addr, width: 8, value };
         witnesses.push(pointer(own[0].0, const_method.0));
         witnesses.push(pointer(at(VirtAddr(pool), layout.names.pool.holder), klass.0));
         witnesses.push(pointer(at(klass, layout.names.klass.name), symbols[0].0));
-        Ok(Some(Self { const_method, flags, const_flags, hidden, total_bytes, code_size, symbols, loader, witnesses }))
+        Ok(Some(Self {
+            const_method,
+            flags,
+            const_flags,
+            hidden,
+            total_bytes,
+            code_size,
+            symbols,
+            loader,
+            anonymous,
+            witnesses,
+        }))
     }
 
     /// Reads the line table, which follows the bytecodes.
@@ -225,6 +243,19 @@ impl Parts {
         )?;
         Ok(lines)
     }
+}
+
+/// Whether a class is an anonymous one, which has the loader data to itself. JDKs from 15 on have hidden ones in their place,
+/// with names of their own.
+fn is_anonymous<M: RemoteMemory>(
+    reader: &mut Reader<M>,
+    layout: &CodeLayout,
+    loader: VirtAddr,
+) -> Result<bool, MemoryError> {
+    let Some(offset) = layout.anonymous else {
+        return Ok(false);
+    };
+    Ok(reader.numbers([(at(loader, offset), 1)])?.is_some_and(|[flag]| flag != 0))
 }
 
 /// What shows that the class's name is still the same, should its memory be used for another name.

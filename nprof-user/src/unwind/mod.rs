@@ -19,6 +19,7 @@ mod blob;
 mod classes;
 mod code_cache;
 mod depth;
+mod entered;
 mod frame;
 mod freshness;
 mod frozen;
@@ -39,6 +40,7 @@ mod stack_copy;
 mod symbols;
 #[cfg(test)]
 mod testing;
+mod thread_list;
 mod threads;
 mod unsigned5;
 mod witness;
@@ -140,6 +142,8 @@ pub struct Unwinder<M> {
     known: Known,
     /// Where collections of the heap are counted.
     counter: Option<VirtAddr>,
+    /// Whether a stack was cut where frozen frames begin.
+    misses_frozen: bool,
 }
 
 /// What was copied of a thread, and when.
@@ -170,7 +174,12 @@ impl<M: RemoteMemory> Unwinder<M> {
         let fixed = Fixed::read(&mut reader, &layout)?;
         let counter = freshness::counter(&mut reader, &layout)?;
         let known = Known { lasting: lasting_loaders(&mut reader, &layout.names)?, ..Known::default() };
-        Ok(Self { reader, layout, fixed, known, counter })
+        Ok(Self { reader, layout, fixed, known, counter, misses_frozen: false })
+    }
+
+    /// Whether a stack was cut where frozen frames begin, since this was asked last.
+    pub fn take_misses_frozen(&mut self) -> bool {
+        std::mem::take(&mut self.misses_frozen)
     }
 
     /// Where the VM counts, in 32 bits, how many times it has begun to collect the heap; `None` if it does not say. Read at
@@ -227,7 +236,7 @@ impl<M: RemoteMemory> Unwinder<M> {
         is_there: impl Fn() -> bool,
     ) -> Result<JavaStack, MemoryError> {
         for _ in 0..ATTEMPTS {
-            let Self { reader, layout, fixed, known, counter } = self;
+            let Self { reader, layout, fixed, known, counter, .. } = self;
             let mut walk = Walk::new(reader, layout, fixed, known, (copies.stack, copies.frozen));
             let mut end = match go(&mut walk) {
                 Ok(()) => End::Complete,
@@ -243,6 +252,7 @@ impl<M: RemoteMemory> Unwinder<M> {
             }
             if holds {
                 let (frames, crossings, _) = walk.into_parts();
+                self.misses_frozen |= end == End::Cut(CutReason::FrozenFrames);
                 return Ok(JavaStack { frames, crossings, end });
             }
         }

@@ -132,25 +132,24 @@ impl Objects {
         else {
             return Ok(None);
         };
-        let (Some(klass_shift), Some(oop_shift)) = (shift(klass_shift), shift(oop_shift)) else {
-            return Ok(None);
-        };
+        let offset = objects.klass_offset;
+        // What is not compressed has no shift, or one that makes no sense.
+        let narrow = shift(klass_shift).map(|shift| Header::Narrow { offset, base: klass_base, shift });
         let header = match (compact, narrow_klass) {
-            (Some(true), _) => objects
-                .klass_in_mark
-                .map(|bit| (bit, klass_base))
-                .map(|(first_bit, base)| Header::InMark { first_bit, base, shift: klass_shift }),
-            (_, Some(true)) => {
-                Some(Header::Narrow { offset: objects.klass_offset, base: klass_base, shift: klass_shift })
-            }
-            (_, Some(false)) => Some(Header::Wide { offset: objects.klass_offset }),
-            (_, None) => None,
+            (Some(true), _) => objects.klass_in_mark.zip(shift(klass_shift)).map(|(first_bit, shift)| Header::InMark {
+                first_bit,
+                base: klass_base,
+                shift,
+            }),
+            (_, Some(false)) => Some(Header::Wide { offset }),
+            // Versions without the flag have no wide ones.
+            (_, Some(true) | None) => narrow,
         };
         // Z without generations colours in another way.
         let form = match (z, narrow_oops) {
             (Some(true), _) if generational == Some(false) => None,
             (Some(true), _) => coloured(reader, objects)?,
-            (_, Some(true)) => Some(Form::Narrow { base: oop_base, shift: oop_shift }),
+            (_, Some(true)) => shift(oop_shift).map(|shift| Form::Narrow { base: oop_base, shift }),
             (_, Some(false)) => Some(Form::Plain),
             (_, None) => None,
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::blob::BlobKind;
 use super::code_cache::CodeCache;
+use super::entered::Entered;
 use super::frozen_copy::FrozenCopy;
 use super::layout::CodeLayout;
 use super::methods::{Method, Methods};
@@ -85,6 +86,8 @@ pub(super) struct Known {
     pub(super) methods: Methods,
     /// How Java objects lie, once a stack needs it.
     pub(super) objects: Option<Objects>,
+    /// Where threads note that they run a continuation, once a stack needs it.
+    pub(super) entered: Option<Entered>,
     /// The loaders whose classes last.
     pub(super) lasting: HashSet<VirtAddr>,
 }
@@ -106,6 +109,7 @@ pub(super) struct Walk<'a, M> {
     methods: &'a mut Methods,
     /// How objects lie, once it was asked for.
     pub(super) objects: &'a mut Option<Objects>,
+    pub(super) entered: &'a mut Option<Entered>,
     lasting: &'a HashSet<VirtAddr>,
     pub(super) stack: StackCopy<'a>,
     /// What was copied of the frames in the heap.
@@ -127,7 +131,7 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
         known: &'a mut Known,
         (stack, copied): (StackCopy<'a>, Option<FrozenCopy<'a>>),
     ) -> Self {
-        let Known { code, methods, objects, lasting } = known;
+        let Known { code, methods, objects, entered, lasting } = known;
         let (frames, crossings, relied, words) = (Vec::new(), Vec::new(), BTreeSet::new(), Vec::new());
         Self {
             reader,
@@ -136,6 +140,7 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
             code,
             methods,
             objects,
+            entered,
             lasting,
             stack,
             copied,
@@ -171,6 +176,7 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
             code: self.code,
             methods: self.methods,
             objects: self.objects,
+            entered: self.entered,
             lasting: self.lasting,
             stack,
             copied: None,

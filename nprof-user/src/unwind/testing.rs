@@ -150,6 +150,7 @@ impl SmallVm {
             reader,
             layout,
             counter,
+            misses_frozen: false,
             fixed: Fixed { interpreter, call_stub_return, code: VirtAddr(INTERPRETER)..VirtAddr(CODE + 0x4_0000) },
             known: Known::default(),
         }
@@ -232,6 +233,7 @@ fn layout() -> CodeLayout {
         },
         entry: EntryLayout { wrapper_slot: -6, anchor: 0, last_sp: 0, last_pc: 8, last_fp: 16 },
         hidden: Some(HiddenFlag { flags: number(18, 2), in_const_method: true, mask: 0x10 }),
+        anonymous: None,
         symbol_tag: None,
         frozen: None,
         collections: Some(CollectionsLayout { heap: VirtAddr(OBJECT_HEAP), total: number(COLLECTIONS, 4) }),

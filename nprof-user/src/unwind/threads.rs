@@ -1,14 +1,12 @@
 //! The Java threads of a VM, and where in each the VM notes the Java frame that it left for native code (its *anchor*).
 //!
-//! The list is the VM's own; it is replaced as a whole when a thread starts or ends, so a list that is still the same
-//! after it was read was read whole.
+//! The list is the VM's own (`thread_list`).
 
+use super::thread_list::ListLayout;
 use crate::hotspot::{Error, Exports, Lookup, Number, Reader, RemoteMemory, Tables, at, is_plausible};
 use crate::model::{Library, VirtAddr};
 use crate::sys::remote_memory::MemoryError;
 
-/// No VM has more threads (the kernel allows about four million, with one stack each).
-const MAX_THREADS: u64 = 1 << 16;
 /// How often the list is read when threads come and go meanwhile.
 const ATTEMPTS: usize = 4;
 /// The entries of the JNI function table that are reserved, and hold zero.
@@ -38,10 +36,7 @@ pub struct AnchorOffsets {
 /// Where the list and what hangs on it lie.
 #[derive(Debug, Clone)]
 struct ThreadsLayout {
-    /// Static: the list.
-    list: VirtAddr,
-    length: Number,
-    threads: u64,
+    list: ListLayout,
     os_thread: u64,
     thread_id: Number,
     anchor: AnchorOffsets,
@@ -127,24 +122,14 @@ impl<M: RemoteMemory> Threads<M> {
     /// One pass over the list; `None` if it changed meanwhile.
     fn read(&mut self) -> Result<Option<Vec<JavaThread>>, MemoryError> {
         let Self { reader, layout, .. } = self;
-        let list = [(layout.list, 8)];
-        let Some([before]) = reader.numbers(list)? else {
+        let Some(list) = layout.list.read(reader)? else {
             return Ok(None);
         };
-        let length = (at(VirtAddr(before), layout.length.offset), layout.length.width);
-        let Some([length, first]) = reader.numbers([length, (at(VirtAddr(before), layout.threads), 8)])? else {
-            return Ok(None);
-        };
-        if length > MAX_THREADS {
-            return Ok(None);
-        }
-        let entries: Vec<VirtAddr> = (0..length).map(|index| at(VirtAddr(first), 8 * index)).collect();
-        let threads = numbers(reader, &entries, |&entry| (entry, 8))?;
-        let threads: Vec<VirtAddr> = threads.into_iter().map(|(_, thread)| VirtAddr(thread)).collect();
-        let os_threads = numbers(reader, &threads, |&thread| (at(thread, layout.os_thread), 8))?;
+        let threads = &list.threads;
+        let os_threads = numbers(reader, threads, |&thread| (at(thread, layout.os_thread), 8))?;
         let id = layout.thread_id;
         let tids = numbers(reader, &os_threads, |&(_, os)| (at(VirtAddr(os), id.offset), id.width))?;
-        if reader.numbers(list)? != Some([before]) {
+        if !list.still_holds(reader)? {
             return Ok(None);
         }
         let thread = |((address, _), tid): ((VirtAddr, u64), u64)| {
@@ -169,7 +154,6 @@ fn numbers<M: RemoteMemory, T: Copy>(
 impl ThreadsLayout {
     fn of(tables: &Tables) -> Result<Self, Error> {
         let mut look = Lookup::new(tables);
-        let owner = if look.find("JavaThread", "_osthread").is_some() { "JavaThread" } else { "Thread" };
         let anchor = look.offset("JavaThread", "_anchor");
         let word = |look: &mut Lookup<'_>, field| anchor + look.offset("JavaFrameAnchor", field);
         let anchor_offsets = AnchorOffsets {
@@ -183,11 +167,8 @@ impl ThreadsLayout {
             None => anchor + look.size("JavaFrameAnchor") + 8,
         };
         let layout = Self {
-            list: look.variable("ThreadsSMRSupport", "_java_thread_list"),
-            // Written `const uint` in the table.
-            length: Number { offset: look.offset("ThreadsList", "_length"), width: 4 },
-            threads: look.offset("ThreadsList", "_threads"),
-            os_thread: look.offset(owner, "_osthread"),
+            list: ListLayout::of(&mut look),
+            os_thread: look.offset("JavaThread", "_osthread"),
             thread_id: Number { offset: look.offset("OSThread", "_thread_id"), width: 4 },
             anchor: anchor_offsets,
             jni_env,
@@ -249,9 +230,7 @@ mod tests {
         ];
         let memory = Words { words: words.into_iter().collect(), lists: RefCell::new(lists.to_vec()) };
         let layout = ThreadsLayout {
-            list: LIST,
-            length: Number { offset: 0, width: 4 },
-            threads: 8,
+            list: ListLayout::Array { list: LIST, length: Number { offset: 0, width: 4 }, threads: 8 },
             os_thread: 0x10,
             thread_id: Number { offset: 0x20, width: 4 },
             anchor: AnchorOffsets { sp: 0x28, pc: 0x30, fp: 0x38 },

@@ -11,7 +11,7 @@ use super::tally::Tally;
 use super::waiting::Waiting;
 
 /// Compares all shapes on a JVM with these options: at once, and when their code is more and more compiled.
-fn agree(jdk: &Jdk, options: &[&str], warmings: &[u32], rounds: u32) -> Result<()> {
+pub(crate) fn agree(jdk: &Jdk, options: &[&str], warmings: &[u32], rounds: u32) -> Result<()> {
     let mut session = Session::new(jdk, options)?;
     let mut tally = Tally::default();
     for warming in [0].iter().chain(warmings) {
@@ -54,6 +54,8 @@ fn every_layout_agrees() -> Result<()> {
         ];
         if jdk.version >= 25 {
             all.push(&["-XX:+UseCompactObjectHeaders"]);
+            // The VM warns that it will not know this option much longer.
+            all.push(&["-XX:-UseCompressedClassPointers"]);
         }
         all.into_iter().try_for_each(|options| agree(jdk, options, &[1_000], 1))
     })

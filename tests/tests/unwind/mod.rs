@@ -3,7 +3,7 @@
 //! Threads of the target `Stacks` wait in a native that has noted the registers of its first instruction. Their stacks
 //! are read from there on and unwound, and compared position by position with `Thread.getStackTrace`.
 
-mod agreement;
+pub(crate) mod agreement;
 mod changing;
 mod cost;
 mod damaged;

@@ -5,6 +5,6 @@ mod corruption;
 mod live;
 mod loaders_tests;
 mod recorded;
-pub(super) mod recording;
+pub(crate) mod recording;
 mod small_vm;
 mod small_vm_tests;
