@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
+use crate::cargo;
+
 /// The places to look at. Tests point them into a temporary directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
@@ -14,6 +16,8 @@ pub(crate) struct Machine {
     pub(crate) path: Vec<PathBuf>,
     /// Rustup's home; `toolchains` below it holds the toolchains.
     pub(crate) rustup_home: PathBuf,
+    /// The directory with JVMs of other versions, for the tests.
+    pub(crate) jvms: PathBuf,
     /// The directory of the active toolchain's own programs.
     pub(crate) toolchain_bin: PathBuf,
     /// Whether this process may install packages and load BPF programs.
@@ -36,6 +40,7 @@ impl Machine {
             root: PathBuf::from("/"),
             path,
             rustup_home: place("RUSTUP_HOME", ".rustup"),
+            jvms: cargo::target_directory().join("test-jvms"),
             toolchain_bin: PathBuf::new(),
             is_root: rustix::process::geteuid().is_root(),
         };
@@ -127,6 +132,7 @@ pub(crate) mod fake {
             let machine = Machine {
                 path: vec![root.join("usr/bin"), root.join("root/.cargo/bin")],
                 rustup_home: root.join("root/.rustup"),
+                jvms: root.join("target/test-jvms"),
                 toolchain_bin: root.join("root/.rustup/toolchains/stable/bin"),
                 is_root: true,
                 root,

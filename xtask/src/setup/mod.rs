@@ -3,6 +3,7 @@
 //! What is needed is a table ([`needs`]); how to get it is [`remedy`]. A machine that has everything is left alone,
 //! after a look that takes milliseconds.
 
+mod jvms;
 mod needs;
 mod remedy;
 mod service;
@@ -12,8 +13,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use crate::machine::Machine;
-pub(crate) use needs::Purpose;
 use needs::{NEEDS, Need};
+pub(crate) use needs::{NEWEST, Purpose};
 
 /// The command.
 ///
@@ -51,12 +52,17 @@ pub(crate) fn ensure(purpose: Purpose) -> Result<usize> {
     for need in &missing {
         eprintln!("setup: missing: {}, {}", need.what, need.why);
     }
-    let by_hand: Vec<&&Need> = missing.iter().filter(|need| need.remedies(&machine).next().is_none()).collect();
+    let is_by_hand = |need: &&&Need| !need.is_optional && need.remedies(&machine).next().is_none();
+    let by_hand: Vec<&&Need> = missing.iter().filter(is_by_hand).collect();
     if !by_hand.is_empty() {
         bail!("setup can install this only as root on Debian 12; by hand:{}", instructions(&by_hand));
     }
     for need in &missing {
-        install(need, &machine).with_context(|| format!("cannot install {}", need.what))?;
+        let installed = install(need, &machine).with_context(|| format!("cannot install {}", need.what));
+        match installed {
+            Err(error) if need.is_optional => eprintln!("setup: {error:#}; going on without it"),
+            installed => installed?,
+        }
     }
     Ok(missing.len())
 }
@@ -67,6 +73,11 @@ fn needed_for(purpose: Purpose) -> impl Iterator<Item = &'static Need> {
 
 fn missing(machine: &Machine, purpose: Purpose) -> Vec<&'static Need> {
     needed_for(purpose).filter(|need| need.found(machine).is_none()).collect()
+}
+
+/// Whether this machine has what is called so in the table.
+pub(crate) fn has(what: &str) -> bool {
+    NEEDS.iter().any(|need| need.what == what && need.found(&Machine::this()).is_some())
 }
 
 /// Tries the remedies in order until the thing is there.

