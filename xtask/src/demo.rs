@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo;
 use crate::jdk::{self, Jdk};
+use crate::kernel;
 use crate::machine::Machine;
 use crate::process::{self, Background};
 use crate::setup::{self, Purpose};
@@ -34,6 +35,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         bail!("demo takes no arguments");
     }
     let machine = Machine::this();
+    // Before anything is installed or built: it would be in vain.
+    kernel::must_trace(&machine)?;
     let as_root = as_root(&machine)?;
     setup::ensure(Purpose::Build)?;
     eprintln!("demo: cargo build --release");
@@ -50,7 +53,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What to put before nprof so that it runs as root. Asked before anything is built: it would be in vain.
+/// What to put before nprof so that it runs as root.
 fn as_root(machine: &Machine) -> Result<Option<PathBuf>> {
     if machine.is_root {
         return Ok(None);

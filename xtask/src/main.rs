@@ -8,6 +8,7 @@ mod bench;
 mod cargo;
 mod demo;
 mod jdk;
+mod kernel;
 mod lint;
 mod machine;
 mod package;
