@@ -99,7 +99,7 @@ impl Engine {
             // The place is one that the target names.
             return Err(Error::SlowReachesOthers);
         }
-        let failed = |source| Error::Library { path: library.open_path.clone(), source };
+        let failed = |source| Error::Library { library: library.path.clone(), source };
         let missing = || failed(io::ErrorKind::NotFound.into());
         let mapping = library.mappings.iter().find(|mapping| mapping.contains(site)).ok_or_else(missing)?;
         let offset = site.0 - mapping.start.0 + mapping.offset.0;

@@ -100,12 +100,33 @@ pub enum Error {
     )]
     SlowReachesOthers,
     /// A library cannot be probed at all, for a reason that is not its code.
-    #[error("cannot attach to {path}")]
+    #[error("cannot attach to {}", library.display())]
     Library {
-        /// The path through `/proc` that was used.
-        path: PathBuf,
+        /// Its path as the target shows it.
+        library: PathBuf,
         /// What the kernel said.
         #[source]
         source: io::Error,
     },
+}
+
+/// An error with everything that led to it, for messages in one line.
+#[must_use]
+pub fn in_full(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<String>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a library is named as the target does, and that the cause is in words.
+    #[test]
+    fn says_which_library_and_why() {
+        let source = io::Error::from_raw_os_error(libc::EMFILE);
+        let error = Error::Library { library: "/opt/app/libx.so".into(), source };
+        let says = in_full(&error);
+        assert_eq!(says, "cannot attach to /opt/app/libx.so: Too many open files (os error 24)");
+    }
 }

@@ -71,7 +71,7 @@ impl Links {
             linked.push((link(library, batch)?, batch.to_vec()));
             Ok(())
         });
-        let outcome = outcome.map_err(|source| Error::Library { path: library.open_path.clone(), source })?;
+        let outcome = outcome.map_err(|source| Error::Library { library: library.path.clone(), source })?;
         self.groups.extend(linked.into_iter().map(|(link, sites)| Group { library: id, sites, link }));
         Ok(outcome)
     }
@@ -97,7 +97,8 @@ impl Links {
                     }
                 }
                 Err(error) => {
-                    warn_unless_ended("probes cannot be taken away", &error);
+                    let library = libraries.get(group.library.0).map(Library::name).unwrap_or_default();
+                    warn_unless_ended(&format!("{library}: probes cannot be taken away"), &error);
                     replaced.stuck.extend(dropped);
                     self.groups.push(group);
                 }
@@ -112,9 +113,10 @@ impl Links {
     }
 }
 
-/// Says what went wrong with a target; of one that has ended, whose files are gone from `/proc`, it is no news.
+/// Says what went wrong with a target; of one that has ended it is no news.
 pub(super) fn warn_unless_ended(what: &str, error: &io::Error) {
-    if error.kind() == io::ErrorKind::NotFound {
+    let is_gone = error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH);
+    if is_gone {
         tracing::debug!("{what}: {error}");
     } else {
         tracing::warn!("{what}: {error}");

@@ -15,7 +15,7 @@ mod sites;
 mod switches;
 
 pub use engine::{Engine, StubRecords};
-pub use error::Error;
+pub use error::{Error, in_full};
 pub use events::ExecEvents;
 pub use features::probe_uprobe_multi;
 pub use feeds::{Collect, Feeds, StackRecord, Taken};

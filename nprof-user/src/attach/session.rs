@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::Error;
 use super::engine::Engine;
+use super::error::{Error, in_full};
 use super::linker::{Kind, Linker};
 use super::links::{IndexedSite, Links, close};
 use super::switches::{Due, Seen, Switches};
@@ -193,7 +193,8 @@ impl Session {
             let mut result = Attached::default();
             let linked = self.link(libraries, library, &sites, kind, &mut result);
             self.switches.attached(linked.iter().map(|site| site.index), kind == Kind::Return, true);
-            result.failed.iter().for_each(|(error, _)| tracing::warn!("{error}"));
+            let pid = self.target.pid;
+            result.failed.iter().for_each(|(error, _)| tracing::warn!("process {pid}: {}", in_full(error)));
             let failed = result.failed.iter().flat_map(|(_, indices)| indices);
             let stuck: Vec<u32> = result.refused.iter().chain(failed).copied().collect();
             self.switches.stuck(&stuck);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::limits;
+use crate::attach::in_full;
 use crate::config::Config;
 use crate::discover::{Labels, Proc};
 use crate::export::{Exporter, Exposition, Host as HostFacts, Measured};
@@ -143,7 +144,8 @@ impl Shared {
     }
 
     pub(super) fn untraced(&self, jvm: Jvm, error: &Error) {
-        tracing::warn!("process {} ({}) is not traced: {error}", jvm.pid, jvm.main.escape_debug());
+        let cause = in_full(error);
+        tracing::warn!("process {} ({}) is not traced: {cause}", jvm.pid, jvm.main.escape_debug());
         let mut state = self.lock();
         // Also where nobody scrapes, which would do this too.
         state.untraced.retain(|jvm| self.proc.is_same(jvm));

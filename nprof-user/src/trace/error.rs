@@ -19,6 +19,17 @@ pub enum Error {
     /// The probes cannot be attached.
     #[error(transparent)]
     Attach(#[from] attach::Error),
+    /// No probe can be put into a JVM.
+    #[error("no probe can be attached to process {pid} ({})", main.escape_debug())]
+    Unattached {
+        /// The process.
+        pid: Pid,
+        /// Its main class or jar.
+        main: String,
+        /// What is in the way, at one of its libraries.
+        #[source]
+        source: attach::Error,
+    },
     /// A VM whose tables nprof does not know.
     #[error("process {pid} runs {}, whose native methods nprof cannot read; it reads HotSpot's", kind.as_str())]
     Unsupported {
@@ -57,4 +68,24 @@ pub enum Error {
         /// What is known of it.
         what: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// Check that a JVM that nothing can be attached to is named, with the library and the cause in words.
+    #[test]
+    fn says_which_jvm_which_library_and_why() {
+        let cause = io::Error::from_raw_os_error(libc::EPERM);
+        let source = attach::Error::Library { library: "/opt/app/libx.so".into(), source: cause };
+        let error = Error::Unattached { pid: Pid(42), main: "com.acme.\u{1b}Main".to_owned(), source };
+        assert_eq!(
+            attach::in_full(&error),
+            "no probe can be attached to process 42 (com.acme.\\u{1b}Main): cannot attach to /opt/app/libx.so: \
+             Operation not permitted (os error 1)"
+        );
+    }
 }

@@ -197,7 +197,10 @@ impl Prepared {
             self.planner.add(&stubbed, &libraries);
         }
         let Self { proc, jvm, vm, planner, options, .. } = self;
+        let known = (proc.clone(), jvm.clone());
+        // What cannot be attached for want of a target is its end.
         Tracer::attach(Parts { proc, jvm, vm, planner, session, reader, tiers, options, calibrated, age })
+            .map_err(|error| ended_or(error, &known.0, &known.1))
     }
 }
 

@@ -11,7 +11,7 @@ use super::overhead::Overhead;
 use super::prepared::MAX_FUNCTIONS;
 use super::roster::{Listed, Roster};
 use super::{Calibrated, Error, Options};
-use crate::attach::{Attached, Session};
+use crate::attach::{Attached, Session, in_full};
 use crate::collect::Reader;
 use crate::discover::Proc;
 use crate::hotspot::Vm;
@@ -250,10 +250,15 @@ impl Tracer {
         self.planner.refuse(&attached.no_room, SkipReason::OverLimit);
         let failed: usize = attached.failed.iter().map(|(_, indices)| indices.len()).sum();
         for (error, indices) in attached.failed {
+            let Jvm { pid, main, .. } = &self.jvm;
             if failed == wanted {
-                return Err(error.into());
+                return Err(Error::Unattached { pid: *pid, main: main.clone(), source: error });
             }
-            tracing::warn!("{error}: {} methods there are not traced", indices.len());
+            let (methods, cause) = (indices.len(), in_full(&error));
+            tracing::warn!(
+                "process {pid} ({}): {cause}: {methods} functions there are not traced",
+                main.escape_debug()
+            );
             self.planner.refuse(&indices, SkipReason::UnreadableLibrary);
         }
         Ok(())

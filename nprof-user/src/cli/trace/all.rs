@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::demoted::Demoted;
 use super::output::Output;
 use super::{REDRAW, Stop, TraceArgs, every};
-use crate::attach::Engine;
+use crate::attach::{Engine, in_full};
 use crate::cli::terminal::say;
 use crate::discover::{JvmFilter, Proc};
 use crate::model::{Jvm, Losses, Snapshot};
@@ -124,7 +124,7 @@ impl Results {
     fn problem(&mut self, jvm: &Jvm, error: &Error) {
         self.told += 1;
         if self.problems.len() < PROBLEMS_TOLD {
-            self.problems.push(format!("{} ({}) is not traced: {error}", jvm.pid, jvm.main));
+            self.problems.push(format!("{} ({}) is not traced: {}", jvm.pid, jvm.main, in_full(error)));
         }
     }
 
