@@ -115,6 +115,9 @@ pub struct Row {
     pub p90_ns: Option<u64>,
     pub p99_ns: Option<u64>,
     pub histogram: Option<HistogramRow>,
+    pub probe_ns: Option<u64>,
+    pub probe_error_ns: Option<u64>,
+    pub cost_ns: Option<u64>,
 }
 
 /// Calls by duration.

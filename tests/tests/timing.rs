@@ -1,9 +1,9 @@
 //! Times are those that the target measures itself.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nprof_tests::nprof::Trace;
 use nprof_tests::process::{RemoteProcess, SelfTimed};
-use nprof_tests::report::Row;
+use nprof_tests::report::{Report, Row};
 use nprof_tests::require::traced_on_every_jdk;
 
 use crate::TARGETS;
@@ -22,13 +22,35 @@ fn traced(target: &mut RemoteProcess, what: &str, calls: u32, argument: u64) -> 
     Ok((truth, row))
 }
 
-/// The total is that of the target, and at most so much more.
+/// The total is that of the target, and at most so much more; with what was taken off for the probes it is not less, and
+/// neither is it without, but for the error that is stated.
 fn agrees(truth: &SelfTimed, row: &Row, at_most_more_ns: u64) -> Result<()> {
     let times = row.times()?;
+    let (probe_ns, error_ns) = probes(row)?;
     let more_ns = times.total_ns.saturating_sub(truth.total_ns);
-    ensure!(times.total_ns >= truth.total_ns && more_ns <= at_most_more_ns, "{more_ns} ns more: {truth:?}\n{row:?}");
-    ensure!(times.max_ns >= truth.max_ns, "{truth:?}\n{row:?}");
+    ensure!(times.total_ns + probe_ns >= truth.total_ns, "{truth:?}\n{row:?}");
+    ensure!(
+        times.total_ns + error_ns >= truth.total_ns && more_ns <= at_most_more_ns,
+        "{more_ns} ns more: {truth:?}\n{row:?}"
+    );
+    ensure!(times.max_ns + probe_ns / truth.calls >= truth.max_ns, "{truth:?}\n{row:?}");
     Ok(())
+}
+
+/// What was taken off for the probes, and how far that may be off.
+fn probes(row: &Row) -> Result<(u64, u64)> {
+    let (Some(probe_ns), Some(error_ns)) = (row.probe_ns, row.probe_error_ns) else {
+        bail!("nothing is said of the probes: {row:?}");
+    };
+    ensure!(probe_ns > 0 && error_ns > 0 && row.cost_ns > row.probe_ns, "{row:?}");
+    Ok((probe_ns, error_ns))
+}
+
+/// The median of a row, with how far it may be off: by what is said of the probes, and by a tenth of what was measured.
+fn median(row: &Row) -> Result<(u64, u64)> {
+    let (probe_ns, error_ns) = if row.tier == "stub" { (0, 0) } else { probes(row)? };
+    let median_ns = row.p50_ns.with_context(|| format!("no median: {row:?}"))?;
+    Ok((median_ns, (error_ns + (median_ns * row.calls + probe_ns) / 10) / row.calls))
 }
 
 /// Check that 200 sleeps of 10 ms add up to what the target's own clock says, within 1 %.
@@ -48,6 +70,51 @@ fn work_within_the_probes_cost() -> Result<()> {
         let mut target = RemoteProcess::shapes(jdk)?;
         let (truth, row) = traced(&mut target, "work", 500, 1_000_000)?;
         agrees(&truth, &row, truth.calls * PROBE_COST_NS)
+    })
+}
+
+/// Check that natives that do nothing read as the same by probes, at each kind of site, and by stubs, within the error that
+/// is stated. A call at a site that is single-stepped reads as several microseconds with its probes' part. Medians,
+/// because a thread that is interrupted by others is so in the probes as well.
+#[test]
+fn empty_natives_take_no_time() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let mut traced = |options: &[&str]| {
+            let trace = Trace::start(target.pid(), &[options, &["targets.Entries::*First"]].concat())?;
+            target.calls("entries", 1, 5000)?;
+            trace.finish()
+        };
+        let (by_probes, by_stubs) = (traced(&["--tier", "kernel"])?, traced(&["--tier", "stub"])?);
+        for (method, cost) in [("pushFirst", "emulated"), ("movFirst", "single-stepped")] {
+            let row = |report: &Report| {
+                let row = report.methods.iter().find(|row| row.method == method).cloned();
+                row.with_context(|| format!("no row of {method}: {report:?}"))
+            };
+            let (probed, stubbed) = (row(&by_probes)?, row(&by_stubs)?);
+            ensure!(probed.cost.as_deref() == Some(cost) && stubbed.tier == "stub", "{probed:?}\n{stubbed:?}");
+            let ((by_probe_ns, error_ns), (by_stub_ns, _)) = (median(&probed)?, median(&stubbed)?);
+            ensure!(by_probe_ns.abs_diff(by_stub_ns) <= error_ns, "{error_ns} ns: {probed:?}\n{stubbed:?}");
+        }
+        Ok(())
+    })
+}
+
+/// Check that a native that works takes longer than one that does nothing, though that one's probe takes longer than the
+/// work.
+#[test]
+fn work_is_longer_than_a_costly_probe() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let trace = Trace::start(target.pid(), &["targets.Entries::movFirst", "targets.Timed::work"])?;
+        target.calls("entries", 1, 2000)?;
+        let truth = target.self_timed("work", 2000, 2000)?;
+        let report = trace.finish()?;
+        let worked = report.needed_row(&truth.method)?;
+        let empty = report.methods.iter().find(|row| row.method == "movFirst").context("no row of movFirst")?;
+        let ((worked_ns, _), (empty_ns, _)) = (median(worked)?, median(empty)?);
+        ensure!(worked_ns > empty_ns, "{worked:?}\n{empty:?}");
+        Ok(())
     })
 }
 

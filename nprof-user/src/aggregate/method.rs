@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nprof_common::MethodStats;
 
-use crate::model::{Histogram, MethodSnapshot, PlannedMethod, ProbeCost, Tier, Traced};
+use crate::model::{Histogram, MethodSnapshot, PlannedMethod, Price, ProbeCost, Tier, Traced};
 
 /// What is known of a row besides its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub(super) struct About {
     pub methods: Vec<PlannedMethod>,
     pub library: String,
     pub cost: Option<ProbeCost>,
+    /// What the probes of one call cost.
+    pub price: Price,
     pub traced_after: Duration,
     pub traced: Traced,
     /// The time of the calls that were only counted, if it is estimated.
@@ -31,6 +33,10 @@ pub(super) enum Recorded<'a> {
 ///
 /// Calls that have ended are those in the histogram and the untimed ones; what has begun and is in neither is in
 /// flight. Calls that were only counted are calls too, and nobody looks for their ends.
+///
+/// What probes have put into the times is taken off, call for call, as far as there is own time that it can be a part of:
+/// the time of further traced calls, and time off the CPU where that was measured, is none. Nor does a total ever become
+/// less than the longest call.
 pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
     let (stats, tier) = match recorded {
         Recorded::Kernel(stats) => (*stats, Tier::Kernel),
@@ -39,7 +45,9 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
     };
     let ended = stats.histogram.iter().sum::<u64>() + stats.untimed;
     let buckets = (0i32..).zip(stats.histogram).filter(|&(_, count)| count != 0);
-    let About { index, methods, library, cost, traced_after, traced, estimated_ns } = about;
+    let About { index, methods, library, cost, price, traced_after, traced, estimated_ns } = about;
+    let probes = Probes::of(recorded, price);
+    let total_ns = stats.total_ns.saturating_sub(probes.part_ns);
     MethodSnapshot {
         index,
         tier,
@@ -52,12 +60,49 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
         calls: stats.counted + ended,
         in_flight: stats.entered.saturating_sub(ended),
         untimed: stats.untimed,
-        total_ns: stats.total_ns,
+        total_ns,
         estimated_ns,
-        self_ns: (tier == Tier::Kernel).then(|| stats.total_ns.saturating_sub(stats.child_ns)),
+        self_ns: (tier == Tier::Kernel).then(|| total_ns.saturating_sub(stats.child_ns)),
+        probe_ns: probes.part_ns,
+        probe_error_ns: probes.error_ns,
+        price: if tier == Tier::Stub { Price::default() } else { price },
+        cost_ns: probes.cost_ns,
         off_cpu_ns: stats.off_ns,
-        max_ns: stats.max_ns,
+        max_ns: probes.max_ns,
         histogram: Histogram { buckets: buckets.collect() },
+    }
+}
+
+/// What the probes of a row's calls have done to its times.
+struct Probes {
+    /// Their part of the total.
+    part_ns: u64,
+    /// How far that may be off.
+    error_ns: u64,
+    /// What they have cost; `None` where there were none.
+    cost_ns: Option<u64>,
+    /// The longest call without its probes' part.
+    max_ns: u64,
+}
+
+impl Probes {
+    fn of(recorded: Recorded<'_>, price: Price) -> Self {
+        let (kernel, stub_max_ns) = match recorded {
+            Recorded::Stub(stub) => {
+                return Self { part_ns: 0, error_ns: 0, cost_ns: None, max_ns: stub.max_ns };
+            }
+            Recorded::Kernel(kernel) => (kernel, 0),
+            Recorded::Both(kernel, stub) => (kernel, stub.max_ns),
+        };
+        let timed: u64 = kernel.histogram.iter().sum();
+        let own_ns = kernel.total_ns.saturating_sub(kernel.child_ns).saturating_sub(kernel.off_ns);
+        let longest_ns = kernel.max_ns.saturating_sub(price.inside_ns);
+        Self {
+            part_ns: price.inside_ns.saturating_mul(timed).min(own_ns).min(kernel.total_ns.saturating_sub(longest_ns)),
+            error_ns: price.inside_error_ns.saturating_mul(timed),
+            cost_ns: Some(price.of_calls(kernel.entered, kernel.counted)),
+            max_ns: longest_ns.max(stub_max_ns),
+        }
     }
 }
 
@@ -91,6 +136,7 @@ mod tests {
             methods: Vec::new(),
             library: "libx.so".to_owned(),
             cost: Some(ProbeCost::Emulated),
+            price: Price { timed_ns: 90, counted_ns: 50, inside_ns: 30, inside_error_ns: 4 },
             traced_after: Duration::ZERO,
             traced: Traced::as_wanted(Tracing::Timed),
             estimated_ns: None,
@@ -110,7 +156,8 @@ mod tests {
     fn derives_from_record() {
         let report = method(Recorded::Kernel(&stats()), about());
         assert_eq!((report.calls, report.counted, report.in_flight, report.untimed), (47, 40, 3, 2));
-        assert_eq!((report.total_ns, report.self_ns, report.off_cpu_ns, report.max_ns), (900, Some(600), 70, 500));
+        assert_eq!((report.total_ns, report.self_ns, report.off_cpu_ns, report.max_ns), (750, Some(450), 70, 470));
+        assert_eq!((report.probe_ns, report.probe_error_ns, report.cost_ns), (150, 20, Some(10 * 90 + 40 * 50)));
         assert_eq!(report.histogram.buckets, [(30, 4), (36, 1)]);
         assert_eq!((report.tier, report.cost), (Tier::Kernel, Some(ProbeCost::Emulated)));
     }
@@ -123,9 +170,27 @@ mod tests {
         stub.histogram[36] = 3;
         let report = method(Recorded::Both(&stats(), &stub), about());
         assert_eq!((report.calls, report.counted, report.in_flight, report.untimed), (55, 45, 4, 2));
-        assert_eq!((report.total_ns, report.self_ns, report.max_ns), (1000, None, 700));
+        assert_eq!((report.total_ns, report.self_ns, report.max_ns), (850, None, 700));
+        assert_eq!((report.probe_ns, report.probe_error_ns, report.cost_ns), (150, 20, Some(2900)));
         assert_eq!(report.histogram.buckets, [(30, 4), (36, 4)]);
         assert_eq!((report.tier, report.cost), (Tier::Both, Some(ProbeCost::Emulated)));
-        assert_eq!(method(Recorded::Stub(&stub), about()).cost, None);
+        let report = method(Recorded::Stub(&stub), about());
+        assert_eq!((report.cost, report.cost_ns, report.price), (None, None, Price::default()));
+        assert_eq!((report.total_ns, report.max_ns, report.probe_ns, report.probe_error_ns), (100, 700, 0, 0));
+    }
+
+    /// Check that no more is taken off than there is own time on the CPU, and that the longest call is never below zero:
+    /// what the function called, and what it waited for, was not its probes.
+    #[test]
+    fn takes_off_no_more_than_there_is() {
+        let price = Price { inside_ns: 1000, ..about().price };
+        let report = method(Recorded::Kernel(&stats()), About { price, ..about() });
+        assert_eq!((report.total_ns, report.self_ns, report.max_ns), (370, Some(70), 0));
+        assert_eq!(report.probe_ns, 530);
+        let one_long = MethodStats { total_ns: 1100, child_ns: 0, off_ns: 0, max_ns: 1000, ..stats() };
+        let report = method(Recorded::Kernel(&one_long), About { price: Price { inside_ns: 250, ..price }, ..about() });
+        assert_eq!((report.total_ns, report.self_ns, report.max_ns, report.probe_ns), (750, Some(750), 750, 350));
+        let empty = method(Recorded::Kernel(&MethodStats::ZERO), about());
+        assert_eq!((empty.total_ns, empty.probe_ns, empty.probe_error_ns, empty.cost_ns), (0, 0, 0, Some(0)));
     }
 }

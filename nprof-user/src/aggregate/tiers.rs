@@ -9,7 +9,7 @@ use std::time::Duration;
 use nprof_common::MethodStats;
 
 use super::method::{About, Recorded, method, sum};
-use crate::model::{MethodSnapshot, PlannedMethod, Probe, Traced};
+use crate::model::{MethodSnapshot, PlannedMethod, Price, Probe, Traced};
 
 /// What a stub has recorded of one method.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct ProbeSample<'a> {
     pub probe: &'a Probe,
     /// The file name of its library.
     pub library: &'a str,
+    /// What the probes of one call cost.
+    pub price: Price,
     /// When its probe was attached, from the start of the measurement on; zero for the first ones.
     pub traced_after: Duration,
     /// What is done at its calls.
@@ -97,6 +99,7 @@ fn stub_row(stub: &StubSample) -> MethodSnapshot {
         methods: vec![stub.method.clone()],
         library: stub.library.clone(),
         cost: None,
+        price: Price::default(),
         traced_after: stub.traced_after,
         traced: stub.traced,
         estimated_ns: stub.estimated_ns,
@@ -132,6 +135,7 @@ fn function(seen: &ProbeSample<'_>, stubs: &[StubSample]) -> About {
         methods,
         library: seen.library.to_owned(),
         cost: Some(probe.site.cost),
+        price: seen.price,
         traced_after: seen.traced_after,
         traced: seen.traced,
         estimated_ns: None,
@@ -163,7 +167,8 @@ mod tests {
 
     fn seen(probe: &Probe, calls: u64) -> ProbeSample<'_> {
         let (traced_after, traced) = (Duration::ZERO, Traced::as_wanted(Tracing::Timed));
-        ProbeSample { probe, library: "liba.so", traced_after, traced, stats: (calls > 0).then(|| counted(calls)) }
+        let (price, stats) = (Price::default(), (calls > 0).then(|| counted(calls)));
+        ProbeSample { probe, library: "liba.so", price, traced_after, traced, stats }
     }
 
     fn stub(record: u32, id: u64, name: &str, calls: u64, was_probed: bool) -> StubSample {

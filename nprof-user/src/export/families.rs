@@ -67,9 +67,11 @@ families! {
     NativeCalls "nprof_native_calls" Counter "" METHOD
         "Calls of native methods that have ended, and calls that were only counted when they began."
     NativeCallDuration "nprof_native_call_duration_seconds" Histogram "seconds" METHOD
-        "Wall-clock time of the timed calls, from entry to return."
+        "Wall-clock time of the timed calls, from entry to return, with what probes have put into it."
     NativeCallSelf "nprof_native_call_self_seconds" Counter "seconds" METHOD
-        "Time of the timed calls less the time in other traced native methods called from there."
+        "Time of the timed calls less the time in other traced native methods called from there, with what probes have put into it."
+    NativeCallProbe "nprof_native_call_probe_seconds" Counter "seconds" METHOD
+        "What probes have put into the duration and the self time of the timed calls, by what they cost on this machine. To be subtracted."
     NativeCallsInFlight "nprof_native_calls_in_flight" Gauge "" METHOD
         "Calls to be timed that have begun and not ended."
     NativeCallsUntimed "nprof_native_calls_untimed" Counter "" METHOD

@@ -19,7 +19,7 @@ pub struct Limits {
 }
 
 /// What was measured of one JVM, and what it is called.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     /// Its labels.
     pub labels: Arc<JvmLabels>,

@@ -9,6 +9,7 @@ mod labels;
 mod library;
 mod method;
 mod plan;
+mod price;
 mod profile;
 mod reach;
 mod sample;
@@ -23,6 +24,7 @@ pub use labels::JvmLabels;
 pub use library::{FileId, Library, LibraryId, Mapping};
 pub use method::{Inventory, Method, NativeCode};
 pub use plan::{Bound, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason, Skipped};
+pub use price::{Price, Prices};
 pub use profile::{
     About, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality, StackTotals,
     ThreadName, TimelineCall, Unit, Weighed, WeighedStack, Weight,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Jvm, Method, PlannedMethod, ProbeCost, SkipReason, Skipped};
+use super::{Jvm, Method, PlannedMethod, Price, Prices, ProbeCost, SkipReason, Skipped};
 
 /// A base-2 exponential histogram of call times in nanoseconds with four buckets per octave: the Prometheus
 /// native histogram (and OTLP exponential histogram) of schema 2. Bucket `i` holds the times in
@@ -68,7 +68,7 @@ pub struct MethodSnapshot {
     /// Of `calls`, those whose end was not seen and whose time is therefore in none of the fields below
     /// (left by `longjmp`, nested too deep). Each is also a loss.
     pub untimed: u64,
-    /// Wall-clock time of the timed calls, in nanoseconds.
+    /// Wall-clock time of the timed calls, in nanoseconds, less what their own probes have put into it.
     pub total_ns: u64,
     /// The time of the calls that were only counted, estimated from those that were timed, where one of several is
     /// (`--time-every`); `None` where nothing is estimated.
@@ -76,11 +76,19 @@ pub struct MethodSnapshot {
     /// `total_ns` less the time spent in other calls that they made and that probes saw; `None` where stubs counted,
     /// which do not know who calls whom.
     pub self_ns: Option<u64>,
+    /// What has been taken off as the probes' part, off `total_ns` and off `self_ns`: with it they are what was measured.
+    pub probe_ns: u64,
+    /// How far `total_ns` and `self_ns` may be off because of what probes cost, in nanoseconds, up or down.
+    pub probe_error_ns: u64,
+    /// What the probes of one of its calls cost; nothing where only stubs counted.
+    pub price: Price,
+    /// What the probes of all its calls have cost the JVM's threads, in nanoseconds; `None` where only stubs counted.
+    pub cost_ns: Option<u64>,
     /// The part of `self_ns` that the threads were not running; 0 where it is not measured.
     pub off_cpu_ns: u64,
-    /// The longest timed call, in nanoseconds.
+    /// The longest timed call, in nanoseconds, less what its probes have put into it.
     pub max_ns: u64,
-    /// The timed calls by duration. Its counts add up to `calls - counted - untimed`.
+    /// The timed calls by duration as it was measured: the part of probes is in it. Its counts add up to `calls - counted - untimed`.
     pub histogram: Histogram,
 }
 
@@ -198,7 +206,7 @@ impl Losses {
 }
 
 /// Everything measured of one JVM from the start to now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     /// Wall-clock time at the start of the measurement.
     pub started: Timestamp,
@@ -220,12 +228,24 @@ pub struct Snapshot {
     pub cost: Option<Duration>,
     /// The CPU time that the JVM has used while that was estimated, by all its threads.
     pub cpu: Option<Duration>,
+    /// What tracing has cost lately, as a share of the JVM's own CPU time.
+    pub cost_share: Option<f64>,
+    /// What probes cost, at each kind of site.
+    pub prices: Prices,
     /// The calls of methods with stubs that were slow, if these are looked for.
     pub slow: Option<SlowCalls>,
     /// Selected methods that are not traced.
     pub skipped: Arc<[Skipped]>,
     /// What went wrong in the measurement.
     pub losses: Losses,
+}
+
+impl MethodSnapshot {
+    /// The calls that the times are of: those that have ended, were not only counted, and whose end was seen.
+    #[must_use]
+    pub fn timed_calls(&self) -> u64 {
+        self.calls.saturating_sub(self.counted).saturating_sub(self.untimed)
+    }
 }
 
 impl Snapshot {

@@ -12,7 +12,8 @@ use super::{json, names};
 use crate::model::Snapshot;
 
 const HEADER: &str = "pid,class,method,signature,library,bound,tier,calls,in_flight,untimed,total_ns,self_ns,max_ns,\
-                      p50_ns,p90_ns,p99_ns,traced_after_ns,cost,aliases,counted,unwatched_ns,state,jvm,ended,estimated_total_ns";
+                      p50_ns,p90_ns,p99_ns,traced_after_ns,cost,aliases,counted,unwatched_ns,state,jvm,ended,estimated_total_ns,\
+                      probe_ns,probe_error_ns,cost_ns";
 
 /// What makes a spreadsheet run a cell. No number here is negative.
 const FORMULA: [char; 4] = ['=', '+', '-', '@'];
@@ -64,6 +65,9 @@ fn fields(row: &Row<'_>) -> Vec<String> {
         snapshot.jvm.main.clone(),
         snapshot.ended.to_string(),
         timed(measured.estimated_ns.map(|_estimated| row.total_ns())),
+        timed(Some(measured.probe_ns)),
+        timed(Some(measured.probe_error_ns)),
+        measured.cost_ns.map_or_else(String::new, |ns| ns.to_string()),
     ]
 }
 
@@ -103,9 +107,9 @@ mod tests {
         let text = text(&samples::several());
         let pids: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
         assert_eq!(pids, ["77", "1234", "1234", "77", "1234", "1234"]);
-        let ends: Vec<bool> = text.lines().skip(1).map(|line| line.ends_with(",orders-1.2.jar,true,")).collect();
+        let ends: Vec<bool> = text.lines().skip(1).map(|line| line.ends_with(",orders-1.2.jar,true,,0,0,0")).collect();
         assert_eq!(ends, [true, false, false, true, false, false]);
-        assert!(text.lines().nth(2).unwrap().ends_with(",com.acme.Main,false,"), "{text}");
+        assert!(text.lines().nth(2).unwrap().ends_with(",com.acme.Main,false,,0,0,0"), "{text}");
         assert_eq!(self::text(&[]), format!("{HEADER}\n"));
     }
 
@@ -130,17 +134,26 @@ mod tests {
     fn demoted() {
         let text = text(&[samples::demoted()]);
         let ends: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(",emulated,,").nth(1)).collect();
-        assert_eq!(ends[0], "0,1500000000,detached,com.acme.Main,false,");
-        assert_eq!(ends[1], "39000,0,counted,com.acme.Main,false,");
+        assert_eq!(ends[0], "0,1500000000,detached,com.acme.Main,false,,0,0,0");
+        assert_eq!(ends[1], "39000,0,counted,com.acme.Main,false,,0,0,0");
     }
 
     /// Check that the estimated time of all calls stands behind what was measured of some, and nowhere else.
     #[test]
     fn some_calls_timed() {
         let text = text(&[samples::of_both_tiers()]);
-        let estimated: Vec<&str> = text.lines().skip(1).filter(|line| !line.ends_with(',')).collect();
+        let estimated: Vec<&str> = text.lines().skip(1).filter(|line| !line.contains(",,0,0,")).collect();
         assert_eq!(estimated.len(), 1, "{text}");
-        assert!(estimated[0].contains(",stub,17000,0,0,80000,,") && estimated[0].ends_with(",1380000"), "{text}");
+        assert!(estimated[0].contains(",stub,17000,0,0,80000,,") && estimated[0].ends_with(",1380000,0,0,"), "{text}");
+    }
+
+    /// Check that times are less the probes, and that the row ends with what that was, how far it may be off, and its cost.
+    #[test]
+    fn less_the_probes() {
+        let text = text(&[samples::probed()]);
+        let first = text.lines().nth(1).unwrap_or_default();
+        assert!(first.contains(",a.Slow,") && first.contains(",3000000,3000000,3000,"), "{text}");
+        assert!(first.ends_with(",600000,200000,900000"), "{text}");
     }
 
     /// Check quoting: names in a class file may hold commas, quotes and line feeds, and what a spreadsheet runs.

@@ -4,7 +4,8 @@
 //! never 0: all times and `in_flight` with `--count-only`, the self time and the cost of a probe where stubs counted, the
 //! quantiles of a function without a timed call, the start of a run that has found no JVM yet, the cost of tracing where
 //! nobody estimates it, `estimated_total_ns` where nothing is estimated. The other times and quantiles are of the timed
-//! calls: `calls` less `counted` and `untimed`.
+//! calls: `calls` less `counted` and `untimed`. They are less what the probes have put into them: `total_ns` and `self_ns`
+//! by `probe_ns`, each call and quantile by `inside_ns` of the target's `probes`. The histogram is as it was measured.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use serde::{Serialize, Serializer};
 
 use super::run::{Run, Scope};
 use super::{names, rows};
-use crate::model::{self, Histogram, Jvm, Losses, SkipReason, SlowCalls, Snapshot, States, Tracing};
+use crate::model::{self, Histogram, Jvm, Losses, Prices, SkipReason, SlowCalls, Snapshot, States, Tracing};
 
 /// The version of the document's form.
 pub(super) const SCHEMA: u32 = 1;
@@ -67,6 +68,9 @@ struct MeasuredTarget<'a> {
     ended: bool,
     functions: Functions,
     cost_ns: Option<u64>,
+    cpu_ns: Option<u64>,
+    cost_share: Option<f64>,
+    probes: Prices,
     #[serde(skip_serializing_if = "Option::is_none")]
     slow: Option<Slow<'a>>,
 }
@@ -128,6 +132,9 @@ struct Method<'a> {
     counted: u64,
     unwatched_ns: u64,
     estimated_total_ns: Option<u64>,
+    probe_ns: Option<u64>,
+    probe_error_ns: Option<u64>,
+    cost_ns: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -176,6 +183,9 @@ impl<'a> MeasuredTarget<'a> {
             ended: snapshot.ended,
             functions: Functions::of(&snapshot.states),
             cost_ns: snapshot.cost.map(nanoseconds),
+            cpu_ns: snapshot.cpu.map(nanoseconds),
+            cost_share: snapshot.cost_share,
+            probes: snapshot.prices,
             slow: snapshot.slow.as_ref().map(Slow::of),
         }
     }
@@ -250,6 +260,9 @@ impl<'a> Method<'a> {
             counted: measured.counted,
             unwatched_ns: nanoseconds(measured.traced.unwatched),
             estimated_total_ns: measured.estimated_ns.map(|_estimated| row.total_ns()),
+            probe_ns: timed(measured.probe_ns),
+            probe_error_ns: timed(measured.probe_error_ns),
+            cost_ns: measured.cost_ns,
         }
     }
 }
@@ -374,6 +387,26 @@ mod tests {
         assert_eq!(document["methods"][3]["class"], "été.日本\u{1b}[2J");
         assert_eq!(document["losses"]["unreturned"], 1_234_567);
         assert_eq!(document["elapsed_ns"], 2_500_000_000_u64);
+    }
+
+    /// Check that times are less what the probes have put in, and that it can be added again: to the total call by call,
+    /// to a quantile by what one call's probes put in.
+    #[test]
+    fn times_are_less_the_probes() {
+        let document: Value = serde_json::from_str(&text(&[samples::probed()])).unwrap();
+        let classes: Vec<&str> = (0..3).map(|row| document["methods"][row]["class"].as_str().unwrap()).collect();
+        assert_eq!(classes, ["a.Slow", "a.Stepped", "a.Empty"]);
+        let fields = |row: usize| {
+            ["total_ns", "self_ns", "max_ns", "p50_ns", "probe_ns", "probe_error_ns", "cost_ns"]
+                .map(|field| document["methods"][row][field].clone())
+        };
+        let expected = serde_json::json!([3_000_000, 3_000_000, 3000, 2922, 600_000, 200_000, 900_000]);
+        assert_eq!(serde_json::json!(fields(0)), expected);
+        let expected = serde_json::json!([500_000, 500_000, 500, 0, 11_000_000, 2_000_000, 13_000_000]);
+        assert_eq!(serde_json::json!(fields(1)), expected);
+        let target = &document["targets"][0];
+        assert_eq!((&target["cost_ns"], &target["cost_share"]), (&14_800_000.into(), &0.0321.into()));
+        assert_eq!(target["probes"]["single-stepped"]["inside_ns"], 11_000);
     }
 
     /// Check that what `--count-only` does not measure is null.

@@ -141,14 +141,22 @@ impl LiveView {
         let new = self.previous.calls_since(run.jvms);
         let since = self.previous.time_since(run.jvms);
         format!(
-            "{}: {} calls/s, {} calls in {}, {} functions traced",
+            "{}: {}{} calls/s, {} calls in {}, {} functions traced",
             measured(run),
+            cost(run),
             units::rate(notes::per_second(new, since)),
             units::count(calls),
             units::duration(json::nanoseconds(run.elapsed())),
             units::count(run.traced() as u64),
         )
     }
+}
+
+/// What tracing costs right now, as a share of the JVM's own CPU time; of several JVMs, the most of any.
+fn cost(run: Run<'_>) -> String {
+    let most = run.jvms.iter().filter_map(|jvm| jvm.cost_share).reduce(f64::max);
+    let bound = if run.jvms.len() > 1 { "at most " } else { "" };
+    most.map_or_else(String::new, |share| format!("tracing costs {bound}{}; ", units::percent(share)))
 }
 
 /// The JVM's name, or how many there are where rows name theirs.
@@ -222,6 +230,21 @@ mod tests {
             assert!(text.lines().any(|shown| shown.ends_with(line)), "{line}: {text}");
         }
         assert!(text.ends_with("\nlosses: none; 2 functions demoted to keep the cost of tracing low"), "{text}");
+    }
+
+    /// Check that the headline says what tracing costs now, of several JVMs the most that it costs one.
+    #[test]
+    fn shows_what_tracing_costs() {
+        let headline = |jvms: &[Snapshot]| {
+            let mut terminal = Terminal::new(120, 12);
+            draw(&mut terminal, &mut LiveView::new(Scope::One), jvms);
+            terminal.text().lines().next().unwrap_or_default().to_owned()
+        };
+        let one = headline(&[samples::probed()]);
+        assert!(one.starts_with("com.acme.Main (pid 1234): tracing costs 3.21 %; "), "{one}");
+        let two = headline(&[samples::probed(), samples::demoted()]);
+        assert!(two.starts_with("2 JVMs: tracing costs at most 3.21 %; "), "{two}");
+        assert!(!headline(&[samples::snapshot()]).contains("costs"));
     }
 
     /// Check that a frame fits any terminal: nothing wraps, and what is above the frame does not scroll away twice.

@@ -1,11 +1,13 @@
 //! What stands below a table: totals, what was not traced, what the marks beside a method mean, and the losses.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
+use super::json::nanoseconds;
 use super::rows::Row;
 use super::run::Run;
 use super::{names, units, words};
-use crate::model::{ProbeCost, SkipReason, Snapshot, Tier, Tracing};
+use crate::model::{Price, ProbeCost, SkipReason, Snapshot, Tier, Tracing};
 
 /// How many functions with several methods are spelled out, and how many methods of each.
 const ALIASES_SHOWN: usize = 5;
@@ -15,9 +17,6 @@ const ENDED: char = 'x';
 
 /// What holds for all quantiles.
 const QUANTILES: &str = "~ estimates, within 10 %";
-
-/// What holds for all times where probes have counted.
-const TIMES: &str = "all times include the kernel's part of the probes, the same for each call";
 
 /// What holds where stubs have counted.
 const STUBS: &str = "stub: counted inside of the JVM: no probe is part of the times, and who calls whom is not known, so there is no SELF, \
@@ -82,7 +81,7 @@ impl Mark {
                 "traced from a later moment on, when it was bound: earlier calls are not counted, rates are since then"
             }
             Self::SingleStepped => {
-                "the kernel single-steps an instruction of it: about ten times the probe cost of others, most of it inside the times"
+                "the kernel single-steps an instruction of it: a call costs about ten times as much as others do, most of it inside of its time, from where it is taken off"
             }
             Self::Unwatched => {
                 "for some of the time its calls were not watched, to keep the cost of tracing low (--max-overhead): there were more calls than CALLS says, and CALLS/s is the rate while it was watched"
@@ -123,6 +122,7 @@ pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
     if !rows.is_empty() {
         lines.push(totals(run, rows));
     }
+    lines.extend(cost(run));
     if run.jvms.len() > 1 {
         lines.push(jvms(run));
     }
@@ -130,7 +130,8 @@ pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
     lines.extend(skipped(run));
     if run.timed() && rows.iter().any(|row| row.timed_calls() > 0) {
         let has_probes = rows.iter().any(|row| row.measured.tier != Tier::Stub);
-        lines.push(if has_probes { format!("{QUANTILES}; {TIMES}") } else { QUANTILES.to_owned() });
+        lines.push(if has_probes { format!("{QUANTILES} of the time with probes") } else { QUANTILES.to_owned() });
+        lines.extend(taken_off(rows));
     }
     if run.timed() && rows.iter().any(|row| row.measured.tier != Tier::Kernel) {
         lines.push(STUBS.to_owned());
@@ -156,7 +157,7 @@ fn totals(run: Run<'_>, rows: &[Row<'_>]) -> String {
         "total: {} to {} in {} ({}/s)",
         plural(calls, "call"),
         plural(rows.len() as u64, "function"),
-        units::duration(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)),
+        units::duration(nanoseconds(elapsed)),
         units::rate(per_second(calls, elapsed)),
     );
     if run.timed() {
@@ -165,12 +166,58 @@ fn totals(run: Run<'_>, rows: &[Row<'_>]) -> String {
         let inside = units::duration(rows.iter().map(own).fold(0, u64::saturating_add));
         let most = if rows.iter().all(|row| row.measured.self_ns.is_some()) { "" } else { "at most " };
         let about = if rows.iter().any(|row| row.measured.estimated_ns.is_some()) { "about " } else { "" };
-        line.push_str(&format!(", {most}{about}{inside} spent inside them (sum over threads)"));
+        let error_ns = rows.iter().map(|row| row.measured.probe_error_ns).fold(0, u64::saturating_add);
+        let error = if error_ns > 0 { format!(" (+- {})", units::duration(error_ns)) } else { String::new() };
+        line.push_str(&format!(", {most}{about}{inside}{error} spent inside them (sum over threads)"));
     }
     if in_flight > 0 {
         line.push_str(&format!(", {} in flight", units::count(in_flight)));
     }
     line
+}
+
+/// What tracing has cost the JVMs' threads, in all and of the CPU time that they have used for themselves.
+fn cost(run: Run<'_>) -> Option<String> {
+    let known = run.jvms.iter().filter_map(|jvm| Some((jvm.cost?, own_time(jvm)?)));
+    let (cost, own) = known.reduce(|(cost, own), (more, used)| (cost + more, own + used))?;
+    let share = match own.is_zero() {
+        true => String::new(),
+        false => format!(", {} of what was used without it", units::percent(cost.as_secs_f64() / own.as_secs_f64())),
+    };
+    let stubs = run.jvms.iter().flat_map(|jvm| &jvm.methods).any(|row| row.tier != Tier::Kernel);
+    let left_out = if stubs { "; stubs, which cost little, are not in this" } else { "" };
+    Some(format!("tracing cost: about {} of CPU time{share}{left_out}", units::duration(nanoseconds(cost))))
+}
+
+/// The CPU time that a JVM has used for itself: a tenth of a core at least, as for the budget, so that an idle JVM is not
+/// said to be slowed down by a few calls.
+fn own_time(jvm: &Snapshot) -> Option<Duration> {
+    Some(jvm.cpu?.saturating_sub(jvm.cost?).max(jvm.elapsed / 10))
+}
+
+/// What is not in the times, where probes have measured them.
+fn taken_off(rows: &[Row<'_>]) -> Option<String> {
+    let mut prices: Vec<(Option<ProbeCost>, Price)> = Vec::new();
+    for row in rows.iter().filter(|row| row.timed_calls() > 0 && row.measured.price.inside_ns > 0) {
+        let price = (row.measured.cost, row.measured.price);
+        if !prices.contains(&price) {
+            prices.push(price);
+        }
+    }
+    prices.sort_by_key(|(cost, _)| *cost);
+    let each: Vec<String> = prices.iter().map(|(cost, price)| part(*cost, price)).collect();
+    (!each.is_empty()).then(|| {
+        format!(
+            "the probes' own part is taken off the times: {} a call, measured on this machine; < is the most that a time below this error can be",
+            each.join(", ")
+        )
+    })
+}
+
+/// `0.61 us (+- 0.2 us)`.
+fn part(cost: Option<ProbeCost>, price: &Price) -> String {
+    let mark = if cost == Some(ProbeCost::SingleStepped) { "with ! " } else { "" };
+    format!("{mark}{} (+- {})", units::duration(price.inside_ns), units::duration(price.inside_error_ns))
 }
 
 /// `JVMs: 4 (2 ended), 1,234 functions traced`.
@@ -229,15 +276,28 @@ pub(super) fn plural(n: u64, noun: &str) -> String {
 
 /// Calls per second; 0 where no time has passed.
 #[expect(clippy::cast_precision_loss, reason = "three digits are printed")]
-pub(super) fn per_second(calls: u64, elapsed: std::time::Duration) -> f64 {
+pub(super) fn per_second(calls: u64, elapsed: Duration) -> f64 {
     if elapsed.is_zero() { 0.0 } else { calls as f64 / elapsed.as_secs_f64() }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::lines;
+    use std::time::Duration;
+
+    use super::{cost, lines};
     use crate::render::run::{Run, Scope};
     use crate::render::{rows, samples};
+
+    /// Check that the cost is of what JVMs have used for themselves, a tenth of a core at least, and that nothing is said
+    /// where nobody knows.
+    #[test]
+    fn cost_is_of_own_time() {
+        let mut jvms = [samples::probed(), samples::snapshot()];
+        assert!(cost(Run::new(&jvms[1..], Scope::One)).is_none());
+        (jvms[0].cost, jvms[0].cpu) = (Some(Duration::from_millis(30)), Some(Duration::from_millis(31)));
+        let said = cost(Run::new(&jvms, Scope::All)).unwrap();
+        assert_eq!(said, "tracing cost: about 30.0 ms of CPU time, 12 % of what was used without it");
+    }
 
     /// Check that long lists of aliases end with how many are left out.
     #[test]

@@ -4,7 +4,21 @@ use std::cmp::{Ordering, Reverse};
 use std::time::Duration;
 
 use crate::aggregate::quantile::quantile;
-use crate::model::{Method, MethodSnapshot, Pid, PlannedMethod, Snapshot, StartTime};
+use crate::model::{Method, MethodSnapshot, Pid, PlannedMethod, Snapshot, StartTime, Tier};
+
+/// A time in nanoseconds, and how far it may be off because of what probes cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Time {
+    pub(super) ns: u64,
+    pub(super) error_ns: u64,
+}
+
+impl Time {
+    /// Whether it is lost in its error: all that is known then is that it is at most as long as both together.
+    pub(super) fn is_lost(self) -> bool {
+        self.ns < self.error_ns
+    }
+}
 
 /// One function of one JVM with calls, under the first of its methods' names.
 #[derive(Clone, Copy)]
@@ -35,10 +49,9 @@ impl<'a> Row<'a> {
         aliases
     }
 
-    /// How many calls the times are made of: those that have ended, were not only counted, and whose end was seen.
+    /// How many calls the times are made of.
     pub(super) fn timed_calls(&self) -> u64 {
-        let MethodSnapshot { calls, counted, untimed, .. } = *self.measured;
-        calls.saturating_sub(counted).saturating_sub(untimed)
+        self.measured.timed_calls()
     }
 
     /// How long its calls were seen, late starts and pauses left out: what a rate since the start is to be taken of.
@@ -64,9 +77,44 @@ impl<'a> Row<'a> {
         self.total_ns().saturating_add(calls / 2).checked_div(calls)
     }
 
-    /// A quantile of the timed calls in nanoseconds, within 10 %; `None` where there is none.
+    /// A quantile of the timed calls in nanoseconds, less what probes put into each; `None` where there is none.
     pub(super) fn quantile_ns(&self, q: f64) -> Option<u64> {
-        quantile(&self.measured.histogram, q, self.measured.max_ns)
+        Some(self.quantile(q)?.ns)
+    }
+
+    /// The time of all calls.
+    pub(super) fn total(&self) -> Time {
+        Time { ns: self.total_ns(), error_ns: self.measured.probe_error_ns }
+    }
+
+    /// The same without that of traced calls which they made; `None` where it is not known.
+    pub(super) fn own(&self) -> Option<Time> {
+        Some(Time { ns: self.measured.self_ns?, error_ns: self.measured.probe_error_ns })
+    }
+
+    /// The mean of the calls; `None` where there is none.
+    pub(super) fn average(&self) -> Option<Time> {
+        let error_ns = self.measured.probe_error_ns.checked_div(self.timed_calls()).unwrap_or(0);
+        Some(Time { ns: self.average_ns()?, error_ns })
+    }
+
+    /// The longest call.
+    pub(super) fn longest(&self) -> Time {
+        Time { ns: self.measured.max_ns, error_ns: self.measured.price.inside_error_ns }
+    }
+
+    /// A quantile of the timed calls; `None` where there is none. The histogram is of the times as they were measured, and
+    /// tells them within 10 %; of which calls of it both tiers have counted is not known, so nothing is taken off there.
+    pub(super) fn quantile(&self, q: f64) -> Option<Time> {
+        let MethodSnapshot { histogram, max_ns, price, tier, .. } = self.measured;
+        let measured_ns = quantile(histogram, q, max_ns.saturating_add(price.inside_ns))?;
+        Some(match tier {
+            Tier::Kernel => Time {
+                ns: measured_ns.saturating_sub(price.inside_ns).min(*max_ns),
+                error_ns: price.inside_error_ns.saturating_add(measured_ns / 10),
+            },
+            Tier::Stub | Tier::Both => Time { ns: measured_ns, error_ns: 0 },
+        })
     }
 }
 

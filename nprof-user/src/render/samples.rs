@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::model::{
-    Bound, Histogram, Jvm, JvmKind, Losses, Method, MethodSnapshot, NativeCode, Pid, PlannedMethod, ProbeCost,
-    SkipReason, Skipped, Snapshot, StartTime, States, Tier, Traced, Tracing, VirtAddr,
+    Bound, Histogram, Jvm, JvmKind, Losses, Method, MethodSnapshot, NativeCode, Pid, PlannedMethod, Price, Prices,
+    ProbeCost, SkipReason, Skipped, Snapshot, StartTime, States, Tier, Traced, Tracing, VirtAddr,
 };
 
 pub(super) fn method(class: &str, name: &str, signature: &str) -> Method {
@@ -44,10 +44,46 @@ pub(super) fn function(index: u32, class: &str, calls: u64, total_ns: u64) -> Me
         total_ns,
         estimated_ns: None,
         self_ns: Some(total_ns),
+        probe_ns: 0,
+        probe_error_ns: 0,
+        price: Price::default(),
+        cost_ns: Some(0),
         off_cpu_ns: 0,
         max_ns: each,
         histogram: Histogram { buckets: if total_ns > 0 { vec![(bucket, calls)] } else { Vec::new() } },
     }
+}
+
+pub(super) fn prices() -> Prices {
+    Prices {
+        emulated: Price { timed_ns: 900, counted_ns: 500, inside_ns: 600, inside_error_ns: 200 },
+        single_stepped: Price { timed_ns: 13_000, counted_ns: 6000, inside_ns: 11_000, inside_error_ns: 2000 },
+    }
+}
+
+/// A JVM whose functions were called as often: one that does nothing, at a site that is single-stepped, another at one that
+/// is not, and one that takes 3 us.
+pub(super) fn probed() -> Snapshot {
+    let probed = |index, class, net_ns: u64, cost| {
+        let (calls, price) = (1000, prices().at(cost));
+        let histogram = function(index, class, calls, calls * (net_ns + price.inside_ns)).histogram;
+        MethodSnapshot {
+            cost: Some(cost),
+            price,
+            probe_ns: calls * price.inside_ns,
+            probe_error_ns: calls * price.inside_error_ns,
+            cost_ns: Some(price.of_calls(calls, 0)),
+            histogram,
+            ..function(index, class, calls, calls * net_ns)
+        }
+    };
+    let methods = vec![
+        probed(0, "a.Empty", 20, ProbeCost::Emulated),
+        probed(1, "a.Slow", 3000, ProbeCost::Emulated),
+        probed(2, "a.Stepped", 500, ProbeCost::SingleStepped),
+    ];
+    let cost = Some(Duration::from_micros(14_800));
+    Snapshot { methods, cost, cpu: Some(Duration::from_secs(1)), cost_share: Some(0.0321), ..snapshot() }
 }
 
 /// A JVM that was measured for 2.5 s without a call.
@@ -73,6 +109,8 @@ pub(super) fn snapshot() -> Snapshot {
         states: States { functions: [0, 0, 0, 5], demoted: 0 },
         cost: None,
         cpu: None,
+        cost_share: None,
+        prices: prices(),
         slow: None,
         skipped: Arc::default(),
         losses: Losses { counts: vec![("unreturned", 0), ("too-deep", 0)] },
@@ -140,6 +178,8 @@ pub(crate) fn demoted() -> Snapshot {
         methods: vec![function(3, "a.Cool", 5, 10_000), back, warm, hot, function(4, "a.Silent", 0, 0)],
         states: States { functions: [1, 0, 1, 3], demoted: 2 },
         cost: Some(Duration::from_millis(48)),
+        cpu: Some(Duration::from_millis(2448)),
+        cost_share: Some(0.0196),
         ..snapshot()
     }
 }
@@ -149,7 +189,8 @@ pub(crate) fn demoted() -> Snapshot {
 pub(super) fn of_both_tiers() -> Snapshot {
     let stubbed = |index, class, calls, total_ns, tier| {
         let cost = (tier == Tier::Both).then_some(ProbeCost::Emulated);
-        MethodSnapshot { tier, cost, self_ns: None, ..function(index, class, calls, total_ns) }
+        let cost_ns = cost.map(|_| 0);
+        MethodSnapshot { tier, cost, cost_ns, self_ns: None, ..function(index, class, calls, total_ns) }
     };
     let mut parent = function(0, "a.Parent", 100, 9_000_000);
     parent.self_ns = Some(8_000_000);

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::grid::{Align, Elastic, Grid, Screen};
 use super::names::{cut, printable};
-use super::units;
+use super::units::{self, percent};
 use crate::model::{FunctionStatus, JvmStatus, Status, Tracing};
 
 /// Version of the JSON document.
@@ -139,11 +139,6 @@ fn losses(status: &Status) -> String {
 }
 
 /// A share as `1.87 %`.
-fn percent(share: f64) -> String {
-    let text = format!("{:.2}", share * 100.0);
-    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

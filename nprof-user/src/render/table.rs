@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::grid::{Align, Elastic, Grid, Screen, bold};
-use super::rows::Row;
+use super::rows::{Row, Time};
 use super::run::{Run, Scope};
 use super::{json, names, notes, rows, slow, units};
 use crate::model::{Method, MethodSnapshot, Snapshot, Tier};
@@ -116,14 +116,14 @@ fn columns(run: Run<'_>) -> Vec<Column> {
     columns.push(right("CALLS", |line| units::count(line.row.measured.calls)));
     columns.push(right("CALLS/s", |line| units::rate(line.rate)));
     if run.timed() {
-        columns.push(right("TOTAL", |line| timed(line, Some(line.row.total_ns()))));
+        columns.push(right("TOTAL", |line| timed(line, Some(line.row.total()))));
         if any(|m| m.self_ns.is_some_and(|self_ns| self_ns != m.total_ns)) {
-            columns.push(right("SELF", |line| timed(line, line.row.measured.self_ns)));
+            columns.push(right("SELF", |line| timed(line, line.row.own())));
         }
-        columns.push(right("AVG", |line| timed(line, line.row.average_ns())));
-        columns.push(right("~P50", |line| timed(line, line.row.quantile_ns(0.50))));
-        columns.push(right("~P99", |line| timed(line, line.row.quantile_ns(0.99))));
-        columns.push(right("MAX", |line| timed(line, Some(line.row.measured.max_ns))));
+        columns.push(right("AVG", |line| timed(line, line.row.average())));
+        columns.push(right("~P50", |line| timed(line, line.row.quantile(0.50))));
+        columns.push(right("~P99", |line| timed(line, line.row.quantile(0.99))));
+        columns.push(right("MAX", |line| timed(line, Some(line.row.longest()))));
     }
     if any(|m| m.in_flight > 0) {
         columns.push(right("IN FLIGHT", |line| units::count(line.row.measured.in_flight)));
@@ -136,11 +136,14 @@ fn columns(run: Run<'_>) -> Vec<Column> {
     columns
 }
 
-/// A time, or `-` where it is not known or none of the calls was timed.
-fn timed(line: &Line<'_>, ns: Option<u64>) -> String {
-    match ns {
-        Some(ns) if line.row.timed_calls() > 0 => units::duration(ns),
-        _ => "-".to_owned(),
+/// A time, or `-` where it is not known or none of the calls was timed. Of one that is lost in its error, what it is at
+/// most.
+fn timed(line: &Line<'_>, time: Option<Time>) -> String {
+    match time {
+        None => "-".to_owned(),
+        Some(_) if line.row.timed_calls() == 0 => "-".to_owned(),
+        Some(time) if time.is_lost() => format!("<{}", units::duration(time.ns.saturating_add(time.error_ns))),
+        Some(time) => units::duration(time.ns),
     }
 }
 
@@ -199,6 +202,13 @@ mod tests {
         let mut by_stubs = samples::of_both_tiers();
         by_stubs.methods.retain(|row| row.tier == Tier::Stub);
         assert!(text(&by_stubs, Screen::default()).contains("\n~ estimates, within 10 %\n"), "no probe is part of it");
+    }
+
+    /// Check the whole output where probes have been taken off the times: the slow function is the first though the one that
+    /// is single-stepped has read as longer, what is lost in the error is said to be less than it, and what tracing cost.
+    #[test]
+    fn less_the_probes() {
+        assert_eq!(text(&samples::probed(), Screen::default()), include_str!("golden/table_probed.txt"));
     }
 
     /// Check what a snapshot without calls says.

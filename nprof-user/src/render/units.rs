@@ -18,6 +18,13 @@ pub fn duration(ns: u64) -> String {
     format!("{} {unit}", three_digits(ns / size))
 }
 
+/// A share as a percentage: `2 %`, `0.25 %`.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    let text = format!("{:.2}", share * 100.0);
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// A whole number with thousands separators: `1,234,567`.
 #[must_use]
 pub fn count(n: u64) -> String {

@@ -1,13 +1,17 @@
 //! What a probe costs on this machine: measured on functions of nprof's own, with the programs that trace.
 
-use std::sync::Arc;
-use std::time::Instant;
+mod inside;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::inside::Inside;
 use super::Error;
 use crate::attach::{Engine, Session, Switches, Target};
+use crate::collect::Reader;
 use crate::discover::Proc;
 use crate::govern::Costs;
-use crate::model::{FileOffset, Library, LibraryId, Pid, Probe, ProbeCost, Site, Tracing, VirtAddr};
+use crate::model::{FileOffset, Library, LibraryId, Pid, Price, Prices, Probe, ProbeCost, Site, Tracing, VirtAddr};
 use crate::sys::specimen::Specimen;
 
 /// Calls of a round. A round is so short that most are not interrupted.
@@ -20,6 +24,8 @@ const ROUNDS: usize = 15;
 pub struct Calibrated {
     /// What one call costs.
     pub costs: Costs,
+    /// The same, with what of it is part of the times that are measured.
+    pub prices: Prices,
     /// Whether a function can be detached without losing calls of others.
     pub detaches: bool,
 }
@@ -33,7 +39,9 @@ pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Calibrated, Error>
     let libraries = proc.libraries(pid)?;
     let nothing = [0.0; 2];
     let costs = Costs { timed_ns: nothing, counted_ns: nothing, off_ns: nothing };
-    let mut calibrated = Calibrated { costs, detaches: false };
+    let mut calibrated = Calibrated { costs, prices: Prices::default(), detaches: false };
+    let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
+    let mut insides = [Inside { ns: 0.0, error_ns: 0.0 }; 2];
     for (place, cost, specimen) in
         [(0, ProbeCost::Emulated, Specimen::emulated()), (1, ProbeCost::SingleStepped, Specimen::single_stepped())]
     {
@@ -46,6 +54,9 @@ pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Calibrated, Error>
         }
         let cost_of = |tracing| (ns_in(session.switches(), tracing, specimen) - bare).max(1.0);
         calibrated.costs.timed_ns[place] = cost_of(Tracing::Timed);
+        if let Some(record) = session.switches().record(probe.index) {
+            insides[place] = inside::measure(specimen, &reader, record, bare);
+        }
         calibrated.costs.off_ns[place] = cost_of(Tracing::Off);
         // What is only counted for good has no probe on its return.
         session.switches().allow(probe.index, Tracing::Counted);
@@ -55,8 +66,26 @@ pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Calibrated, Error>
         session.detach();
         session.give_back();
     }
+    let [emulated, single_stepped] = [0, 1].map(|place| price(&calibrated.costs, place, insides[place]));
+    calibrated.prices = Prices { emulated, single_stepped };
     tracing::debug!("what probes cost here: {calibrated:?}");
     Ok(calibrated)
+}
+
+/// What is known of one kind of site, in whole nanoseconds.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cost is not negative; conversion to u64 saturates"
+)]
+fn price(costs: &Costs, place: usize, inside: Inside) -> Price {
+    let whole = |ns: f64| ns.round() as u64;
+    Price {
+        timed_ns: whole(costs.timed_ns[place]),
+        counted_ns: whole(costs.counted_ns[place]),
+        inside_ns: whole(inside.ns),
+        inside_error_ns: whole(inside.error_ns),
+    }
 }
 
 fn ns_in(switches: &Switches, tracing: Tracing, specimen: Specimen) -> f64 {
@@ -64,16 +93,23 @@ fn ns_in(switches: &Switches, tracing: Tracing, specimen: Specimen) -> f64 {
     ns_per_call(specimen)
 }
 
-/// The middle of some rounds, in nanoseconds per call.
+/// The middle of some rounds, in nanoseconds of CPU time per call: what other threads do on a busy machine meanwhile is no
+/// cost of a probe.
 fn ns_per_call(specimen: Specimen) -> f64 {
     let mut rounds = [0.0; ROUNDS];
     for round in &mut rounds {
-        let began = Instant::now();
+        let began = cpu_time();
         specimen.call(CALLS);
-        *round = began.elapsed().as_secs_f64() * 1e9 / CALLS as f64;
+        *round = cpu_time().saturating_sub(began).as_secs_f64() * 1e9 / CALLS as f64;
     }
     rounds.sort_by(f64::total_cmp);
     rounds[ROUNDS / 2]
+}
+
+/// The CPU time that this thread has used.
+fn cpu_time() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(used).unwrap_or_default()
 }
 
 /// A probe on the first instruction of a function of this process.

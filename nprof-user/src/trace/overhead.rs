@@ -49,7 +49,7 @@ pub(super) type Plan<'a> = (&'a [Library], &'a [Probe]);
 
 impl Overhead {
     pub(super) fn new(calibrated: Calibrated, budget: Option<f64>, proc: &Proc, jvm: &Jvm) -> Self {
-        let Calibrated { costs, detaches } = calibrated;
+        let Calibrated { costs, detaches, .. } = calibrated;
         let governor = Governor::new(costs, budget.map(|share| Budget { share }));
         let cpu = proc.cpu_time(jvm.pid).unwrap_or_default();
         let now = Instant::now();

@@ -13,7 +13,7 @@ use crate::aggregate;
 use crate::attach::Switches;
 use crate::collect::Reader;
 use crate::model::{
-    Jvm, Losses, MethodSnapshot, Probe, Skipped, SlowCall, SlowCalls, Snapshot, States, Traced, Tracing,
+    Jvm, Losses, MethodSnapshot, Prices, Probe, Skipped, SlowCall, SlowCalls, Snapshot, States, Traced, Tracing,
 };
 use crate::profile::{self, SlowSample};
 use crate::resolve::select::Selection;
@@ -28,6 +28,8 @@ pub struct Roster {
     reader: Reader,
     stubs: Option<StubRecords>,
     switches: Arc<Switches>,
+    /// What probes cost.
+    prices: Prices,
     state: Mutex<State>,
 }
 
@@ -83,9 +85,10 @@ impl Roster {
         timed: bool,
         (reader, stubs): (Reader, Option<StubRecords>),
         switches: Arc<Switches>,
+        prices: Prices,
     ) -> Self {
         let (started, start) = (Timestamp::now(), Instant::now());
-        Self { jvm, timed, started, start, reader, stubs, switches, state: Mutex::default() }
+        Self { jvm, timed, started, start, reader, stubs, switches, prices, state: Mutex::default() }
     }
 
     /// The JVM.
@@ -189,7 +192,9 @@ impl Roster {
             traced: listed.probes.len() + listed.only_stubbed(),
             states: self.switches.states(),
             cost: spent.as_ref().map(|spent| spent.total),
-            cpu: spent.map(|spent| spent.cpu),
+            cpu: spent.as_ref().map(|spent| spent.cpu),
+            cost_share: spent.map(|spent| spent.share),
+            prices: self.prices,
             slow: self.slow_calls(&listed),
             skipped: Arc::clone(&listed.skipped),
             losses: self.reader.losses(),
@@ -206,6 +211,7 @@ impl Roster {
             let seen = aggregate::ProbeSample {
                 probe,
                 library: listed.libraries.get(probe.site.library.0).map_or("", String::as_str),
+                price: self.prices.at(probe.site.cost),
                 traced_after: listed.late.get(&probe.index).copied().unwrap_or_default(),
                 traced,
                 stats: self.reader.sample(record).map(|sample| sample.stats),

@@ -82,7 +82,8 @@ impl Tracer {
     pub(super) fn attach(parts: Parts) -> Result<Self, Error> {
         let Parts { proc, jvm, vm, planner, session, reader, tiers, options, calibrated, age } = parts;
         let stubs = tiers.as_ref().map(Tiers::recorded);
-        let roster = Roster::new(jvm.clone(), options.timed, (reader, stubs), Arc::clone(session.switches()));
+        let switches = Arc::clone(session.switches());
+        let roster = Roster::new(jvm.clone(), options.timed, (reader, stubs), switches, calibrated.prices);
         let overhead = Overhead::new(calibrated, options.budget, &proc, &jvm);
         let now = Instant::now();
         let mut tracer = Self {

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use super::{Exporter, Usage};
 use crate::export::{Exposition, Format, Host, Limits, Measured};
 use crate::model::{
-    Bound, Histogram, Jvm, JvmKind, JvmLabels, Losses, Method, MethodSnapshot, NativeCode, Pid, PlannedMethod,
-    ProbeCost, SkipReason, Skipped, Snapshot, StartTime, States, Tier, Traced, Tracing, VirtAddr,
+    Bound, Histogram, Jvm, JvmKind, JvmLabels, Losses, Method, MethodSnapshot, NativeCode, Pid, PlannedMethod, Price,
+    Prices, ProbeCost, SkipReason, Skipped, Snapshot, StartTime, States, Tier, Traced, Tracing, VirtAddr,
 };
 
 pub(in crate::export) fn limits() -> Limits {
@@ -33,6 +33,10 @@ pub(in crate::export) fn function(index: u32, class: &str, calls: u64) -> Method
         total_ns: calls * 1000,
         estimated_ns: None,
         self_ns: Some(calls * 1000),
+        probe_ns: 0,
+        probe_error_ns: 0,
+        price: Price::default(),
+        cost_ns: Some(0),
         off_cpu_ns: 0,
         max_ns: 1000,
         histogram: Histogram { buckets: if calls > 0 { vec![(40, calls)] } else { Vec::new() } },
@@ -72,6 +76,8 @@ pub(in crate::export) fn jvm(pid: u32, methods: Vec<MethodSnapshot>) -> Snapshot
         states,
         cost: None,
         cpu: None,
+        cost_share: None,
+        prices: Prices::default(),
         slow: None,
         skipped: Arc::default(),
         losses: Losses::default(),

@@ -16,6 +16,7 @@ struct Totals {
     /// Of `calls`, those without a time.
     untimed: u64,
     self_ns: u64,
+    probe_ns: u64,
     unwatched_ns: u64,
     durations: Durations,
 }
@@ -25,18 +26,22 @@ impl Totals {
         let untimed = function.counted.saturating_add(function.untimed);
         self.calls = self.calls.saturating_add(function.calls);
         self.untimed = self.untimed.saturating_add(untimed);
-        self.self_ns = self.self_ns.saturating_add(function.self_ns.unwrap_or(function.total_ns));
+        // As they were measured, like the buckets: numbers without the probes' part could fall.
+        let own_ns = function.self_ns.unwrap_or(function.total_ns).saturating_add(function.probe_ns);
+        self.self_ns = self.self_ns.saturating_add(own_ns);
+        self.probe_ns = self.probe_ns.saturating_add(function.probe_ns);
         self.unwatched_ns = self.unwatched_ns.saturating_add(nanoseconds(function.traced.unwatched));
-        self.durations.add(function.total_ns, &function.histogram);
+        self.durations.add(function.total_ns.saturating_add(function.probe_ns), &function.histogram);
     }
 
     /// Raises what is lower than it was to what it was. Self time can be: it is the difference of two numbers that are
     /// not read in the same moment.
     fn raise_to(&mut self, before: &Self) {
-        let Self { calls, untimed, self_ns, unwatched_ns, durations } = self;
+        let Self { calls, untimed, self_ns, probe_ns, unwatched_ns, durations } = self;
         *calls = before.calls.max(*calls);
         *untimed = before.untimed.max(*untimed);
         *self_ns = before.self_ns.max(*self_ns);
+        *probe_ns = before.probe_ns.max(*probe_ns);
         *unwatched_ns = before.unwatched_ns.max(*unwatched_ns);
         durations.raise_to(&before.durations);
     }
@@ -105,11 +110,12 @@ impl Series {
 
     /// Adds the series to the scrape.
     pub(super) fn show(&self, out: &mut Exposition) {
-        let Totals { calls, untimed, self_ns, unwatched_ns, durations } = &self.shown;
+        let Totals { calls, untimed, self_ns, probe_ns, unwatched_ns, durations } = &self.shown;
         out.push(Id::NativeCalls, &self.labels, Value::Whole(*calls));
         if self.timed {
             out.push(Id::NativeCallDuration, &self.labels, Value::Durations(durations.clone()));
             out.push(Id::NativeCallSelf, &self.labels, Value::Nanoseconds(*self_ns));
+            out.push(Id::NativeCallProbe, &self.labels, Value::Nanoseconds(*probe_ns));
             out.push(Id::NativeCallsInFlight, &self.labels, Value::Whole(self.in_flight));
         }
         if *untimed > 0 {

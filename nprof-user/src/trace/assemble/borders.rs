@@ -40,8 +40,8 @@ mod tests {
     use super::*;
     use crate::aggregate::{ProbeSample, rows};
     use crate::model::{
-        Bound, CutReason, FileOffset, LibraryId, Method, NativeCode, PlannedMethod, Probe, ProbeCost, Site, Traced,
-        Tracing, VirtAddr,
+        Bound, CutReason, FileOffset, LibraryId, Method, NativeCode, PlannedMethod, Price, Probe, ProbeCost, Site,
+        Traced, Tracing, VirtAddr,
     };
 
     /// A function with methods of these names, all of class `a.N`.
@@ -60,6 +60,7 @@ mod tests {
         let seen = ProbeSample {
             probe: &probe,
             library: "liba.so",
+            price: Price::default(),
             traced_after: Duration::ZERO,
             traced: Traced::as_wanted(Tracing::Timed),
             stats: Some(MethodStats::ZERO),

@@ -1,0 +1,80 @@
+//! What the probes of a call put into the time that they measure: what single calls of a function that does nothing read as.
+//!
+//! The same trap takes longest where it comes as a surprise: with what the kernel and the programs need for it out of the
+//! caches, it takes up to twice as long as in a loop of nothing else. The calls of real programs lie in between.
+
+use std::hint::black_box;
+
+use crate::collect::Reader;
+use crate::sys::specimen::Specimen;
+
+/// Calls that follow each other at once.
+const WARM_CALLS: usize = 300;
+/// Calls after other work.
+const COOL_CALLS: usize = 100;
+/// What the other work reads through, in bytes: more than the caches hold that a core has for itself.
+const OTHER_WORK: usize = 1 << 20;
+/// The size of a line of the caches.
+const LINE: usize = 64;
+
+/// What probes put into the time of a call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Inside {
+    pub ns: f64,
+    /// How far that is from what it is at the quickest and at the slowest.
+    pub error_ns: f64,
+}
+
+/// Measures it with a function that is being timed, with the number `record`, and that takes `bare_ns` by itself.
+pub(super) fn measure(specimen: Specimen, reader: &Reader, record: u32, bare_ns: f64) -> Inside {
+    let mut read_through = vec![1_u8; OTHER_WORK];
+    let mut other_work = || {
+        for line in read_through.chunks_mut(LINE) {
+            line[0] = black_box(line[0].wrapping_add(1));
+        }
+    };
+    let warm = readings(specimen, reader, record, WARM_CALLS, || {});
+    let cool = readings(specimen, reader, record, COOL_CALLS, &mut other_work);
+    between(warm, cool, bare_ns)
+}
+
+/// What single calls read as, each after something else.
+fn readings(specimen: Specimen, reader: &Reader, record: u32, calls: usize, mut before: impl FnMut()) -> Vec<u64> {
+    let one = |_| {
+        before();
+        let so_far = reader.self_ns(record);
+        specimen.call(1);
+        reader.self_ns(record).saturating_sub(so_far)
+    };
+    (0..calls).map(one).collect()
+}
+
+/// The middle between quick calls and slow ones. The quickest and the slowest quarter are left out: calls that were
+/// interrupted are there.
+fn between(mut warm: Vec<u64>, mut cool: Vec<u64>, bare_ns: f64) -> Inside {
+    warm.sort_unstable();
+    cool.sort_unstable();
+    let at = |readings: &[u64], quarter: usize| readings.get(readings.len() * quarter / 4).copied().unwrap_or(0) as f64;
+    let least = (at(&warm, 1) - bare_ns).max(0.0);
+    let most = (at(&cool, 3) - bare_ns).max(at(&warm, 3) - bare_ns).max(least);
+    Inside { ns: f64::midpoint(least, most), error_ns: (most - least) / 2.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the middle half of both kinds of calls is within the error, and nothing of those that were interrupted;
+    /// also where warm calls were the slower ones, and where nothing was read.
+    #[test]
+    fn covers_warm_and_cool_calls() {
+        let warm: Vec<u64> = (0..100).map(|call| if call < 95 { 400 + call % 10 } else { 50_000 }).collect();
+        let cool: Vec<u64> = (0..100).map(|call| if call < 80 { 800 + call % 10 } else { 90_000 }).collect();
+        let inside = between(warm.clone(), cool.clone(), 2.0);
+        assert_eq!((inside.ns - inside.error_ns, inside.ns + inside.error_ns), (400.0, 807.0));
+        let turned = between(cool, warm, 2.0);
+        assert!(turned.ns >= 800.0 - 2.0 && turned.error_ns >= 0.0, "{turned:?}");
+        assert_eq!(between(Vec::new(), Vec::new(), 2.0), Inside { ns: 0.0, error_ns: 0.0 });
+        assert_eq!(between(vec![1; 9], vec![1; 9], 2.0), Inside { ns: 0.0, error_ns: 0.0 });
+    }
+}
