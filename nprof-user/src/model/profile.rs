@@ -171,7 +171,7 @@ pub struct FunctionTotals {
     pub calls: u64,
     /// Of them, those that have no time (see the losses).
     pub untimed: u64,
-    /// Their wall-clock time, in nanoseconds.
+    /// Their wall-clock time, in nanoseconds, less what their own probes have put into it.
     pub total_ns: u64,
     /// The same without the traced native calls that they made.
     pub self_ns: u64,
@@ -181,6 +181,11 @@ pub struct FunctionTotals {
     pub max_ns: u64,
     /// Calls that had not returned at the end.
     pub in_flight: u64,
+    /// What has been taken off as the probes' part, off `total_ns` and off `self_ns`; 0 in recordings of before that was
+    /// known, whose times have it in them.
+    pub probe_ns: u64,
+    /// How far `total_ns` and `self_ns` may be off because of what probes cost, in nanoseconds, up or down.
+    pub probe_error_ns: u64,
 }
 
 /// What the samples of one function with one stack add up to.

@@ -96,11 +96,13 @@ fn function(function: &FunctionTotals) -> wire::Function {
         library: function.library.clone(),
         calls: function.calls,
         untimed: function.untimed,
-        total_ns: function.total_ns,
-        self_ns: function.self_ns,
+        total_ns: function.total_ns.saturating_add(function.probe_ns),
+        self_ns: function.self_ns.saturating_add(function.probe_ns),
         off_cpu_ns: function.off_cpu_ns,
         max_ns: function.max_ns,
         in_flight: function.in_flight,
+        probe_ns: function.probe_ns,
+        probe_error_ns: function.probe_error_ns,
     }
 }
 

@@ -107,6 +107,7 @@ pub(super) struct Function {
     pub(super) calls: u64,
     #[prost(uint64, tag = "7")]
     pub(super) untimed: u64,
+    /// As it was measured, with the probes' part, like `self_ns`.
     #[prost(uint64, tag = "8")]
     pub(super) total_ns: u64,
     #[prost(uint64, tag = "9")]
@@ -117,6 +118,11 @@ pub(super) struct Function {
     pub(super) max_ns: u64,
     #[prost(uint64, tag = "12")]
     pub(super) in_flight: u64,
+    /// Recordings of before this was known have none.
+    #[prost(uint64, tag = "13")]
+    pub(super) probe_ns: u64,
+    #[prost(uint64, tag = "14")]
+    pub(super) probe_error_ns: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

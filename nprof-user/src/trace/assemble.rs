@@ -32,12 +32,13 @@ pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, re
     let open = open_calls(&open, &summed, snapshot, place);
     let traced = snapshot.methods.iter().flat_map(|of| of.methods.iter().map(|known| (&known.method, &*of.library)));
     let timeline = timeline(&calls, &sampled, snapshot.started, place);
+    let inside_ns = |function| snapshot.methods.get(function as usize).map(|of| of.price.inside_ns);
     Profile {
         about: About { started: snapshot.started, elapsed: snapshot.elapsed, ..about },
         frames: with_libraries(summed.frames, traced),
         stacks: summed.stacks,
         functions: snapshot.methods.iter().map(totals).collect(),
-        calls: by_function(summed.calls, place),
+        calls: less_probes(by_function(summed.calls, place), inside_ns),
         open,
         inside,
         timeline,
@@ -116,6 +117,8 @@ fn totals(measured: &MethodSnapshot) -> FunctionTotals {
         off_cpu_ns: measured.off_cpu_ns,
         max_ns: measured.max_ns,
         in_flight: measured.in_flight,
+        probe_ns: measured.probe_ns,
+        probe_error_ns: measured.probe_error_ns,
     }
 }
 
@@ -126,6 +129,18 @@ fn by_function(totals: Vec<StackTotals>, place: impl Fn(&u32) -> Option<u32>) ->
         Some(record) => place(&record).map(|function| StackTotals { function: Some(function), ..totals }),
     };
     totals.into_iter().filter_map(known).collect()
+}
+
+/// The sums without what probes have put into the times, call for call, so that of a function with many short calls under
+/// one stack and few long ones under another each has its share. A hundredth stays in any case: the stack was there.
+fn less_probes(mut totals: Vec<StackTotals>, inside_ns: impl Fn(u32) -> Option<u64>) -> Vec<StackTotals> {
+    for of in &mut totals {
+        let probes_ns = of.function.and_then(&inside_ns).unwrap_or(0) as f64 * of.calls;
+        for time_ns in [&mut of.time_ns, &mut of.self_ns] {
+            *time_ns = (*time_ns - probes_ns).max(*time_ns / 100.0);
+        }
+    }
+    totals
 }
 
 /// Calls in flight, each with the part of its thread's stack that begins with one of the methods of its function.
@@ -217,6 +232,26 @@ mod tests {
     fn frame(kind: ProfileFrameKind, name: &str) -> ProfileFrame {
         let (scope, signature, library) = ("a.N".to_owned(), "()V".to_owned(), String::new());
         ProfileFrame { kind, scope, name: name.to_owned(), signature, line: None, hidden: false, library }
+    }
+
+    /// Check that the probes' part is taken off call for call, and that no stack loses all it has.
+    #[test]
+    fn stacks_are_less_their_probes() {
+        let totals = |function, calls, time_ns, self_ns| StackTotals {
+            stack: 0,
+            function,
+            samples: 1,
+            calls,
+            time_ns,
+            self_ns,
+            off_cpu_ns: 0.0,
+        };
+        let measured = vec![totals(Some(0), 10.0, 500.0, 120.0), totals(Some(0), 100.0, 1000.0, 1000.0)];
+        let expected = vec![totals(Some(0), 10.0, 400.0, 20.0), totals(Some(0), 100.0, 10.0, 10.0)];
+        let inside_ns = |function| (function == 0).then_some(10);
+        assert_eq!(less_probes(measured, inside_ns), expected);
+        let unknown = vec![totals(None, 1.0, 5.0, 5.0), totals(Some(7), 1.0, 5.0, 5.0)];
+        assert_eq!(less_probes(unknown.clone(), inside_ns), unknown);
     }
 
     /// Check that native methods get the library of their function: not one of a namesake, nor where there are two.

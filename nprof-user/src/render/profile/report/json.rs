@@ -67,6 +67,8 @@ struct Function<'a> {
     self_ns: u64,
     off_cpu_ns: Option<u64>,
     max_ns: u64,
+    probe_ns: u64,
+    probe_error_ns: u64,
     stacks: Vec<Stack<'a>>,
 }
 
@@ -115,6 +117,8 @@ fn function<'a>(
         self_ns: function.self_ns,
         off_cpu_ns: profile.about.off_cpu.then_some(function.off_cpu_ns),
         max_ns: function.max_ns,
+        probe_ns: function.probe_ns,
+        probe_error_ns: function.probe_error_ns,
         stacks: callers.function(function).iter().take(top).map(stack).collect(),
     }
 }
