@@ -45,6 +45,16 @@ pub fn run(args: &[&str]) -> Result<Outcome> {
     outcome(spawn(args)?)
 }
 
+/// Runs nprof to its end with no more than so many bytes of data: beyond that it ends by a signal.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_within(bytes: u64, args: &[&str]) -> Result<Outcome> {
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--data={bytes}")).arg(binary()).args(args);
+    outcome(Child::spawn(&format!("nprof {} within {bytes} bytes", args.join(" ")), &mut command)?)
+}
+
 /// Starts nprof without waiting for anything.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use crate::jdk::{Jdk, OLDEST_SUPPORTED};
 use crate::shape_source;
 
 /// The C libraries: name and sources.
-const LIBRARIES: [(&str, &[&str]); 9] = [
+const LIBRARIES: [(&str, &[&str]); 10] = [
     ("libshapes.so", &["shapes.c", "shapes_time.c", "shapes_threads.c", "entries.S", "onward.S"]),
     ("liblate.so", &["late.c"]),
     ("libguest.so", &["guest.c"]),
@@ -25,6 +25,7 @@ const LIBRARIES: [(&str, &[&str]); 9] = [
     ("libstacks.so", &["stacks.c", "stacks_entry.S"]),
     ("libstressed.so", &["stressed.c"]),
     ("libtwisted.so", &["twisted.c"]),
+    ("libhostile.so", &["hostile.c"]),
 ];
 
 /// How many natives the class `targets.Many` has, as `many.S` defines them.

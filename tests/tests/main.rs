@@ -22,6 +22,7 @@ mod formats;
 mod governor;
 mod guard;
 mod hidden;
+mod hostile;
 mod inflight;
 mod inside;
 mod interrupted;

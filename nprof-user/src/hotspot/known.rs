@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::exports::Exports;
 use super::natives::{Native, NativeClass};
+use super::share;
 use super::stub::{self, Stub};
 use super::walk::{Chain, ChainEnd, Klass, KlassKind, MAX_LOADERS, Mark};
 use crate::model::{Method, NativeCode, VirtAddr};
@@ -251,8 +252,16 @@ impl Known {
 
     /// How many bytes of names may still be added.
     pub(super) fn bytes_left(&self) -> usize {
-        let natives = self.classes().flat_map(|class| &class.natives);
-        MAX_BYTES.saturating_sub(natives.map(KnownNative::bytes).sum())
+        MAX_BYTES.saturating_sub(self.native_bytes())
+    }
+
+    /// What is kept of loaders and native methods, about, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.loaders.len() * share::KEPT_LOADER + self.native_bytes()
+    }
+
+    fn native_bytes(&self) -> usize {
+        self.classes().flat_map(|class| &class.natives).map(KnownNative::bytes).sum()
     }
 }
 

@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 use super::known::Known;
 use super::layout::Layout;
 use super::memory::{MemoryError, Reader, RemoteMemory};
+use super::share;
 use super::walk::{self, Loader, MAX_LOADERS};
 use crate::model::VirtAddr;
 
@@ -143,6 +144,7 @@ impl Loaders {
             {
                 return Ok(Front::Met { before, place });
             }
+            reader.take(share::LOADER)?;
             before.push(loader);
             addr = VirtAddr(next);
         }

@@ -4,6 +4,7 @@
 //! read is an answer (`None`), not an error: classes come and go while they are read. An error means that no read
 //! will work.
 
+use super::share::Share;
 use crate::model::VirtAddr;
 pub use crate::sys::remote_memory::MemoryError;
 
@@ -130,11 +131,31 @@ pub(crate) fn number(bytes: &[u8]) -> u64 {
 pub(crate) struct Reader<M> {
     memory: M,
     batch: Batch,
+    /// What may be taken for what is read, where that is counted.
+    share: Option<Share>,
 }
 
 impl<M: RemoteMemory> Reader<M> {
     pub(crate) fn new(memory: M) -> Self {
-        Self { memory, batch: Batch::default() }
+        Self { memory, batch: Batch::default(), share: None }
+    }
+
+    /// The same, with a share of what is taken for all targets.
+    pub(super) fn with_share(memory: M, share: Share) -> Self {
+        Self { share: Some(share), ..Self::new(memory) }
+    }
+
+    /// The share, if there is one.
+    pub(super) fn share(&mut self) -> Option<&mut Share> {
+        self.share.as_mut()
+    }
+
+    /// Takes so many bytes for something that is read.
+    ///
+    /// # Errors
+    /// If that is too much for one target, or all.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), MemoryError> {
+        self.share.as_mut().map_or(Ok(()), |share| share.take(bytes))
     }
 
     /// Reads bytes that must be there.

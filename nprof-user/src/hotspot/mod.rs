@@ -22,6 +22,7 @@ mod memory;
 mod names;
 mod natives;
 mod refresh;
+mod share;
 mod stub;
 mod tables;
 #[cfg(test)]
@@ -30,6 +31,8 @@ mod walk;
 mod watch;
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
 
 pub use about::Version;
 pub use code_room::{CodeRoom, code_room};
@@ -46,6 +49,7 @@ pub(crate) use layout::{Layout, Lookup, Number};
 use loaders::Loaders;
 pub(crate) use memory::{Reader, at, is_plausible, number};
 pub(crate) use names::{class_name, decode, is_method_descriptor};
+use share::{Purse, Share};
 use stub::Stub;
 pub(crate) use tables::{Tables, read_int_constants, read_long_constants, read_string};
 pub(crate) use walk::{classes_of_boot_loader, lasting_loaders};
@@ -59,6 +63,10 @@ pub struct Vm<M> {
     about: About,
     stub: Stub,
     known: Known,
+    /// Whether its classes are not looked at any more because they take too much.
+    left_out: bool,
+    /// How long it is to be left alone, so that looks take their part of the time.
+    pause: Duration,
     loaders: Loaders,
 }
 
@@ -74,7 +82,12 @@ impl<M: RemoteMemory> Vm<M> {
     }
 
     fn with_exports(memory: M, exports: Exports) -> Result<Self, Error> {
-        let mut reader = Reader::new(memory);
+        Self::with_purse(memory, exports, Purse::common())
+    }
+
+    /// The same, with a share of other means than those of the whole process.
+    fn with_purse(memory: M, exports: Exports, purse: Arc<Purse>) -> Result<Self, Error> {
+        let mut reader = Reader::with_share(memory, Share::of(purse));
         let tables = Tables::read(&mut reader, &exports)?;
         Ok(Self {
             layout: Layout::of(&tables)?,
@@ -83,8 +96,22 @@ impl<M: RemoteMemory> Vm<M> {
             exports,
             stub: Stub::default(),
             known: Known::default(),
+            left_out: false,
+            pause: Duration::ZERO,
             loaders: Loaders::default(),
         })
+    }
+
+    /// Whether its classes are not looked at any more because they take too much. What was found before stands.
+    #[must_use]
+    pub fn is_left_out(&self) -> bool {
+        self.left_out
+    }
+
+    /// How long to leave it alone after the last look, so that looks at all targets take a small part of a CPU.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        self.pause
     }
 
     /// The VM's name and version, as far as it says.

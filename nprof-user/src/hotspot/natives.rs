@@ -281,6 +281,7 @@ impl<M: RemoteMemory> Search<'_, M> {
             let bytes: usize = candidate.lengths.iter().sum();
             match named(candidate, texts) {
                 Some(native) if self.budget.take(|budget| &mut budget.name_bytes, bytes + NATIVE_BYTES) => {
+                    self.reader.take(bytes + NATIVE_BYTES)?;
                     natives.push((candidate.class, native));
                 }
                 _ => self.failed[candidate.class] = true,

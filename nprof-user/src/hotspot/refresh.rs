@@ -2,11 +2,13 @@
 //! now. A full inventory is the same look by someone who remembers nothing.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use super::known::{Known, KnownClass};
-use super::loaders::News;
+use super::loaders::{Loaders, News};
 use super::memory::{MemoryError, RemoteMemory};
 use super::natives;
+use super::share::{self, Share};
 use super::walk::{self, Budget, ChainEnd, Klass, KlassKind, LOADERS_AT_ONCE, Loader};
 use super::watch::{self, Sight, Unsure};
 use super::{Error, Vm};
@@ -39,13 +41,16 @@ impl<M: RemoteMemory> Vm<M> {
     pub fn inventory(&mut self) -> Result<Inventory, Error> {
         self.start_over();
         let mut complete = false;
+        let begun = share::cpu_time();
         for _ in 0..MAX_WALKS {
             let look = self.look()?;
             complete = look.complete && self.are_gone(&look.broken)?;
-            if complete || !look.worth_repeating {
+            if complete || !look.worth_repeating || share::is_long_since(begun) {
                 break;
             }
         }
+        // It is rare, whoever calls it: only what is done time and again has its part of the time.
+        self.pause = Duration::ZERO;
         let mut methods: Vec<Method> = self.known.methods().cloned().collect();
         sort(&mut methods);
         Ok(Inventory { methods, complete })
@@ -70,7 +75,21 @@ impl<M: RemoteMemory> Vm<M> {
         self.known.methods().map(|method| method.id)
     }
 
+    /// Looks once, within its share of memory and time. A VM that takes too much is forgotten.
     fn look(&mut self) -> Result<Look, Error> {
+        let begun = self.reader.share().map(Share::begin).transpose();
+        let look = begun.map_err(Error::from).and_then(|_begun| self.look_within());
+        if matches!(&look, Err(Error::Memory(error)) if error.is_too_much()) {
+            (self.known, self.loaders, self.left_out) = (Known::default(), Loaders::default(), true);
+        }
+        let kept = self.known.bytes();
+        if let Some(share) = self.reader.share() {
+            self.pause = share.settle(kept);
+        }
+        look
+    }
+
+    fn look_within(&mut self) -> Result<Look, Error> {
         if self.known.is_too_large() {
             self.start_over();
         }

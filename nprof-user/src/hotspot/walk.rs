@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::layout::Layout;
 use super::memory::{MemoryError, Reader, RemoteMemory, at, is_plausible};
+use super::share;
 use crate::model::VirtAddr;
 
 /// More class loaders than a JVM can have classes for.
@@ -96,6 +97,7 @@ pub(super) fn loaders<M: RemoteMemory>(
         let Some([next, newest]) = read else {
             return Ok(list);
         };
+        reader.take(share::LOADER)?;
         list.loaders.push(Loader { addr, newest: VirtAddr(newest) });
         addr = VirtAddr(next);
     }
@@ -402,6 +404,7 @@ pub(super) fn klasses<M: RemoteMemory>(
         if let Some(index) = marks.iter().position(|known| *known == mark) {
             break ChainEnd::Mark(index);
         }
+        reader.take(share::KLASS)?;
         klasses.push(klass);
         addr = klass.next;
     };

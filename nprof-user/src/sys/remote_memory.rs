@@ -32,6 +32,30 @@ pub enum MemoryError {
         /// The process that was to be read.
         pid: Pid,
     },
+    /// More is to be read than nprof spends on one target.
+    #[error(
+        "the VM's lists of classes take more than the {limit} MiB that nprof has for one JVM, as only forged ones do"
+    )]
+    TooMuch {
+        /// How much, in MiB.
+        limit: usize,
+    },
+    /// All targets together take more than nprof spends on them, and this one the most.
+    #[error(
+        "the VM's lists of classes take the most of the {limit} MiB that nprof has for all JVMs, and there is no room"
+    )]
+    TooMuchOfAll {
+        /// How much, in MiB.
+        limit: usize,
+    },
+    /// There is no end to what is to be read.
+    #[error(
+        "a look at the VM's lists of classes has taken {seconds} s of CPU time and is not over, as if they were forged"
+    )]
+    TooLong {
+        /// How long it took, in seconds.
+        seconds: u64,
+    },
     /// The call failed for another reason.
     #[error("cannot read the memory of process {pid}")]
     Os {
@@ -41,6 +65,14 @@ pub enum MemoryError {
         #[source]
         source: io::Error,
     },
+}
+
+impl MemoryError {
+    /// Whether the target is left out because it takes too much.
+    #[must_use]
+    pub fn is_too_much(&self) -> bool {
+        matches!(self, Self::TooMuch { .. } | Self::TooMuchOfAll { .. } | Self::TooLong { .. })
+    }
 }
 
 /// A piece of remote memory that is wanted.

@@ -31,6 +31,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(700);
 const LOOK_EVERY_WHILE_YOUNG: Duration = Duration::from_millis(100);
 /// How old a JVM is that is not young any more.
 pub(super) const YOUNG: Duration = Duration::from_secs(5);
+/// A pause between two looks that is told.
+const SLOW: Duration = Duration::from_secs(5);
 /// How often the mappings are read where no method has changed: a new library may carry what is not bound yet.
 const MAPS_EVERY: Duration = Duration::from_secs(2);
 
@@ -144,11 +146,8 @@ impl Tracer {
     /// Does what is due: looks for methods that have been bound since, and keeps the cost within its bounds.
     pub fn tick(&mut self) {
         self.serve_stubs();
-        if self.must_look()
-            && let Err(error) = self.refresh()
-        {
-            // It may be ending; its end is noticed elsewhere.
-            tracing::debug!("process {}: no look for new methods: {error}", self.jvm.pid);
+        if self.must_look() {
+            self.look_for_new();
         }
         if self.overhead.is_due() {
             let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
@@ -190,10 +189,29 @@ impl Tracer {
         self.session.give_back();
     }
 
+    /// Looks for methods that have been bound since, and says what stands against it.
+    fn look_for_new(&mut self) {
+        let before = self.vm.pause();
+        let refreshed = self.refresh();
+        let (pid, main) = (self.jvm.pid, &self.jvm.main);
+        match refreshed {
+            Ok(()) if before < SLOW && self.vm.pause() >= SLOW => tracing::warn!(
+                "process {pid} ({main}): a look for new methods takes so long that there is one in {} s only",
+                self.vm.pause().as_secs()
+            ),
+            Ok(()) => {}
+            Err(error) if self.vm.is_left_out() => {
+                tracing::warn!("process {pid} ({main}): no method that is bound from now on is traced: {error}");
+            }
+            // It may be ending; its end is noticed elsewhere.
+            Err(error) => tracing::debug!("process {pid}: no look for new methods: {error}"),
+        }
+    }
+
     fn must_look(&self) -> bool {
         let is_young = self.age + self.roster.elapsed() < YOUNG;
         let pause = if is_young { LOOK_EVERY_WHILE_YOUNG } else { LOOK_EVERY };
-        self.looked.elapsed() >= pause
+        !self.vm.is_left_out() && self.looked.elapsed() >= pause.max(self.vm.pause())
     }
 
     /// Looks for methods that have been bound since, and attaches their probes.

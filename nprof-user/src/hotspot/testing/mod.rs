@@ -6,5 +6,6 @@ mod live;
 mod loaders_tests;
 mod recorded;
 pub(crate) mod recording;
+mod share_tests;
 mod small_vm;
 mod small_vm_tests;
