@@ -146,6 +146,9 @@ fn keeps_the_budget() -> Result<()> {
         until("the demotion", FOUND_WITHIN, || is_demoted(&serve))?;
         finds_the_budget(&mut target)?;
         is_told(&mut serve, pid, jar.name())?;
+        serve.ctl_succeeds(&["disable", "targets.Many::m0"])?;
+        ensure!(!is_demoted(&serve)?, "what the user switched off is said to be demoted");
+        serve.ctl_succeeds(&["enable", "targets.Many::m0"])?;
         target.run(COOL)?;
         until("the promotion", TRIED_WITHIN, || Ok(!is_demoted(&serve)?))?;
         users_wish(&serve, &mut target, jar.name())?;

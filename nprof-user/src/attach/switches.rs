@@ -85,6 +85,11 @@ impl Function {
         if self.is_selected { self.wanted.min(self.allowed) } else { Tracing::Detached }
     }
 
+    /// Whether it gets less than the user asked for. A function that is to be off misses nothing.
+    fn is_demoted(&self) -> bool {
+        self.allowed < self.wanted && self.wanted.is_watched()
+    }
+
     /// What is done, by probes or by stubs.
     fn tracing(&self) -> Tracing {
         if self.seen == Seen::ByProbes { self.probed() } else { self.target() }
@@ -208,7 +213,7 @@ impl Switches {
         for function in self.lock().functions.values() {
             let tracing = function.tracing();
             states.functions[tracing as usize] += 1;
-            states.demoted += usize::from(function.allowed < function.wanted);
+            states.demoted += usize::from(function.is_demoted());
         }
         states
     }

@@ -179,6 +179,12 @@ impl Traced {
     pub fn as_wanted(wanted: Tracing) -> Self {
         Self { tracing: wanted, wanted, unwatched: Duration::ZERO }
     }
+
+    /// Whether it gets less than the user asked for. A function that is to be off misses nothing.
+    #[must_use]
+    pub fn is_demoted(&self) -> bool {
+        self.tracing < self.wanted && self.wanted.is_watched()
+    }
 }
 
 /// How many functions of a JVM are in which state.

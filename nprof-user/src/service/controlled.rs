@@ -68,7 +68,8 @@ fn demoted_functions(living: &Living) -> Vec<FunctionStatus> {
     let demoted = living.roster.spent().map(|spent| spent.demoted).unwrap_or_default();
     let listed = demoted.into_iter().filter_map(|(index, (rate, why))| {
         let (class, method) = living.roster.name(index)?;
-        let traced = living.roster.traced(index)?;
+        // The user may have switched it since the governor last looked.
+        let traced = living.roster.traced(index).filter(|traced| traced.is_demoted())?;
         Some(FunctionStatus { class, method, state: traced.tracing, wanted: traced.wanted, why, rate: Some(rate) })
     });
     listed.take(DEMOTED_LISTED).collect()
