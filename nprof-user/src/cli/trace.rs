@@ -158,7 +158,7 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     result?;
     let snapshot = tracer.snapshot();
     let mut demoted = Demoted::default();
-    demoted.add(&snapshot, &tracer.roster().spent().unwrap_or_default().demoted);
+    demoted.add(&snapshot, &tracer.roster().spent().unwrap_or_default());
     output.finish(&[snapshot])?;
     if !quiet {
         demoted.tell();

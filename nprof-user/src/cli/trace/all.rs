@@ -84,7 +84,7 @@ impl Results {
             Event::Joined(roster) => self.living.push(roster),
             Event::Ended(roster, snapshot) => {
                 self.living.retain(|living| !Arc::ptr_eq(living, &roster));
-                self.demoted.add(&snapshot, &roster.spent().unwrap_or_default().demoted);
+                self.demoted.add(&snapshot, &roster.spent().unwrap_or_default());
                 self.keep(*snapshot);
             }
             Event::Untraced(jvm, error) => self.problem(&jvm, &error),
@@ -117,7 +117,7 @@ impl Results {
     /// The JVMs that live are not traced any more either.
     fn end(&mut self) {
         for roster in &self.living {
-            self.demoted.add(&roster.snapshot(), &roster.spent().unwrap_or_default().demoted);
+            self.demoted.add(&roster.snapshot(), &roster.spent().unwrap_or_default());
         }
     }
 

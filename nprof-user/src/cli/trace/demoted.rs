@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::cli::terminal::say;
 use crate::model::{MethodSnapshot, Snapshot, Tracing};
+use crate::trace::Spent;
 
 /// How many methods are named; of more the number is.
 const TOLD: usize = 50;
 
 /// Functions that are demoted at the end, by index: calls per second when that was decided, and why.
-pub(super) type Reasons = BTreeMap<u32, (f64, String)>;
+type Reasons = BTreeMap<u32, (f64, String)>;
 
 /// The demoted methods of all JVMs of a run.
 #[derive(Debug, Default)]
@@ -20,9 +21,14 @@ pub(super) struct Demoted {
 }
 
 impl Demoted {
-    /// Takes in the methods of a JVM, when nothing about them changes any more.
-    pub(super) fn add(&mut self, snapshot: &Snapshot, reasons: &Reasons) {
-        for line in lines(snapshot, reasons) {
+    /// Takes in the methods of a JVM, when nothing about them changes any more. Where the governor has demoted none, what
+    /// was not measured has other reasons, which are said where they arise.
+    pub(super) fn add(&mut self, snapshot: &Snapshot, spent: &Spent) {
+        let [demotions, _] = spent.changes;
+        if demotions == 0 {
+            return;
+        }
+        for line in lines(snapshot, &spent.demoted) {
             if self.lines.len() < TOLD {
                 self.lines.push(line);
             } else {
@@ -75,7 +81,7 @@ mod tests {
         let why = |rate: f64| (rate, format!("it was called {rate:.0} times a second"));
         let reasons: Reasons = [(0, why(1e6)), (1, why(80_000.0))].into();
         let mut all = Demoted::default();
-        all.add(&demoted(), &reasons);
+        all.add(&demoted(), &Spent { demoted: reasons, changes: [3, 1], ..Spent::default() });
         assert_eq!(
             all.lines,
             [
@@ -104,12 +110,21 @@ mod tests {
         assert_eq!(lines(&snapshot, &Reasons::new()), [""; 0]);
     }
 
+    /// Check that nothing is said of a JVM in which nothing was ever demoted, such as one without a budget, although methods
+    /// were only counted or not watched for a time: while they moved from a stub to a probe, say.
+    #[test]
+    fn is_silent_where_nobody_demotes() {
+        let mut all = Demoted::default();
+        all.add(&demoted(), &Spent::default());
+        assert_eq!((all.lines.len(), all.more), (0, 0));
+    }
+
     /// Check that no more is said than a reader takes in, and how much is left out.
     #[test]
     fn says_how_many_more() {
         let mut all = Demoted::default();
         for _ in 0..20 {
-            all.add(&demoted(), &Reasons::new());
+            all.add(&demoted(), &Spent { changes: [3, 3], ..Spent::default() });
         }
         assert_eq!((all.lines.len(), all.more), (50, 10));
     }
