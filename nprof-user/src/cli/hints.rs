@@ -86,8 +86,12 @@ fn hint_for(error: &(dyn StdError + 'static), privileged: bool) -> Option<String
     if let Some(error) = error.downcast_ref::<discover::Error>() {
         return for_discover(error, denial);
     }
-    if let Some(trace::Error::Shim(error)) = error.downcast_ref::<trace::Error>() {
-        return for_shim(error, denial);
+    match error.downcast_ref::<trace::Error>() {
+        Some(trace::Error::Shim(error)) => return for_shim(error, denial),
+        Some(trace::Error::Slow { .. }) => {
+            return Some("leave --slow away: stubs count and time without it".to_owned());
+        }
+        _ => {}
     }
     error.downcast_ref::<io::Error>().is_some_and(is_denied).then(|| denial.to_owned())
 }
@@ -157,6 +161,19 @@ mod tests {
         assert_eq!(of(shim::Error::Silent { pid: Pid(7) }), "use --tier kernel");
         let gone = shim::Error::Process(discover::Error::NoSuchProcess { pid: Pid(7) });
         assert_eq!(of(gone), "`nprof ps` lists the JVMs of this host");
+    }
+
+    /// Check that where stubs can be had and stacks cannot, it is said what needs which, and not that stubs cannot be had.
+    #[test]
+    fn advice_about_slow_calls() {
+        let missing = crate::hotspot::Error::NoTables;
+        let error = trace::Error::Slow { pid: Pid(7), source: Box::new(missing.into()) };
+        let error = anyhow::Error::new(error);
+        assert!(
+            format!("{error:#}")
+                .starts_with("no callers of slow calls (--slow) in process 7, though there can be stubs: ")
+        );
+        assert_eq!(hint(&error).as_deref(), Some("leave --slow away: stubs count and time without it"));
     }
 
     /// Check that a denied permission is recognised whoever met it, that root is not told to become root, and that

@@ -16,6 +16,15 @@ pub enum Error {
     /// The shim cannot be used.
     #[error(transparent)]
     Shim(#[from] shim::Error),
+    /// Stubs can be had, but not the stacks of their slow calls.
+    #[error("no callers of slow calls (--slow) in process {pid}, though there can be stubs")]
+    Slow {
+        /// The process.
+        pid: Pid,
+        /// Why not.
+        #[source]
+        source: Box<Error>,
+    },
     /// The probes cannot be attached.
     #[error(transparent)]
     Attach(#[from] attach::Error),

@@ -128,11 +128,14 @@ impl Prepared {
             self.options.slow.map_or(u64::MAX, |slow| u64::try_from(slow.as_nanos()).unwrap_or(u64::MAX));
         let manner = Manner { mode, threshold_ns, time_every: self.options.time_every };
         match Stubs::begin(connection, self.jvm.pid, &engine, &reader, manner) {
-            Ok(stubs) => {
+            Ok(mut stubs) => {
                 let slow = self.options.slow.map(|_threshold| {
                     Slow::start(&self.proc, &self.jvm, (&engine, feeds), VirtAddr(hello.slow_site), threshold_ns)
                 });
-                let slow = slow.transpose().map_err(|error| self.ended_or(error))?;
+                let slow = slow.transpose().map_err(|source| {
+                    stubs.detach();
+                    self.ended_or(Error::Slow { pid: self.jvm.pid, source: Box::new(source) })
+                })?;
                 self.attach_parts(&engine, calibrated, reader, Some(Tiers::new(stubs, slow)))
             }
             Err(error) if self.options.tier == TierWanted::Stub => Err(self.ended_or(error)),
