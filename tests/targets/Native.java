@@ -41,7 +41,8 @@ enum Native {
     ONWARD_LEAF(31, "targets.Onward", "leaf", "()I"),
     ONWARD_CALL(32, "targets.Onward", "call", "()I"),
     ONWARD_JUMP(33, "targets.Onward", "jump", "()I"),
-    ONWARD_AGAIN(34, "targets.Onward", "again", "(I)I");
+    ONWARD_AGAIN(34, "targets.Onward", "again", "(I)I"),
+    MADE(35, "targets.Made", "made", "()I");
 
     final int counter;
     final String owner;

@@ -37,7 +37,8 @@
 #define N_ONWARD_CALL 32
 #define N_ONWARD_JUMP 33
 #define N_ONWARD_AGAIN 34
-#define N_COUNTERS 35
+#define N_MADE 35
+#define N_COUNTERS 36
 
 #ifndef __ASSEMBLER__
 /*

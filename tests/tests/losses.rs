@@ -1,7 +1,7 @@
 //! What cannot be measured is counted and said: losses are provoked here, and must show.
 
 use anyhow::{Result, ensure};
-use nprof_tests::nprof::{Trace, methods};
+use nprof_tests::nprof::{Trace, methods, run};
 use nprof_tests::process::{Called, RemoteProcess};
 use nprof_tests::report::Report;
 use nprof_tests::require::traced_on_every_jdk;
@@ -77,5 +77,26 @@ fn refused_by_the_kernel() -> Result<()> {
         }
         ensure!(listed.methods[0].traceable == refused.is_none(), "{:?} but {:?}", listed.methods, report.skipped);
         Ok(())
+    })
+}
+
+/// Check that a native whose code is in no file is named where it is said to be skipped, together with what would see it; and
+/// that this is so: a stub counts each call.
+#[test]
+fn in_generated_code() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let made = ["targets.Made::*"];
+        let pid = target.pid().to_string();
+        let table = run(&[&["trace", "--pid", &pid, "--duration", "100ms", "--tier", "kernel"], &made[..]].concat())?;
+        let said = "1 bound to generated code (a probe needs a file; stubs see it: --tier stub) [targets.Made::made]";
+        ensure!(table.stdout.lines().any(|line| line.starts_with("not traced: ") && line.contains(said)), "{table:?}");
+        let trace = Trace::start(target.pid(), &[&["--tier", "stub"], &made[..]].concat())?;
+        let called = target.calls("made", 4, 250)?;
+        let report = trace.finish()?;
+        report.must_equal(&called)?;
+        let row = report.needed_row(&called[0].methods[0])?;
+        ensure!(row.calls == 1000 && row.tier == "stub" && report.skipped.is_empty(), "{row:?}, {:?}", report.skipped);
+        target.exit()
     })
 }

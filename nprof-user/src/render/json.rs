@@ -276,21 +276,8 @@ impl<'a> Buckets<'a> {
 impl Skipped {
     fn of(run: Run<'_>, reason: SkipReason) -> Option<Self> {
         let count = run.skipped(reason);
-        (count > 0).then(|| Self { reason: reason.as_str(), count, examples: examples(run, reason) })
+        (count > 0).then(|| Self { reason: reason.as_str(), count, examples: run.examples(reason, EXAMPLES) })
     }
-}
-
-/// The first skipped methods of one reason. What an earlier JVM already gave is not repeated.
-fn examples(run: Run<'_>, reason: SkipReason) -> Vec<String> {
-    let mut examples: Vec<String> = Vec::with_capacity(EXAMPLES);
-    for jvm in run.jvms {
-        let earlier = examples.len();
-        let names = jvm.skipped_for(reason).map(|skipped| names::qualified(&skipped.method.method));
-        let new: Vec<String> =
-            names.filter(|name| !examples[..earlier].contains(name)).take(EXAMPLES - earlier).collect();
-        examples.extend(new);
-    }
-    examples
 }
 
 /// Nanoseconds of a duration; 584 years are enough.

@@ -11,6 +11,8 @@ use crate::model::{Price, ProbeCost, SkipReason, Snapshot, Tier, Tracing};
 
 /// How many functions with several methods are spelled out, and how many methods of each.
 const ALIASES_SHOWN: usize = 5;
+/// How many methods that are not traced are named.
+const SKIPPED_NAMED: usize = 3;
 
 /// The mark of a JVM that has ended.
 const ENDED: char = 'x';
@@ -240,9 +242,20 @@ fn skipped(run: Run<'_>) -> Option<String> {
         .into_iter()
         .map(|reason| (run.skipped(reason), reason))
         .filter(|(n, _)| *n > 0)
-        .map(|(n, reason)| format!("{} {}", units::count(n as u64), words::skip(reason)))
+        .map(|(n, reason)| format!("{} {}{}", units::count(n as u64), words::skip(reason), such_as(run, reason)))
         .collect();
     (!reasons.is_empty()).then(|| format!("not traced: {}", reasons.join(", ")))
+}
+
+/// The first methods of a reason about which the user can do something, if he knows which they are.
+fn such_as(run: Run<'_>, reason: SkipReason) -> String {
+    if reason != SkipReason::NoFile {
+        return String::new();
+    }
+    let named = run.examples(reason, SKIPPED_NAMED);
+    let more = if run.skipped(reason) > named.len() { ", …" } else { "" };
+    let named: Vec<_> = named.iter().map(|name| names::printable(name)).collect();
+    format!(" [{}{more}]", named.join(", "))
 }
 
 /// One line for each of the first functions that several methods share. What is the same in several JVMs is said once.

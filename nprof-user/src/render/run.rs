@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::names;
 use crate::aggregate;
 use crate::model::{Losses, SkipReason, Snapshot};
 
@@ -71,6 +72,19 @@ impl<'a> Run<'a> {
     /// How many methods are not traced for this reason.
     pub(super) fn skipped(self, reason: SkipReason) -> usize {
         self.jvms.iter().map(|jvm| jvm.skipped_for(reason).count()).sum()
+    }
+
+    /// The first skipped methods of one reason, so many at most. What an earlier JVM already gave is not repeated.
+    pub(super) fn examples(self, reason: SkipReason, most: usize) -> Vec<String> {
+        let mut examples: Vec<String> = Vec::with_capacity(most);
+        for jvm in self.jvms {
+            let earlier = examples.len();
+            let names = jvm.skipped_for(reason).map(|skipped| names::qualified(&skipped.method.method));
+            let new: Vec<String> =
+                names.filter(|name| !examples[..earlier].contains(name)).take(most - earlier).collect();
+            examples.extend(new);
+        }
+        examples
     }
 
     /// What went wrong, added up.

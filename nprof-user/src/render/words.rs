@@ -7,7 +7,7 @@ pub(super) fn skip(reason: SkipReason) -> &'static str {
     match reason {
         SkipReason::Unbound => "not bound yet (picked up when bound)",
         SkipReason::Intrinsic => "method-handle intrinsic (the VM's own code, no native function)",
-        SkipReason::NoFile => "bound to generated code (a probe needs a file)",
+        SkipReason::NoFile => "bound to generated code (a probe needs a file; stubs see it: --tier stub)",
         SkipReason::UnreadableLibrary => "in a library that cannot be read",
         SkipReason::RefusedByKernel => "refused by the kernel (instruction that cannot carry a probe)",
         SkipReason::UnprovenStart => {
