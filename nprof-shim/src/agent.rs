@@ -276,7 +276,9 @@ impl Agent {
     /// No method is watched any more, by orders neither, and from now on others are recorded elsewhere.
     pub(crate) fn begin_anew(&self, records: Option<Records>) {
         self.orders.follow(false);
-        if let Some(old) = self.methods.replace_records(records) {
+        let old = self.methods.replace_records(records);
+        pool::end_run();
+        if let Some(old) = old {
             self.note(old.let_go());
         }
     }

@@ -12,7 +12,7 @@
 //!
 //! Natives whose calls are counted here find the call's [`mark`](nprof_common::switch::mark) in a register that they do not
 //! look at. A record may be replaced by another at any time: each call is in one of them, and a timed call ends in the one
-//! in which it began.
+//! in which it began; where the whole run is over by then ([`end_run`]), in none.
 //!
 //! A call in flight is one that is in `entered` and not yet in the histogram; one that is left by `longjmp` or by the
 //! end of its thread stays so. Which call was made by which is not known here, so `child_ns` stays zero.
@@ -133,6 +133,7 @@ struct Settings {
     rseq_offset: AtomicUsize,
     multiplier: AtomicU64,
     floor_ticks: AtomicU64,
+    run: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Settings>() == 64);
@@ -160,6 +161,7 @@ global_asm!(
     RSEQ_OFFSET = const offset_of!(Settings, rseq_offset),
     MULTIPLIER = const offset_of!(Settings, multiplier),
     FLOOR = const offset_of!(Settings, floor_ticks),
+    RUN = const offset_of!(Settings, run),
     RSEQ = const Sharding::RSEQ,
     RDPID = const Sharding::RDPID,
     COUNTED = const offset_of!(MethodStats, counted),
@@ -202,6 +204,12 @@ pub fn configure(sharding: Sharding, clock: &Clock) {
 pub fn set_clock(clock: &Clock) {
     nprof_stub_settings.multiplier.store(clock.multiplier, Ordering::Relaxed);
     nprof_stub_settings.floor_ticks.store(clock.floor_ticks, Ordering::Relaxed);
+}
+
+/// Ends the run: what calls that are in flight would record when they return is recorded nowhere. To be called before
+/// stubs get places among other records, and before the old ones' addresses become those of others.
+pub fn end_run() {
+    nprof_stub_settings.run.fetch_add(1, Ordering::SeqCst);
 }
 
 /// One stub that has been taken.

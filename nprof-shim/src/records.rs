@@ -89,7 +89,11 @@ impl Records {
         }
         let before = run.first % PAGE;
         let bytes = (before + length).next_multiple_of(PAGE);
-        let shared = Shared::map(file.as_fd(), run.first - before, usize::try_from(bytes).or(Err(invalid()))?)?;
+        // Later runs, which may have some more records, find room where this one was.
+        let most =
+            u64::from(run.records).next_power_of_two().saturating_mul(length / u64::from(run.records)) + 2 * PAGE;
+        let [bytes, most] = [bytes, most].map(|size| usize::try_from(size).or(Err(invalid())));
+        let shared = Shared::map(file.as_fd(), run.first - before, bytes?, most?)?;
         let first = usize::try_from(before / 8).or(Err(invalid()))?;
         let end = first + usize::try_from(length / 8).or(Err(invalid()))?;
         let words = shared.words().get(first..end).ok_or_else(invalid)?;
@@ -211,6 +215,7 @@ mod tests {
     /// Check that a run begins where it is said to, ends where it ends, and is refused where there is none.
     #[test]
     fn a_run_in_a_file() {
+        let _turn = crate::memory::tests::turn();
         let file = tempfile::tempfile().unwrap();
         let size = size_of::<MethodStats>() as u64;
         let run = Run { first: 3 * size, records: 2, shards: 2 };

@@ -8,7 +8,8 @@
 //
 // Where a stub records is one word, the address of the first shard and below it, in 16 bits, how many there are: the
 // word is read once for each addition, so that both parts belong together also while they are changed. A timed call
-// keeps the word in its frame, and ends in the record in which it began.
+// keeps the word in its frame, and ends in the record in which it began. It also keeps the number of the run: when that is
+// over, the addresses are those of other records, or soon will be, and the call ends nowhere.
 //
 // A sum is kept per CPU. Where the C library has registered its threads for restartable sequences, an addition is one:
 // the kernel lets it run to its last instruction, the store, without a change of CPU or of thread in between, or leads
@@ -51,6 +52,20 @@
     .long 0x53053053
 .Lnprof_abort_\name:
     jmp \otherwise
+.endm
+
+// Goes to \otherwise if the run in which the call began is over. Clobbers rcx.
+.macro nprof_unless_over otherwise
+    mov rcx, qword ptr [rip + nprof_stub_settings + {RUN}]
+    cmp rcx, qword ptr [rbp - 32]
+    jne \otherwise
+.endm
+
+// Keeps the number of the run where the frame will have it, before the word of the record is read: with a word of the next
+// run's record the call would have too early a number, and end nowhere. Clobbers rax.
+.macro nprof_keep_run
+    mov rax, qword ptr [rip + nprof_stub_settings + {RUN}]
+    mov qword ptr [rsp - 40], rax
 .endm
 
 // Jumps to the native, which is entered with the stack pointer as it is now, with the mark of that call.
@@ -196,12 +211,14 @@ nprof_stub_active:
     nprof_abort enter, .Lnprof_time_locked
 
 .Lnprof_time_locked:
+    nprof_keep_run
     mov r10, qword ptr [r11 + {RECORDS}]
     call nprof_stub_locked_shard
     lock inc qword ptr [rax + {ENTERED}]
     jmp .Lnprof_call
 
 .Lnprof_time:
+    nprof_keep_run
     cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
     jne .Lnprof_time_locked
     mov r10, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
@@ -264,11 +281,13 @@ nprof_stub_active:
     jne .Lnprof_end_locked
     mov r9, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
     nprof_begin total, r9
+    nprof_unless_over .Lnprof_return
     nprof_shard .Lnprof_total_locked
     add qword ptr [rax + {TOTAL}], rsi
     nprof_end total
 .Lnprof_histogram:
     nprof_begin histogram, r9
+    nprof_unless_over .Lnprof_return
     nprof_shard .Lnprof_histogram_locked
     cmp rsi, qword ptr [rax + {MAX}]
     ja .Lnprof_max
@@ -298,6 +317,7 @@ nprof_stub_slow:
 // A new maximum, rarely.
 .Lnprof_max:
     nprof_begin max, r9
+    nprof_unless_over .Lnprof_return
     nprof_shard .Lnprof_histogram_locked
     cmp rsi, qword ptr [rax + {MAX}]
     jbe .Lnprof_histogram
@@ -310,14 +330,17 @@ nprof_stub_slow:
     nprof_abort max, .Lnprof_histogram_locked
 
 .Lnprof_total_locked:
+    nprof_unless_over .Lnprof_return
     call nprof_stub_locked_shard
     lock add qword ptr [rax + {TOTAL}], rsi
     jmp .Lnprof_histogram
 
 .Lnprof_end_locked:
+    nprof_unless_over .Lnprof_return
     call nprof_stub_locked_shard
     lock add qword ptr [rax + {TOTAL}], rsi
 .Lnprof_histogram_locked:
+    nprof_unless_over .Lnprof_return
     call nprof_stub_locked_shard
     lock inc qword ptr [rax + 8 * rdx + {HISTOGRAM}]
     mov rdi, rax

@@ -11,6 +11,7 @@ use nprof::trace::{Options, Prepared, TierWanted, Tracer};
 use nprof_tests::child::PATIENCE;
 use nprof_tests::code::mappings;
 use nprof_tests::jdk::Jdk;
+use nprof_tests::name::MethodName;
 use nprof_tests::nprof::{Trace, spawn};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::report::Report;
@@ -19,7 +20,9 @@ use nprof_tests::shape_source;
 use nprof_tests::shim::still_stubbed;
 use rustix::process::Signal;
 
+use crate::TARGETS;
 use crate::stubs::{GENERATED, THREADS, call_shapes, must_be_right};
+use crate::tiers::must_add_up;
 
 const PATTERN: &str = "targets.Generated::*";
 /// From which cycle on nothing may grow.
@@ -248,6 +251,67 @@ fn killed_at_any_moment() -> Result<()> {
         attached(&target)?.stop();
         ensure!(still_stubbed(target.pid())?.is_empty(), "stubs are left");
         must_count_exactly(&mut target)?;
+        target.exit()
+    })
+}
+
+/// How many addresses a process has of memory that is writable, of no file, and not accounted for before it is used, in kB:
+/// what the shim's records leave behind, and little else.
+fn unaccounted_kb(pid: u32) -> Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps"))?;
+    let (mut sum, mut size, mut is_private) = (0, 0, false);
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["Size:", kb, ..] => size = kb.parse::<u64>()?,
+            ["VmFlags:", ref flags @ ..] if is_private && flags.contains(&"nr") => sum += size,
+            [first, rights, ..] if !first.ends_with(':') => is_private = rights == "rw-p" && words.len() == 5,
+            _ => {}
+        }
+    }
+    Ok(sum)
+}
+
+/// Check that each nprof gives its records the addresses of those before, so that the second and all later ones leave no more
+/// behind than the first, but for what the VM itself takes.
+#[test]
+fn addresses_are_used_again() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let target = target(jdk)?;
+        let before = unaccounted_kb(target.pid())?;
+        let mut after = Vec::new();
+        for _ in 0..6 {
+            attached(&target)?.stop();
+            after.push(unaccounted_kb(target.pid())? - before);
+        }
+        let first = after[0];
+        say(&format!("{jdk}: {first} kB of addresses for records after one nprof, {} after six", after[5]));
+        ensure!(first > NOISE_KB, "the measure does not see the records: {after:?}");
+        ensure!(after.iter().all(|&kb| kb < first + NOISE_KB), "kB after each: {after:?}");
+        target.exit()
+    })
+}
+
+/// Check that calls that are in flight when an nprof goes, and return when the next one has its records at the same addresses,
+/// are in no number of the second, and that all its other numbers are exact.
+#[test]
+fn calls_that_outlast_their_nprof() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let block = MethodName::new("targets.Blocking", "block", "()V");
+        let options = ["--tier", "stub", TARGETS];
+        for blocked in [3, 6] {
+            let trace = Trace::start(target.pid(), &options)?;
+            target.run(&format!("block {blocked}"))?;
+            let row = trace.finish()?.needed_row(&block)?.clone();
+            ensure!((row.calls, row.in_flight) == (0, Some(blocked)), "{row:?}");
+            let trace = Trace::start(target.pid(), &options)?;
+            let called = target.calls("all", 4, 50)?;
+            target.run("release")?;
+            let report = trace.finish()?;
+            must_add_up(&report, &called)?;
+            ensure!(report.row(&block).is_none(), "{:?}", report.row(&block));
+        }
         target.exit()
     })
 }

@@ -13,7 +13,7 @@ use super::{Link, Policy};
 use crate::agent::Agent;
 use crate::jni::Jni;
 use crate::methods::Manner;
-use crate::pool::{Mode, Stub};
+use crate::pool::{self, Mode, Stub};
 use crate::records::{Records, Run};
 use crate::{clock, rebind, scan};
 
@@ -105,6 +105,8 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, file: Option<OwnedF
     let binds = manner(welcome.bind_mode, welcome.bind_chance, welcome.bind_threshold_ns)?;
     let policy = Policy { binds: welcome.stub_binds.then_some(binds), code: welcome.publish_code };
     let run = Run { first: welcome.first, records: welcome.records, shards: welcome.shards };
+    // The records may get the addresses of those of an earlier run, whose calls are not to come to them.
+    pool::end_run();
     let records = Records::map_run(file.ok_or(Refusal::NoMap)?, run).map_err(Refusal::Map)?;
     let _work = work_for(agent, link)?;
     if link.policy().is_some() {

@@ -260,6 +260,35 @@ fn ends_where_it_began() {
     }
 }
 
+/// Check that a call that is in flight when its run ends is recorded nowhere when it returns, neither where it began nor
+/// where its stub records by then, and that its result is right; and that the next call is recorded.
+#[test]
+fn ends_nowhere_after_its_run() {
+    static MEANWHILE: Mutex<Option<(Stub, Place)>> = Mutex::new(None);
+    extern "C" fn next_run(value: u64) -> u64 {
+        if let Some((stub, place)) = MEANWHILE.lock().unwrap().take() {
+            end_run();
+            stub.set_place(place, 0);
+        }
+        value + 1
+    }
+    let _turn = turn();
+    for sharding in shardings() {
+        configure(sharding, &Clock::estimate());
+        let [before, after] = [2, 2].map(|cpus| Records::map_for(1, cpus).unwrap());
+        let stub = taken(next_run as *const () as usize, 0, Mode::Time, &before);
+        *MEANWHILE.lock().unwrap() = Some((stub, after.place(0).unwrap()));
+        // SAFETY: the stub stands before the function.
+        let through = unsafe { std::mem::transmute::<usize, extern "C" fn(u64) -> u64>(stub.entry()) };
+        assert_eq!(through(41), 42);
+        assert_eq!(before.sum(0), MethodStats { entered: 1, ..MethodStats::ZERO }, "{sharding:?}");
+        assert_eq!(after.sum(0), MethodStats::ZERO, "{sharding:?}");
+        assert_eq!(through(1), 2);
+        let sum = after.sum(0);
+        assert_eq!((sum.entered, ended(&sum), before.sum(0).entered), (1, 1, 1), "{sharding:?}");
+    }
+}
+
 /// Check that nothing is lost or ends twice while a stub's place goes back and forth between records with different
 /// numbers of shards.
 #[test]
