@@ -74,23 +74,27 @@ fn mounted((env, thread): (u64, u64)) -> Option<Mounted> {
 
 /// Copies the stack of a thread that runs a continuation, and behind it what is frozen. The thread is given by its
 /// `JNIEnv` or, if that is 0, by its `JavaThread`; 0 if neither is known. `None` if it runs none, or if the stack needs
-/// more than half of the room.
+/// more than three quarters of the room.
 ///
 /// # Safety
 /// There are `pages` pages at `room`.
 #[inline(always)]
 pub(crate) unsafe fn copy(room: *mut u8, pages: usize, sp: u64, thread: (u64, u64)) -> Option<Copied> {
     let mounted = mounted(thread).filter(|mounted| mounted.entry_sp >= sp)?;
-    let half = (pages * PAGE / 2) as u64;
+    let all = (pages * PAGE) as u64;
     let base = sp & !(PAGE as u64 - 1);
     let above = (mounted.entry_sp + CARRIER_BYTES).min(mounted.stack_end);
     let stack_bytes = above.saturating_sub(base) & !7;
+    // Much of the stack leaves little room for the rest, which is little then, as a rule: a thread has so many frames. The
+    // verifier knows both parts as constants.
+    let behind = if stack_bytes <= all / 2 { all / 2 } else { all / 4 };
+    let parts = (all - behind, behind);
     // SAFETY: the room is there.
-    if half == 0 || stack_bytes == 0 || stack_bytes > half || !unsafe { copy_bytes(room, stack_bytes, base) } {
+    if all == 0 || stack_bytes == 0 || stack_bytes > parts.0 || !unsafe { copy_bytes(room, stack_bytes, base) } {
         return None;
     }
-    // SAFETY: the caller's promise.
-    let (frozen_bytes, frozen_more) = unsafe { copy_chunks(room, half, stack_bytes, &mounted) }.unwrap_or((0, 0));
+    // SAFETY: the caller's promise; both parts are the room.
+    let (frozen_bytes, frozen_more) = unsafe { copy_chunks(room, parts, stack_bytes, &mounted) }.unwrap_or((0, 0));
     // A collector that has moved the chunks may have done so while they were copied.
     let is_same = self::mounted(thread) == Some(mounted);
     let (frozen_bytes, frozen_more) = if is_same { (frozen_bytes, frozen_more) } else { (0, 0) };
@@ -102,20 +106,20 @@ pub(crate) unsafe fn copy(room: *mut u8, pages: usize, sp: u64, thread: (u64, u6
 /// There is one way through each round: the verifier walks through all of them, in each of the ways they can go.
 ///
 /// # Safety
-/// There are two halves at `room`, of which `used` bytes are used.
+/// There are two parts of so many bytes at `room`, of which `used` bytes are used.
 #[inline(always)]
-unsafe fn copy_chunks(room: *mut u8, half: u64, used: u64, mounted: &Mounted) -> Option<(u64, u64)> {
+unsafe fn copy_chunks(room: *mut u8, (first, second): (u64, u64), used: u64, mounted: &Mounted) -> Option<(u64, u64)> {
     let places = places()?;
     let bad = bad_colours(places)?;
     let (mut next, mut owner) = (mounted.tail, mounted.continuation);
     let mut at = used;
     for _ in 0..MAX_CHUNKS {
-        if next.addr == 0 || at > half - HEAD {
+        if next.addr == 0 || at > first - HEAD {
             break;
         }
         let (chunk, parent) = chunk(places, bad, next, &mut owner)?;
-        let bytes = chunk.bytes.min(half);
-        // SAFETY: it begins in the first half, and what follows has no more than the second.
+        let bytes = chunk.bytes.min(second);
+        // SAFETY: it begins in the first part, and what follows has no more than the second.
         let is_copied = unsafe {
             let head = room.add(at as usize);
             head.cast::<Chunk>().write_unaligned(chunk);

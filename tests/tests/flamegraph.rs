@@ -17,6 +17,8 @@ const COMPLETE: u64 = 995;
 const COMPLETE_WITH_CHURN: u64 = 950;
 /// Why those are cut.
 const GONE: &str = "the VM's code changed meanwhile";
+/// Why those of virtual threads are cut.
+const FROZEN: &str = "the rest of a virtual thread is frozen in the heap";
 /// The same of virtual threads while the heap is collected without a pause.
 const COMPLETE_WITH_COLLECTIONS: u64 = 980;
 /// The same while the collector Z moves the frames of virtual threads without a pause.
@@ -146,6 +148,30 @@ fn every_stack_is_a_true_one_however_code_is_executed() -> Result<()> {
             target.exit()?;
         }
         Ok(())
+    })
+}
+
+/// Check the same of virtual threads alone in the interpreter, whose frames are the largest: much of a deep stack is on the stack
+/// itself, and the frozen rest is copied too.
+#[test]
+fn every_stack_of_virtual_threads_is_a_true_one_in_the_interpreter() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        if jdk.version < 21 {
+            return Ok(());
+        }
+        let mut target = Callers::learned(jdk, &["-Xint"])?;
+        let args = ["--max-stacks", "5000", "--stack-size", "64k"];
+        let (profile, truth) = target.recorded(&args, "virtual 6 100000 2000")?;
+        // One path yields in every frame: now and then it has more chunks than are copied.
+        must_be_true_of(COMPLETE_WITH_COLLECTIONS, &profile, &truth, &format!("JDK {} virtual -Xint", jdk.version))?;
+        let frozen = profile.quality.cut.iter().find(|(reason, _)| *reason == FROZEN).map_or(0, |(_, stacks)| *stacks);
+        ensure!(
+            500 * frozen <= profile.quality.stacks,
+            "{frozen} of {} without what is frozen",
+            profile.quality.stacks
+        );
+        must_be_counted(&profile, &truth)?;
+        target.exit()
     })
 }
 
