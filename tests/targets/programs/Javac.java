@@ -23,22 +23,28 @@ final class Javac {
         this.options = options;
     }
 
-    /** {@code SOURCES CLASSES}: a directory with files that can be compiled one by one, and one to write into. */
+    /** {@code SOURCES CLASSES}: a directory with files, and one to write into. */
     public static void main(String[] args) throws Exception {
         try (Stream<Path> files = Files.list(Path.of(args[0]))) {
             List<Path> sources = files.sorted().collect(Collectors.toList());
-            List<String> options = List.of("-proc:none", "-nowarn", "-Xlint:none", "-implicit:none", "-d", args[1],
-                    "-sourcepath", args[0]);
-            Program.run(1, () -> new Javac(sources, options)::operate);
+            List<String> options =
+                    List.of("-proc:none", "-nowarn", "-Xlint:none", "-d", args[1], "-cp", args[1], "-sourcepath", args[1]);
+            Javac javac = new Javac(sources, options);
+            // Each can be compiled alone when the others are there.
+            javac.compile(sources);
+            Program.run(1, () -> javac::operate);
         }
     }
 
     /** Compiles one file from nothing. */
     private void operate() throws Exception {
-        Path source = sources.get(next++ % sources.size());
+        compile(List.of(sources.get(next++ % sources.size())));
+    }
+
+    private void compile(List<Path> paths) throws Exception {
         try (StandardJavaFileManager files = COMPILER.getStandardFileManager(null, null, StandardCharsets.UTF_8)) {
-            if (!COMPILER.getTask(null, files, null, options, null, files.getJavaFileObjects(source)).call()) {
-                throw new IllegalStateException(source + " does not compile");
+            if (!COMPILER.getTask(null, files, null, options, null, files.getJavaFileObjectsFromPaths(paths)).call()) {
+                throw new IllegalStateException("does not compile");
             }
         }
     }
