@@ -2,6 +2,7 @@
 
 pub mod allocator;
 pub mod bpf;
+pub mod errand;
 pub mod mapped_array;
 pub mod notify;
 pub mod peer_groups;
@@ -10,3 +11,4 @@ pub mod process_end;
 pub mod remote_memory;
 pub mod ring;
 pub mod specimen;
+pub mod target_file;

@@ -1,12 +1,17 @@
 //! Reads the memory of another process with `process_vm_readv`: many pieces in one call, nothing stopped, nothing
 //! mapped, nothing written.
+//!
+//! A page may never come, so all of this is done by [`errand`].
 
 use std::io;
 
+use super::errand::{self, Desk, ErrandError, Place};
 use crate::model::{Pid, VirtAddr};
 
 /// How many pieces the kernel takes in one call (`UIO_MAXIOV`).
 pub const MAX_SPANS: usize = 1024;
+/// What is read at a time, in bytes.
+const MAX_BYTES: usize = 256 << 10;
 
 /// Why memory of another process could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +61,9 @@ pub enum MemoryError {
         /// How long it took, in seconds.
         seconds: u64,
     },
+    /// It does not answer.
+    #[error(transparent)]
+    Stuck(#[from] ErrandError),
     /// The call failed for another reason.
     #[error("cannot read the memory of process {pid}")]
     Os {
@@ -118,34 +126,41 @@ impl ProcessMemory {
     pub fn read_spans(&self, spans: &[Span], buf: &mut [u8]) -> Result<usize, MemoryError> {
         let spans = &spans[..spans.len().min(MAX_SPANS)];
         let wanted: usize = spans.iter().map(|span| span.len).sum();
-        let read = match self.read_vectored(spans, &mut buf[..wanted]) {
-            Ok(read) => read,
-            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => 0,
-            Err(error) => return Err(self.classify(error)),
-        };
+        let read = self.read_parts(spans, &mut buf[..wanted])?;
         Ok(whole_spans(spans, read))
     }
 
+    /// Reads part after part, as much as fits on a desk at a time. Returns how many bytes were read, from the first on.
+    fn read_parts(&self, spans: &[Span], buf: &mut [u8]) -> Result<usize, MemoryError> {
+        let mut read = 0;
+        for part in buf.chunks_mut(MAX_BYTES) {
+            let wanted = part.len();
+            let found = self.read_part(&cut(spans, read, wanted), part)?;
+            read += found;
+            if found < wanted {
+                break;
+            }
+        }
+        Ok(read)
+    }
+
     /// The call itself. Returns how many bytes were read, from the first on.
-    #[expect(unsafe_code, reason = "process_vm_readv has no safe wrapper here")]
-    fn read_vectored(&self, spans: &[Span], buf: &mut [u8]) -> io::Result<usize> {
-        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-        let pid = libc::pid_t::try_from(self.pid.0).map_err(|_error| invalid())?;
-        let remote = spans
-            .iter()
-            .map(|span| {
-                let addr = usize::try_from(span.addr.0).map_err(|_error| invalid())?;
-                Ok(libc::iovec { iov_base: std::ptr::without_provenance_mut(addr), iov_len: span.len })
-            })
-            .collect::<io::Result<Vec<_>>>()?;
-        let local = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
-        // SAFETY: `local` describes `buf`, which is borrowed mutably until the call is over, so the kernel writes only
-        // to memory that we own and that nothing else looks at. `remote` is a live Vec of `remote.len()` iovecs; the
-        // kernel treats their addresses as those of the other process and never touches ours through them.
-        let read = unsafe {
-            libc::process_vm_readv(pid, &raw const local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0)
-        };
-        usize::try_from(read).map_err(|_error| io::Error::last_os_error())
+    fn read_part(&self, spans: &[Span], buf: &mut [u8]) -> Result<usize, MemoryError> {
+        let len = buf.len();
+        let read = errand::run(
+            self.pid,
+            |desk| lay(desk, self.pid, spans, len),
+            |desk, (call, found)| {
+                let read = desk.result(call)?;
+                let read = usize::try_from(read).map_or(len, |read| read.min(len));
+                desk.copy_to(found, &mut buf[..read]);
+                Ok(read)
+            },
+        )?;
+        match read {
+            Err(error) if io::Error::raw_os_error(&error) == Some(libc::EFAULT) => Ok(0),
+            read => read.map_err(|error| self.classify(error)),
+        }
     }
 
     fn classify(&self, source: io::Error) -> MemoryError {
@@ -156,6 +171,32 @@ impl ProcessMemory {
             _ => MemoryError::Os { pid, source },
         }
     }
+}
+
+/// Lays a read of `len` bytes on the desk. Returns which step it is, and where the bytes will be.
+fn lay(desk: &mut Desk, pid: Pid, spans: &[Span], len: usize) -> Option<(usize, Place)> {
+    let described: Vec<u8> =
+        spans.iter().flat_map(|span| [span.addr.0, span.len as u64]).flat_map(u64::to_le_bytes).collect();
+    let remote = desk.put(&described)?;
+    let found = desk.reserve(len)?;
+    let local: Vec<u8> = [desk.address(found), len as u64].into_iter().flat_map(u64::to_le_bytes).collect();
+    let local = desk.put(&local)?;
+    let (local, remote) = (desk.address(local), desk.address(remote));
+    let call = desk.step(libc::SYS_process_vm_readv, [pid.0.into(), local, 1, remote, spans.len() as u64, 0]);
+    Some((call, found))
+}
+
+/// The spans of the bytes from `from` on, `len` of them.
+fn cut(spans: &[Span], from: usize, len: usize) -> Vec<Span> {
+    let (mut skip, mut left) = (from, len);
+    let part = |span: &Span| {
+        let before = skip.min(span.len);
+        skip -= before;
+        let len = (span.len - before).min(left);
+        left -= len;
+        (len > 0).then_some(Span { addr: VirtAddr(span.addr.0.wrapping_add(before as u64)), len })
+    };
+    spans.iter().filter_map(part).collect()
 }
 
 /// How many of `spans` lie wholly within the first `read` bytes.
@@ -211,6 +252,19 @@ mod tests {
         child.wait().unwrap();
         let error = ProcessMemory::new(pid).read_exact(VirtAddr(0x1000), &mut [0; 8]).unwrap_err();
         assert!(matches!(error, MemoryError::TargetGone { pid: gone } if gone == pid));
+    }
+
+    /// Check that what is too long for one read is read in parts, across pieces, and stops at a hole in any of them.
+    #[test]
+    fn reads_in_parts() {
+        let source: Vec<u8> = (0..3 * MAX_BYTES).map(|at| (at % 251) as u8).collect();
+        let (first, second) = source.split_at(MAX_BYTES / 2 + 1);
+        let spans = [first, second].map(|piece| Span { addr: addr_of(piece), len: piece.len() });
+        let mut buf = vec![0; source.len()];
+        assert_eq!(own_memory().read_spans(&spans, &mut buf).unwrap(), 2);
+        assert!(buf == source);
+        let holed = [spans[0], Span { addr: VirtAddr(8), len: 2 * MAX_BYTES }];
+        assert_eq!(own_memory().read_spans(&holed, &mut buf).unwrap(), 1);
     }
 
     /// Check that a span read only in part does not count.
