@@ -76,8 +76,11 @@ fn read_setting(path: &Path) -> Option<String> {
 
 fn libraries_finding(libraries: &[Library]) -> Finding {
     const CHECK: &str = "libraries";
-    let closed: Vec<String> =
-        libraries.iter().filter(|library| std::fs::metadata(&library.open_path).is_err()).map(Library::name).collect();
+    let closed: Vec<String> = libraries
+        .iter()
+        .filter(|library| crate::sys::target_file::look(&library.open_path).is_err())
+        .map(Library::name)
+        .collect();
     let total = libraries.len();
     match closed.first() {
         None => Finding::ok(CHECK, format!("all {total} can be opened")),

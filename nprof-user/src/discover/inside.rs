@@ -1,15 +1,14 @@
 //! Directories and descriptors of a process, as it sees them itself.
 
-use std::fs::{Metadata, metadata};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::ResolveFlags;
 
 use super::{Error, Proc};
 use crate::model::Pid;
+use crate::sys::target_file::{self, About};
 
 impl Proc {
     /// Opens a directory by its absolute path as the target sees it, to work in, not to read. Symbolic links, absolute
@@ -18,15 +17,8 @@ impl Proc {
     /// # Errors
     /// If there is no such directory, or it may not be looked into.
     pub fn directory_inside(&self, pid: Pid, path: &Path) -> io::Result<OwnedFd> {
-        let root = self.open_directory(pid, "root")?;
-        let found = rustix::fs::openat2(
-            &root,
-            path,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-            ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-        );
-        Ok(found?)
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        target_file::directory(&self.process(pid).join("root"), path, resolve)
     }
 
     /// Opens the target's working directory, to work in.
@@ -34,12 +26,7 @@ impl Proc {
     /// # Errors
     /// If it may not be looked into.
     pub fn working_directory(&self, pid: Pid) -> io::Result<OwnedFd> {
-        self.open_directory(pid, "cwd")
-    }
-
-    fn open_directory(&self, pid: Pid, name: &str) -> io::Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(self.process(pid).join(name), flags, Mode::empty())?)
+        target_file::directory(&self.process(pid).join("cwd"), Path::new("."), ResolveFlags::empty())
     }
 
     /// The number of a descriptor by which the target has the file behind `file` open; `None` if it has none.
@@ -48,13 +35,13 @@ impl Proc {
     /// If the process is gone or may not be looked into.
     pub fn descriptor_of(&self, pid: Pid, file: &Path) -> Result<Option<u32>, Error> {
         let process = self.process(pid);
-        let wanted = metadata(file).map_err(|source| process.error(file.to_owned(), source))?;
+        let wanted = target_file::look(file).map_err(|source| process.error(file.to_owned(), source))?;
         let directory = process.join("fd");
         let entries = std::fs::read_dir(&directory).map_err(|source| process.error(directory.clone(), source))?;
         let number = |entry: io::Result<std::fs::DirEntry>| {
             let entry = entry.ok()?;
             // Follows the link to whatever is open, which may have been deleted.
-            let found = metadata(entry.path()).ok()?;
+            let found = target_file::look(&entry.path()).ok()?;
             let number = entry.file_name().to_str()?.parse().ok()?;
             is_same_file(&found, &wanted).then_some(number)
         };
@@ -64,8 +51,8 @@ impl Proc {
     /// Whether the target finds the file behind `file` under `path`.
     #[must_use]
     pub fn finds(&self, pid: Pid, path: &Path, file: &Path) -> bool {
-        let found = self.process(pid).open_as_target(path).and_then(|found| found.metadata());
-        found.ok().zip(metadata(file).ok()).is_some_and(|(found, wanted)| is_same_file(&found, &wanted))
+        let found = self.process(pid).open_as_target(path).ok();
+        found.zip(target_file::look(file).ok()).is_some_and(|(found, wanted)| is_same_file(found.about(), &wanted))
     }
 
     /// The path by which the target sees a file that `maps` shows under `shown`.
@@ -75,8 +62,8 @@ impl Proc {
     }
 }
 
-fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
-    (one.dev(), one.ino()) == (other.dev(), other.ino()) && one.is_file()
+fn is_same_file(one: &About, other: &About) -> bool {
+    one.id == other.id && one.is_file()
 }
 
 #[cfg(test)]

@@ -2,13 +2,12 @@
 //! mapped.
 
 use std::collections::HashMap;
-use std::fs::Metadata;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::process::ProcessDir;
 use crate::model::{FileId, Library, Mapping};
+use crate::sys::target_file;
 
 const DELETED: &[u8] = b" (deleted)";
 
@@ -32,7 +31,7 @@ fn library(process: &ProcessDir, mappings: Vec<Mapping>) -> Option<Library> {
     let first = mappings.first()?;
     let map_file = process.join(format!("map_files/{:x}-{:x}", first.start.0, first.end.0));
     let (path, deleted) = shown_path(process, first);
-    let open_path = match std::fs::metadata(&map_file) {
+    let open_path = match target_file::look(&map_file) {
         Ok(found) if found.is_file() => map_file,
         Ok(_) => return None,
         // Not permitted, or the mapping has gone. The path in the target's root will do if it is the same file;
@@ -60,11 +59,6 @@ fn shown_path(process: &ProcessDir, mapping: &Mapping) -> (PathBuf, bool) {
 fn in_root(process: &ProcessDir, path: &Path, file: FileId) -> Option<PathBuf> {
     let seen = process.as_target_sees(path)?;
     let inside = process.join("root").join(seen.strip_prefix("/").ok()?);
-    let found = std::fs::metadata(&inside).ok()?;
-    (found.is_file() && identity(&found) == file).then_some(inside)
-}
-
-/// The identity of a file as `stat` gives it.
-fn identity(metadata: &Metadata) -> FileId {
-    FileId { major: rustix::fs::major(metadata.dev()), minor: rustix::fs::minor(metadata.dev()), inode: metadata.ino() }
+    let found = target_file::look(&inside).ok()?;
+    (found.is_file() && found.id == file).then_some(inside)
 }

@@ -4,6 +4,7 @@
 //! host of its own. What flows out are the plain values of [`crate::model`]. Nothing here reads the memory of a
 //! process, and nothing trusts what a process shows: names, paths and arguments are the target's to choose.
 
+mod at_once;
 mod checks;
 mod container;
 mod environ;
@@ -36,8 +37,6 @@ mod watch;
 mod watch_tests;
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -51,7 +50,9 @@ pub use template::{LabelTemplate, TEMPLATE_HELP, TemplateError};
 pub use threads::Thread;
 pub use watch::JvmWatch;
 
-use crate::model::{Jvm, JvmKind, Library, Mapping, Pid, StartTime};
+use crate::model::{FileId, Jvm, JvmKind, Library, Mapping, Pid, StartTime};
+use crate::sys::target_file::{self, TargetFile};
+use at_once::at_once;
 use process::ProcessDir;
 use release::Release;
 use status::Status;
@@ -81,7 +82,7 @@ pub struct Scan {
 struct Look {
     users: Users,
     /// Whether an executable, by device and inode, is a native image.
-    native_images: HashMap<(u64, u64), bool>,
+    native_images: HashMap<FileId, bool>,
 }
 
 impl Proc {
@@ -104,10 +105,9 @@ impl Proc {
     /// # Errors
     /// Only if `/proc` itself cannot be listed.
     pub fn jvms(&self) -> Result<Scan, Error> {
-        let mut look = self.look();
         let mut scan = Scan::default();
-        for pid in self.pids()? {
-            match self.find_jvm(pid, &mut look) {
+        for found in at_once(self.pids()?, || self.look(), |look, pid| self.find_jvm(pid, look)) {
+            match found {
                 Ok(jvm) => scan.jvms.push(jvm),
                 Err(Error::NotAJvm { .. }) => {}
                 Err(error) if error.is_gone() => {}
@@ -232,11 +232,11 @@ impl Proc {
 impl Look {
     fn native_image(&mut self, process: &ProcessDir) -> Option<JvmKind> {
         let exe = process.join("exe");
-        let found = std::fs::metadata(&exe).ok()?;
+        let found = target_file::look(&exe).ok()?;
         let is_one = *self
             .native_images
-            .entry((found.dev(), found.ino()))
-            .or_insert_with(|| found.is_file() && File::open(&exe).is_ok_and(|f| native_image::is_native_image(&f)));
+            .entry(found.id)
+            .or_insert_with(|| TargetFile::open(&exe).is_ok_and(|file| native_image::is_native_image(&file)));
         is_one.then_some(JvmKind::NativeImage)
     }
 }
@@ -258,7 +258,7 @@ fn describe(
     let exe = process.exe_name().unwrap_or_else(|| status.comm.clone());
     let read_argfile = |path: &std::path::Path| {
         let file = process.open_as_target(path).ok()?;
-        let bytes = process::read_to_limit(file, ARGFILE_BYTES).ok()?;
+        let bytes = process::read_to_limit(file.stream(), ARGFILE_BYTES).ok()?;
         String::from_utf8(bytes).ok()
     };
     Ok(Jvm {

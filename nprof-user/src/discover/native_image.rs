@@ -3,13 +3,12 @@
 //! The file is the target's and may be hostile, and every process of the host is asked: the check reads three small
 //! pieces at most and never follows a size without a limit.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-
 use object::LittleEndian;
 use object::elf::{FileHeader64, SectionHeader64};
 use object::pod;
 use object::read::elf::{FileHeader, SectionHeader};
+
+use crate::sys::target_file::TargetFile;
 
 const HEAP_SECTION: &[u8] = b".svm_heap";
 /// An executable has some tens of sections; one with more is not looked at.
@@ -17,11 +16,11 @@ const MAX_SECTIONS: u16 = 1024;
 const MAX_NAMES_BYTES: u64 = 64 << 10;
 
 /// Whether the file is such an executable. A file that cannot be read or is no 64-bit ELF file is none.
-pub(super) fn is_native_image(file: &File) -> bool {
+pub(super) fn is_native_image(file: &TargetFile) -> bool {
     has_heap_section(file).unwrap_or(false)
 }
 
-fn has_heap_section(file: &File) -> Option<bool> {
+fn has_heap_section(file: &TargetFile) -> Option<bool> {
     let bytes = read_at(file, 0, size_of::<FileHeader64<LittleEndian>>())?;
     let (header, _) = pod::from_bytes::<FileHeader64<LittleEndian>>(&bytes).ok()?;
     header.is_supported().then_some(())?;
@@ -46,7 +45,7 @@ fn has_heap_section(file: &File) -> Option<bool> {
     }))
 }
 
-fn read_at(file: &File, offset: u64, length: usize) -> Option<Vec<u8>> {
+fn read_at(file: &TargetFile, offset: u64, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length];
     file.read_exact_at(&mut bytes, offset).ok()?;
     Some(bytes)
@@ -54,13 +53,18 @@ fn read_at(file: &File, offset: u64, length: usize) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write;
 
     use super::*;
 
+    fn own(file: File) -> TargetFile {
+        TargetFile::own(file).unwrap()
+    }
+
     /// An ELF file of nothing but a header, the section names and the headers of two sections, the second of
     /// which holds the names.
-    fn elf(section: &[u8], count: u16) -> File {
+    fn elf(section: &[u8], count: u16) -> TargetFile {
         let mut names = b"\0.shstrtab\0".to_vec();
         let section_name = u32::try_from(names.len()).unwrap();
         names.extend_from_slice(section);
@@ -86,7 +90,7 @@ mod tests {
         }
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
-        file
+        own(file)
     }
 
     /// Check that the section is what makes a native image, not a section whose name only begins like it.
@@ -103,12 +107,12 @@ mod tests {
         assert!(!is_native_image(&elf(b".svm_heap", u16::MAX)));
         assert!(!is_native_image(&elf(b".svm_heap", 200)));
         assert!(!is_native_image(&elf(b".svm_heap", 0)));
-        assert!(!is_native_image(&tempfile::tempfile().unwrap()));
+        assert!(!is_native_image(&own(tempfile::tempfile().unwrap())));
     }
 
     /// Check that an ordinary executable, this test, is none.
     #[test]
     fn ordinary_programs_are_none() {
-        assert!(!is_native_image(&File::open("/proc/self/exe").unwrap()));
+        assert!(!is_native_image(&own(File::open("/proc/self/exe").unwrap())));
     }
 }

@@ -4,17 +4,17 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use procfs::FromRead;
 use procfs::process::Stat;
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::ResolveFlags;
 use rustix::io::Errno;
 
 use super::Error;
 use super::status::Status;
 use crate::model::{Pid, StartTime};
+use crate::sys::target_file::TargetFile;
 
 /// Small files: `status`, `stat`, `cgroup`, `comm`.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -132,28 +132,14 @@ impl ProcessDir {
     /// Opens a file by a path as the target sees it. Symbolic links, absolute ones included, stay inside the
     /// target's root, and only a regular file is opened: a container cannot point nprof at the host's files, at a
     /// device or at a pipe that blocks. A relative path starts at the target's working directory.
-    pub(super) fn open_as_target(&self, path: &Path) -> io::Result<File> {
-        let start = if path.is_absolute() {
-            self.join("root")
+    pub(super) fn open_as_target(&self, path: &Path) -> io::Result<TargetFile> {
+        let (start, scope) = if path.is_absolute() {
+            (self.join("root"), ResolveFlags::IN_ROOT)
         } else {
             // A path that leaves the working directory upwards is refused rather than followed out of the root.
-            self.join("cwd")
+            (self.join("cwd"), ResolveFlags::BENEATH)
         };
-        let scope = if path.is_absolute() { ResolveFlags::IN_ROOT } else { ResolveFlags::BENEATH };
-        let base = rustix::fs::open(&start, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let found = rustix::fs::openat2(
-            &base,
-            path,
-            OFlags::PATH | OFlags::CLOEXEC,
-            Mode::empty(),
-            scope | ResolveFlags::NO_MAGICLINKS,
-        )?;
-        let found = File::from(found);
-        if !found.metadata()?.is_file() {
-            return Err(io::Error::other("not a regular file"));
-        }
-        // The same file again, this time for reading. This is nprof's own /proc, not the one that a test injects.
-        File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+        TargetFile::open_from(&start, path, scope | ResolveFlags::NO_MAGICLINKS)
     }
 
     fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, Error> {
@@ -184,7 +170,7 @@ pub(super) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads all of an open file of at most `limit` bytes.
-pub(super) fn read_to_limit(file: File, limit: u64) -> io::Result<Vec<u8>> {
+pub(super) fn read_to_limit(file: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = file.take(limit + 1).read_to_end(&mut bytes)?;
     if u64::try_from(read).is_ok_and(|read| read > limit) {

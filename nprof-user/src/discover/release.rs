@@ -26,7 +26,7 @@ impl Release {
         candidates(&libjvm)
             .into_iter()
             .filter_map(|path| process.open_as_target(&path).ok())
-            .filter_map(|file| read_to_limit(file, RELEASE_BYTES).ok())
+            .filter_map(|file| read_to_limit(file.stream(), RELEASE_BYTES).ok())
             .map(|bytes| Self::parse(&bytes))
             .next()
             .unwrap_or_default()

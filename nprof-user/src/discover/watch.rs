@@ -10,6 +10,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
+use super::at_once::at_once;
 use super::kind::maps_a_vm;
 use super::process::Program;
 use super::{Error, Proc};
@@ -102,8 +103,10 @@ impl JvmWatch {
     /// A JVM may be reported so early that its VM cannot be read yet.
     pub fn look(&mut self, proc: &Proc, now: Instant) -> Vec<Jvm> {
         let mut new = Vec::new();
-        for pid in self.take_due(now) {
-            self.look_at_candidate(proc, pid, now, &mut new);
+        let due = self.take_due(now);
+        let found = at_once(due, || (), |(), pid| (pid, self.find(proc, pid)));
+        for (pid, found) in found {
+            self.judge_candidate(pid, found, now, &mut new);
         }
         if now >= self.next_scan {
             self.next_scan = now + SCAN_PERIOD;
@@ -132,9 +135,9 @@ impl JvmWatch {
         due
     }
 
-    fn look_at_candidate(&mut self, proc: &Proc, pid: Pid, now: Instant, new: &mut Vec<Jvm>) {
+    fn judge_candidate(&mut self, pid: Pid, found: Found, now: Instant, new: &mut Vec<Jvm>) {
         let Some(candidate) = self.candidates.remove(&pid) else { return };
-        match self.find(proc, pid) {
+        match found {
             Found::New(jvm, program) => self.report(*jvm, program, new),
             Found::Known | Found::Gone => {}
             Found::Nothing => {
@@ -150,8 +153,8 @@ impl JvmWatch {
 
     /// Looks at all processes, and forgets JVMs whose processes have ended.
     fn scan(&mut self, proc: &Proc, new: &mut Vec<Jvm>) -> Result<(), Error> {
-        for pid in proc.pids()? {
-            if let Found::New(jvm, program) = self.find(proc, pid) {
+        for (pid, found) in at_once(proc.pids()?, || (), |(), pid| (pid, self.find(proc, pid))) {
+            if let Found::New(jvm, program) = found {
                 self.drop_candidate(pid);
                 self.report(*jvm, program, new);
             }

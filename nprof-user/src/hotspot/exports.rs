@@ -5,7 +5,6 @@
 //! would turn a file that is truncated meanwhile into a SIGBUS.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::ops::Range;
 
 use object::elf::{FileHeader64, PF_X, PN_XNUM, PT_LOAD, ProgramHeader64, SHT_DYNSYM, SectionHeader64, Sym64};
@@ -15,6 +14,7 @@ use object::{LittleEndian, ReadRef, SectionIndex};
 
 use super::Error;
 use crate::model::{ElfAddr, Library, Mapping, VirtAddr};
+use crate::sys::target_file::TargetFile;
 
 /// Enough for a libjvm that exports all of its 70,000 symbols instead of 300; no hostile file gets more.
 const MAX_TABLE_BYTES: u64 = 32 << 20;
@@ -36,8 +36,9 @@ impl Exports {
     /// Reads them from the file behind `libjvm`.
     pub(crate) fn of(libjvm: &Library) -> Result<Self, Error> {
         let path = || libjvm.path.clone();
-        let file = File::open(&libjvm.open_path).map_err(|source| Error::LibraryFile { path: path(), source })?;
-        let elf = read_elf(&ReadCache::new(file)).map_err(|source| Error::BadLibrary { path: path(), source })?;
+        let file = TargetFile::open(&libjvm.open_path).map_err(|source| Error::LibraryFile { path: path(), source })?;
+        let elf =
+            read_elf(&ReadCache::new(file.stream())).map_err(|source| Error::BadLibrary { path: path(), source })?;
         let bias = load_bias(&elf.code, &libjvm.mappings).ok_or_else(|| Error::NotMapped { path: path() })?;
         Ok(Self {
             variables: elf
@@ -184,6 +185,18 @@ mod tests {
         assert_eq!(load_bias(&[CODE], &[]), None);
         let split = mapping(0x7f00_0003_b000, 0x3a000);
         assert_eq!(load_bias(&[CODE], &[good, split]), Some(0x7f00_0000_0000));
+    }
+
+    /// Check that a pipe in the file's place is refused instead of waited for.
+    #[test]
+    fn waits_for_no_pipe() {
+        let directory = tempfile::tempdir().unwrap();
+        let open_path = directory.path().join("libjvm.so");
+        let pipe = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &open_path, pipe, rustix::fs::Mode::RWXU, 0).unwrap();
+        let file = FileId { major: 0, minor: 0, inode: 1 };
+        let libjvm = Library { file, path: "libjvm.so".into(), deleted: false, open_path, mappings: Vec::new() };
+        assert!(matches!(Exports::of(&libjvm), Err(Error::LibraryFile { .. })));
     }
 
     /// Check that a file that is no ELF file, or ends early, is an error.

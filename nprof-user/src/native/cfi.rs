@@ -3,7 +3,6 @@
 //! The compiler has written down, for ranges of code, small programs that say for each instruction where the caller's
 //! registers are. They are indexed when a library is read, and run when an address is asked for.
 
-use std::fs::File;
 use std::io;
 
 use gimli::{
@@ -15,6 +14,7 @@ use super::covered::{Covered, FunctionStarts, Ranges};
 use super::elf::{ElfFault, Layout};
 use super::rule::Rule;
 use crate::model::ElfAddr;
+use crate::sys::target_file::TargetFile;
 
 /// No unwind information of a real library comes near this, in bytes.
 const MAX_SECTION: u64 = 64 << 20;
@@ -54,7 +54,7 @@ pub(super) struct UnwindTable {
 ///
 /// # Errors
 /// If the file cannot be read.
-pub(crate) fn function_starts(file: &File) -> io::Result<FunctionStarts> {
+pub(crate) fn function_starts(file: &TargetFile) -> io::Result<FunctionStarts> {
     match Layout::read(file) {
         Ok(layout) => Ok(UnwindTable::read(file, &layout, MAX_SECTION)?.into_starts()),
         Err(ElfFault::Read(error)) => Err(error),
@@ -64,7 +64,7 @@ pub(crate) fn function_starts(file: &File) -> io::Result<FunctionStarts> {
 
 impl UnwindTable {
     /// Reads and indexes what a file has, up to `room` bytes of it. What is damaged is left out.
-    pub(super) fn read(file: &File, layout: &Layout, room: u64) -> io::Result<Self> {
+    pub(super) fn read(file: &TargetFile, layout: &Layout, room: u64) -> io::Result<Self> {
         let mut table = Self { parts: Vec::new() };
         for (format, name) in [(Format::EhFrame, ".eh_frame"), (Format::DebugFrame, ".debug_frame")] {
             let room = room.saturating_sub(table.size());

@@ -3,16 +3,15 @@
 //!
 //! Only a file with the library's build id is taken.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::ResolveFlags;
 
 use super::elf::Layout;
-use super::library_file::{LibraryFile, open_regular};
+use super::library_file::LibraryFile;
 use crate::model::{Library, Pid};
+use crate::sys::target_file::TargetFile;
 
 /// Where distributions install it.
 const DEBUG_DIRECTORY: &str = "/usr/lib/debug";
@@ -23,14 +22,14 @@ pub(super) enum DebugFile {
     /// The host's own, under this path.
     Host(PathBuf),
     /// The target's, which may change under our hands.
-    Target(File),
+    Target(TargetFile),
 }
 
 /// Looks for the debug information of a library of the process `pid`.
 pub(super) fn find(pid: Pid, library: &Library, opened: &LibraryFile) -> Option<DebugFile> {
     let (_, build_id) = opened.layout.build_id.as_ref()?;
     let by_id = by_build_id(build_id)?;
-    if open_regular(&by_id).is_ok_and(|file| has_build_id(&file, build_id)) {
+    if TargetFile::open(&by_id).is_ok_and(|file| has_build_id(&file, build_id)) {
         return Some(DebugFile::Host(by_id));
     }
     let link = opened.layout.debug_link(&opened.file).ok().flatten();
@@ -53,20 +52,13 @@ fn by_debug_link(library: &Path, name: &str) -> Vec<PathBuf> {
     [directory.join(name), directory.join(".debug").join(name)].into_iter().chain(installed).collect()
 }
 
-fn has_build_id(file: &File, expected: &[u8]) -> bool {
+fn has_build_id(file: &TargetFile, expected: &[u8]) -> bool {
     let layout = Layout::read(file);
     layout.is_ok_and(|layout| layout.build_id.is_some_and(|(_, found)| found == expected))
 }
 
 /// Opens a path as the target sees it, whatever links it has put there.
-fn open_in_target(pid: Pid, path: &Path) -> io::Result<File> {
-    let root = rustix::fs::open(format!("/proc/{pid}/root"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let flags = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let found = rustix::fs::openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), flags)?;
-    let found = File::from(found);
-    // Opening a device may do something.
-    if !found.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    open_regular(Path::new(&format!("/proc/self/fd/{}", found.as_raw_fd())))
+fn open_in_target(pid: Pid, path: &Path) -> io::Result<TargetFile> {
+    let root = format!("/proc/{pid}/root");
+    TargetFile::open_from(Path::new(&root), path, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
 }

@@ -3,15 +3,14 @@
 //! The file may be made to harm its reader: every size is checked before anything of that size is read.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
 
 use object::elf::{FileHeader64, PF_X, PT_LOAD, ProgramHeader64, SHF_COMPRESSED, SHT_NOBITS, SectionHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
 use object::{Endianness, ReadCache};
 
 use crate::model::{ElfAddr, FileOffset};
+use crate::sys::target_file::{Stream, TargetFile};
 
 /// More section or program headers than any real library has.
 const MAX_HEADERS: u32 = 1 << 16;
@@ -83,8 +82,8 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Reads the headers of a file.
-    pub(super) fn read(file: &File) -> Result<Self, ElfFault> {
-        let cache = ReadCache::new(file);
+    pub(super) fn read(file: &TargetFile) -> Result<Self, ElfFault> {
+        let cache = ReadCache::new(file.stream());
         let header = FileHeader64::<Endianness>::parse(&cache)?;
         let endian = header.endian()?;
         if header.phnum(endian, &cache)? > MAX_HEADERS || header.shnum(endian, &cache)? > MAX_HEADERS {
@@ -103,12 +102,12 @@ impl Layout {
     }
 
     /// The bytes of one of [`SECTIONS`]; `None` if it is not there, compressed, or larger than `limit` bytes.
-    pub(super) fn bytes(&self, file: &File, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    pub(super) fn bytes(&self, file: &TargetFile, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
         let Some(section) = self.section(name).filter(|section| section.plain && section.size <= limit) else {
             return Ok(None);
         };
         let end = section.offset.saturating_add(section.size);
-        if end > file.metadata()?.len() {
+        if end > file.about().len {
             return Ok(None);
         }
         let Ok(size) = usize::try_from(section.size) else { return Ok(None) };
@@ -129,14 +128,14 @@ impl Layout {
     }
 
     /// The file name in `.gnu_debuglink`.
-    pub(super) fn debug_link(&self, file: &File) -> io::Result<Option<String>> {
+    pub(super) fn debug_link(&self, file: &TargetFile) -> io::Result<Option<String>> {
         let bytes = self.bytes(file, ".gnu_debuglink", MAX_NOTE)?;
         let name = bytes.as_deref().and_then(|bytes| bytes.split(|byte| *byte == 0).next());
         let name = name.and_then(|name| str::from_utf8(name).ok());
         Ok(name.filter(|name| !name.is_empty() && !name.contains('/')).map(str::to_owned))
     }
 
-    fn read_build_id(&self, file: &File) -> io::Result<Option<(ElfAddr, Vec<u8>)>> {
+    fn read_build_id(&self, file: &TargetFile) -> io::Result<Option<(ElfAddr, Vec<u8>)>> {
         let name = ".note.gnu.build-id";
         let (Some(section), Some(note)) = (self.section(name), self.bytes(file, name, MAX_NOTE)?) else {
             return Ok(None);
@@ -175,7 +174,7 @@ fn segments(headers: &[ProgramHeader64<Endianness>], endian: Endianness) -> Resu
 fn sections(
     header: &FileHeader64<Endianness>,
     endian: Endianness,
-    cache: &ReadCache<&File>,
+    cache: &ReadCache<Stream<'_>>,
 ) -> Result<HashMap<&'static str, Section>, ElfFault> {
     let headers = header.section_headers(endian, cache)?;
     let names = header.shstrndx(endian, cache)?;

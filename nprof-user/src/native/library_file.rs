@@ -1,8 +1,7 @@
 //! Opens the file of a library and makes sure that it is what the process has mapped.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::MemfdFlags;
@@ -10,6 +9,7 @@ use rustix::fs::MemfdFlags;
 use super::elf::{ElfFault, Layout};
 use crate::model::{ElfAddr, FileId, FileOffset, Library, Mapping, VirtAddr};
 use crate::sys::remote_memory::ProcessMemory;
+use crate::sys::target_file::TargetFile;
 
 /// The name under which the kernel shows its own library, which no file backs.
 const VDSO: &str = "[vdso]";
@@ -53,7 +53,7 @@ pub enum LibraryError {
 /// An open library and its layout.
 #[derive(Debug)]
 pub(super) struct LibraryFile {
-    pub(super) file: File,
+    pub(super) file: TargetFile,
     pub(super) layout: Layout,
 }
 
@@ -61,7 +61,7 @@ impl LibraryFile {
     /// Opens the file behind a library of the process with this memory.
     pub(super) fn open(library: &Library, memory: &ProcessMemory) -> Result<Self, LibraryError> {
         let path = || library.open_path.clone();
-        let file = if is_vdso(library) { copy_vdso(library, memory) } else { open_regular(&library.open_path) };
+        let file = if is_vdso(library) { copy_vdso(library, memory) } else { TargetFile::open(&library.open_path) };
         let file = file.map_err(|source| LibraryError::Open { path: path(), source })?;
         let layout = Layout::read(&file).map_err(|source| LibraryError::Elf { path: path(), source })?;
         if is_other(library, &layout, memory) {
@@ -87,12 +87,6 @@ fn loaded_at(mapping: &Mapping, layout: &Layout, address: ElfAddr) -> Option<Vir
     Some(VirtAddr(mapping.start.0.wrapping_sub(code.0).wrapping_add(address.0)))
 }
 
-/// Opens a file without waiting for anything.
-pub(super) fn open_regular(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
-}
-
 /// The kernel's library in a process, if it has one.
 pub(super) fn vdso(memory: &ProcessMemory) -> Option<Library> {
     let auxv = format!("/proc/{}/auxv", memory.pid());
@@ -114,11 +108,11 @@ fn is_vdso(library: &Library) -> bool {
 }
 
 /// A file with what stands in memory.
-fn copy_vdso(library: &Library, memory: &ProcessMemory) -> io::Result<File> {
+fn copy_vdso(library: &Library, memory: &ProcessMemory) -> io::Result<TargetFile> {
     let start = library.mappings.first().ok_or_else(|| io::Error::other("not mapped"))?.start;
     let mut file = memory_file()?;
     file.write_all(&read_image(memory, start).ok_or_else(|| io::Error::other("no longer there"))?)?;
-    Ok(file)
+    TargetFile::own(file)
 }
 
 /// A file that is in memory only and that nobody else can change.

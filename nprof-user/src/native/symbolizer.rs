@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
+use std::io::{self, BufReader, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,11 +24,14 @@ use super::names::{Names, NativeFrame, Owner, unknown};
 use super::sample::CodeAddress;
 use crate::model::{ElfAddr, Library, Pid, VirtAddr};
 use crate::sys::remote_memory::ProcessMemory;
+use crate::sys::target_file::TargetFile;
 
 /// How many named addresses are remembered. A long recording of a large JVM meets some ten thousand.
 const MAX_NAMED: usize = 1 << 17;
 /// What their names may take, in bytes.
 const MAX_NAMES: usize = 64 << 20;
+/// What is copied of a file at a time, in bytes.
+const AT_A_TIME: usize = 256 << 10;
 /// How large a copy of a file may be, and all of them together, in bytes.
 const MAX_COPY: u64 = 512 << 20;
 const MAX_COPIES: u64 = 1 << 30;
@@ -216,8 +219,8 @@ impl Symbols {
             return Ok(Self { layout, owner, path, copy: None, starts });
         }
         let copied = match debug {
-            Some(DebugFile::Target(debug)) => copy(debug, room.copy).or_else(|_too_large| copy(file, room.copy)),
-            _ => copy(file, room.copy),
+            Some(DebugFile::Target(debug)) => copy(&debug, room.copy).or_else(|_too_large| copy(&file, room.copy)),
+            _ => copy(&file, room.copy),
         };
         let failed = |source| LibraryError::Elf { path: library.open_path.clone(), source };
         let (copy, size) = copied.map_err(failed)?;
@@ -237,14 +240,13 @@ fn owner(library: &Library) -> Owner {
 }
 
 /// A copy of a file in memory, and its size.
-fn copy(mut file: File, room: u64) -> Result<(File, u64), ElfFault> {
+fn copy(file: &TargetFile, room: u64) -> Result<(File, u64), ElfFault> {
     let limit = MAX_COPY.min(room);
-    if file.metadata()?.len() > limit {
+    if file.about().len > limit {
         return Err(ElfFault::TooLarge);
     }
     let mut copy = memory_file()?;
-    // Its headers have been read from it.
-    file.rewind()?;
-    let size = io::copy(&mut file.take(limit), &mut copy)?;
+    let mut bytes = BufReader::with_capacity(AT_A_TIME, file.stream().take(limit));
+    let size = io::copy(&mut bytes, &mut copy)?;
     Ok((copy, size))
 }

@@ -4,7 +4,6 @@
 //! is read that is not needed (the full symbol table, for one).
 
 use std::collections::HashMap;
-use std::fs::File;
 
 use object::elf::{
     FileHeader64, PF_X, PT_LOAD, ProgramHeader64, SHN_UNDEF, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC, STT_TLS,
@@ -14,6 +13,7 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _,
 use object::{Endianness, ReadCache};
 
 use crate::model::{ElfAddr, FileOffset};
+use crate::sys::target_file::{Stream, TargetFile};
 
 /// No symbol or string table of a real library comes near this, in bytes.
 const MAX_TABLE: u64 = 128 << 20;
@@ -64,9 +64,9 @@ pub(super) struct Tables {
     pub functions: Vec<FileOffset>,
 }
 
-/// Reads the tables of a file of `length` bytes.
-pub(super) fn read(file: File, length: u64) -> Result<Tables, Fault> {
-    let cache = ReadCache::new(file);
+/// Reads the tables of a file.
+pub(super) fn read(file: &TargetFile) -> Result<Tables, Fault> {
+    let (cache, length) = (ReadCache::new(file.stream()), file.about().len);
     let header = FileHeader64::<Endianness>::parse(&cache)?;
     let endian = header.endian()?;
     if header.phnum(endian, &cache)? > MAX_HEADERS || header.shnum(endian, &cache)? > MAX_HEADERS {
@@ -99,11 +99,11 @@ fn segments(headers: &[ProgramHeader64<Endianness>], endian: Endianness, length:
 /// Hands over where the functions begin that the file names, in its dynamic symbols and in those for debuggers. Names of
 /// something else, such as labels, are left out.
 pub(super) fn named_functions(
-    file: File,
+    file: &TargetFile,
     segments: &[Segment],
     mut found: impl FnMut(FileOffset),
 ) -> Result<(), Fault> {
-    let cache = ReadCache::new(file);
+    let cache = ReadCache::new(file.stream());
     let header = FileHeader64::<Endianness>::parse(&cache)?;
     let endian = header.endian()?;
     if header.shnum(endian, &cache)? > MAX_HEADERS {
@@ -133,7 +133,7 @@ impl<'a> Symbols<'a> {
         sections: &'a [SectionHeader64<Endianness>],
         table_type: SectionType,
         endian: Endianness,
-        cache: &'a ReadCache<File>,
+        cache: &'a ReadCache<Stream<'_>>,
     ) -> Result<Option<Self>, Fault> {
         let Some(table) = sections.iter().find(|section| section.sh_type(endian) == table_type) else {
             return Ok(None);

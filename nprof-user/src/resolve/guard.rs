@@ -6,15 +6,11 @@
 //! user may have written the file that it comes from.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
-
-use rustix::fs::StatVfsMountFlags;
 
 use super::image::{Image, ImageError};
 use crate::model::{FileOffset, SkipReason};
 use crate::native::function_starts;
+use crate::sys::target_file::About;
 
 /// Who writes the system's files.
 const ROOT: u32 = 0;
@@ -53,7 +49,7 @@ impl Guard {
         entries: &[FileOffset],
     ) -> Result<Vec<(FileOffset, SkipReason)>, ImageError> {
         let error = |source| image.read_error(source);
-        if self.forgeable || !self.believes(image.file()).map_err(error)? {
+        if self.forgeable || !self.believes(image.file().about()) {
             return Ok(entries.iter().map(|entry| (*entry, SkipReason::UntrustedFile)).collect());
         }
         let covered = function_starts(image.file()).map_err(error)?;
@@ -73,9 +69,7 @@ impl Guard {
 
     /// Whether only the owner can have written a file: what has to hold for a program too before the kernel runs it
     /// as its owner, whoever starts it. (Who mounts a file system that says what he likes gets it without that.)
-    fn believes(self, file: &File) -> io::Result<bool> {
-        let found = file.metadata()?;
-        let flags = rustix::fs::fstatvfs(file)?.f_flag;
-        Ok(found.uid() == self.owner && found.mode() & OTHERS_WRITE == 0 && !flags.contains(StatVfsMountFlags::NOSUID))
+    fn believes(self, file: &About) -> bool {
+        file.owner() == self.owner && file.mode() & OTHERS_WRITE == 0 && !file.is_nosuid()
     }
 }

@@ -4,14 +4,12 @@
 //! kill us), and only a regular file is read (another kind might never answer).
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::elf::{self, Fault, Segment};
 use crate::model::{ElfAddr, FileOffset};
+use crate::sys::target_file::TargetFile;
 
 /// Why a library's file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +45,7 @@ pub enum ImageError {
 #[derive(Debug)]
 pub struct Image {
     path: PathBuf,
-    file: File,
+    file: TargetFile,
     segments: Vec<Segment>,
     exports: HashMap<String, FileOffset>,
     functions: Vec<FileOffset>,
@@ -59,14 +57,12 @@ impl Image {
     /// # Errors
     /// If the file cannot be read or is no plausible 64-bit ELF file.
     pub fn open(path: &Path) -> Result<Self, ImageError> {
-        let (file, metadata) = open_regular(path)?;
-        Self::read(path, file, metadata.len())
+        Self::read(path, open_file(path)?)
     }
 
-    /// As [`Self::open`], from a file that is open already and has `length` bytes.
-    pub(super) fn read(path: &Path, file: File, length: u64) -> Result<Self, ImageError> {
-        let read_error = |source| ImageError::Read { path: path.to_owned(), source };
-        let tables = elf::read(file.try_clone().map_err(read_error)?, length).map_err(|fault| fault.of(path))?;
+    /// As [`Self::open`], from a file that is open already.
+    pub(super) fn read(path: &Path, file: TargetFile) -> Result<Self, ImageError> {
+        let tables = elf::read(&file).map_err(|fault| fault.of(path))?;
         let elf::Tables { segments, exports, functions } = tables;
         Ok(Self { path: path.to_owned(), file, segments, exports, functions })
     }
@@ -88,14 +84,14 @@ impl Image {
     }
 
     /// The file, to read.
-    pub(super) fn file(&self) -> &File {
+    pub(super) fn file(&self) -> &TargetFile {
         &self.file
     }
 
     /// A path that opens this very file for as long as the image is kept, whatever the target maps where it was meanwhile.
     #[must_use]
     pub fn open_path(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+        self.file.own_path()
     }
 
     /// Hands over where each function begins that has a name in the file, exported or not.
@@ -103,8 +99,7 @@ impl Image {
     /// # Errors
     /// If the file cannot be read or claims absurd tables.
     pub(super) fn named_functions(&self, found: impl FnMut(FileOffset)) -> Result<(), ImageError> {
-        let file = self.file.try_clone().map_err(|source| self.read_error(source))?;
-        elf::named_functions(file, &self.segments, found).map_err(|fault| fault.of(&self.path))
+        elf::named_functions(&self.file, &self.segments, found).map_err(|fault| fault.of(&self.path))
     }
 
     /// The address, in the file's own numbering, of code at an offset.
@@ -153,14 +148,14 @@ impl Fault {
     }
 }
 
-/// Opens a file without waiting for anything.
-pub(super) fn open_regular(path: &Path) -> Result<(File, Metadata), ImageError> {
+/// Opens a library's file, unless a program delivers it: the kernel reads the page in which it puts a probe, and who makes
+/// it do that waits as long as the program likes.
+pub(super) fn open_file(path: &Path) -> Result<TargetFile, ImageError> {
     let read_error = |source| ImageError::Read { path: path.to_owned(), source };
-    let mut options = OpenOptions::new();
-    let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).map_err(read_error)?;
-    let metadata = file.metadata().map_err(read_error)?;
-    if !metadata.is_file() {
-        return Err(read_error(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
+    let file = TargetFile::open(path).map_err(read_error)?;
+    if file.about().is_delivered() {
+        let why = "a program delivers it (FUSE), which may keep whoever puts a probe in it waiting";
+        return Err(read_error(io::Error::new(io::ErrorKind::Unsupported, why)));
     }
-    Ok((file, metadata))
+    Ok(file)
 }

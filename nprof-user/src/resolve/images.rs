@@ -1,12 +1,11 @@
 //! The images of all JVMs together: those that run the same libraries share what was read of them, and the descriptor.
 
 use std::collections::HashMap;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use super::image::{Image, ImageError, open_regular};
+use super::image::{Image, ImageError, open_file};
+use crate::sys::target_file::About;
 
 /// What tells one state of a file from all others: device, inode, size, and the times of the last change of content and
 /// of inode.
@@ -16,13 +15,13 @@ type Version = [i128; 5];
 
 /// The image of the library that `path` opens: a new one only if no other JVM has it.
 pub(super) fn open(path: &Path) -> Result<Arc<Image>, ImageError> {
-    let (file, metadata) = open_regular(path)?;
-    let version = version(&metadata);
+    let file = open_file(path)?;
+    let version = version(file.about());
     if let Some(image) = with(|known| known.get(&version).and_then(Weak::upgrade)) {
         return Ok(image);
     }
     // Not under the lock: others would wait for this file. Two that read the same one at once both keep what they read.
-    let image = Arc::new(Image::read(path, file, metadata.len())?);
+    let image = Arc::new(Image::read(path, file)?);
     with(|known| {
         known.retain(|_, image| image.strong_count() > 0);
         known.insert(version, Arc::downgrade(&image));
@@ -36,15 +35,10 @@ fn with<T>(f: impl FnOnce(&mut HashMap<Version, Weak<Image>>) -> T) -> T {
     f(&mut KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn version(metadata: &Metadata) -> Version {
-    let nanoseconds = |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
-    [
-        i128::from(metadata.dev()),
-        i128::from(metadata.ino()),
-        i128::from(metadata.len()),
-        nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
-        nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
-    ]
+fn version(about: &About) -> Version {
+    let (id, [content, inode]) = (about.id, about.changed);
+    let device = i128::from(id.major) << 32 | i128::from(id.minor);
+    [device, id.inode.into(), about.len.into(), content, inode]
 }
 
 #[cfg(test)]

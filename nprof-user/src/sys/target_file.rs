@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
@@ -49,7 +49,9 @@ pub struct About {
     /// When its content and its inode were last changed, in nanoseconds.
     pub changed: [i128; 2],
     mode: u32,
+    owner: u32,
     file_system: u64,
+    mount_flags: u64,
 }
 
 impl About {
@@ -57,6 +59,24 @@ impl About {
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFREG
+    }
+
+    /// Its kind and permissions, as `stat` shows them.
+    #[must_use]
+    pub fn mode(&self) -> u32 {
+        self.mode
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// Whether the kernel ignores there that a program is to run as its owner. Not known of every file system.
+    #[must_use]
+    pub fn is_nosuid(&self) -> bool {
+        self.mount_flags & libc::ST_NOSUID != 0
     }
 
     /// Whether a program delivers what it holds, so that a page of it may never come.
@@ -115,7 +135,8 @@ impl TargetFile {
         let device = found.dev();
         let id = FileId { major: rustix::fs::major(device), minor: rustix::fs::minor(device), inode: found.ino() };
         let changed = [(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())].map(nanoseconds);
-        let about = About { id, len: found.len(), changed, mode: found.mode(), file_system: LOCAL[0] };
+        let (mode, owner, mount_flags) = (found.mode(), found.uid(), rustix::fs::fstatvfs(&file)?.f_flag.bits());
+        let about = About { id, len: found.len(), changed, mode, owner, file_system: LOCAL[0], mount_flags };
         Ok(Self { target: Pid(std::process::id()), about, way: Way::Here(file) })
     }
 
@@ -167,6 +188,16 @@ impl TargetFile {
                 read_by_errand(self.target, fd, &mut buf[..len], offset)
             }
         }
+    }
+
+    /// A path that leads to this very file for as long as it is kept.
+    #[must_use]
+    pub fn own_path(&self) -> PathBuf {
+        let fd = match &self.way {
+            Way::Here(file) => file.as_raw_fd(),
+            Way::ByErrand(fd) => fd.as_raw_fd(),
+        };
+        format!("/proc/self/fd/{fd}").into()
     }
 
     /// The file as a stream, from its beginning.
@@ -324,7 +355,9 @@ fn read_about(statx: &[u8; STATX], statfs: &[u8; STATFS]) -> About {
         len: u64_at(40),
         changed: [time_at(112), time_at(96)],
         mode: u32::from(u16::from_le_bytes([statx[28], statx[29]])),
+        owner: u32_at(20),
         file_system: u64::from_le_bytes(std::array::from_fn(|byte| statfs[byte])),
+        mount_flags: u64::from_le_bytes(std::array::from_fn(|byte| statfs[80 + byte])),
     }
 }
 
@@ -377,6 +410,7 @@ mod tests {
         let own = TargetFile::own(File::open(path).unwrap()).unwrap();
         assert_eq!((file.about.id, file.about.len), (own.about.id, expected.len()));
         assert_eq!((file.about.changed, file.about.mode), (own.about.changed, expected.mode()));
+        assert_eq!((file.about.owner, file.about.is_nosuid()), (own.about.owner, own.about.is_nosuid()));
         assert!(!file.about.is_delivered());
         let fd = OwnedFd::from(File::open(path).unwrap());
         let by_errand = TargetFile { way: Way::ByErrand(fd), ..TargetFile::open(path).unwrap() };
