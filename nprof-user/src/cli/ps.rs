@@ -2,11 +2,17 @@
 
 use std::io;
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::terminal::{say, stdout_screen};
 use crate::discover::Proc;
 use crate::model::Jvm;
 use crate::render::ps::{self, Entry};
+
+/// How long JVMs may take to tell of their native methods, all of them together.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// List the JVMs on this host
 #[derive(Debug, clap::Args)]
@@ -32,10 +38,10 @@ pub(super) enum ListFormat {
 /// Ends with 1 if there is no JVM, as other commands do when nothing matches.
 pub(super) fn run(
     args: &PsArgs,
-    survey: impl Fn(&mut Jvm) -> Result<(usize, usize), String>,
+    survey: impl Fn(&mut Jvm) -> Result<(usize, usize), String> + Clone + Send + 'static,
 ) -> anyhow::Result<ExitCode> {
     let scan = Proc::host().jvms()?;
-    let entries: Vec<Entry> = scan.jvms.into_iter().map(|jvm| entry(jvm, &survey)).collect();
+    let entries = entries(scan.jvms, &survey, PATIENCE);
     let mut out = io::stdout().lock();
     match args.format {
         ListFormat::Json => ps::json(&mut out, &entries, scan.unreadable)?,
@@ -48,9 +54,41 @@ pub(super) fn run(
     Ok(ExitCode::from(u8::from(entries.is_empty())))
 }
 
-fn entry(mut jvm: Jvm, survey: impl Fn(&mut Jvm) -> Result<(usize, usize), String>) -> Entry {
-    let natives = if jvm.kind.is_supported() { survey(&mut jvm) } else { Err("unsupported VM".to_owned()) };
-    Entry { jvm, natives }
+/// Surveys all JVMs at once. One that takes longer than `patience` is listed without its methods, and left behind with its
+/// thread, which ends with the process.
+fn entries(
+    jvms: Vec<Jvm>,
+    survey: &(impl Fn(&mut Jvm) -> Result<(usize, usize), String> + Clone + Send + 'static),
+    patience: Duration,
+) -> Vec<Entry> {
+    let (sender, surveyed) = mpsc::channel();
+    let late = || Err(format!("not counted: it did not tell of its native methods within {} s", patience.as_secs()));
+    let mut entries: Vec<Entry> = jvms.into_iter().map(|jvm| Entry { jvm, natives: late() }).collect();
+    let mut awaited = 0;
+    for (index, entry) in entries.iter_mut().enumerate() {
+        if !entry.jvm.kind.is_supported() {
+            entry.natives = Err("unsupported VM".to_owned());
+            continue;
+        }
+        let (mut jvm, survey, sender) = (entry.jvm.clone(), survey.clone(), sender.clone());
+        let started = thread::Builder::new().spawn(move || {
+            let natives = survey(&mut jvm);
+            // Nobody listens any more: it was too late.
+            drop(sender.send((index, Entry { jvm, natives })));
+        });
+        match started {
+            Ok(_left_behind) => awaited += 1,
+            Err(error) => entry.natives = Err(format!("not counted: {error}")),
+        }
+    }
+    let deadline = Instant::now() + patience;
+    while awaited > 0
+        && let Ok((index, entry)) = surveyed.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+    {
+        entries[index] = entry;
+        awaited -= 1;
+    }
+    entries
 }
 
 /// Says what the table leaves open.
@@ -69,5 +107,52 @@ pub(super) fn say_unreadable(unreadable: usize) {
     let advice = if Proc::host().is_privileged() { "" } else { ": run nprof as root (sudo) to see their JVMs" };
     if unreadable > 0 {
         say(format_args!("{unreadable} {processes} could not be looked into{advice}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::{JvmKind, Pid, StartTime};
+
+    fn jvm(pid: u32) -> Jvm {
+        Jvm {
+            pid: Pid(pid),
+            start_time: StartTime(1),
+            main: "Main".to_owned(),
+            kind: JvmKind::HotSpot,
+            vm_name: String::new(),
+            vm_version: String::new(),
+            uid: 1000,
+            user: None,
+            container: None,
+        }
+    }
+
+    /// Check that a JVM that never answers keeps neither the others nor the list waiting, and that it is said.
+    #[test]
+    fn one_that_does_not_answer_delays_nobody() {
+        let jvms: Vec<Jvm> = (1..=20).map(jvm).collect();
+        // All the others wait until each has begun: they are asked together.
+        let begun = Arc::new(std::sync::Barrier::new(19));
+        let survey = move |jvm: &mut Jvm| {
+            if jvm.pid.0 == 7 {
+                loop {
+                    thread::park();
+                }
+            }
+            begun.wait();
+            Ok((jvm.pid.0 as usize, 0))
+        };
+        let entries = entries(jvms, &survey, Duration::from_secs(5));
+        for entry in &entries {
+            match entry.jvm.pid.0 {
+                7 => assert!(entry.natives.as_ref().unwrap_err().contains("within 5 s")),
+                pid => assert_eq!(entry.natives, Ok((pid as usize, 0))),
+            }
+        }
+        assert_eq!(entries.len(), 20);
     }
 }
