@@ -96,22 +96,26 @@ impl LiveArgs {
             bail!("`--on-cpu` samples whatever runs and knows no methods: leave the patterns away");
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
+        let recorded = runtime.block_on(async {
             // First of all: a signal from now on ends the recording in good order.
             let mut stop = Stop::new()?;
             let proc = Proc::host();
             let jvm = proc.jvm(Pid(pid))?;
             stop.with_process(jvm.pid)?;
-            let Some(mut live) = self.start(proc, jvm, selection, patterns, needs)? else {
-                return Ok(Outcome::NothingMatched);
-            };
+            let (args, patterns) = (self.clone(), patterns.to_vec());
+            let start = move || args.start(proc, jvm, selection, patterns, needs);
+            let Some(live) = stop.unless_stopped(start).await? else { bail!("stopped before anything was recorded") };
+            let Some(mut live) = live? else { return Ok(Outcome::NothingMatched) };
             let told = Told::new(quiet, self.duration);
             told.begin(&live);
             let result = follow(&mut live, &mut stop, &told, self.duration).await;
             told.end();
             result?;
             Ok(Outcome::Recorded(Box::new(live.finish()?)))
-        })
+        });
+        // A JVM that was still being read holds up nobody: what it has in the kernel goes with the process.
+        runtime.shutdown_background();
+        recorded
     }
 
     fn start(
@@ -119,7 +123,7 @@ impl LiveArgs {
         proc: Proc,
         jvm: Jvm,
         selection: Selection,
-        patterns: &[String],
+        patterns: Vec<String>,
         needs: Needs,
     ) -> anyhow::Result<Option<Live>> {
         if self.on_cpu {
@@ -138,7 +142,7 @@ impl LiveArgs {
             off_cpu: self.off_cpu || needs.off_cpu,
             native_stacks: self.native_stacks,
             timeline: self.timeline || needs.timeline,
-            patterns: patterns.to_vec(),
+            patterns,
         };
         Ok(Some(Live::Calls(Box::new(prepared.record(wanted)?))))
     }

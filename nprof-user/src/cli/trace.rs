@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
 use self::demoted::Demoted;
@@ -140,7 +141,11 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     let proc = Proc::host();
     let jvm = proc.jvm(pid)?;
     stop.with_process(jvm.pid)?;
-    let prepared = Prepared::new(proc, jvm, args.options()?)?;
+    let options = args.options()?;
+    let Some(prepared) = stop.unless_stopped(move || Prepared::new(proc, jvm, options)).await? else {
+        bail!("stopped before anything was traced");
+    };
+    let prepared = prepared?;
     if let Some(code) = refuse_unmatched(&prepared) {
         return Ok(code);
     }
@@ -248,6 +253,18 @@ impl Stop {
     pub(super) fn with_process(&mut self, pid: Pid) -> anyhow::Result<()> {
         self.target = Some(ProcessEnd::watch(pid).with_context(|| format!("process {pid} cannot be watched"))?);
         Ok(())
+    }
+
+    /// Does what may take a while, unless there is a reason to stop before: then it is left behind, and ends with nprof.
+    pub(super) async fn unless_stopped<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> anyhow::Result<Option<T>> {
+        let work = spawn_blocking(work);
+        tokio::select! {
+            done = work => Ok(Some(done?)),
+            reason = self.wait(None) => reason.map(|()| None),
+        }
     }
 
     pub(super) async fn wait(&mut self, deadline: Option<Instant>) -> anyhow::Result<()> {

@@ -41,7 +41,17 @@ pub(super) async fn trace_all(args: &TraceArgs, quiet: bool) -> anyhow::Result<E
     let mut stop = Stop::new()?;
     let mut host = open(args.options()?)?;
     let mut results = Results::default();
-    host.join_all().await.into_iter().for_each(|event| results.take_in(event));
+    let stopped = tokio::select! {
+        events = host.join_all() => {
+            events.into_iter().for_each(|event| results.take_in(event));
+            false
+        }
+        reason = stop.wait(None) => { reason?; true }
+    };
+    if stopped {
+        host.stop().await;
+        anyhow::bail!("stopped before anything was traced");
+    }
     if !quiet {
         results.announce();
     }
