@@ -36,6 +36,14 @@ pub struct Host {
     pub jvms: usize,
     /// JVMs that run and are selected but cannot be traced.
     pub untraced_jvms: usize,
+    /// JVMs that are being read and attached to, or wait for that.
+    pub joining_jvms: usize,
+    /// JVMs that took too long to be read and attached to.
+    pub joins_given_up: u64,
+    /// Reads of targets that were given up because the target kept them waiting.
+    pub reads_given_up: u64,
+    /// Of these, those that wait still.
+    pub stuck_reads: usize,
     /// Functions that carry a probe now.
     pub probes: usize,
     /// How often a function was demoted because tracing it cost too much.

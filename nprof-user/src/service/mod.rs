@@ -39,7 +39,7 @@ impl Service {
         let calibrated = spawn_blocking(move || calibrate(&own, &measured)).await;
         let calibrated = calibrated.unwrap_or_else(|panic| Err(Error::Defect { what: panic.to_string() }))?;
         let host = Host::open(proc.clone(), start(config), engine, calibrated)?;
-        let shared = Shared::new(proc, config, calibrated, Arc::clone(host.losses()));
+        let shared = Shared::new(proc, config, calibrated, &host);
         Ok(Self { host, shared: Arc::new(shared) })
     }
 

@@ -14,7 +14,8 @@ use crate::export::{Exporter, Exposition, Host as HostFacts, Measured};
 use crate::govern::Costs;
 use crate::model::{Jvm, JvmLabels, Snapshot, Tracing};
 use crate::resolve::select::Selection;
-use crate::trace::{Calibrated, Error, HostLosses, Roster, Rule};
+use crate::sys::errand;
+use crate::trace::{Calibrated, Error, Host, HostLosses, Joins, Roster, Rule};
 
 /// Rules of users that are kept for JVMs that are yet to start.
 const RULES_KEPT: usize = 1_000;
@@ -25,6 +26,7 @@ pub struct Shared {
     proc: Proc,
     calibrated: Calibrated,
     losses: Arc<HostLosses>,
+    joins: Arc<Joins>,
     pub(super) started: Timestamp,
     pub(super) start: Instant,
     ready: AtomicBool,
@@ -55,7 +57,7 @@ pub(super) struct Living {
 }
 
 impl Shared {
-    pub(super) fn new(proc: Proc, config: &Config, calibrated: Calibrated, losses: Arc<HostLosses>) -> Self {
+    pub(super) fn new(proc: Proc, config: &Config, calibrated: Calibrated, host: &Host) -> Self {
         let state = State {
             living: Vec::new(),
             exporter: Exporter::new(limits(config)),
@@ -68,7 +70,8 @@ impl Shared {
         Self {
             proc,
             calibrated,
-            losses,
+            losses: Arc::clone(host.losses()),
+            joins: Arc::clone(host.joins()),
             started: Timestamp::now(),
             start: Instant::now(),
             ready: AtomicBool::new(false),
@@ -108,10 +111,15 @@ impl Shared {
             let with_probe = Tracing::ALL.into_iter().filter(|state| *state > Tracing::Detached);
             with_probe.map(|state| states.functions[state as usize]).sum::<usize>()
         };
+        let reads = errand::tally();
         HostFacts {
             losses: self.losses.read(),
             jvms: state.living.len(),
             untraced_jvms: state.untraced.len(),
+            joining_jvms: self.joins.under_way(),
+            joins_given_up: self.joins.given_up(),
+            reads_given_up: reads.given_up,
+            stuck_reads: reads.waiting,
             probes: state.living.iter().map(probes).sum(),
             demotions,
             promotions,
@@ -194,6 +202,11 @@ impl Shared {
 
     pub(super) fn costs(&self) -> &Costs {
         &self.calibrated.costs
+    }
+
+    /// How the joining of JVMs goes.
+    pub(super) fn joins(&self) -> &Joins {
+        &self.joins
     }
 
     pub(super) fn losses(&self) -> &HostLosses {

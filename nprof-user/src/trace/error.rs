@@ -62,6 +62,14 @@ pub enum Error {
         /// The process.
         pid: Pid,
     },
+    /// It took too long to read and attach to.
+    #[error("process {pid} was not read and attached to within {} s, and is left alone", limit.as_secs())]
+    TooSlow {
+        /// The process.
+        pid: Pid,
+        /// How long it was tried.
+        limit: std::time::Duration,
+    },
     /// More functions than there are indices.
     #[error("{functions} functions are more than nprof can number")]
     TooMany {

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::{JoinError, JoinSet, spawn_blocking};
-use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until, timeout, timeout_at};
 
+use super::joins::Joins;
 use super::losses::HostLosses;
 use super::slot::{Slot, Task};
 use super::{Calibrated, Error, Options, Prepared, Roster, Tracer};
@@ -26,6 +27,12 @@ const TICK: Duration = Duration::from_millis(100);
 const WORKERS: usize = 4;
 /// JVMs that join at the same time. One that is only starting takes up to some seconds and hardly any work.
 const JOINERS: usize = 16;
+/// The same of one user: who starts many that never become ready keeps no other user's waiting.
+const JOINERS_PER_USER: usize = 12;
+/// How long a JVM may take to join. Its memory and files are given up long before; this is for what nobody foresaw.
+const JOIN_LIMIT: Duration = Duration::from_secs(30);
+/// How long the JVMs that run at the start are waited for. Those that take longer join later.
+const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// What names a JVM for good.
 type Key = (Pid, StartTime);
@@ -60,15 +67,23 @@ pub struct Host {
     engine: Arc<Engine>,
     calibrated: Calibrated,
     losses: Arc<HostLosses>,
-    watch: JvmWatch,
+    /// Not there while it looks.
+    watch: Option<JvmWatch>,
+    looking: JoinSet<(JvmWatch, Vec<Jvm>)>,
+    /// Programs that have started meanwhile, and whether others were missed.
+    started: Vec<Pid>,
+    missed: bool,
     execs: ExecEvents,
     slots: BTreeMap<u64, Slot>,
     next_slot: u64,
     /// JVMs that are there and not wanted, or not yet.
     passed_over: BTreeMap<Key, Jvm>,
     /// JVMs that are to join when there is a worker for them.
-    waiting: VecDeque<Jvm>,
+    waiting: VecDeque<(Instant, Jvm)>,
     joining: JoinSet<Joined>,
+    /// Whose JVMs are joining.
+    joiners: Vec<u32>,
+    joins: Arc<Joins>,
     /// How often it was said what to trace: a JVM may join by what was said before.
     generation: u64,
     working: JoinSet<(u64, Result<Tracer, JoinError>)>,
@@ -102,13 +117,18 @@ impl Host {
             engine,
             calibrated,
             losses: Arc::new(HostLosses::new(reader)),
-            watch: JvmWatch::new(Instant::now()),
+            watch: Some(JvmWatch::new(Instant::now())),
+            looking: JoinSet::new(),
+            started: Vec::new(),
+            missed: false,
             execs,
             slots: BTreeMap::new(),
             next_slot: 0,
             passed_over: BTreeMap::new(),
             waiting: VecDeque::new(),
             joining: JoinSet::new(),
+            joiners: Vec::new(),
+            joins: Arc::new(Joins::new()),
             generation: 0,
             working: JoinSet::new(),
             ending: JoinSet::new(),
@@ -117,11 +137,15 @@ impl Host {
         })
     }
 
-    /// Takes in the JVMs that run now.
+    /// Takes in the JVMs that run now. Those that take longer than others to be read join later.
     pub async fn join_all(&mut self) -> Vec<Event> {
+        let deadline = tokio::time::Instant::now() + START_LIMIT;
         self.look();
+        if let Ok(Some(looked)) = timeout_at(deadline, self.looking.join_next()).await {
+            self.looked(looked);
+        }
         let mut events = Vec::new();
-        while let Some(joined) = self.joining.join_next().await {
+        while let Ok(Some(joined)) = timeout_at(deadline, self.joining.join_next()).await {
             events.extend(self.joined(joined));
         }
         events
@@ -137,10 +161,15 @@ impl Host {
         }
         tokio::select! {
             started = self.execs.next() => {
-                self.watch.candidate(started.map_err(Error::News)?, Instant::now());
+                let started = started.map_err(Error::News)?;
+                match &mut self.watch {
+                    Some(watch) => watch.candidate(started, Instant::now()),
+                    None => self.started.push(started),
+                }
                 Ok(None)
             }
-            () = sleep_until(self.watch.next_look().into()) => { self.look(); Ok(None) }
+            () = next_look(self.watch.as_ref()) => { self.look(); Ok(None) }
+            Some(looked) = self.looking.join_next() => { self.looked(looked); Ok(None) }
             Some(joined) = self.joining.join_next() => Ok(self.joined(joined)),
             Some(worked) = self.working.join_next() => {
                 let event = worked.ok().and_then(|(id, tracer)| self.back(id, tracer));
@@ -184,6 +213,12 @@ impl Host {
         &self.losses
     }
 
+    /// How the joining of JVMs goes.
+    #[must_use]
+    pub fn joins(&self) -> &Arc<Joins> {
+        &self.joins
+    }
+
     /// Stops the tracing of all JVMs. The rosters stay readable.
     pub async fn stop(&mut self) {
         self.waiting.clear();
@@ -202,9 +237,30 @@ impl Host {
         while stopping.join_next().await.is_some() {}
     }
 
-    /// Looks for JVMs that have appeared, and lets them join.
+    /// Looks for JVMs that have appeared, on a thread of its own: a process may keep waiting who looks at it.
     fn look(&mut self) {
-        for jvm in self.watch.look(&self.proc, Instant::now()) {
+        let (Some(mut watch), proc) = (self.watch.take(), self.proc.clone()) else { return };
+        self.looking.spawn_blocking(move || {
+            let new = watch.look(&proc, Instant::now());
+            (watch, new)
+        });
+    }
+
+    /// Takes the watch back, tells it what has happened meanwhile, and lets the JVMs join that it has found.
+    fn looked(&mut self, looked: Result<(JvmWatch, Vec<Jvm>), JoinError>) {
+        let now = Instant::now();
+        let (mut watch, new) = looked.unwrap_or_else(|panic| {
+            tracing::error!("all JVMs are looked for again: {}", Error::Defect { what: panic.to_string() });
+            (JvmWatch::new(now + TICK), Vec::new())
+        });
+        for pid in self.started.drain(..) {
+            watch.candidate(pid, now);
+        }
+        if std::mem::take(&mut self.missed) {
+            watch.missed(now);
+        }
+        self.watch = Some(watch);
+        for jvm in new {
             if self.start.jvms.selects(&jvm) {
                 self.join(jvm);
             } else {
@@ -217,18 +273,21 @@ impl Host {
     fn look_for_missed(&mut self) {
         let missed = self.execs.lost();
         if self.losses.set_missed(missed) {
-            self.watch.missed(Instant::now());
+            match &mut self.watch {
+                Some(watch) => watch.missed(Instant::now()),
+                None => self.missed = true,
+            }
         }
     }
 
     fn join(&mut self, jvm: Jvm) {
-        self.waiting.push_back(jvm);
+        self.waiting.push_back((Instant::now(), jvm));
         self.let_join();
     }
 
     fn let_join(&mut self) {
         while self.joining.len() < JOINERS
-            && let Some(jvm) = self.waiting.pop_front()
+            && let Some(jvm) = self.next_to_join()
         {
             if self.start.jvms.selects(&jvm) {
                 self.attach(jvm);
@@ -236,24 +295,46 @@ impl Host {
                 self.passed_over.insert((jvm.pid, jvm.start_time), jvm);
             }
         }
+        self.joins.set(self.joining.len() + self.waiting.len(), self.waiting.front().map(|(since, _)| *since));
     }
 
-    /// Reads a JVM and attaches to it, on a thread of its own.
+    /// The JVM that has waited longest, of those whose user may have one more join.
+    fn next_to_join(&mut self) -> Option<Jvm> {
+        let of_user = |uid: u32| self.joiners.iter().filter(|joiner| **joiner == uid).count();
+        let place = self.waiting.iter().position(|(_, jvm)| of_user(jvm.uid) < JOINERS_PER_USER)?;
+        self.waiting.remove(place).map(|(_, jvm)| jvm)
+    }
+
+    /// Reads a JVM and attaches to it, on a thread of its own, which is left behind if that takes too long.
     fn attach(&mut self, jvm: Jvm) {
         let (generation, calibrated) = (self.generation, self.calibrated);
         let (proc, engine, options) = (self.proc.clone(), Arc::clone(&self.engine), self.start.options.clone());
+        let joins = Arc::clone(&self.joins);
+        self.joiners.push(jvm.uid);
         self.joining.spawn(async move {
-            let known = jvm.clone();
-            let attached =
-                spawn_blocking(move || Prepared::new(proc, known, options)?.attach_to(&engine, calibrated)).await;
-            (generation, jvm, attached.unwrap_or_else(|panic| Err(Error::Defect { what: panic.to_string() })))
+            let (known, pid) = (jvm.clone(), jvm.pid);
+            let attach = spawn_blocking(move || Prepared::new(proc, known, options)?.attach_to(&engine, calibrated));
+            let attached = match timeout(JOIN_LIMIT, attach).await {
+                Ok(attached) => attached.unwrap_or_else(|panic| Err(Error::Defect { what: panic.to_string() })),
+                Err(_too_slow) => {
+                    joins.gave_up();
+                    Err(Error::TooSlow { pid, limit: JOIN_LIMIT })
+                }
+            };
+            (generation, jvm, attached)
         });
     }
 
     /// Takes in a JVM that is attached, and waits for its end.
     fn joined(&mut self, joined: Result<Joined, JoinError>) -> Option<Event> {
+        let joined = joined.ok();
+        if let Some((_, jvm, _)) = &joined
+            && let Some(place) = self.joiners.iter().position(|uid| *uid == jvm.uid)
+        {
+            self.joiners.swap_remove(place);
+        }
         self.let_join();
-        let (generation, jvm, tracer) = joined.ok()?;
+        let (generation, jvm, tracer) = joined?;
         let tracer = match tracer {
             Ok(tracer) => tracer,
             // It was too short-lived to be read.
@@ -339,5 +420,12 @@ impl Host {
             self.given_out.extend(slot.tracer);
         }
         event
+    }
+}
+
+async fn next_look(watch: Option<&JvmWatch>) {
+    match watch {
+        Some(watch) => sleep_until(watch.next_look().into()).await,
+        None => std::future::pending().await,
     }
 }

@@ -116,6 +116,10 @@ impl Exporter {
         for (family, n) in [
             (Id::Jvms, as_u64(host.jvms)),
             (Id::UntracedJvms, as_u64(host.untraced_jvms)),
+            (Id::JoiningJvms, as_u64(host.joining_jvms)),
+            (Id::JoinsGivenUp, host.joins_given_up),
+            (Id::ReadsGivenUp, host.reads_given_up),
+            (Id::StuckReads, as_u64(host.stuck_reads)),
             (Id::Probes, as_u64(host.probes)),
             (Id::Demotions, host.demotions),
             (Id::Promotions, host.promotions),
