@@ -75,7 +75,7 @@ impl Targets {
         succeed(command.env("LC_ALL", "C.UTF-8"))
     }
 
-    /// One of the C libraries, or the program `calls`, by its file name.
+    /// One of the C libraries, or the programs `calls` and `held`, by its file name.
     #[must_use]
     pub fn library(&self, name: &str) -> PathBuf {
         self.directory.join(name)
@@ -141,8 +141,11 @@ fn compile(jdk: &Jdk, into: &Path) -> Result<()> {
         cc(jdk, &into.join(library), files)?;
     }
     cc(jdk, &into.join("libstubs.so"), &[c.to_str().context("a path that is not UTF-8")?, "stubs.c"])?;
-    let program = into.join("calls");
-    succeed(compiler().args(["-rdynamic", "-o"]).arg(program).arg(sources().join("calls.c")))
+    for program in ["calls", "held"] {
+        let source = sources().join(program).with_extension("c");
+        succeed(compiler().args(["-rdynamic", "-o"]).arg(into.join(program)).arg(source))?;
+    }
+    Ok(())
 }
 
 /// Writes the source of the class whose only content is a great number of natives.

@@ -21,6 +21,7 @@ mod flamegraph;
 mod formats;
 mod governor;
 mod guard;
+mod held;
 mod hidden;
 mod hostile;
 mod inflight;
