@@ -31,7 +31,9 @@ impl Written {
         for ending in ["svg", "folded", "pb.gz", "speedscope.json", "trace.json", "nprof"] {
             let (from, to) = (recorded.file(), directory.path().join(format!("f.{ending}")));
             let [from, to] = [&from, &to].map(|path| path.to_str().unwrap_or_default());
-            let run = run(&["flamegraph", from, "-o", to])?;
+            // By time, natives that do next to nothing are too narrow to be drawn.
+            let weight = if ending == "svg" { "calls" } else { "time" };
+            let run = run(&["flamegraph", from, "--weight", weight, "-o", to])?;
             ensure!(run.code == Some(0), "{ending}: {run:?}");
         }
         Ok(Self(directory))

@@ -34,7 +34,7 @@ pub(super) enum Recorded<'a> {
 /// Calls that have ended are those in the histogram and the untimed ones; what has begun and is in neither is in
 /// flight. Calls that were only counted are calls too, and nobody looks for their ends.
 ///
-/// What probes have put into the times is taken off, call for call, as far as there is own time that it can be a part of:
+/// What probes have put into the times is taken off, call for call, as far as there is own time that it can be a part of, and a nanosecond of it stays for each:
 /// the time of further traced calls, and time off the CPU where that was measured, is none. Nor does a total ever become
 /// less than the longest call.
 pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
@@ -96,6 +96,8 @@ impl Probes {
         };
         let timed: u64 = kernel.histogram.iter().sum();
         let own_ns = kernel.total_ns.saturating_sub(kernel.child_ns).saturating_sub(kernel.off_ns);
+        // No call takes no time: what was called stays visible in a picture of times.
+        let own_ns = own_ns.saturating_sub(timed);
         let longest_ns = kernel.max_ns.saturating_sub(price.inside_ns);
         Self {
             part_ns: price.inside_ns.saturating_mul(timed).min(own_ns).min(kernel.total_ns.saturating_sub(longest_ns)),
@@ -185,8 +187,8 @@ mod tests {
     fn takes_off_no_more_than_there_is() {
         let price = Price { inside_ns: 1000, ..about().price };
         let report = method(Recorded::Kernel(&stats()), About { price, ..about() });
-        assert_eq!((report.total_ns, report.self_ns, report.max_ns), (370, Some(70), 0));
-        assert_eq!(report.probe_ns, 530);
+        assert_eq!((report.total_ns, report.self_ns, report.max_ns), (375, Some(75), 0));
+        assert_eq!(report.probe_ns, 525);
         let one_long = MethodStats { total_ns: 1100, child_ns: 0, off_ns: 0, max_ns: 1000, ..stats() };
         let report = method(Recorded::Kernel(&one_long), About { price: Price { inside_ns: 250, ..price }, ..about() });
         assert_eq!((report.total_ns, report.self_ns, report.max_ns, report.probe_ns), (750, Some(750), 750, 350));
