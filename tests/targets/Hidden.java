@@ -4,6 +4,8 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.lang.invoke.MethodHandles;
 import java.lang.ref.WeakReference;
+import java.lang.reflect.Array;
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -36,13 +38,18 @@ final class Hidden {
                 "drop", (a, out) -> drop()));
     }
 
-    private static void define(String name, int count) throws IOException, IllegalAccessException {
+    /** Its parts are named by text: the sources are of a release that does not have hidden classes. */
+    private static void define(String name, int count) throws IOException, ReflectiveOperationException {
+        MethodHandles.Lookup lookup = MethodHandles.lookup();
+        Object options = Array.newInstance(Class.forName("java.lang.invoke.MethodHandles$Lookup$ClassOption"), 0);
+        Method define = MethodHandles.Lookup.class.getMethod(
+                "defineHiddenClass", byte[].class, boolean.class, options.getClass());
         byte[] bytes;
         try (InputStream file = Hidden.class.getResourceAsStream("Hidden$" + name + ".class")) {
             bytes = file.readAllBytes();
         }
         for (int i = 0; i < count; i++) {
-            classes.add(MethodHandles.lookup().defineHiddenClass(bytes, true).lookupClass());
+            classes.add(((MethodHandles.Lookup) define.invoke(lookup, bytes, true, options)).lookupClass());
         }
     }
 
