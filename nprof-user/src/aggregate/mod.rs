@@ -10,4 +10,4 @@ mod weigh;
 pub use losses::merge_losses;
 pub use sampled::{Timed, estimate};
 pub use tiers::{ProbeSample, StubSample, rows};
-pub use weigh::{Detail, NotRecorded, weigh};
+pub use weigh::{Detail, NotRecorded, open_ns, weigh};

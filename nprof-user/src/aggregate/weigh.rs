@@ -62,6 +62,19 @@ pub fn weigh(profile: &Profile, weight: Weight, detail: Detail) -> Result<Weighe
     Ok(weigher.tree.weighed(unit))
 }
 
+/// For each function of a recording, the time of its calls that had not returned at the end, in nanoseconds: without the
+/// traced calls that they made. Stacks weighed by time have it beside the function's exact time.
+#[must_use]
+pub fn open_ns(profile: &Profile) -> Vec<u64> {
+    let mut open = vec![0_u64; profile.functions.len()];
+    for totals in &profile.open {
+        if let Some(sum) = totals.function.and_then(|function| open.get_mut(function as usize)) {
+            *sum = sum.saturating_add(share::round(totals.self_ns));
+        }
+    }
+    open
+}
+
 /// The frames that no stack of the recording has.
 struct Marks {
     no_stack: ProfileFrame,

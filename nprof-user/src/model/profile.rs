@@ -186,6 +186,8 @@ pub struct FunctionTotals {
     pub probe_ns: u64,
     /// How far `total_ns` and `self_ns` may be off because of what probes cost, in nanoseconds, up or down.
     pub probe_error_ns: u64,
+    /// Whether the kernel single-steps an instruction for its probe, which costs about ten times as much as others do.
+    pub single_stepped: bool,
 }
 
 /// What the samples of one function with one stack add up to.

@@ -103,6 +103,7 @@ fn function(function: &FunctionTotals) -> wire::Function {
         in_flight: function.in_flight,
         probe_ns: function.probe_ns,
         probe_error_ns: function.probe_error_ns,
+        single_stepped: function.single_stepped,
     }
 }
 

@@ -125,6 +125,7 @@ fn comes_back_as_it_was() {
         let mut profile = profile(rows, &mut dice);
         // Younger than the file that `version_1_stays_readable` reads.
         profile.frames.iter_mut().step_by(2).for_each(|frame| frame.library = "libé.so".to_owned());
+        profile.functions.iter_mut().step_by(2).for_each(|function| function.single_stepped = true);
         profile.quality.guessed = u64::from(rows);
         profile.functions.iter_mut().step_by(2).for_each(|of| (of.probe_ns, of.probe_error_ns) = (7, 8));
         assert_eq!(read_back(&written(&profile)).unwrap(), profile, "{rows} rows");

@@ -138,6 +138,7 @@ fn function(function: wire::Function) -> FunctionTotals {
         in_flight: function.in_flight,
         probe_ns: function.probe_ns,
         probe_error_ns: function.probe_error_ns,
+        single_stepped: function.single_stepped,
     }
 }
 

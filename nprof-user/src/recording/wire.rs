@@ -123,6 +123,8 @@ pub(super) struct Function {
     pub(super) probe_ns: u64,
     #[prost(uint64, tag = "14")]
     pub(super) probe_error_ns: u64,
+    #[prost(bool, tag = "15")]
+    pub(super) single_stepped: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

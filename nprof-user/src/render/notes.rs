@@ -24,6 +24,11 @@ const QUANTILES: &str = "~ estimates, within 10 %";
 const STUBS: &str = "stub: counted inside of the JVM: no probe is part of the times, and who calls whom is not known, so there is no SELF, \
      and the time is part of the SELF of others that made the calls";
 
+/// What marks mean that recordings have too.
+pub(super) const SINGLE_STEPPED: &str = "the kernel single-steps an instruction of it: a call costs about ten times as much as others do, most of it inside of its time, from where it is taken off";
+pub(super) const UNTIMED: &str = "some of its calls are counted but not timed, because their end was not seen";
+pub(super) const SHARED: &str = "one native function behind several methods; the row is the sum of their calls";
+
 /// A property of a row that its numbers cannot be read without.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
@@ -82,9 +87,7 @@ impl Mark {
             Self::Late => {
                 "traced from a later moment on, when it was bound: earlier calls are not counted, rates are since then"
             }
-            Self::SingleStepped => {
-                "the kernel single-steps an instruction of it: a call costs about ten times as much as others do, most of it inside of its time, from where it is taken off"
-            }
+            Self::SingleStepped => SINGLE_STEPPED,
             Self::Unwatched => {
                 "for some of the time its calls were not watched, to keep the cost of tracing low (--max-overhead): there were more calls than CALLS says, and CALLS/s is the rate while it was watched"
             }
@@ -97,8 +100,8 @@ impl Mark {
             Self::Sampled => {
                 "only some of its calls are timed (--time-every): TOTAL and AVG are estimates for all of them, ~P50, ~P99 and MAX are of those that are timed"
             }
-            Self::Untimed => "some of its calls are counted but not timed, because their end was not seen",
-            Self::Shared => "one native function behind several methods; the row is the sum of their calls",
+            Self::Untimed => UNTIMED,
+            Self::Shared => SHARED,
         }
     }
 }

@@ -9,8 +9,8 @@ use nprof_common::CallEvent;
 
 use crate::attach::Taken;
 use crate::model::{
-    About, FunctionTotals, Method, MethodSnapshot, Profile, ProfileFrame, ProfileFrameKind, Quality, Snapshot,
-    StackTotals, ThreadName, TimelineCall,
+    About, FunctionTotals, Method, MethodSnapshot, ProbeCost, Profile, ProfileFrame, ProfileFrameKind, Quality,
+    Snapshot, StackTotals, ThreadName, TimelineCall,
 };
 use crate::profile::{Finished, OpenCall, Summed};
 
@@ -119,6 +119,7 @@ fn totals(measured: &MethodSnapshot) -> FunctionTotals {
         in_flight: measured.in_flight,
         probe_ns: measured.probe_ns,
         probe_error_ns: measured.probe_error_ns,
+        single_stepped: measured.cost == Some(ProbeCost::SingleStepped),
     }
 }
 

@@ -1,9 +1,13 @@
 //! What a picture says about itself: what was measured, how exact it is, and what is missing.
 
 use super::super::units;
+use super::functions;
 use super::labels::clean;
+use crate::aggregate::open_ns;
 use crate::model::{Profile, ProfileFrameKind, ProfileMode, Quality, StackTotals, Weight};
 
+/// How many functions a note names.
+const NAMED: usize = 8;
 /// How many characters of a main class or jar the title shows.
 const MAIN_SHOWN: usize = 60;
 
@@ -61,6 +65,9 @@ fn calls(profile: &Profile, weight: Weight) -> Vec<String> {
     if profile.quality.stacks > 0 {
         notes.push(sampled(profile));
     }
+    if weight != Weight::Calls {
+        notes.extend(single_stepped(profile));
+    }
     if weight == Weight::SelfTime {
         notes.push("Native calls that a native method made count for themselves only, not for it.".to_owned());
     }
@@ -89,15 +96,31 @@ fn totals(profile: &Profile) -> Vec<String> {
         notes.push(format!("Counted without a time: {}.", counted(untimed, "call")));
     }
     if in_flight > 0 {
+        let open = units::duration(open_ns(profile).into_iter().fold(0, u64::saturating_add));
         let timed = profile.open.iter().map(|totals| totals.samples).fold(0, u64::saturating_add);
         let time = match timed {
             0 => "without the time until then".to_owned(),
-            timed if timed >= in_flight => "with the time until then".to_owned(),
-            timed => format!("{} of them with the time until then", units::count(timed)),
+            timed if timed >= in_flight => {
+                format!("{open} in {} until then, beside the exact time", if in_flight == 1 { "it" } else { "them" })
+            }
+            timed => format!("{open} in {} of them until then, beside the exact time", units::count(timed)),
         };
         notes.push(format!("Not returned when the recording ended: {}, {time}.", counted(in_flight, "call")));
     }
     notes
+}
+
+/// Which functions' calls cost far more than others', the longest first.
+fn single_stepped(profile: &Profile) -> Option<String> {
+    let ordered = functions::ordered(profile);
+    let stepped: Vec<_> = ordered.into_iter().filter(|function| function.single_stepped).collect();
+    let named = stepped.iter().take(NAMED).map(|function| clean(&format!("{}.{}", function.class, function.method)));
+    let mut names: Vec<String> = named.collect();
+    if stepped.len() > NAMED {
+        names.push(format!("{} more", units::count((stepped.len() - NAMED) as u64)));
+    }
+    let what = "Single-stepped by the kernel (!), so that a call costs about ten times as much as others do";
+    (!names.is_empty()).then(|| format!("{what}: {}.", names.join(", ")))
 }
 
 /// How many calls have a stack, and what was made of them.
@@ -227,11 +250,17 @@ mod tests {
             in_flight: 1,
             ..FunctionTotals::default()
         };
+        let stepped = FunctionTotals {
+            class: "a.B".to_owned(),
+            method: "c\u{1b}".to_owned(),
+            single_stepped: true,
+            ..function.clone()
+        };
         let counts = |pairs: &[(&str, u64)]| pairs.iter().map(|(reason, n)| ((*reason).to_owned(), *n)).collect();
         Profile {
             about: About { off_cpu: true, patterns: vec!["java.*::*".to_owned(), "a::b".to_owned()], ..about() },
-            functions: vec![function.clone(), function],
-            open: vec![totals(0, 1), totals(1, 1)],
+            functions: vec![stepped, function],
+            open: vec![open(0), open(1)],
             quality: Quality {
                 stacks: 9876,
                 complete: 9860,
@@ -244,6 +273,10 @@ mod tests {
             },
             ..Profile::default()
         }
+    }
+
+    fn open(function: u32) -> StackTotals {
+        StackTotals { function: Some(function), self_ns: 3e9, ..totals(function, 1) }
     }
 
     fn totals(stack: u32, samples: u64) -> StackTotals {
@@ -292,7 +325,7 @@ mod tests {
     fn open_calls_without_a_time() {
         for (open, said) in [
             (vec![], "2 calls, without the time until then."),
-            (vec![totals(0, 1)], "2 calls, 1 of them with the time until then."),
+            (vec![open(0)], "2 calls, 3.00 s in 1 of them until then, beside the exact time."),
         ] {
             let notes = Captions::of(&Profile { open, ..eventful() }, Weight::Time).notes;
             assert!(notes.iter().any(|note| note.ends_with(said)), "{notes:?}");

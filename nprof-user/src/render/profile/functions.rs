@@ -1,9 +1,11 @@
 //! The functions of a recording as a table for people.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use super::super::grid::{Align, Elastic, Grid};
 use super::super::{names, notes, units};
+use crate::aggregate::open_ns;
 use crate::model::{FunctionTotals, Method, NativeCode, Profile, VirtAddr};
 
 /// The functions that were called: longest total time first, then most calls, then by name.
@@ -37,17 +39,19 @@ fn method(function: &FunctionTotals) -> Method {
 
 struct Column {
     title: &'static str,
-    cell: fn(&FunctionTotals) -> String,
+    /// Of a function and the time of its open calls.
+    cell: fn(&FunctionTotals, u64) -> String,
 }
 
 /// A row for each of `functions`, whose names are `labels`.
 pub(super) fn grid(profile: &Profile, functions: &[&FunctionTotals], labels: &[String]) -> Grid {
     let columns = columns(profile, functions);
+    let open = Open::of(profile);
     let rate = |function: &FunctionTotals| units::rate(notes::per_second(function.calls, profile.about.elapsed));
     let row = |(function, label): (&&FunctionTotals, &String)| {
         let mut row = vec![units::count(function.calls), rate(function)];
-        row.extend(columns.iter().map(|column| (column.cell)(function)));
-        row.extend([names::printable(&function.library).into_owned(), label.clone() + marks(function)]);
+        row.extend(columns.iter().map(|column| (column.cell)(function, open.ns(function))));
+        row.extend([names::printable(&function.library).into_owned(), label.clone() + &marks(&[function])]);
         row
     };
     let mut headers = vec![("CALLS", Align::Right), ("CALLS/s", Align::Right)];
@@ -65,17 +69,20 @@ pub(super) fn grid(profile: &Profile, functions: &[&FunctionTotals], labels: &[S
 fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
     let column = |title, cell| Column { title, cell };
     let any = |wanted: fn(&FunctionTotals) -> bool| functions.iter().copied().any(wanted);
-    let mut columns = vec![column("TOTAL", |function| timed(function, function.total_ns))];
+    let mut columns = vec![column("TOTAL", |function, _| timed(function, function.total_ns))];
     if any(|function| function.self_ns != function.total_ns) {
-        columns.push(column("SELF", |function| timed(function, function.self_ns)));
+        columns.push(column("SELF", |function, _| timed(function, function.self_ns)));
     }
     if profile.about.off_cpu {
-        columns.push(column("OFF-CPU", |function| timed(function, function.off_cpu_ns)));
+        columns.push(column("OFF-CPU", |function, _| timed(function, function.off_cpu_ns)));
     }
-    columns.push(column("AVG", |function| timed(function, average_ns(function))));
-    columns.push(column("MAX", |function| timed(function, function.max_ns)));
+    columns.push(column("AVG", |function, _| timed(function, average_ns(function))));
+    columns.push(column("MAX", |function, _| timed(function, function.max_ns)));
     if any(|function| function.in_flight > 0) {
-        columns.push(column("IN FLIGHT", |function| units::count(function.in_flight)));
+        columns.push(column("IN FLIGHT", |function, _| units::count(function.in_flight)));
+    }
+    if !profile.open.is_empty() {
+        columns.push(column("OPEN", |_, open_ns| if open_ns > 0 { units::duration(open_ns) } else { "-".to_owned() }));
     }
     columns
 }
@@ -94,24 +101,43 @@ fn timed(function: &FunctionTotals, ns: u64) -> String {
     if timed_calls(function) > 0 { units::duration(ns) } else { "-".to_owned() }
 }
 
-/// As below the table of `trace`.
-fn marks(function: &FunctionTotals) -> &'static str {
-    match (function.untimed > 0, function.others > 0) {
-        (true, true) => " ?&",
-        (true, false) => " ?",
-        (false, true) => " &",
-        (false, false) => "",
-    }
+/// A property of a function that its numbers cannot be read without: the same as below the table of `trace`.
+struct Mark {
+    symbol: char,
+    applies: fn(&FunctionTotals) -> bool,
+    meaning: &'static str,
+}
+
+const MARKS: [Mark; 3] = [
+    Mark { symbol: '!', applies: |function| function.single_stepped, meaning: notes::SINGLE_STEPPED },
+    Mark { symbol: '?', applies: |function| function.untimed > 0, meaning: notes::UNTIMED },
+    Mark { symbol: '&', applies: |function| function.others > 0, meaning: notes::SHARED },
+];
+
+/// The marks of these functions, of which one stands for all: nothing, or a blank and one or more symbols.
+pub(super) fn marks(functions: &[&FunctionTotals]) -> String {
+    let applies = |mark: &&Mark| functions.iter().any(|function| (mark.applies)(function));
+    let symbols: String = MARKS.iter().filter(applies).map(|mark| mark.symbol).collect();
+    if symbols.is_empty() { symbols } else { format!(" {symbols}") }
 }
 
 /// What the marks of these functions mean.
-pub(super) fn legend(functions: &[&FunctionTotals]) -> Vec<&'static str> {
-    let mut legend = Vec::new();
-    if functions.iter().any(|function| function.untimed > 0) {
-        legend.push("? some of its calls are counted but not timed, because their end was not seen");
+pub(super) fn legend(functions: &[&FunctionTotals]) -> Vec<String> {
+    let applies = |mark: &&Mark| functions.iter().any(|function| (mark.applies)(function));
+    MARKS.iter().filter(applies).map(|mark| format!("{} {}", mark.symbol, mark.meaning)).collect()
+}
+
+/// The time of calls that had not returned at the end, without the traced calls that they made.
+#[derive(Debug)]
+pub(super) struct Open(HashMap<*const FunctionTotals, u64>);
+
+impl Open {
+    pub(super) fn of(profile: &Profile) -> Self {
+        Self(profile.functions.iter().map(std::ptr::from_ref).zip(open_ns(profile)).collect())
     }
-    if functions.iter().any(|function| function.others > 0) {
-        legend.push("& one native function behind several methods; the row is the sum of their calls");
+
+    /// That of one function of the profile, in nanoseconds.
+    pub(super) fn ns(&self, function: &FunctionTotals) -> u64 {
+        self.0.get(&std::ptr::from_ref(function)).copied().unwrap_or_default()
     }
-    legend
 }

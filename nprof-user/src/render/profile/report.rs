@@ -9,7 +9,7 @@ use super::super::grid::{Screen, bold};
 use super::super::{names, notes, units};
 use super::callers::{self, Caller, Callers, percent};
 use super::captions::Captions;
-use super::functions;
+use super::functions::{self, Open};
 use crate::model::{FunctionTotals, Profile, ProfileFrame, ProfileMode, Weight};
 use heaviest::{ROWS, heaviest};
 
@@ -17,6 +17,10 @@ pub use self::json::json;
 
 /// How many frames of a stack are shown.
 const FRAMES: usize = 24;
+
+/// What the column of open calls is.
+const OPEN: &str =
+    "OPEN is the time of calls that had not returned at the end; the stacks have it too, no other column does";
 
 /// How much a report for people shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +69,7 @@ fn of_functions(
     let labels = functions::labels(&functions);
     let rows = if extent.all { functions.len() } else { functions.len().min(ROWS) };
     let (shown, left_out) = functions.split_at(rows);
+    let open = Open::of(profile);
     let mut grid = functions::grid(profile, shown, &labels[..rows]);
     let removed = grid.make_room(screen);
     for line in grid.lines(screen) {
@@ -82,25 +87,29 @@ fn of_functions(
     for line in functions::legend(shown) {
         writeln!(out, "{line}")?;
     }
-    if extent.stacks == 0 { Ok(()) } else { sections(&functions, &labels, callers, extent, screen, out) }
+    if shown.iter().any(|function| open.ns(function) > 0) {
+        writeln!(out, "{OPEN}")?;
+    }
+    if extent.stacks == 0 { Ok(()) } else { sections((profile, &functions, &labels), callers, extent, screen, out) }
 }
 
 /// The stacks of each function that is to be shown.
 fn sections(
-    functions: &[&FunctionTotals],
-    labels: &[String],
+    (profile, functions, labels): (&Profile, &[&FunctionTotals], &[String]),
     callers: &Callers<'_>,
     extent: Extent,
     screen: Screen,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let time_ns = |function: &&FunctionTotals| sum(callers.function(function).iter().map(|caller| caller.time_ns));
+    let open = Open::of(profile);
     let times: Vec<u64> = functions.iter().map(time_ns).collect();
     let with_time: Vec<usize> = (0..times.len()).filter(|place| times[*place] > 0).collect();
     let shown = if extent.all { with_time.clone() } else { heaviest(&times) };
     for place in &shown {
         let own: Vec<&Caller<'_>> = callers.function(functions[*place]).iter().collect();
-        writeln!(out, "{}", bold(&labels[*place], screen.ansi))?;
+        let heading = labels[*place].clone() + &functions::marks(&functions[*place..=*place]);
+        writeln!(out, "{}{}", bold(&heading, screen.ansi), parts(times[*place], open.ns(functions[*place])))?;
         stacks(&own, times[*place], extent.stacks, out)?;
     }
     if shown.len() < with_time.len() {
@@ -109,6 +118,12 @@ fn sections(
         writeln!(out, "left out: stacks of {}\n", rest(with_time.len() - shown.len(), share))?;
     }
     Ok(())
+}
+
+/// What a section adds up, where that is more than the calls that have ended.
+fn parts(time_ns: u64, open_ns: u64) -> String {
+    let (ended, open) = (units::duration(time_ns.saturating_sub(open_ns)), units::duration(open_ns));
+    if open_ns == 0 { String::new() } else { format!("  {ended} in calls that have ended, {open} in open ones") }
 }
 
 fn sum(times: impl Iterator<Item = u64>) -> u64 {
@@ -181,7 +196,7 @@ CALLS  CALLS/s    TOTAL     SELF     AVG     MAX  LIBRARY  METHOD
    10     1.00  1.00 ms  1.00 ms  100 us  200 us  liba.so  a.N::copy
 
 ? some of its calls are counted but not timed, because their end was not seen
-a.N::read
+a.N::read ?
   75.0 %  1.50 ms
     a.N.read
     a.M.run:2
@@ -196,6 +211,32 @@ a.N::copy
     a.M.main:1
 ";
         assert!(text.contains(expected.trim_end()), "{text}");
+    }
+
+    /// Check that the time of open calls stands beside that of ended ones, and that both are what the stacks add up to.
+    #[test]
+    fn open_calls_are_told_apart() {
+        let mut profile = recorded::profile();
+        profile.functions[1].in_flight = 1;
+        profile.open = vec![StackTotals { time_ns: 4e6, self_ns: 4e6, samples: 1, ..profile.calls[1] }];
+        let text = text(&profile, 9);
+        let row = text.lines().find(|line| line.ends_with("a.N::read ?")).unwrap();
+        assert!(row.contains("3.00 ms  2.00 ms") && row.contains("4.00 ms"), "{text}");
+        assert!(text.contains("OPEN is the time of calls that had not returned"), "{text}");
+        assert!(text.contains("a.N::read ?  2.00 ms in calls that have ended, 4.00 ms in open ones\n"), "{text}");
+        assert!(text.contains("  75.0 %  4.50 ms\n") && text.contains("  25.0 %  1.50 ms\n"), "{text}");
+        assert!(text.contains("1 call, 4.00 ms in it until then"), "{text}");
+    }
+
+    /// Check that functions whose probe is single-stepped are marked in the table, above their stacks, and explained.
+    #[test]
+    fn single_stepped_functions_are_marked() {
+        let mut profile = recorded::profile();
+        profile.functions[0].single_stepped = true;
+        let text = text(&profile, 1);
+        assert_eq!(text.lines().filter(|line| line.ends_with("a.N::copy !")).count(), 2, "{text}");
+        assert!(text.contains("\n! the kernel single-steps an instruction of it: about ten times"), "{text}");
+        assert!(text.contains("as much as others do: a.N.copy."), "{text}");
     }
 
     /// Check that without stacks the table stands alone, and that a recording without calls says so.

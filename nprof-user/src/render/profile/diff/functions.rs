@@ -24,6 +24,8 @@ struct Rate {
 #[derive(Debug)]
 struct Row {
     label: String,
+    /// Whether the kernel single-stepped an instruction of it in one of the recordings.
+    stepped: bool,
     before: Rate,
     after: Rate,
 }
@@ -80,6 +82,9 @@ pub fn table(before: &Profile, after: &Profile, top: usize, screen: Screen, out:
     if all > rows.len() {
         writeln!(out, "and {} (--top 0 shows all)", notes::plural((all - rows.len()) as u64, "further row"))?;
     }
+    if rows.iter().any(|row| row.stepped) {
+        writeln!(out, "! {}", notes::SINGLE_STEPPED)?;
+    }
     let length = |profile: &Profile| units::duration(nanoseconds(profile.about.elapsed));
     writeln!(out, "all numbers are per second of recording: A is {} long, B {}", length(before), length(after))?;
     if has_calls {
@@ -93,21 +98,25 @@ fn rows(before: &Profile, after: &Profile) -> Vec<Row> {
 }
 
 fn by_function(before: &Profile, after: &Profile) -> Vec<Row> {
-    let mut found: BTreeMap<_, (&FunctionTotals, Rate, Rate)> = BTreeMap::new();
+    let mut found: BTreeMap<_, (Vec<&FunctionTotals>, Rate, Rate)> = BTreeMap::new();
     for (profile, is_after) in [(before, false), (after, true)] {
         let to_second = scale(profile.about.elapsed, Duration::from_secs(1));
         for function in functions::ordered(profile) {
-            let (_, old, new) =
-                found.entry(functions::key(function)).or_insert((function, Rate::default(), Rate::default()));
+            let (same, old, new) = found.entry(functions::key(function)).or_default();
+            same.push(function);
             let rate = if is_after { new } else { old };
             // A function may be there twice, once for each library that was loaded.
             rate.calls += notes::per_second(function.calls, profile.about.elapsed);
             rate.time_ns = rate.time_ns.saturating_add(scaled(function.total_ns, to_second));
         }
     }
-    let named: Vec<&FunctionTotals> = found.values().map(|(function, ..)| *function).collect();
+    let named: Vec<&FunctionTotals> = found.values().filter_map(|(same, ..)| same.first().copied()).collect();
     let labels = functions::labels(&named);
-    found.into_values().zip(labels).map(|((_, before, after), label)| Row { label, before, after }).collect()
+    let row = |((same, before, after), label): ((Vec<&FunctionTotals>, _, _), String)| {
+        let stepped = same.iter().any(|function| function.single_stepped);
+        Row { label, stepped, before, after }
+    };
+    found.into_values().zip(labels).map(row).collect()
 }
 
 /// Samples by timer are of no function: where they were taken takes its place.
@@ -125,7 +134,8 @@ fn by_innermost_frame(before: &Profile, after: &Profile) -> Vec<Row> {
         }
     }
     let rate = |time_ns| Rate { calls: 0.0, time_ns };
-    found.into_iter().map(|(label, (old, new))| Row { label, before: rate(old), after: rate(new) }).collect()
+    let row = |(label, (old, new))| Row { label, stepped: false, before: rate(old), after: rate(new) };
+    found.into_iter().map(row).collect()
 }
 
 fn grid(rows: &[Row], has_calls: bool) -> Grid {
@@ -139,7 +149,7 @@ fn grid(rows: &[Row], has_calls: bool) -> Grid {
             cells.extend([units::rate(row.before.calls), units::rate(row.after.calls)]);
         }
         cells.extend([units::duration(row.before.time_ns), units::duration(row.after.time_ns)]);
-        cells.extend([row.change(), row.share(), row.label.clone()]);
+        cells.extend([row.change(), row.share(), format!("{}{}", row.label, if row.stepped { " !" } else { "" })]);
         cells
     };
     Grid {
@@ -181,6 +191,16 @@ TIME is exact wall-clock time, native methods called from there included
         let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(squeezed(&text(&before, &after, 0)), squeezed(expected));
         assert!(text(&before, &after, 1).contains("and 2 further rows (--top 0 shows all)"));
+    }
+
+    /// Check that a function is marked whose probe was single-stepped in one of the recordings.
+    #[test]
+    fn single_stepped_functions_are_marked() {
+        let mut after = recorded::profile();
+        after.functions[0].single_stepped = true;
+        let text = text(&recorded::profile(), &after, 0);
+        assert!(text.contains("a.N::copy !\n") && !text.contains("a.N::read !"), "{text}");
+        assert!(text.contains("\n! the kernel single-steps an instruction of it"), "{text}");
     }
 
     /// Check that a recording does not differ from itself.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::super::super::json::{line, nanoseconds};
 use super::super::callers::{self, Caller, Callers};
-use super::super::functions;
+use super::super::functions::{self, Open};
 use crate::model::{About, FunctionTotals, Profile, ProfileFrame, ProfileMode, Quality};
 
 /// The version of the document's form.
@@ -63,6 +63,8 @@ struct Function<'a> {
     calls: u64,
     untimed: u64,
     in_flight: u64,
+    open_ns: u64,
+    single_stepped: bool,
     total_ns: u64,
     self_ns: u64,
     off_cpu_ns: Option<u64>,
@@ -87,11 +89,15 @@ pub fn json(profile: &Profile, top: usize, mut out: &mut dyn Write) -> io::Resul
     let weighed = callers::weighed(profile, true);
     let callers = Callers::of(&weighed);
     let all = callers.all();
+    let open = Open::of(profile);
     let without_functions = if profile.about.mode == ProfileMode::OnCpu { top } else { 0 };
     let document = Document {
         schema: SCHEMA,
         about: recorded(&profile.about),
-        functions: functions::ordered(profile).into_iter().map(|f| function(profile, f, &callers, top)).collect(),
+        functions: functions::ordered(profile)
+            .into_iter()
+            .map(|f| function(profile, f, (&callers, &open), top))
+            .collect(),
         stacks: all.into_iter().take(without_functions).map(stack).collect(),
         quality: measured(&profile.quality),
     };
@@ -101,7 +107,7 @@ pub fn json(profile: &Profile, top: usize, mut out: &mut dyn Write) -> io::Resul
 fn function<'a>(
     profile: &'a Profile,
     function: &'a FunctionTotals,
-    callers: &'a Callers<'a>,
+    (callers, open): (&'a Callers<'a>, &Open),
     top: usize,
 ) -> Function<'a> {
     Function {
@@ -113,6 +119,8 @@ fn function<'a>(
         calls: function.calls,
         untimed: function.untimed,
         in_flight: function.in_flight,
+        open_ns: open.ns(function),
+        single_stepped: function.single_stepped,
         total_ns: function.total_ns,
         self_ns: function.self_ns,
         off_cpu_ns: profile.about.off_cpu.then_some(function.off_cpu_ns),
