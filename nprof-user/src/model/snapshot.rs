@@ -242,6 +242,9 @@ pub struct Snapshot {
     pub slow: Option<SlowCalls>,
     /// Selected methods that are not traced.
     pub skipped: Arc<[Skipped]>,
+    /// Whether the JVM has linked native functions by `java.lang.foreign`: calls of those are no native methods' and are
+    /// not seen.
+    pub downcalls: bool,
     /// What went wrong in the measurement.
     pub losses: Losses,
 }

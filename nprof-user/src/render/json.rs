@@ -71,6 +71,9 @@ struct MeasuredTarget<'a> {
     cpu_ns: Option<u64>,
     cost_share: Option<f64>,
     probes: Prices,
+    /// Only where there are some.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    downcalls: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     slow: Option<Slow<'a>>,
 }
@@ -186,6 +189,7 @@ impl<'a> MeasuredTarget<'a> {
             cpu_ns: snapshot.cpu.map(nanoseconds),
             cost_share: snapshot.cost_share,
             probes: snapshot.prices,
+            downcalls: snapshot.downcalls,
             slow: snapshot.slow.as_ref().map(Slow::of),
         }
     }

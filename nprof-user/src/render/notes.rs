@@ -133,6 +133,7 @@ pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
     }
     lines.extend(silent(run, rows.len()));
     lines.extend(skipped(run));
+    lines.extend(downcalls(run));
     if run.timed() && rows.iter().any(|row| row.timed_calls() > 0) {
         let has_probes = rows.iter().any(|row| row.measured.tier != Tier::Stub);
         lines.push(if has_probes { format!("{QUANTILES} of the time with probes") } else { QUANTILES.to_owned() });
@@ -259,6 +260,19 @@ fn such_as(run: Run<'_>, reason: SkipReason) -> String {
     let more = if run.skipped(reason) > named.len() { ", …" } else { "" };
     let named: Vec<_> = named.iter().map(|name| names::printable(name)).collect();
     format!(" [{}{more}]", named.join(", "))
+}
+
+/// Which JVMs make calls that are not seen.
+fn downcalls(run: Run<'_>) -> Option<String> {
+    let mut names: Vec<String> = run.jvms.iter().filter(|jvm| jvm.downcalls).map(jvm).collect();
+    names.dedup();
+    let whose = if run.names_jvms() { format!(" of {}", names.join(", ")) } else { String::new() };
+    (!names.is_empty()).then(|| {
+        format!(
+            "not seen: calls of native functions by java.lang.foreign (downcalls){whose}: no native method makes them; \
+             `nprof flamegraph --on-cpu` shows what they do"
+        )
+    })
 }
 
 /// One line for each of the first functions that several methods share. What is the same in several JVMs is said once.

@@ -103,6 +103,7 @@ pub(super) fn snapshot() -> Snapshot {
             container: None,
         },
         ended: false,
+        downcalls: false,
         timed: true,
         methods: Vec::new(),
         traced: 5,

@@ -224,6 +224,21 @@ mod tests {
         assert_eq!(text_of(&samples::several(), Scope::All, Screen::default()), include_str!("golden/table_all.txt"));
     }
 
+    /// Check that a JVM of which some calls are not seen is not taken for idle, and is named where there are others.
+    #[test]
+    fn downcalls_are_told() {
+        let mut jvms = samples::several();
+        assert!(!text_of(&jvms, Scope::All, Screen::default()).contains("downcalls"));
+        jvms[0].downcalls = true;
+        let all = text_of(&jvms, Scope::All, Screen::default());
+        assert!(all.contains(&format!("(downcalls) of {}: no native method makes them;", jvms[0].jvm.main)), "{all}");
+        let one = text(&Snapshot { downcalls: true, ..samples::snapshot() }, Screen::default());
+        assert!(
+            one.contains("\nnot seen: calls of native functions by java.lang.foreign (downcalls): no native"),
+            "{one}"
+        );
+    }
+
     /// Check that where there may be several JVMs a single one is named too, and a mark explained only if it is there.
     #[test]
     fn one_of_all_jvms() {

@@ -11,6 +11,7 @@
 
 mod assemble;
 mod calibrate;
+mod downcalls;
 mod error;
 mod host;
 mod joins;

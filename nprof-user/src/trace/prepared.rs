@@ -8,7 +8,7 @@ use super::slow::{self, Slow};
 use super::stubs::{self, Manner, Stubs};
 use super::tracer::{Parts, Tiers, Tracer, YOUNG};
 use super::vm::{describe, ended_or, open};
-use super::{Calibrated, Error, Options, TierWanted, calibrate};
+use super::{Calibrated, Error, Options, TierWanted, calibrate, downcalls};
 use crate::attach::{Engine, Session, Target, reach};
 use crate::collect::Reader;
 use crate::discover::Proc;
@@ -199,10 +199,11 @@ impl Prepared {
                 tiers.as_mut().map_or_else(|| stubbed.clone(), |tiers| tiers.stubs().translate(stubbed.clone()));
             self.planner.add(&stubbed, &libraries);
         }
+        let downcalls = downcalls::are_linked(&self.methods);
         let Self { proc, jvm, vm, planner, options, .. } = self;
         let known = (proc.clone(), jvm.clone());
         // What cannot be attached for want of a target is its end.
-        Tracer::attach(Parts { proc, jvm, vm, planner, session, reader, tiers, options, calibrated, age })
+        Tracer::attach(Parts { proc, jvm, vm, planner, session, reader, tiers, options, calibrated, age, downcalls })
             .map_err(|error| ended_or(error, &known.0, &known.1))
     }
 }

@@ -69,6 +69,8 @@ pub(super) struct Listed {
     pub late: BTreeMap<u32, Duration>,
     pub skipped: Arc<[Skipped]>,
     pub stubs: Vec<stubs::Listed>,
+    /// Whether the JVM makes calls that are not seen: downcalls.
+    pub downcalls: bool,
 }
 
 impl Listed {
@@ -197,6 +199,7 @@ impl Roster {
             prices: self.prices,
             slow: self.slow_calls(&listed),
             skipped: Arc::clone(&listed.skipped),
+            downcalls: listed.downcalls,
             losses: self.reader.losses(),
         }
     }

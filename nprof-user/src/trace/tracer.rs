@@ -10,7 +10,7 @@ pub(super) use self::tiers::Tiers;
 use super::overhead::Overhead;
 use super::prepared::MAX_FUNCTIONS;
 use super::roster::{Listed, Roster};
-use super::{Calibrated, Error, Options};
+use super::{Calibrated, Error, Options, downcalls};
 use crate::attach::{Attached, Session, in_full};
 use crate::collect::Reader;
 use crate::discover::Proc;
@@ -59,6 +59,8 @@ pub struct Tracer {
     looked: Instant,
     /// The JVM's age at the start.
     age: Duration,
+    /// Whether it has linked downcalls.
+    downcalls: bool,
 }
 
 /// What a tracer is made of.
@@ -74,6 +76,8 @@ pub(super) struct Parts {
     pub options: Options,
     pub calibrated: Calibrated,
     pub age: Duration,
+    /// Whether the JVM has linked downcalls so far.
+    pub downcalls: bool,
 }
 
 impl Tracer {
@@ -82,7 +86,7 @@ impl Tracer {
     /// # Errors
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub(super) fn attach(parts: Parts) -> Result<Self, Error> {
-        let Parts { proc, jvm, vm, planner, session, reader, tiers, options, calibrated, age } = parts;
+        let Parts { proc, jvm, vm, planner, session, reader, tiers, options, calibrated, age, downcalls } = parts;
         let stubs = tiers.as_ref().map(Tiers::recorded);
         let switches = Arc::clone(session.switches());
         let roster = Roster::new(jvm.clone(), options.timed, (reader, stubs), switches, calibrated.prices);
@@ -103,6 +107,7 @@ impl Tracer {
             mapped: now,
             looked: now,
             age,
+            downcalls,
         };
         tracer.begin_stubs();
         let probes = tracer.planner.probes().to_vec();
@@ -238,6 +243,8 @@ impl Tracer {
         let libraries = self.proc.libraries(self.jvm.pid)?;
         self.see_through_stubs(&mut found, &libraries);
         let changes = self.planner.changes();
+        let had_downcalls = self.downcalls;
+        self.downcalls |= downcalls::are_linked(&found.methods);
         let added = if found.complete {
             let (session, reader) = (&self.session, self.roster.reader());
             let is_counted = |index| session.record(index).is_some_and(|record| reader.begun(record) > 0);
@@ -254,7 +261,7 @@ impl Tracer {
             self.take_in(attached, usize::MAX)?;
         }
         // As a rule nothing is new: then what was published stands, and is not copied again.
-        if self.planner.changes() != changes {
+        if self.planner.changes() != changes || self.downcalls != had_downcalls {
             self.publish();
         }
         Ok(())
@@ -294,6 +301,7 @@ impl Tracer {
             late: self.late.clone(),
             skipped: skipped.into(),
             stubs: self.listed_stubs(),
+            downcalls: self.downcalls,
         });
     }
 }

@@ -70,6 +70,7 @@ pub(in crate::export) fn jvm(pid: u32, methods: Vec<MethodSnapshot>) -> Snapshot
             container: None,
         },
         ended: false,
+        downcalls: false,
         timed: true,
         traced: methods.len(),
         methods,
