@@ -73,9 +73,22 @@ impl NativeUnwinder {
 
     /// The native frames of a sample, down to the first address that `stop` says is Java code.
     pub fn unwind(&mut self, sample: &NativeSample<'_>, stop: &dyn Fn(VirtAddr) -> bool) -> NativeStack {
+        self.unwind_from(sample, false, stop)
+    }
+
+    /// The same for registers as they are in a caller: the address is that to which a call returns.
+    pub fn unwind_caller(&mut self, sample: &NativeSample<'_>, stop: &dyn Fn(VirtAddr) -> bool) -> NativeStack {
+        self.unwind_from(sample, true, stop)
+    }
+
+    fn unwind_from(
+        &mut self,
+        sample: &NativeSample<'_>,
+        mut is_return: bool,
+        stop: &dyn Fn(VirtAddr) -> bool,
+    ) -> NativeStack {
         let stack = StackCopy { base: sample.stack_base, bytes: sample.stack, probed: sample.probed };
         let mut here = RegisterFile::new(sample.pc, sample.sp, sample.fp);
-        let mut is_return = false;
         let mut found = NativeStack { frames: Vec::new(), guessed: 0, end: NativeEnd::Complete };
         loop {
             let place = CodeAddress { address: here.pc(), is_return };

@@ -6,9 +6,9 @@ use super::Sums;
 use super::naming::{JavaNames, NativeNames, cut};
 use crate::attach::StackRecord;
 use crate::model::{CutReason, Library, Pid, VirtAddr};
-use crate::native::{NativeEnd, NativeSample, NativeUnwinder, ProbedReturn};
+use crate::native::{NativeEnd, NativeSample, NativeStack, NativeUnwinder, ProbedReturn};
 use crate::sys::remote_memory::{MemoryError, ProcessMemory};
-use crate::unwind::{FrozenCopy, Interrupted, JavaStack, Sample, Unwinder};
+use crate::unwind::{FrozenCopy, Interrupted, JavaStack, NativeCaller, Sample, Unwinder};
 
 /// Unwinds and names the stacks of one JVM.
 #[derive(Debug)]
@@ -98,31 +98,69 @@ impl Stacks {
         Ok(self.java_frames(Frames::default(), &java, sums))
     }
 
-    /// The thread was interrupted in Java code.
+    /// The thread was interrupted in Java code, or in a stub that native code calls Java by: then as in native code.
     fn in_java(&mut self, taken: &StackRecord<'_>, sums: &mut Sums) -> Result<Frames, MemoryError> {
         let header = taken.header;
         let (bcp, rax, rbx) = (header.bcp, Some(header.rax), Some(header.rbx));
-        let java = self.java.unwind_interrupted(&Interrupted { at: interrupted(taken), bcp, rax, rbx })?;
+        let thread = Interrupted { at: interrupted(taken), bcp, rax, rbx };
+        if let Some(caller) = self.java.caller_of_upcall(&thread)? {
+            let probed = probed(taken);
+            let sample = NativeSample { probed: probed.as_slice(), ..native_sample(taken) };
+            let native = self.native_caller(caller, &sample);
+            return self.beyond_native(taken, native, sums);
+        }
+        let java = self.java.unwind_interrupted(&thread)?;
         Ok(self.java_frames(Frames::default(), &java, sums))
     }
 
     /// The thread was in native code, the VM's included: its frames, then those of Java if that has called it.
     fn in_native(&mut self, taken: &StackRecord<'_>, sums: &mut Sums) -> Result<Frames, MemoryError> {
-        let StackRecord { header, stack, .. } = *taken;
-        let (anchor, base) = (header.anchor, VirtAddr(header.base()));
-        // Where a return probe is set, the kernel has put its own address; the thread's note is about the same place.
-        let probed = (header.call_sp != 0 && anchor.sp == header.call_sp.wrapping_add(8))
-            .then_some(ProbedReturn { slot: VirtAddr(header.call_sp), pc: VirtAddr(anchor.pc) });
-        let sample = NativeSample {
-            pc: VirtAddr(header.pc),
-            sp: VirtAddr(header.sp),
-            fp: Some(VirtAddr(header.fp)),
-            stack,
-            stack_base: base,
-            probed: probed.as_slice(),
-        };
+        let probed = probed(taken);
+        let sample = NativeSample { probed: probed.as_slice(), ..native_sample(taken) };
         let java = &self.java;
         let native = self.native.unwind(&sample, &|pc| java.contains_code(pc));
+        self.beyond_native(taken, native, sums)
+    }
+
+    /// The native frames from where a call of Java returns to.
+    fn native_caller(&mut self, caller: NativeCaller, sample: &NativeSample<'_>) -> NativeStack {
+        let NativeCaller { pc, sp, fp } = caller;
+        let java = &self.java;
+        self.native.unwind_caller(&NativeSample { pc, sp, fp: Some(fp), ..*sample }, &|pc| java.contains_code(pc))
+    }
+
+    /// Follows native frames that a stub has called, by which native code calls Java: that code's frames come next.
+    fn through_upcalls(
+        &mut self,
+        taken: &StackRecord<'_>,
+        mut native: NativeStack,
+    ) -> Result<NativeStack, MemoryError> {
+        let probed = probed(taken);
+        let sample = NativeSample { probed: probed.as_slice(), ..native_sample(taken) };
+        while let NativeEnd::Java(registers) = native.end {
+            let (pc, sp, fp) = (registers.pc, registers.sp, registers.fp.unwrap_or_default());
+            let at = Sample { pc, sp, fp, ..interrupted(taken) };
+            let thread = Interrupted { at, bcp: taken.header.bcp, rax: None, rbx: None };
+            // Each is further out than the last, so this ends with the copy.
+            let Some(caller) = self.java.caller_of_upcall(&thread)? else { break };
+            let outer = self.native_caller(caller, &sample);
+            native.frames.extend(outer.frames);
+            native.guessed += outer.guessed;
+            native.end = outer.end;
+        }
+        Ok(native)
+    }
+
+    /// The frames of Java that has called native code.
+    fn beyond_native(
+        &mut self,
+        taken: &StackRecord<'_>,
+        native: NativeStack,
+        sums: &mut Sums,
+    ) -> Result<Frames, MemoryError> {
+        let StackRecord { header, stack, .. } = *taken;
+        let native = self.through_upcalls(taken, native)?;
+        let (anchor, base) = (header.anchor, VirtAddr(header.base()));
         let mut frames = Frames { numbers: self.native_names.number(&native.frames, sums), cut: None };
         let (sp, pc, fp) = (VirtAddr(anchor.sp), VirtAddr(anchor.pc), VirtAddr(anchor.fp));
         // What the thread itself notes is exact, however far the native frames could be followed.
@@ -137,7 +175,7 @@ impl Stacks {
             (Some(sample), _) => sample,
             (None, NativeEnd::Java(registers)) => {
                 // Called without leaving Java, as far as the VM is concerned: it has noted nothing about the place.
-                let (pc, sp, fp) = (registers.pc, registers.sp, registers.fp.unwrap_or(VirtAddr(0)));
+                let (pc, sp, fp) = (registers.pc, registers.sp, registers.fp.unwrap_or_default());
                 let at = Sample { pc, sp, fp, ..interrupted(taken) };
                 let thread = Interrupted { at, bcp: header.bcp, rax: None, rbx: None };
                 let java = self.java.unwind_interrupted(&thread)?;
@@ -158,6 +196,26 @@ impl Stacks {
         frames.cut = cut(java.end);
         frames
     }
+}
+
+/// The registers of a thread that was interrupted, for native code.
+fn native_sample<'a>(taken: &StackRecord<'a>) -> NativeSample<'a> {
+    let StackRecord { header, stack, .. } = *taken;
+    NativeSample {
+        pc: VirtAddr(header.pc),
+        sp: VirtAddr(header.sp),
+        fp: Some(VirtAddr(header.fp)),
+        stack,
+        stack_base: VirtAddr(header.base()),
+        probed: &[],
+    }
+}
+
+/// Where a return probe is set, the kernel has put its own address; the thread's note is about the same place.
+fn probed(taken: &StackRecord<'_>) -> Option<ProbedReturn> {
+    let (anchor, call_sp) = (taken.header.anchor, taken.header.call_sp);
+    (call_sp != 0 && anchor.sp == call_sp.wrapping_add(8))
+        .then_some(ProbedReturn { slot: VirtAddr(call_sp), pc: VirtAddr(anchor.pc) })
 }
 
 /// Where the thread was interrupted.

@@ -172,6 +172,23 @@ impl<M: RemoteMemory> Walk<'_, M> {
         self.propose(thread, Registers { sp: thread.at.sp, pc, fp: thread.at.fp })
     }
 
+    /// Where the native code goes on that has called Java by the stub that the thread is in; `None` if it is in no stub of
+    /// the foreign function interface.
+    pub(super) fn caller_of_upcall(&mut self, thread: &Interrupted<'_>) -> Result<Option<Registers>, Stop> {
+        let Some(begin) = self.code.find(self.reader, self.layout, thread.at.pc)? else { return Ok(None) };
+        let upcall = self.code.get(begin).filter(|blob| matches!(blob.kind, BlobKind::Upcall { .. }));
+        let Some(code) = upcall.map(|blob| blob.code.clone()) else { return Ok(None) };
+        let bytes = self.text(begin, &code)?;
+        let machine = Machine::new(thread, self.stack);
+        let text = Text { start: code.start, bytes: &bytes };
+        let caller = |way: &WayOut<'_>| {
+            let [pc, fp] = [way.machine.top()?, way.machine.get(Register::RBP)?].map(VirtAddr);
+            Some(Registers { sp: above(&way.machine, 1)?, pc, fp })
+        };
+        let mut ways = WaysOut::new(text, thread.at.pc, machine).filter(|way| way.exit == Exit::Return);
+        Ok(ways.find_map(|way| caller(&way)).filter(|caller| caller.sp > thread.at.sp))
+    }
+
     /// In the interpreter there is a frame with a frame pointer, or one that is being made or has just gone.
     fn in_interpreter(&mut self, thread: &Interrupted<'_>) -> Result<(), Stop> {
         let begin = self.rely_on_blob(thread.at.pc)?;

@@ -133,6 +133,17 @@ pub struct Interrupted<'a> {
     pub rbx: Option<u64>,
 }
 
+/// The registers of native code that has called Java.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NativeCaller {
+    /// Where the call returns to.
+    pub pc: VirtAddr,
+    /// The stack pointer after that return.
+    pub sp: VirtAddr,
+    /// The frame pointer there.
+    pub fp: VirtAddr,
+}
+
 /// Unwinds the stacks of one JVM. It remembers code and names, within limits.
 #[derive(Debug)]
 pub struct Unwinder<M> {
@@ -226,6 +237,21 @@ impl<M: RemoteMemory> Unwinder<M> {
         let stack = StackCopy { base: thread.at.stack_base, bytes: thread.at.stack, is_chunk: false };
         let copies = Copies { stack, frozen: thread.at.frozen, collections: thread.at.collections };
         self.confirmed(copies, |walk| walk.run_interrupted(thread), || true)
+    }
+
+    /// The registers of the native code that has called Java by a stub of the foreign function interface, for a thread that
+    /// is in the stub itself or has called native code from there; `None` for one that is elsewhere.
+    ///
+    /// # Errors
+    /// As [`Self::unwind`].
+    pub fn caller_of_upcall(&mut self, thread: &Interrupted<'_>) -> Result<Option<NativeCaller>, MemoryError> {
+        let stack = StackCopy { base: thread.at.stack_base, bytes: thread.at.stack, is_chunk: false };
+        let Self { reader, layout, fixed, known, .. } = self;
+        match Walk::new(reader, layout, fixed, known, (stack, None)).caller_of_upcall(thread) {
+            Ok(caller) => Ok(caller.map(|Registers { pc, sp, fp }| NativeCaller { pc, sp, fp })),
+            Err(Stop::Cut(_)) => Ok(None),
+            Err(Stop::Memory(error)) => Err(error),
+        }
     }
 
     /// Walks over a stack until all that the walk relied on is still so afterwards.
