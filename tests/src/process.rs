@@ -312,6 +312,14 @@ impl RemoteProcess {
         }
     }
 
+    /// Has it run a command that it never answers.
+    ///
+    /// # Errors
+    /// When the target no longer reads.
+    pub fn leave_to(&mut self, command: &str) -> Result<()> {
+        self.child.send(&format!("run {command}"))
+    }
+
     /// Makes a known number of calls: `rounds` of `shape` (or `all`) on each of `threads` threads.
     ///
     /// # Errors

@@ -1,12 +1,15 @@
 //! Whatever is asked or happens, nprof ends by itself, with a message that helps and the right exit code.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use nprof_tests::child::{PATIENCE, Stream};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::nprof::{Outcome, Trace, outcome, run, spawn};
 use nprof_tests::process::RemoteProcess;
+use nprof_tests::report::Report;
 use nprof_tests::require::traced_on_every_jdk;
+use nprof_tests::target::Targets;
 
 use crate::TARGETS;
 
@@ -151,4 +154,61 @@ fn ended_well(run: &Outcome) -> Result<()> {
         _ => anyhow::bail!("{run:?}"),
     }
     Ok(())
+}
+
+/// What is traced of a JVM that is about to become another program.
+const VALUE: &str = "targets.Twisted::value";
+
+/// A JVM that can become another program.
+fn changeable(jdk: &Jdk) -> Result<RemoteProcess> {
+    RemoteProcess::twisted(jdk, &Targets::get()?.library("libtwisted.so"), false)
+}
+
+/// Check that a JVM whose process becomes another program has ended: the results are printed, with the reason, although the
+/// process lives on.
+#[test]
+fn becomes_another_program() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = changeable(jdk)?;
+        let pid = target.pid().to_string();
+        let args = ["trace", "--format", "json", "--max-overhead", "off", "--pid", &pid, VALUE];
+        let mut nprof = spawn(&args)?;
+        nprof.line_with_prefix(Stream::Stderr, "tracing ")?;
+        for _ in 0..3 {
+            target.run("value")?;
+        }
+        target.leave_to("become")?;
+        let outcome = outcome(nprof)?;
+        ensure!(outcome.code == Some(0), "{outcome:?}");
+        ensure!(outcome.stderr.contains("runs another program now (exec)"), "{outcome:?}");
+        let report: Report = serde_json::from_str(outcome.stdout.trim())?;
+        ensure!(report.methods.iter().map(|method| method.calls).eq([3]), "{report:?}");
+        ensure!(std::fs::read_link(format!("/proc/{pid}/exe"))?.ends_with("cat"), "the process has ended, too");
+        Ok(())
+    })
+}
+
+/// Check that with `--all` such a JVM has ended while others are traced on.
+#[test]
+fn one_of_several_becomes_another_program() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let (mut changes, mut stays) = (changeable(jdk)?, changeable(jdk)?);
+        let mut trace = Trace::start_all(&["--interval", "200ms", VALUE])?;
+        for target in [&mut changes, &mut stays] {
+            target.run("value")?;
+        }
+        changes.leave_to("become")?;
+        let (gone, living) = (changes.pid(), stays.pid());
+        let is_ended = |report: &Report, pid| report.targets.iter().any(|target| target.pid == pid && target.ended);
+        let deadline = Instant::now() + PATIENCE;
+        while !is_ended(&trace.next_report()?, gone) {
+            ensure!(Instant::now() < deadline, "another program is not noticed");
+        }
+        stays.run("value")?;
+        let report = trace.finish()?;
+        ensure!(is_ended(&report, gone) && !is_ended(&report, living), "{report:?}");
+        let calls = |pid| report.methods.iter().filter(|method| method.pid == pid).map(|m| m.calls).sum::<u64>();
+        ensure!((calls(gone), calls(living)) == (1, 2), "{report:?}");
+        stays.exit()
+    })
 }

@@ -101,7 +101,7 @@ impl LiveArgs {
             let mut stop = Stop::new()?;
             let proc = Proc::host();
             let jvm = proc.jvm(Pid(pid))?;
-            stop.with_process(jvm.pid)?;
+            stop.with_target(&proc, &jvm)?;
             let (args, patterns) = (self.clone(), patterns.to_vec());
             let start = move || args.start(proc, jvm, selection, patterns, needs);
             let Some(live) = stop.unless_stopped(start).await? else { bail!("stopped before anything was recorded") };
@@ -111,6 +111,9 @@ impl LiveArgs {
             let result = follow(&mut live, &mut stop, &told, self.duration).await;
             told.end();
             result?;
+            if !quiet {
+                stop.tell(live.jvm());
+            }
             Ok(Outcome::Recorded(Box::new(live.finish()?)))
         });
         // A JVM that was still being read holds up nobody: what it has in the kernel goes with the process.

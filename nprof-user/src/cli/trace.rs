@@ -21,10 +21,9 @@ use super::budget::BudgetArgs;
 use super::selection::SelectionArgs;
 use super::terminal::{harmless, say};
 use crate::discover::Proc;
-use crate::model::Pid;
+use crate::model::{Jvm, Pid};
 use crate::render::Scope;
-use crate::sys::process_end::ProcessEnd;
-use crate::trace::{Options, Prepared, TierWanted, Tracer};
+use crate::trace::{Ending, Options, Prepared, TargetEnd, TierWanted, Tracer};
 
 /// How often it is asked whether it is time to look for methods that have been bound since.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -140,7 +139,7 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     }
     let proc = Proc::host();
     let jvm = proc.jvm(pid)?;
-    stop.with_process(jvm.pid)?;
+    stop.with_target(&proc, &jvm)?;
     let options = args.options()?;
     let Some(prepared) = stop.unless_stopped(move || Prepared::new(proc, jvm, options)).await? else {
         bail!("stopped before anything was traced");
@@ -166,6 +165,7 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     demoted.add(&snapshot, &tracer.roster().spent().unwrap_or_default());
     output.finish(&[snapshot])?;
     if !quiet {
+        stop.tell(tracer.jvm());
         demoted.tell();
     }
     Ok(ExitCode::SUCCESS)
@@ -236,7 +236,9 @@ pub(super) struct Stop {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     hang_up: tokio::signal::unix::Signal,
-    target: Option<ProcessEnd>,
+    target: Option<TargetEnd>,
+    /// The target's process goes on, with another program.
+    is_replaced: bool,
 }
 
 impl Stop {
@@ -246,12 +248,15 @@ impl Stop {
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
             target: None,
+            is_replaced: false,
         })
     }
 
-    /// Also stop when this process ends.
-    pub(super) fn with_process(&mut self, pid: Pid) -> anyhow::Result<()> {
-        self.target = Some(ProcessEnd::watch(pid).with_context(|| format!("process {pid} cannot be watched"))?);
+    /// Also stop when this JVM ends.
+    pub(super) fn with_target(&mut self, proc: &Proc, jvm: &Jvm) -> anyhow::Result<()> {
+        let program = proc.program(jvm.pid).ok();
+        let end = TargetEnd::watch(proc, jvm.pid, program);
+        self.target = Some(end.with_context(|| format!("process {} cannot be watched", jvm.pid))?);
         Ok(())
     }
 
@@ -267,14 +272,27 @@ impl Stop {
         }
     }
 
+    /// Says why it was stopped, where that is not plain.
+    pub(super) fn tell(&self, jvm: &Jvm) {
+        if self.is_replaced {
+            let (pid, main) = (jvm.pid, &jvm.main);
+            say(format_args!(
+                "process {pid} runs another program now (exec): {main} has ended, these are its last results"
+            ));
+        }
+    }
+
     pub(super) async fn wait(&mut self, deadline: Option<Instant>) -> anyhow::Result<()> {
-        let Self { interrupt, terminate, hang_up, target } = self;
+        let Self { interrupt, terminate, hang_up, target, is_replaced } = self;
         tokio::select! {
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
             _ = hang_up.recv() => Ok(()),
             () = at(deadline) => Ok(()),
-            ended = ended(target.as_ref()) => ended.map_err(Into::into),
+            ending = ended(target.as_mut()) => {
+                *is_replaced = ending? == Ending::Program;
+                Ok(())
+            }
         }
     }
 }
@@ -286,7 +304,7 @@ async fn at(deadline: Option<Instant>) {
     }
 }
 
-async fn ended(target: Option<&ProcessEnd>) -> io::Result<()> {
+async fn ended(target: Option<&mut TargetEnd>) -> io::Result<Ending> {
     match target {
         Some(target) => target.wait().await,
         None => std::future::pending().await,

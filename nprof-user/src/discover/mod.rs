@@ -45,6 +45,7 @@ pub use filter::{FilterError, JvmFilter};
 pub use kernel::{KernelVersion, uretprobe_killed_by_seccomp};
 pub use kind::libjvm;
 pub use label::{LabelError, Labels};
+pub use process::Program;
 pub use standing::{Halted, OnQuit, Standing};
 pub use template::{LabelTemplate, TEMPLATE_HELP, TemplateError};
 pub use threads::Thread;
@@ -149,6 +150,14 @@ impl Proc {
     /// If the process is gone.
     pub fn start_time(&self, pid: Pid) -> Result<StartTime, Error> {
         self.process(pid).start_time()
+    }
+
+    /// What a process runs at the moment: another value after each program that it becomes.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub fn program(&self, pid: Pid) -> Result<Program, Error> {
+        self.process(pid).program()
     }
 
     /// Whether the process with this JVM's pid is still this JVM and not a later one with the same pid.

@@ -28,11 +28,19 @@ const PF_KTHREAD: u32 = 0x0020_0000;
 
 /// What a process runs: changes with every program that it starts, which leaves its pid and its start time alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Program {
+pub struct Program {
     pub(super) start_time: StartTime,
     /// Where its stack begins: elsewhere in each program, unless address randomisation is off. Zero for those who may
     /// not look.
     stack: u64,
+}
+
+impl Program {
+    /// Whether the same process runs it, before or after.
+    #[must_use]
+    pub fn is_of_same_process(self, other: Self) -> bool {
+        self.start_time == other.start_time
+    }
 }
 
 /// The directory of one process.

@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinError, JoinSet, spawn_blocking};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until, timeout, timeout_at};
 
+use super::end::{Ending, TargetEnd};
 use super::joins::Joins;
 use super::losses::HostLosses;
 use super::slot::{Slot, Task};
 use super::{Calibrated, Error, Options, Prepared, Roster, Tracer};
 use crate::attach::{Engine, ExecEvents};
 use crate::collect::Reader;
-use crate::discover::{JvmFilter, JvmWatch, Proc};
+use crate::discover::{JvmFilter, JvmWatch, Proc, Program};
 use crate::model::{Jvm, Pid, Snapshot, StartTime};
-use crate::sys::process_end::ProcessEnd;
 
 /// How often it is asked which JVMs have something due.
 const TICK: Duration = Duration::from_millis(100);
@@ -37,8 +37,8 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// What names a JVM for good.
 type Key = (Pid, StartTime);
 
-/// What has become of a JVM that was to join, by which generation of what was said.
-type Joined = (u64, Jvm, Result<Tracer, Error>);
+/// What has become of a JVM that was to join, by which generation of what was said, and the program that it ran.
+type Joined = (u64, Jvm, Option<Program>, Result<Tracer, Error>);
 
 /// What to trace.
 #[derive(Debug, Clone)]
@@ -87,7 +87,8 @@ pub struct Host {
     /// How often it was said what to trace: a JVM may join by what was said before.
     generation: u64,
     working: JoinSet<(u64, Result<Tracer, JoinError>)>,
-    ending: JoinSet<u64>,
+    /// By slot: how it has ended, and what waits for the rest of it.
+    ending: JoinSet<(u64, Ending, Option<TargetEnd>)>,
     /// Results of JVMs that have been given out: what they had in the kernel can go to others.
     given_out: Vec<Tracer>,
     tick: Interval,
@@ -176,7 +177,7 @@ impl Host {
                 self.dispatch();
                 Ok(event)
             }
-            Some(Ok(id)) = self.ending.join_next() => { self.process_ended(id); Ok(None) }
+            Some(Ok((id, ending, end))) = self.ending.join_next() => { self.has_ended(id, ending, end); Ok(None) }
             _ = self.tick.tick() => {
                 self.look_for_missed();
                 self.dispatch();
@@ -308,6 +309,7 @@ impl Host {
     /// Reads a JVM and attaches to it, on a thread of its own, which is left behind if that takes too long.
     fn attach(&mut self, jvm: Jvm) {
         let (generation, calibrated) = (self.generation, self.calibrated);
+        let program = self.proc.program(jvm.pid).ok();
         let (proc, engine, options) = (self.proc.clone(), Arc::clone(&self.engine), self.start.options.clone());
         let joins = Arc::clone(&self.joins);
         self.joiners.push(jvm.uid);
@@ -321,20 +323,20 @@ impl Host {
                     Err(Error::TooSlow { pid, limit: JOIN_LIMIT })
                 }
             };
-            (generation, jvm, attached)
+            (generation, jvm, program, attached)
         });
     }
 
     /// Takes in a JVM that is attached, and waits for its end.
     fn joined(&mut self, joined: Result<Joined, JoinError>) -> Option<Event> {
         let joined = joined.ok();
-        if let Some((_, jvm, _)) = &joined
+        if let Some((_, jvm, ..)) = &joined
             && let Some(place) = self.joiners.iter().position(|uid| *uid == jvm.uid)
         {
             self.joiners.swap_remove(place);
         }
         self.let_join();
-        let (generation, jvm, tracer) = joined?;
+        let (generation, jvm, program, tracer) = joined?;
         let tracer = match tracer {
             Ok(tracer) => tracer,
             // It was too short-lived to be read.
@@ -354,29 +356,42 @@ impl Host {
             self.passed_over.insert((jvm.pid, jvm.start_time), jvm.clone());
             slot.leave();
         }
-        self.wait_for_end(id, jvm);
+        self.wait_for_end(id, &jvm, program);
         Some(Event::Joined(roster))
     }
 
-    fn wait_for_end(&mut self, id: u64, jvm: Jvm) {
-        let end = ProcessEnd::watch(jvm.pid);
+    /// Waits for the end of a JVM that ran `program` when it was read.
+    fn wait_for_end(&mut self, id: u64, jvm: &Jvm, program: Option<Program>) {
         // A pid that is another's by now had its own end before.
-        let waits = self.proc.is_same(&jvm);
+        let end = TargetEnd::watch(&self.proc, jvm.pid, program).ok().filter(|_| self.proc.is_same(jvm));
+        self.wait_on(id, end);
+    }
+
+    fn wait_on(&mut self, id: u64, end: Option<TargetEnd>) {
         self.ending.spawn(async move {
-            if let Ok(end) = end
-                && waits
-                && let Err(error) = end.wait().await
-            {
-                tracing::warn!("process {}: its end cannot be waited for: {error}", jvm.pid);
+            let Some(mut end) = end else { return (id, Ending::Process, None) };
+            match end.wait().await {
+                Ok(ending) => (id, ending, Some(end)),
+                Err(error) => {
+                    tracing::warn!("the end of a process cannot be waited for: {error}");
+                    (id, Ending::Process, None)
+                }
             }
-            id
         });
     }
 
-    fn process_ended(&mut self, id: u64) {
+    fn has_ended(&mut self, id: u64, ending: Ending, end: Option<TargetEnd>) {
         if let Some(slot) = self.slots.get_mut(&id) {
-            slot.is_gone = true;
+            slot.is_gone |= ending == Ending::Process;
+            if ending == Ending::Program && !slot.is_leaving {
+                let jvm = slot.roster.jvm();
+                tracing::info!("process {} ({}) has become another program", jvm.pid, jvm.main.escape_debug());
+            }
             slot.leave();
+        }
+        if ending == Ending::Program {
+            // A thread of it lives on, perhaps with open calls: what it had in the kernel is given to others later.
+            self.wait_on(id, end);
         }
         self.dispatch();
     }

@@ -12,6 +12,7 @@
 mod assemble;
 mod calibrate;
 mod downcalls;
+mod end;
 mod error;
 mod host;
 mod joins;
@@ -28,6 +29,7 @@ mod tracer;
 mod vm;
 
 pub use calibrate::{Calibrated, calibrate};
+pub use end::{Ending, TargetEnd};
 pub use error::Error;
 pub use host::{Event, Host, Start};
 pub use joins::Joins;
