@@ -233,6 +233,16 @@ impl RemoteProcess {
         Self::start(jdk, command.arg("targets.Deep"))
     }
 
+    /// A native with a critical function (`Critical.java`), on a JVM with these options.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn critical(jdk: &Jdk, options: &[&str]) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.args(options).arg("targets.Critical").arg(targets.library("libcritical.so")))
+    }
+
     /// Natives that are called from many stacks, and know how often from which (`Callers.java`), on a JVM with these options.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use crate::jdk::{Jdk, OLDEST_SUPPORTED};
 use crate::shape_source;
 
 /// The C libraries: name and sources.
-const LIBRARIES: [(&str, &[&str]); 10] = [
+const LIBRARIES: [(&str, &[&str]); 11] = [
     ("libshapes.so", &["shapes.c", "shapes_time.c", "shapes_threads.c", "entries.S", "onward.S"]),
     ("liblate.so", &["late.c"]),
     ("libguest.so", &["guest.c"]),
@@ -24,6 +24,7 @@ const LIBRARIES: [(&str, &[&str]); 10] = [
     ("libcallers.so", &["callers.c"]),
     ("libstacks.so", &["stacks.c", "stacks_entry.S"]),
     ("libstressed.so", &["stressed.c"]),
+    ("libcritical.so", &["critical.c"]),
     ("libtwisted.so", &["twisted.c"]),
     ("libhostile.so", &["hostile.c"]),
 ];

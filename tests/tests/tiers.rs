@@ -78,19 +78,21 @@ fn has_shim(pid: u32) -> Result<bool> {
 /// says who counted; and that the target is as it was before when nprof has ended.
 #[test]
 fn stubs_count_exactly() -> Result<()> {
-    traced_on_every_jdk(|jdk| {
-        let mut target = RemoteProcess::shapes(jdk)?;
-        for (options, threads, calls) in [(&[][..], 1, 500), (&[], 16, 100), (&["--count-only"], 16, 100)] {
-            let trace = Trace::start(target.pid(), &[&STUBS[..], options].concat())?;
-            ensure!(trace.announcement.ends_with(" by stubs"), "{}", trace.announcement);
-            let called = target.calls("all", threads, calls)?;
-            let report = trace.finish()?;
-            must_add_up(&report, &called)?;
-            must_be_stubbed(&report, &called)?;
-            must_be_as_before(&target)?;
-        }
-        target.exit()
-    })
+    traced_on_every_jdk(must_count_by_stubs)
+}
+
+pub(crate) fn must_count_by_stubs(jdk: &Jdk) -> Result<()> {
+    let mut target = RemoteProcess::shapes(jdk)?;
+    for (options, threads, calls) in [(&[][..], 1, 500), (&[], 16, 100), (&["--count-only"], 16, 100)] {
+        let trace = Trace::start(target.pid(), &[&STUBS[..], options].concat())?;
+        ensure!(trace.announcement.ends_with(" by stubs"), "{}", trace.announcement);
+        let called = target.calls("all", threads, calls)?;
+        let report = trace.finish()?;
+        must_add_up(&report, &called)?;
+        must_be_stubbed(&report, &called)?;
+        must_be_as_before(&target)?;
+    }
+    target.exit()
 }
 
 /// Check that all natives of a JVM can be counted by stubs, those that compilers know included.
@@ -276,35 +278,34 @@ fn stubs_of_another_nprof() -> Result<()> {
 /// Check that calls that take long are shown with their time, thread and callers, and others are not.
 #[test]
 fn slow_calls() -> Result<()> {
-    traced_on_every_jdk(|jdk| {
-        const SLEPT_NS: u64 = 30_000_000;
-        let mut target = RemoteProcess::shapes(jdk)?;
-        // The code that calls it is compiled for later runs.
-        target.self_timed("sleep", 20, 1000)?;
-        let trace = Trace::start(target.pid(), &[&STUBS[..], &["--slow", "20ms"]].concat())?;
-        target.calls("static", 2, 1000)?;
-        for _ in 0..3 {
-            target.self_timed("sleep", 1, SLEPT_NS)?;
-        }
-        let report = trace.finish()?;
-        let slow = report.targets[0].slow.as_ref().context("slow calls")?;
-        let slept = MethodName::new("targets.Timed", "sleep", "(J)V");
-        let sleeps: Vec<_> = slow.calls.iter().filter(|call| call.name() == slept).collect();
-        ensure!(slow.threshold_ns == 20_000_000 && slow.total >= 3 && sleeps.len() == 3, "{slow:?}");
-        for call in sleeps {
-            let row = report.needed_row(&slept)?;
-            ensure!(call.time_ns >= SLEPT_NS && Some(call.time_ns) <= row.max_ns, "{call:?} of {row:?}");
-            let callers: Vec<&str> =
-                call.callers.iter().filter_map(|caller| caller.rsplit_once(':')).map(|c| c.0).collect();
-            ensure!(
-                callers.contains(&"targets.Shapes::timed") && callers.contains(&"targets.Target::serve"),
-                "{call:?}"
-            );
-            ensure!(!call.thread.is_empty() && call.tid != 0, "{call:?}");
-        }
-        must_be_as_before(&target)?;
-        target.exit()
-    })
+    traced_on_every_jdk(must_show_slow_calls)
+}
+
+pub(crate) fn must_show_slow_calls(jdk: &Jdk) -> Result<()> {
+    const SLEPT_NS: u64 = 30_000_000;
+    let mut target = RemoteProcess::shapes(jdk)?;
+    // The code that calls it is compiled for later runs.
+    target.self_timed("sleep", 20, 1000)?;
+    let trace = Trace::start(target.pid(), &[&STUBS[..], &["--slow", "20ms"]].concat())?;
+    target.calls("static", 2, 1000)?;
+    for _ in 0..3 {
+        target.self_timed("sleep", 1, SLEPT_NS)?;
+    }
+    let report = trace.finish()?;
+    let slow = report.targets[0].slow.as_ref().context("slow calls")?;
+    let slept = MethodName::new("targets.Timed", "sleep", "(J)V");
+    let sleeps: Vec<_> = slow.calls.iter().filter(|call| call.name() == slept).collect();
+    ensure!(slow.threshold_ns == 20_000_000 && slow.total >= 3 && sleeps.len() == 3, "{slow:?}");
+    for call in sleeps {
+        let row = report.needed_row(&slept)?;
+        ensure!(call.time_ns >= SLEPT_NS && Some(call.time_ns) <= row.max_ns, "{call:?} of {row:?}");
+        let callers: Vec<&str> =
+            call.callers.iter().filter_map(|caller| caller.rsplit_once(':')).map(|c| c.0).collect();
+        ensure!(callers.contains(&"targets.Shapes::timed") && callers.contains(&"targets.Target::serve"), "{call:?}");
+        ensure!(!call.thread.is_empty() && call.tid != 0, "{call:?}");
+    }
+    must_be_as_before(&target)?;
+    target.exit()
 }
 
 /// Check that the end of the JVM ends the trace in good order, with what stubs had counted.

@@ -1,15 +1,21 @@
 //! JVMs of other versions than those that everything is tested on: few tests, each of which fails if anything that nprof
 //! reads lies elsewhere there.
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
+use nprof_tests::jdk::Jdk;
+use nprof_tests::nprof::Trace;
 use nprof_tests::process::RemoteProcess;
-use nprof_tests::require::{on_every_other_jdk, traced_on_every_other_jdk};
+use nprof_tests::require::{on_every_other_jdk, traced_on_every_jdk, traced_on_every_other_jdk};
 
 use crate::TARGETS;
 use crate::callers::Callers;
 use crate::exact::traced_exactly;
 use crate::flamegraph::{must_be_counted, must_be_true_though_late};
+use crate::tiers::{must_count_by_stubs, must_show_slow_calls};
 use crate::unwind::agreement::agree;
+
+/// The last version with stubs.
+const LAST_WITH_STUBS: u32 = 25;
 
 /// Check that counts are exact, of natives that are not bound yet and of such that are.
 #[test]
@@ -48,4 +54,47 @@ fn every_stack_is_a_true_one() -> Result<()> {
         }
         target.exit()
     })
+}
+
+/// Check that stubs count exactly and show slow calls with their callers, up to the last version that they can be in.
+#[test]
+fn stubs() -> Result<()> {
+    traced_on_every_other_jdk(|jdk| {
+        if jdk.version > LAST_WITH_STUBS {
+            return Ok(());
+        }
+        must_count_by_stubs(jdk)?;
+        must_show_slow_calls(jdk)
+    })
+}
+
+/// Check that a method is counted exactly whose critical function compiled code calls: by probes, in a row of each function,
+/// and by stubs, with which the VM calls the ordinary function alone.
+#[test]
+fn critical_functions() -> Result<()> {
+    traced_on_every_other_jdk(|jdk| if jdk.version < 17 { must_count_critical(jdk, &[]) } else { Ok(()) })?;
+    traced_on_every_jdk(|jdk| match jdk.version {
+        17 => must_count_critical(jdk, &["-XX:+CriticalJNINatives"]),
+        _ => Ok(()),
+    })
+}
+
+fn must_count_critical(jdk: &Jdk, options: &[&str]) -> Result<()> {
+    const CALLS: u64 = 20_000;
+    let mut target = RemoteProcess::critical(jdk, options)?;
+    for (tier, is_stub) in [("kernel", false), ("kernel", false), ("stub", true)] {
+        let trace = Trace::start(target.pid(), &["--tier", tier, "targets.Critical::sum"])?;
+        let answer = target.run(&format!("sum {CALLS}"))?.join("\n");
+        let counts = answer.strip_prefix("counted ").and_then(|counts| counts.split_once(' ')).context("counts")?;
+        let [ordinary, critical] = [counts.0.parse::<u64>()?, counts.1.parse::<u64>()?];
+        ensure!(ordinary + critical == CALLS && (critical > 0) != is_stub, "{tier}: {answer}");
+        let report = trace.finish()?;
+        let seen = |is_critical: bool| {
+            let rows = report.methods.iter().filter(|row| (row.bound == "critical") == is_critical);
+            rows.map(|row| row.calls).sum::<u64>()
+        };
+        ensure!((seen(false), seen(true)) == (ordinary, critical), "{tier}: {answer}: {:?}", report.methods);
+        ensure!(report.lost() == 0, "something was lost: {:?}", report.losses);
+    }
+    target.exit()
 }

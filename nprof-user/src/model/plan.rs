@@ -16,6 +16,9 @@ pub enum Bound {
     Predicted,
     /// Not bound, and nothing mapped carries its JNI name.
     Unbound,
+    /// The *critical* function of a method that is bound to another one: compiled code of JDKs before 18 calls it instead
+    /// (`-XX:+CriticalJNINatives`).
+    Critical,
 }
 
 impl fmt::Display for Bound {
@@ -25,6 +28,7 @@ impl fmt::Display for Bound {
             Self::Registered => "registered",
             Self::Predicted => "predicted",
             Self::Unbound => "unbound",
+            Self::Critical => "critical",
         })
     }
 }

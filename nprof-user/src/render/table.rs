@@ -8,7 +8,7 @@ use super::grid::{Align, Elastic, Grid, Screen, bold};
 use super::rows::{Row, Time};
 use super::run::{Run, Scope};
 use super::{json, names, notes, rows, slow, units};
-use crate::model::{Method, MethodSnapshot, Snapshot, Tier};
+use crate::model::{Bound, Method, MethodSnapshot, Snapshot, Tier};
 
 /// How many slow calls are shown.
 const SLOW_CALLS: usize = 10;
@@ -91,7 +91,8 @@ fn labels(rows: &[Row<'_>]) -> Vec<String> {
     for of_process in by_process.into_values() {
         let methods: Vec<&Method> = of_process.iter().map(|&at| &rows[at].first.method).collect();
         for (at, label) in of_process.into_iter().zip(names::labels(&methods)) {
-            labels[at] = label;
+            let is_critical = rows[at].first.bound == Bound::Critical;
+            labels[at] = if is_critical { format!("{label} (critical)") } else { label };
         }
     }
     labels

@@ -26,8 +26,8 @@ const MAX_SEGMENTS: usize = 64;
 /// The longest symbol name that is looked at, in bytes, and what all JNI names of a library may take together.
 const MAX_NAME: usize = 16 << 10;
 const MAX_NAMES: usize = 64 << 20;
-/// JNI's prefix for functions that the VM finds by name.
-const JNI_PREFIX: &[u8] = b"Java_";
+/// JNI's prefixes for functions that the VM finds by name: of ordinary ones and of critical ones.
+const JNI_PREFIXES: [&[u8]; 2] = [b"Java_", b"JavaCritical_"];
 
 /// What is wrong with a file.
 #[derive(Debug)]
@@ -170,7 +170,7 @@ impl<'a> Symbols<'a> {
     /// The name of a symbol, if it is one that the VM would look for.
     fn jni_name(&self, symbol: &Sym64<Endianness>) -> Result<Option<&'a str>, Fault> {
         let rest = self.names.get(symbol.st_name(self.endian) as usize..).unwrap_or_default();
-        if !rest.starts_with(JNI_PREFIX) {
+        if !JNI_PREFIXES.iter().any(|prefix| rest.starts_with(prefix)) {
             return Ok(None);
         }
         let name = &rest[..rest.len().min(MAX_NAME)];

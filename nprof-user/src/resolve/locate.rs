@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::image::Image;
 use super::images;
-use super::mangle::{jni_long_name, jni_short_name};
+use super::mangle::{critical_name, jni_long_name, jni_short_name};
 use crate::model::{Bound, FileId, FileOffset, Library, LibraryId, Method, NativeCode, SkipReason, VirtAddr};
 
 /// Where the function behind a method begins, and how that is known.
@@ -70,6 +70,17 @@ impl Libraries {
             NativeCode::Bound(address) => self.bound(method, address),
             NativeCode::Unbound => self.predicted(method).ok_or(SkipReason::Unbound),
         }
+    }
+
+    /// The critical function of a method that is bound to `function`. The VM looks for it in the same library.
+    pub(super) fn critical(&self, method: &Method, function: &Function) -> Option<Function> {
+        let image = self.image(function.library)?;
+        let names = [
+            jni_short_name(&method.class, &method.name),
+            jni_long_name(&method.class, &method.name, &method.signature),
+        ];
+        let entry = names.iter().find_map(|name| image.export(&critical_name(name)))?;
+        Some(Function { library: function.library, entry, bound: Bound::Critical })
     }
 
     fn push(&mut self, library: &Library) {

@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use crate::model::descriptor;
 
 const PREFIX: &str = "Java_";
+const CRITICAL_PREFIX: &str = "JavaCritical_";
 
 /// A method as a JNI symbol names it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -47,6 +48,12 @@ pub fn jni_long_name(class: &str, method: &str, signature: &str) -> String {
     symbol.push_str("__");
     push_mangled(&mut symbol, arguments);
     symbol
+}
+
+/// The name of a method's critical function by that of its ordinary one, short or long.
+#[must_use]
+pub fn critical_name(name: &str) -> String {
+    format!("{CRITICAL_PREFIX}{}", name.strip_prefix(PREFIX).unwrap_or(name))
 }
 
 /// The method that a symbol stands for, or `None` where it is not the JNI name of any.

@@ -32,6 +32,8 @@ pub struct Planner {
     limits: Limits,
     /// Where probes reach everyone.
     guard: Option<Guard>,
+    /// Whether the VM calls critical functions.
+    critical: bool,
     libraries: Libraries,
     probes: Vec<Probe>,
     /// Indices are never used twice: what was counted under one stays its.
@@ -53,6 +55,7 @@ impl Planner {
             selection,
             limits,
             guard,
+            critical: false,
             libraries: Libraries::default(),
             probes: Vec::new(),
             next_index: 0,
@@ -67,6 +70,12 @@ impl Planner {
     #[must_use]
     pub fn is_guarded(&self) -> bool {
         self.guard.is_some()
+    }
+
+    /// Says that the VM calls the critical functions of methods that have them: they are planned too, each as a function
+    /// with an index of its own. Where the VM does not, such functions may be called by others, and are not the method's.
+    pub fn plan_critical(&mut self) {
+        self.critical = true;
     }
 
     /// Takes in methods that are new or have changed, with what is mapped now. Returns the probes to be added.
@@ -210,6 +219,9 @@ impl Planner {
                     return;
                 }
                 wanted.push((function, PlannedMethod { method: method.clone(), bound: function.bound }));
+                if let Some(function) = self.libraries.critical(method, &function).filter(|_| self.critical) {
+                    wanted.push((function, PlannedMethod { method: method.clone(), bound: function.bound }));
+                }
             }
             Err(reason) => self.skip_unlocated(method, reason),
         }

@@ -11,9 +11,9 @@ use super::vm::{describe, ended_or, open};
 use super::{Calibrated, Error, Options, TierWanted, calibrate, downcalls};
 use crate::attach::{Engine, Session, Target, reach};
 use crate::collect::Reader;
-use crate::discover::Proc;
-use crate::hotspot::Vm;
-use crate::model::{Jvm, Method, Plan, Reach, VirtAddr};
+use crate::discover::{self, Proc};
+use crate::hotspot::{self, Vm};
+use crate::model::{Jvm, Library, Method, Plan, Reach, VirtAddr};
 use crate::resolve::select::Unmatched;
 use crate::resolve::{Guard, Limits, Planner};
 use crate::shim::{self, Connection};
@@ -27,6 +27,9 @@ const MIN_ROOM: usize = 2048;
 const MIN_STUBS: u32 = 2048;
 /// More functions than any JVM has; a limit for what a broken target can make us plan.
 pub(super) const MAX_FUNCTIONS: usize = 1 << 16;
+
+/// The VM's option for [`Planner::plan_critical`].
+const CRITICAL_NATIVES: &str = "CriticalJNINatives";
 
 /// A JVM whose native methods are known and planned. Nothing has been attached.
 #[derive(Debug)]
@@ -65,6 +68,9 @@ impl Prepared {
         let functions = options.max_functions.unwrap_or(MAX_FUNCTIONS);
         let guard = guard(&proc, &jvm, options.reach)?;
         let mut planner = Planner::new(options.selection.clone(), Limits { functions }, guard);
+        if calls_critical(&jvm, &libraries) {
+            planner.plan_critical();
+        }
         let shim = if options.tier == TierWanted::Kernel { None } else { shim::find(&proc, &jvm)? };
         let is_stubbed = |method: &Method| shim.as_ref().is_some_and(|shim| shim.holds(method));
         inventory.methods.retain(|method| !shim::is_own(method));
@@ -221,6 +227,13 @@ fn guard(proc: &Proc, jvm: &Jvm, known: Option<Reach>) -> Result<Option<Guard>, 
         Reach::Target => Ok(None),
         Reach::Everyone => Ok(Some(Guard::new(proc.writes_as_root(jvm)?))),
     }
+}
+
+/// Whether compiled code of the VM calls the critical functions of methods. One that does not say so has no such option.
+fn calls_critical(jvm: &Jvm, libraries: &[Library]) -> bool {
+    let flags = discover::libjvm(libraries)
+        .and_then(|libjvm| hotspot::flags(ProcessMemory::new(jvm.pid), libjvm, [CRITICAL_NATIVES]).ok());
+    flags.is_some_and(|[critical]| critical.is_some_and(|flag| flag.is_on))
 }
 
 fn reader(engine: &Engine) -> Result<Reader, Error> {

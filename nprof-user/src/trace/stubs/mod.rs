@@ -408,7 +408,9 @@ fn by_id(planner: &Planner) -> HashMap<VirtAddr, Planned> {
             probe: Some(index),
             library: library.clone(),
         };
-        probe.methods.iter().map(planned).collect::<Vec<_>>()
+        // A stub stands before a method's ordinary function, whatever else it has.
+        let ordinary = probe.methods.iter().filter(|known| known.bound != HowBound::Critical);
+        ordinary.map(planned).collect::<Vec<_>>()
     };
     let probed = planner.probes().iter().flat_map(of_probe);
     skipped.chain(probed).map(|planned| (planned.method.method.id, planned)).collect()
