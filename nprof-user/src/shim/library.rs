@@ -4,9 +4,7 @@
 //! embedded one, byte for byte. Even that proves nothing of what the process says, which is bounded and checked
 //! (`allowance.rs`, `connection.rs`).
 
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -15,6 +13,7 @@ use object::{Object, ObjectSegment, ObjectSymbol, SegmentFlags, elf};
 use super::Refusal;
 use crate::discover::{self, Proc};
 use crate::model::{Jvm, Library, Mapping, Method, NativeCode, Pid, VirtAddr};
+use crate::sys::target_file::TargetFile;
 
 /// The file, built together with nprof.
 ///
@@ -137,17 +136,16 @@ impl Loaded {
     }
 }
 
-/// Whether a file is the embedded one. Does not wait for anything that is no file, and reads no more than it has to.
+/// Whether a file is the embedded one. Reads no more than it has to.
 fn is_own_file(path: &Path) -> io::Result<bool> {
-    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() || found.len() != BYTES.len() as u64 {
+    let file = TargetFile::open(path)?;
+    if file.about().len != BYTES.len() as u64 {
         return Ok(false);
     }
     let mut piece = vec![0; PIECE];
-    for own in BYTES.chunks(PIECE) {
+    for (own, offset) in BYTES.chunks(PIECE).zip((0..).step_by(PIECE)) {
         let piece = &mut piece[..own.len()];
-        file.read_exact(piece)?;
+        file.read_exact_at(piece, offset)?;
         if piece != own {
             return Ok(false);
         }
