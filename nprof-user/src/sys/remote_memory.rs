@@ -257,7 +257,7 @@ mod tests {
     /// Check that what is too long for one read is read in parts, across pieces, and stops at a hole in any of them.
     #[test]
     fn reads_in_parts() {
-        let source: Vec<u8> = (0..3 * MAX_BYTES).map(|at| (at % 251) as u8).collect();
+        let source: Vec<u8> = (0..3 * MAX_BYTES).map(|at| u8::try_from(at % 251).unwrap()).collect();
         let (first, second) = source.split_at(MAX_BYTES / 2 + 1);
         let spans = [first, second].map(|piece| Span { addr: addr_of(piece), len: piece.len() });
         let mut buf = vec![0; source.len()];

@@ -148,7 +148,9 @@ impl Desk {
     /// What came of a step.
     pub(crate) fn result(&self, step: usize) -> io::Result<u64> {
         // SAFETY: as in `clear`; the runner is done.
-        let result = unsafe { ptr::read_volatile(&raw const (*self.header()).step[step].result) };
+        let place = unsafe { &raw const (*self.header()).step[step].result };
+        // SAFETY: a place in the header.
+        let result = unsafe { place.read_volatile() };
         u64::try_from(result).map_err(|_negative| {
             io::Error::from_raw_os_error(i32::try_from(result.wrapping_neg()).unwrap_or(libc::EIO))
         })

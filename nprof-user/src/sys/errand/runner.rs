@@ -134,8 +134,9 @@ fn fork(desk: &Desk, socket: &OwnedFd) -> io::Result<Pid> {
 }
 
 fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
-    // SAFETY: a set of signals is plain bits, which the next call sets.
-    let (mut all, mut before) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    // SAFETY: a set of signals is plain bits, and zero is the empty one.
+    let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
+    let mut before = all;
     // SAFETY: `all` is a set.
     unsafe { libc::sigfillset(&raw mut all) };
     // SAFETY: both are sets; only this thread is concerned.
@@ -186,6 +187,11 @@ fn file_range(line: &str) -> Option<(u64, u64)> {
 }
 
 /// What a runner does, until nprof has ended.
+#[expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one argument holds for all of it: nothing but the kernel is called"
+)]
+#[expect(clippy::cast_possible_truncation, reason = "addresses and indices of this process, on 64-bit machines")]
 extern "C" fn work(given: *mut c_void) -> libc::c_int {
     // SAFETY: `fork` has put the two there.
     let [desk, socket] = unsafe { given.cast::<[u64; 2]>().read() };
@@ -220,6 +226,11 @@ extern "C" fn work(given: *mut c_void) -> libc::c_int {
 ///
 /// # Safety
 /// `header` must be a desk's, which its owner leaves alone for now.
+#[expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one argument holds for all of it: nothing but the kernel is called"
+)]
+#[expect(clippy::cast_possible_truncation, reason = "addresses and indices of this process, on 64-bit machines")]
 #[inline(always)]
 unsafe fn run_steps(header: *mut Header) {
     // SAFETY: the caller keeps the header in place. The steps were written by `Desk::step` for this purpose: they
