@@ -235,7 +235,10 @@ a.N::copy
         profile.functions[0].single_stepped = true;
         let text = text(&profile, 1);
         assert_eq!(text.lines().filter(|line| line.ends_with("a.N::copy !")).count(), 2, "{text}");
-        assert!(text.contains("\n! the kernel single-steps an instruction of it: about ten times"), "{text}");
+        assert!(
+            text.contains("\n! the kernel single-steps an instruction of it: a call costs about ten times"),
+            "{text}"
+        );
         assert!(text.contains("as much as others do: a.N.copy."), "{text}");
     }
 
