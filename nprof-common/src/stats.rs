@@ -31,8 +31,10 @@ pub struct MethodStats {
     pub off_ns: u64,
     /// How likely it is that the stack of a call is taken, of 2^32, whatever its time; user space changes it at any time.
     pub chance: u64,
+    /// Not 0 if the record is for short looks at a function: a call that outlasts one is no loss.
+    pub brief: u64,
     /// Room for what later collectors count. Always zero now.
-    pub reserved: [u64; 2],
+    pub reserved: [u64; 1],
     /// Timed calls by duration ([`crate::histogram`]).
     pub histogram: [u64; BUCKETS],
 }
@@ -49,7 +51,8 @@ impl MethodStats {
         max_ns: 0,
         off_ns: 0,
         chance: 0,
-        reserved: [0; 2],
+        brief: 0,
+        reserved: [0; 1],
         histogram: [0; BUCKETS],
     };
 }

@@ -134,6 +134,10 @@ fn give_up(index: u32, loss: Loss) {
     if let Some(stats) = maps::stats(index) {
         // SAFETY: the map gave the pointer.
         unsafe { atomic::add(&raw mut (*stats).untimed, 1) };
+        // SAFETY: as above.
+        if unsafe { (*stats).brief } != 0 {
+            return;
+        }
     }
     maps::lose(loss);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nprof_common::MethodStats;
 
 use super::method::{About, Recorded, method, sum};
-use crate::model::{MethodSnapshot, PlannedMethod, Price, Probe, Traced};
+use crate::model::{MethodSnapshot, PlannedMethod, Price, Probe, Traced, Unseen};
 
 /// What a stub has recorded of one method.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub struct ProbeSample<'a> {
     pub traced: Traced,
     /// The record; `None` if nothing is in it.
     pub stats: Option<MethodStats>,
+    /// What is estimated of the time in which nobody watched.
+    pub unseen: Option<Unseen>,
 }
 
 /// The rows of a function and of those of its methods that have stubs. Without a function: of methods that only stubs see.
@@ -57,7 +59,11 @@ pub fn rows(seen: Option<&ProbeSample<'_>>, stubs: &[StubSample]) -> Vec<MethodS
     let own = only_name(seen.probe).and_then(|name| groups.iter().position(|stub| is_same_name(&stub.method, name)));
     let of_function = match own.map(|place| groups.remove(place)) {
         Some(stub) => Some(merged(seen, &stub)),
-        None => seen.stats.as_ref().map(|stats| method(Recorded::Kernel(stats), function(seen, stubs))),
+        None if seen.stats.is_none() && seen.unseen.is_none() => None,
+        None => {
+            let stats = seen.stats.unwrap_or(MethodStats::ZERO);
+            Some(method(Recorded::Kernel(&stats), function(seen, stubs)))
+        }
     };
     of_function.into_iter().chain(groups.iter().map(stub_row)).collect()
 }
@@ -103,6 +109,7 @@ fn stub_row(stub: &StubSample) -> MethodSnapshot {
         traced_after: stub.traced_after,
         traced: stub.traced,
         estimated_ns: stub.estimated_ns,
+        unseen: None,
     };
     method(Recorded::Stub(&stub.stats), about)
 }
@@ -139,6 +146,7 @@ fn function(seen: &ProbeSample<'_>, stubs: &[StubSample]) -> About {
         traced_after: seen.traced_after,
         traced: seen.traced,
         estimated_ns: None,
+        unseen: seen.unseen,
     }
 }
 
@@ -168,7 +176,7 @@ mod tests {
     fn seen(probe: &Probe, calls: u64) -> ProbeSample<'_> {
         let (traced_after, traced) = (Duration::ZERO, Traced::as_wanted(Tracing::Timed));
         let (price, stats) = (Price::default(), (calls > 0).then(|| counted(calls)));
-        ProbeSample { probe, library: "liba.so", price, traced_after, traced, stats }
+        ProbeSample { probe, library: "liba.so", price, traced_after, traced, stats, unseen: None }
     }
 
     fn stub(record: u32, id: u64, name: &str, calls: u64, was_probed: bool) -> StubSample {
@@ -198,6 +206,8 @@ mod tests {
         assert_eq!(shown(&rows(Some(&seen(&one, 5)), &[stub(0, 1, "m", 7, true)])), [(Tier::Both, "m", 1, 12)]);
         assert_eq!(shown(&rows(Some(&seen(&one, 0)), &[stub(0, 1, "m", 7, false)])), [(Tier::Stub, "m", 1, 7)]);
         assert!(rows(Some(&seen(&one, 0)), &[]).is_empty());
+        let unseen = ProbeSample { unseen: Some(Unseen::default()), ..seen(&one, 0) };
+        assert_eq!(shown(&rows(Some(&unseen), &[])), [(Tier::Kernel, "m", 1, 0)]);
         let twice = probe(&["m", "m"]);
         let both = [stub(0, 1, "m", 7, true), stub(1, 2, "m", 3, true)];
         let merged = rows(Some(&seen(&twice, 5)), &both);

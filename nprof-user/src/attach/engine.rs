@@ -183,6 +183,14 @@ impl Engine {
         if on_return { self.object.leave.as_fd() } else { self.object.enter.as_fd() }
     }
 
+    /// Takes a record for short looks at a function; `None` if there is none left.
+    #[must_use]
+    pub fn take_brief(&self) -> Option<u32> {
+        let record = self.take()?;
+        self.store(record, offset_of!(MethodStats, brief), 1);
+        Some(record)
+    }
+
     /// Takes a record that nobody has; `None` if there is none left.
     pub(super) fn take(&self) -> Option<u32> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,7 +204,7 @@ impl Engine {
 
     /// Zeroes records and gives them to whoever wants them next. No program may write to them any more: their links
     /// are closed, and no thread of their process is left that could have an open call.
-    pub(super) fn give_back(&self, records: impl Iterator<Item = u32>) {
+    pub fn give_back(&self, records: impl Iterator<Item = u32>) {
         let records: Vec<u32> = records.collect();
         for first in records.iter().flat_map(|&record| self.shards_of(record)) {
             for word in first..first + WORDS {
@@ -221,7 +229,8 @@ impl Engine {
     }
 
     /// How many timed calls of a function have begun and not ended.
-    pub(super) fn in_flight(&self, record: u32) -> u64 {
+    #[must_use]
+    pub fn in_flight(&self, record: u32) -> u64 {
         let sum = |words: std::ops::Range<usize>| -> u64 {
             self.shards_of(record)
                 .flat_map(|first| words.clone().map(move |word| first + word))
@@ -242,8 +251,13 @@ impl Engine {
 
     /// Says how likely it is that the stack of one of a function's calls is taken, from 0 to 1.
     pub fn set_chance(&self, record: u32, chance: f64) {
+        self.store(record, offset_of!(MethodStats, chance), fixed_point(chance));
+    }
+
+    /// Writes a field of each shard of a record.
+    fn store(&self, record: u32, offset: usize, value: u64) {
         for first in self.shards_of(record) {
-            self.records.store(first + offset_of!(MethodStats, chance) / size_of::<u64>(), fixed_point(chance));
+            self.records.store(first + offset / size_of::<u64>(), value);
         }
     }
 

@@ -107,6 +107,13 @@ impl Links {
         replaced
     }
 
+    /// The link that holds this site and no other, which this has no more.
+    pub(super) fn take_single(&mut self, index: u32) -> Option<OwnedFd> {
+        let is_it = |group: &Group| matches!(group.sites[..], [site] if site.index == index);
+        let place = self.groups.iter().position(is_it)?;
+        Some(self.groups.swap_remove(place).link)
+    }
+
     /// All links, which this has no more.
     pub(super) fn take(&mut self) -> impl Iterator<Item = OwnedFd> {
         self.groups.drain(..).map(|group| group.link)

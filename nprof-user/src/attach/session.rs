@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
 
 use super::engine::Engine;
 use super::error::{Error, in_full};
@@ -30,6 +31,8 @@ pub struct Session {
     entries: Links,
     returns: Links,
     switches: Arc<Switches>,
+    /// Links that are being closed.
+    closing: Vec<JoinHandle<()>>,
 }
 
 /// What [`Session::attach`] did.
@@ -45,12 +48,22 @@ pub struct Attached {
     pub no_room: Vec<u32>,
 }
 
+impl Attached {
+    /// Takes in what another call did.
+    pub fn append(&mut self, mut more: Self) {
+        self.attached.append(&mut more.attached);
+        self.refused.append(&mut more.refused);
+        self.failed.append(&mut more.failed);
+        self.no_room.append(&mut more.no_room);
+    }
+}
+
 impl Session {
     /// A session without probes.
     #[must_use]
     pub fn new(engine: Arc<Engine>, target: Target) -> Self {
         let switches = Arc::new(Switches::new(Arc::clone(&engine), target.timed));
-        Self { target, engine, entries: Links::default(), returns: Links::default(), switches }
+        Self { target, engine, entries: Links::default(), returns: Links::default(), switches, closing: Vec::new() }
     }
 
     /// What is done at the hits of each function, to be asked and changed at any time.
@@ -62,15 +75,24 @@ impl Session {
     /// Attaches probes, one link per library and kind. Returns are attached before entries: an entry that runs
     /// before its return is watched would leave a call that is never ended. All are switched on at the end, together.
     ///
-    /// What cannot be attached is reported and left out; the rest is attached.
+    /// What cannot be attached is reported and left out; the rest is attached, as far as the switches allow it.
     pub fn attach(&mut self, libraries: &[Library], probes: &[Probe]) -> Attached {
-        let mut result = Attached { no_room: self.take_records(probes), ..Attached::default() };
+        let mut result = Attached { no_room: self.admit(probes), ..Attached::default() };
+        let allowed = |site: &IndexedSite, least| self.switches.allowed(site.index) >= Some(least);
+        let grouped = by_library(libraries, probes).into_iter();
+        let groups: Vec<(LibraryId, [Vec<IndexedSite>; 2])> = grouped
+            .map(|(library, mut sites)| {
+                sites.retain(|site| allowed(site, Tracing::Counted));
+                let is_timed = |site: &IndexedSite| self.target.timed && allowed(site, Tracing::Timed);
+                let (timed, counted) = sites.into_iter().partition(is_timed);
+                (library, [timed, counted])
+            })
+            .collect();
         let mut accepted = Vec::new();
-        for (library, mut sites) in by_library(libraries, probes) {
-            sites.retain(|site| !result.no_room.contains(&site.index));
-            if self.target.timed {
-                sites = self.link(libraries, library, &sites, Kind::Return, &mut result);
-            }
+        for (library, [timed, mut sites]) in groups {
+            let timed = self.link(libraries, library, &timed, Kind::Return, &mut result);
+            self.switches.attached(timed.iter().map(|site| site.index), true, true);
+            sites.extend(timed);
             accepted.push((library, sites));
         }
         for (library, sites) in accepted {
@@ -79,15 +101,24 @@ impl Session {
         }
         self.switches.abandon(&result.refused);
         result.failed.iter().for_each(|(_, indices)| self.switches.abandon(indices));
-        self.switches.attached(result.attached.iter().copied(), true, self.target.timed);
         self.switches.attached(result.attached.iter().copied(), false, true);
         result
+    }
+
+    /// Uses a record of the engine for a function that has none yet. The caller keeps it when the session is gone.
+    pub fn adopt(&mut self, index: u32, record: u32) {
+        self.switches.add(index, record);
+    }
+
+    /// Has all probes do nothing from now on, for good. They are there until they are detached.
+    pub fn switch_off(&self) {
+        self.switches.stop();
     }
 
     /// Takes in functions without attaching anything to them: stubs in the target see their calls. Returns the indices
     /// for which there was no record left.
     pub fn leave_to_stubs(&mut self, probes: &[Probe]) -> Vec<u32> {
-        let without = self.take_records(probes);
+        let without = self.admit(probes);
         self.switches.see(probes.iter().map(|probe| probe.index), Seen::ByStubs);
         without
     }
@@ -102,6 +133,10 @@ impl Session {
         };
         self.attach_again(libraries, probes, &indices(|due| due.on_return == Some(true)), Kind::Return);
         self.attach_again(libraries, probes, &indices(|due| due.entry == Some(true)), Kind::Entry);
+        let dropped = self.drop_single(&indices(|due| due.entry == Some(false)));
+        let indices = |wanted: fn(&Due) -> bool| -> Vec<u32> {
+            indices(wanted).into_iter().filter(|index| !dropped.contains(index)).collect()
+        };
         self.drop_entries(libraries, &indices(|due| due.entry == Some(false)));
         self.drop_returns(libraries, probes, &indices(|due| due.on_return == Some(false)));
         !due.is_empty()
@@ -142,6 +177,10 @@ impl Session {
     pub fn detach(&mut self) {
         self.switches.stop();
         close(self.entries.take().chain(self.returns.take()).collect());
+        for closing in self.closing.drain(..) {
+            // A panic there has been reported by its thread.
+            drop(closing.join());
+        }
     }
 
     /// Detaches everything and gives the records to others. To be called when the target has ended: a thread that
@@ -151,8 +190,9 @@ impl Session {
         self.engine.give_back(self.switches.take_records().into_iter());
     }
 
-    /// Takes a record for each probe that has none. Returns the probes for which there was none.
-    fn take_records(&mut self, probes: &[Probe]) -> Vec<u32> {
+    /// Takes in functions without attaching anything to them, so that it can be said what may be done at their calls.
+    /// Returns the indices for which there was no record left.
+    pub fn admit(&mut self, probes: &[Probe]) -> Vec<u32> {
         let mut without = Vec::new();
         for index in probes.iter().map(|probe| probe.index) {
             match self.record(index).or_else(|| self.engine.take()) {
@@ -174,6 +214,9 @@ impl Session {
     ) -> Vec<IndexedSite> {
         let (linker, switches) = (Linker::of(&self.engine, self.target), &self.switches);
         let Some(library) = libraries.get(id.0) else { return Vec::new() };
+        if sites.is_empty() {
+            return Vec::new();
+        }
         let links = if kind == Kind::Return { &mut self.returns } else { &mut self.entries };
         match links.add((id, library), sites, &mut |library, sites| linker.link(library, sites, kind, switches)) {
             Ok(outcome) => {
@@ -222,6 +265,29 @@ impl Session {
         self.switches.attached(replaced.dropped.iter().copied(), true, false);
         self.switches.stuck(&replaced.stuck);
         replaced.close();
+    }
+
+    /// Takes away both probes of functions that have links of their own, at once and without waiting for the kernel: they
+    /// are what is called most. Those with open calls are left, for these need their returns. Returns the others.
+    fn drop_single(&mut self, indices: &[u32]) -> Vec<u32> {
+        self.closing.retain(|closing| !closing.is_finished());
+        let mut dropped = Vec::new();
+        for &index in indices {
+            let has_open = |record| self.engine.in_flight(record) > 0;
+            if self.switches.record(index).is_none_or(has_open) {
+                continue;
+            }
+            let Some(entry) = self.entries.take_single(index) else { continue };
+            // Where the return shares its link with others, the entry alone is taken away now.
+            let links = [Some(entry), self.returns.take_single(index)];
+            self.switches.attached([index], false, false);
+            if links[1].is_some() {
+                self.switches.attached([index], true, false);
+            }
+            self.closing.push(thread::spawn(move || close(links.into_iter().flatten().collect())));
+            dropped.push(index);
+        }
+        dropped
     }
 
     /// Takes away probes on entries. The others of their links are handed over to another: see

@@ -154,6 +154,18 @@ impl Switches {
         self.change([index], |function| function.allowed = allowed);
     }
 
+    /// The most that may be done at the calls of a function; `None` if it never was traced.
+    #[must_use]
+    pub fn allowed(&self, index: u32) -> Option<Tracing> {
+        self.lock().functions.get(&index).map(|function| function.allowed)
+    }
+
+    /// Allows less than what is wanted to begin with: from now on, and not from the first attachment on, it is noted for how
+    /// long nobody sees the calls.
+    pub fn begin_with(&self, index: u32, allowed: Tracing) {
+        self.change([index], |function| (function.allowed, function.was_watched) = (allowed, true));
+    }
+
     /// Whether a function is to be traced at all. What was counted stays.
     pub fn select(&self, index: u32, is_selected: bool) {
         self.change([index], |function| function.is_selected = is_selected);

@@ -67,6 +67,13 @@ impl<W: Words> Reader<W> {
         self.shards_of(record).map(|first| begun.map(|offset| self.word(first, offset)).iter().sum::<u64>()).sum()
     }
 
+    /// The same for each shard: a CPU, or several that share one.
+    #[must_use]
+    pub fn begun_by_shard(&self, record: u32) -> Vec<u64> {
+        let begun = [offset_of!(MethodStats, counted), offset_of!(MethodStats, entered)];
+        self.shards_of(record).map(|first| begun.map(|offset| self.word(first, offset)).iter().sum()).collect()
+    }
+
     /// The time of the calls that have ended, without that of the traced calls which they made, in nanoseconds; cheaper
     /// than a sample.
     #[must_use]
@@ -156,7 +163,7 @@ mod tests {
     fn words_of(stats: &MethodStats) -> Vec<u64> {
         let head =
             [stats.switch, stats.counted, stats.entered, stats.untimed, stats.total_ns, stats.child_ns, stats.max_ns];
-        [&head[..], &[stats.off_ns, stats.chance], &stats.reserved, &stats.histogram].concat()
+        [&head[..], &[stats.off_ns, stats.chance, stats.brief], &stats.reserved, &stats.histogram].concat()
     }
 
     /// A record in which every field has a value of its own.

@@ -59,6 +59,8 @@ pub(super) struct Held {
     due: Duration,
     /// How long after the last one.
     trial: Backoff,
+    /// When it was last looked at, if it is detached.
+    looked: Duration,
 }
 
 impl Held {
@@ -75,6 +77,7 @@ impl Held {
             steady: Backoff::new(STEADY),
             due: Duration::ZERO,
             trial: Backoff::new(TRIAL),
+            looked: Duration::ZERO,
         }
     }
 
@@ -108,6 +111,8 @@ impl Held {
         (self.tracing, self.rate, self.why) = (to, rate, why);
         self.room_since = None;
         self.due = now.saturating_add(self.trial.wait);
+        // First come those that nobody has looked at since they were lowered.
+        self.looked = Duration::ZERO;
     }
 
     /// Notes that it was raised.
@@ -134,9 +139,15 @@ impl Held {
         self.room_since = None;
     }
 
-    /// When its next trial is due, if there is one.
-    pub(super) fn trial_due(&self) -> Option<Duration> {
-        (self.tracing == Tracing::Detached && self.is_demoted()).then_some(self.due)
+    /// When it was last looked at, if it is one to be looked at.
+    pub(super) fn last_look(&self) -> Option<Duration> {
+        (self.tracing == Tracing::Detached && self.is_demoted()).then_some(self.looked)
+    }
+
+    /// Notes a look. Returns whether it may bring it back: not so soon after the last time that it did not.
+    pub(super) fn looked(&mut self, now: Duration) -> bool {
+        self.looked = now;
+        now >= self.due
     }
 
     /// Forgets that it had to wait: it is tried at once, and waits are short again.
@@ -170,9 +181,8 @@ mod tests {
         let mut now = Duration::ZERO;
         let waits: Vec<u64> = (0..9)
             .map(|_| {
-                let due = held.trial_due().expect("a detached function has a trial");
-                let wait = due - now;
-                now = due;
+                let wait = (1..).map(at).find(|wait| held.looked(now + *wait)).expect("a detached function comes back");
+                now += wait;
                 held.failed(now);
                 wait.as_secs()
             })
@@ -225,6 +235,6 @@ mod tests {
         held.lowered(at(0), Tracing::Detached, 1.0, WHY);
         held.wanted = Tracing::Off;
         assert!(!held.is_demoted());
-        assert_eq!(held.trial_due(), None);
+        assert_eq!(held.last_look(), None);
     }
 }

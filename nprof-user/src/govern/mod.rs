@@ -10,6 +10,7 @@
 //! - `trials`: when a detached function may be looked at, and what that may cost.
 //! - `held`: what is remembered of a function that was lowered.
 
+mod estimate;
 mod held;
 mod load;
 mod policy;
@@ -20,5 +21,6 @@ mod terms;
 mod tests;
 mod trials;
 
+pub use estimate::Glance;
 pub use policy::Governor;
 pub use terms::{Budget, Change, Costs, Observed, Period, Why};

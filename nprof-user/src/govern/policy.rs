@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use super::estimate::{Estimate, Glance};
 use super::held::Held;
 use super::load::{Load, lower, total_ns};
 use super::terms::{Budget, Change, Costs, Observed, Period, Why, factor};
 use super::trials::Trials;
-use crate::model::Tracing;
+use crate::model::{Tracing, Unseen};
 
 /// The part of the budget up to which functions are raised.
 const ROOM: f64 = 0.7;
@@ -31,6 +32,8 @@ pub struct Governor {
     budget: Option<Budget>,
     /// Functions that were lowered. Those that never were are not here.
     held: BTreeMap<u32, Held>,
+    /// What functions did while they were detached.
+    estimates: BTreeMap<u32, Estimate>,
     trials: Trials,
     outlook: Outlook,
     share: Option<f64>,
@@ -54,11 +57,26 @@ impl Governor {
             costs,
             budget,
             held: BTreeMap::new(),
+            estimates: BTreeMap::new(),
             trials: Trials::default(),
             outlook: Outlook::default(),
             share: None,
             spent_ns: 0.0,
         }
+    }
+
+    /// Decides, before functions are attached, which are too dear to begin with as they are wanted. `observed` are their
+    /// calls in a second of `period`, as found out by looks.
+    pub fn begin(&mut self, period: Period, observed: &[Observed]) -> Vec<Change> {
+        let Some(Budget { share }) = self.budget else { return Vec::new() };
+        let mut loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
+        // Nothing was paid for these calls yet.
+        let own_ns = period.own_ns(0.0);
+        let would_cost = total_ns(&loads, &self.costs) / own_ns;
+        lower(&mut loads, &self.costs, ROOM * share * own_ns);
+        let changes = self.changes(&loads, period, Why::OverBudget { share: would_cost });
+        self.look_ahead(&loads, period, own_ns);
+        changes
     }
 
     /// Decides at the end of a period what is to change, the most often called function first. `observed` is every
@@ -94,17 +112,23 @@ impl Governor {
         changes
     }
 
-    /// Answers a trial: the function was attached and counted for `length`, in which it was called `calls` times. The
-    /// answer is the state that it is to be in from now on. A function that has gone during its trial stays
-    /// detached.
-    pub fn tried(&mut self, now: Duration, id: u32, calls: u64, length: Duration) -> Tracing {
+    /// Takes in a look at a detached function, in the state that the user wants. The answer is the state that it is to be
+    /// in from now on. A function that has gone meanwhile stays detached.
+    pub fn looked(&mut self, now: Duration, id: u32, glance: &Glance) -> Tracing {
         self.trials.end(id);
         let Some(held) = self.held.get_mut(&id) else { return Tracing::Detached };
-        let cost_ns = factor(calls) * self.costs.of(Tracing::Counted, held.cost);
+        let call_ns = self.costs.of(held.wanted, held.cost);
+        let cost_ns = factor(glance.all()) * call_ns;
         self.trials.charge(cost_ns);
         self.spent_ns += cost_ns;
+        let estimate = self.estimates.entry(id).or_default();
+        estimate.look(now, glance, call_ns);
+        let rate = glance.calls_per_second(call_ns);
+        held.rate = rate;
+        if !held.looked(now) {
+            return Tracing::Detached;
+        }
         let limit = self.budget.map_or(f64::INFINITY, |budget| budget.share * self.outlook.own);
-        let rate = if length.is_zero() { f64::INFINITY } else { factor(calls) / length.as_secs_f64() };
         let mut states = [Tracing::Timed, Tracing::Counted].into_iter().filter(|to| *to <= held.wanted);
         let affordable = |to: &Tracing| has_room(self.outlook.cost, rate * self.costs.of(*to, held.cost), limit);
         let Some(to) = states.find(affordable) else {
@@ -113,22 +137,37 @@ impl Governor {
         };
         self.outlook.cost += rate * self.costs.of(to, held.cost);
         held.raised(now, to);
+        estimate.resume(now);
         to
     }
 
-    /// The detached function that is to be tried now, if there is one: at most one until [`tried`](Self::tried) has
-    /// told of it. The caller attaches it, counts its calls for some 20 ms and detaches it again.
-    pub fn due_trials(&mut self, now: Duration) -> Vec<u32> {
+    /// What functions did while they were detached, up to now: those that looks tell of.
+    #[must_use]
+    pub fn unseen(&self, now: Duration) -> BTreeMap<u32, Unseen> {
+        self.estimates.iter().filter_map(|(id, estimate)| Some((*id, estimate.until(now)?))).collect()
+    }
+
+    /// Whether [`due_look`](Self::due_look) may have something to look at.
+    #[must_use]
+    pub fn may_look(&self) -> bool {
+        let is_detached = |held: &Held| held.last_look().is_some();
+        self.budget.is_some() && self.trials.may_start() && self.held.values().any(is_detached)
+    }
+
+    /// The detached function that is to be looked at now, if there is one and the last look is paid for: the one that was
+    /// not looked at for the longest time. [`looked`](Self::looked) is to tell of it.
+    pub fn due_look(&mut self, now: Duration) -> Option<u32> {
         if let Some(held) = self.trials.give_up(now).and_then(|id| self.held.get_mut(&id)) {
-            held.failed(now);
+            // Not at once again: others wait.
+            held.looked(now);
         }
         if self.budget.is_none() || !self.trials.may_start() {
-            return Vec::new();
+            return None;
         }
-        let due = self.held.iter().filter_map(|(id, held)| held.trial_due().map(|at| (at, *id)));
-        let Some((_, id)) = due.min().filter(|(at, _)| *at <= now) else { return Vec::new() };
+        let due = self.held.iter().filter_map(|(id, held)| held.last_look().map(|at| (at, *id)));
+        let (_, id) = due.min()?;
         self.trials.start(now, id);
-        vec![id]
+        Some(id)
     }
 
     /// What tracing costs, as a share of the JVM's own time: 0.02 slows it down by 2 %. An exponential mean over the
@@ -221,6 +260,13 @@ impl Governor {
         let mut changes = Vec::new();
         for Load { seen, to } in loads.iter().filter(|load| load.to != load.seen.tracing) {
             let rate = factor(seen.calls) / period.length.as_secs_f64();
+            match (seen.tracing, *to) {
+                (_, Tracing::Detached) => self.estimates.entry(seen.id).or_default().pause(period.now),
+                (Tracing::Detached, _) => {
+                    self.estimates.get_mut(&seen.id).into_iter().for_each(|estimate| estimate.resume(period.now));
+                }
+                _ => {}
+            }
             let held = self.held.entry(seen.id).or_insert_with(|| Held::new(seen, why));
             if *to < seen.tracing {
                 held.lowered(period.now, *to, rate, why);

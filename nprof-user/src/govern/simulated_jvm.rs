@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Budget, Change, Costs, Governor, Observed, Period};
+use super::{Budget, Change, Costs, Glance, Governor, Observed, Period};
 use crate::model::{ProbeCost, Tracing};
 
 /// What tracing costs, calibrated and in truth.
@@ -11,10 +11,8 @@ pub(super) const COSTS: Costs =
 
 /// How finely time runs. Rates change at its multiples.
 const STEP: Duration = Duration::from_millis(10);
-/// How often the caller asks for trials, in steps.
-const TRIALS_ASKED: u32 = 10;
-/// How long a trial takes, in steps.
-const TRIAL: u32 = 2;
+/// How often the caller asks for looks, in steps.
+const LOOKS_ASKED: u32 = 10;
 /// How often the governor decides, in steps.
 const PERIOD: u32 = 50;
 
@@ -73,10 +71,10 @@ pub(super) struct Passed {
     /// The JVM's own work and the cost of tracing, in nanoseconds.
     pub(super) own_ns: f64,
     pub(super) cost_ns: f64,
-    /// The part of the cost that was for trials.
-    pub(super) trials_ns: f64,
-    /// Trials that were answered.
-    pub(super) trials: usize,
+    /// The part of the cost that was for looks.
+    pub(super) looks_ns: f64,
+    /// How many looks there were.
+    pub(super) looks: usize,
     /// What was decided at the end.
     pub(super) changes: Vec<Change>,
 }
@@ -95,19 +93,19 @@ pub(super) struct SimulatedJvm {
     /// How many cores are busy besides the calls of [`Calls::Loop`].
     pub(super) cores: f64,
     pub(super) now: Duration,
-    trial: Option<Trial>,
-}
-
-struct Trial {
-    id: usize,
-    left: u32,
-    calls: u64,
+    /// The function that is looked at in the next step, and the calls that are seen.
+    look: Option<(usize, u64)>,
+    /// The CPU time of the last step.
+    step_cpu: Duration,
+    /// The calls that each function has made.
+    pub(super) made: Vec<u64>,
 }
 
 impl SimulatedJvm {
     pub(super) fn new(budget: f64, cores: f64, functions: Vec<Function>) -> Self {
         let governor = Governor::new(COSTS, Some(Budget { share: budget }));
-        Self { governor, functions, cores, now: Duration::ZERO, trial: None }
+        let made = vec![0; functions.len()];
+        Self { governor, functions, cores, now: Duration::ZERO, look: None, step_cpu: Duration::ZERO, made }
     }
 
     /// Lets time pass until `seconds` after the start.
@@ -123,12 +121,12 @@ impl SimulatedJvm {
         let mut passed = Passed::default();
         for step in 1..=PERIOD {
             self.step(&mut passed);
-            self.answer_trial(&mut passed);
+            self.tell_of_look(&mut passed);
             if step == PERIOD {
                 passed.changes = self.decide(&passed);
             }
-            if step % TRIALS_ASKED == 0 {
-                self.start_trial();
+            if step % LOOKS_ASKED == 0 {
+                self.start_look();
             }
         }
         passed.now = self.now;
@@ -136,43 +134,42 @@ impl SimulatedJvm {
     }
 
     fn step(&mut self, passed: &mut Passed) {
+        let before = passed.own_ns + passed.cost_ns;
         passed.own_ns += self.cores * STEP.as_secs_f64() * 1e9;
         for (id, function) in self.functions.iter_mut().enumerate() {
-            let trial = self.trial.as_mut().filter(|trial| trial.id == id);
-            let tracing = if trial.is_some() { Tracing::Counted } else { function.tracing };
+            let look = self.look.as_mut().filter(|look| look.0 == id);
+            let tracing = if look.is_some() { function.wanted } else { function.tracing };
             let (calls, own_ns, cost_ns) = function.step(self.now, tracing);
             passed.own_ns += own_ns;
             passed.cost_ns += cost_ns;
-            if let Some(trial) = trial {
-                trial.calls += calls;
-                passed.trials_ns += cost_ns;
+            self.made[id] += calls;
+            if let Some(look) = look {
+                look.1 += calls;
+                passed.looks_ns += cost_ns;
             } else if tracing.is_watched() {
                 function.seen += calls;
             }
         }
         self.now += STEP;
+        self.step_cpu = Duration::from_secs_f64((passed.own_ns + passed.cost_ns - before) / 1e9);
     }
 
-    fn start_trial(&mut self) {
-        let due = self.governor.due_trials(self.now);
-        assert!(due.len() <= 1 && (self.trial.is_none() || due.is_empty()), "more than one trial at a time");
-        if let Some(&id) = due.first() {
+    fn start_look(&mut self) {
+        if let Some(id) = self.governor.due_look(self.now) {
             let id = id as usize;
+            assert!(self.look.is_none(), "more than one look at a time");
             assert_eq!(self.functions[id].tracing, Tracing::Detached);
-            self.trial = Some(Trial { id, left: TRIAL, calls: 0 });
+            self.look = Some((id, 0));
         }
     }
 
-    fn answer_trial(&mut self, passed: &mut Passed) {
-        let Some(trial) = &mut self.trial else { return };
-        trial.left -= 1;
-        if trial.left == 0 {
-            let function = &mut self.functions[trial.id];
-            function.tracing = self.governor.tried(self.now, id(trial.id), trial.calls, STEP * TRIAL);
-            assert!(function.tracing <= function.wanted);
-            passed.trials += 1;
-            self.trial = None;
-        }
+    fn tell_of_look(&mut self, passed: &mut Passed) {
+        let Some((place, calls)) = self.look.take() else { return };
+        let function = &mut self.functions[place];
+        let glance = Glance { length: STEP, cpu: self.step_cpu, calls: vec![calls], ..Glance::default() };
+        function.tracing = self.governor.looked(self.now, id(place), &glance);
+        assert!(function.tracing <= function.wanted);
+        passed.looks += 1;
     }
 
     fn decide(&mut self, passed: &Passed) -> Vec<Change> {

@@ -95,7 +95,7 @@ pub enum Why {
     },
     /// The budget has had room for it for long enough.
     RoomAgain,
-    /// A trial ([`Governor::tried`](super::Governor::tried)) showed that the budget has room for it.
+    /// A look ([`Governor::looked`](super::Governor::looked)) showed that the budget has room for it.
     Retry,
     /// There is no budget any more.
     NoBudget,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::simulated_jvm::{COSTS, Calls, Function, Passed, SimulatedJvm};
-use super::{Budget, Governor, Observed, Period, Why};
+use super::{Budget, Glance, Governor, Observed, Period, Why};
 use crate::model::ProbeCost::{Emulated, SingleStepped};
 use crate::model::Tracing::{self, Counted, Detached, Off, Timed};
 
@@ -43,7 +43,7 @@ fn most_changes(passed: &[Passed]) -> usize {
 }
 
 /// Check that a hot function is detached after one period, and that from then on the JVM is never slowed down by twice
-/// the budget, in no period of ten minutes and with trials, while the cool functions stay timed.
+/// the budget, in no period of ten minutes and with looks, while the cool functions stay timed.
 #[test]
 fn hot_function_is_detached_at_once() {
     let mut jvm = one_hot(Function::steady(HOT));
@@ -53,15 +53,15 @@ fn hot_function_is_detached_at_once() {
     let changes: Vec<_> = passed.iter().flat_map(|p| &p.changes).map(|change| (change.id, change.to)).collect();
     assert_eq!(changes, [(0, Detached)]);
     assert!(worst(rest) < 2.0 * BUDGET, "{}", worst(rest));
-    let trials: usize = passed.iter().map(|p| p.trials).sum();
-    assert_eq!(trials, 6, "after 5, 10, 20, 40, 80 and 160 seconds; the next is due after 300 more");
+    let looks: usize = passed.iter().map(|p| p.looks).sum();
+    assert!((300..600).contains(&looks), "{looks} in ten minutes");
     assert!(jvm.functions[1..].iter().all(|function| function.tracing == Timed));
 }
 
-/// Check that trials of whatever is hot stay within twice the budget in each second and within a tenth of it in the
+/// Check that looks at whatever is hot stay within twice the budget in each second and within a fifth of it in the
 /// long run, also if there are many hot functions.
 #[test]
-fn trials_stay_cheap() {
+fn looks_stay_cheap() {
     for (cost, calls, functions, cores) in [
         (Emulated, Calls::Loop(12.0), 1, 0.0),
         (SingleStepped, Calls::Loop(100.0), 1, 0.0),
@@ -72,8 +72,8 @@ fn trials_stay_cheap() {
         let mut jvm = SimulatedJvm::new(BUDGET, cores, hot.collect());
         let passed = jvm.run_until(300);
         assert!(worst_second(&passed[1..]) < 2.0 * BUDGET, "{calls:?}: {}", worst_second(&passed[1..]));
-        let (trials_ns, own_ns) = passed.iter().fold((0.0, 0.0), |(t, o), p| (t + p.trials_ns, o + p.own_ns));
-        assert!(trials_ns > 0.0 && trials_ns < 0.101 * BUDGET * own_ns, "{calls:?}: {}", trials_ns / own_ns);
+        let (looks_ns, own_ns) = passed.iter().fold((0.0, 0.0), |(l, o), p| (l + p.looks_ns, o + p.own_ns));
+        assert!(looks_ns > 0.0 && looks_ns < 0.201 * BUDGET * own_ns, "{calls:?}: {}", looks_ns / own_ns);
     }
 }
 
@@ -96,7 +96,7 @@ fn budget_holds_after_each_change() {
         let passed = jvm.run_until(hot_again + 60);
         assert!(passed[0].slowdown() > BUDGET, "the change must be felt");
         let later: Vec<&Passed> = passed.iter().filter(|p| p.now > seconds(hot_again + 1)).collect();
-        assert!(later.iter().filter(|p| p.trials == 0).all(|p| p.slowdown() < BUDGET));
+        assert!(later.iter().filter(|p| p.looks == 0).all(|p| p.slowdown() < BUDGET));
         assert!(later.iter().all(|p| p.slowdown() < 2.0 * BUDGET));
     }
 }
@@ -218,8 +218,11 @@ fn estimate_is_the_truth() {
         let truth_ns: f64 = passed.iter().map(|p| p.cost_ns).sum();
         let spent = jvm.governor.spent().as_secs_f64() * 1e9;
         assert!((spent / truth_ns - 1.0).abs() < 1e-6, "{spent} of {truth_ns}");
-        let last = passed.last().expect("a period").slowdown();
-        assert!((jvm.governor.share() / last - 1.0).abs() < 0.01, "{} of {last}", jvm.governor.share());
+        // Not every period has a look, and the share is a mean of some.
+        let last = &passed[passed.len() - 8..];
+        let [least, most] =
+            [f64::min, f64::max].map(|of| last.iter().map(Passed::slowdown).reduce(of).expect("periods"));
+        assert!((0.99 * least..=1.01 * most).contains(&jvm.governor.share()), "{}", jvm.governor.share());
     }
 }
 
@@ -232,7 +235,8 @@ fn demotion_is_told() {
     let passed = jvm.run_until(5);
     let change = passed[0].changes[0];
     let demoted: Vec<_> = jvm.governor.demoted().collect();
-    assert_eq!(demoted, [(0, change.rate, change.why)]);
+    let [(0, rate, why)] = demoted[..] else { panic!("{demoted:?}") };
+    assert!(why == change.why && (0.9e6..1.1e6).contains(&rate), "the rate is that of the last look: {demoted:?}");
     let Why::OverBudget { share } = change.why else { panic!("{:?}", change.why) };
     assert!((share / passed[0].slowdown() - 1.0).abs() < 1e-6);
     assert!((499_000.0..501_000.0).contains(&change.rate), "{}", change.rate);
@@ -249,6 +253,11 @@ fn observed(wanted: Tracing, tracing: Tracing, calls: u64) -> Observed {
     Observed { id: 3, cost: Emulated, wanted, tracing, calls }
 }
 
+/// A look that saw so many calls of one busy thread.
+fn glance(calls: u64, length: Duration) -> Glance {
+    Glance { length, cpu: length, calls: vec![calls], ..Glance::default() }
+}
+
 fn governor() -> Governor {
     Governor::new(COSTS, Some(Budget { share: BUDGET }))
 }
@@ -258,8 +267,8 @@ fn governor() -> Governor {
 fn wanted_is_the_most() {
     let mut governor = governor();
     assert_eq!(governor.decide(period(1), &[observed(Counted, Counted, 1_000_000)])[0].to, Detached);
-    assert_eq!(governor.due_trials(seconds(6)), [3]);
-    assert_eq!(governor.tried(seconds(6), 3, 0, seconds(1)), Counted);
+    assert_eq!(governor.due_look(seconds(6)), Some(3));
+    assert_eq!(governor.looked(seconds(6), 3, &glance(0, seconds(1))), Counted);
     for now in 7..100 {
         assert_eq!(governor.decide(period(now), &[observed(Counted, Counted, 1)]), []);
         assert_eq!(governor.decide(period(now), &[observed(Off, Off, 0)]), []);
@@ -278,8 +287,8 @@ fn numbers_stay_numbers() {
                     let period = Period { now: seconds(9), length, target_cpu: Duration::ZERO };
                     let changes = governor.decide(period, &[observed(Timed, Timed, calls)]);
                     assert!(changes.iter().all(|change| change.rate.is_finite()));
-                    governor.due_trials(Duration::MAX);
-                    governor.tried(Duration::ZERO, 3, calls, length);
+                    governor.due_look(Duration::MAX);
+                    governor.looked(Duration::ZERO, 3, &glance(calls, length));
                 }
             }
             assert!(governor.share().is_finite());
@@ -288,7 +297,7 @@ fn numbers_stay_numbers() {
     }
 }
 
-/// Check that a function that is gone is forgotten with its trial.
+/// Check that a function that is gone is forgotten with its look.
 #[test]
 fn forgets_what_is_gone() {
     let mut governor = governor();
@@ -298,10 +307,10 @@ fn forgets_what_is_gone() {
     governor.decide(period(2), &[]);
     assert!(!governor.is_demoted(3));
     governor.decide(period(3), &hot);
-    assert_eq!(governor.due_trials(seconds(8)), [3]);
+    assert_eq!(governor.due_look(seconds(8)), Some(3));
     governor.decide(period(9), &[]);
-    assert_eq!(governor.tried(seconds(8), 3, 0, seconds(1)), Detached);
-    assert_eq!((governor.demoted().count(), governor.due_trials(seconds(1_000))), (0, vec![]));
+    assert_eq!(governor.looked(seconds(8), 3, &glance(0, seconds(1))), Detached);
+    assert_eq!((governor.demoted().count(), governor.due_look(seconds(1_000))), (0, None));
 }
 
 /// Check that a change which the caller could not make is asked for again.
@@ -314,38 +323,37 @@ fn failed_change_is_repeated() {
     assert_eq!(governor.decide(period(2), &hot), first);
 }
 
-/// Check that a function without a trial's answer is tried again later, and that its trial does not hold up others.
+/// Check that a look that nobody tells of does not hold up those at others for good.
 #[test]
-fn unanswered_trial_has_failed() {
+fn unanswered_look_is_given_up() {
     let mut governor = governor();
     let two = [3, 4].map(|id| Observed { id, ..observed(Timed, Timed, 1_000_000) });
     governor.decide(period(1), &two);
-    assert_eq!(governor.due_trials(seconds(6)), [3]);
-    assert_eq!(governor.due_trials(seconds(15)), [0; 0]);
-    assert_eq!(governor.due_trials(seconds(16)), [4]);
-    assert_eq!(governor.tried(seconds(16), 4, 0, seconds(1)), Timed);
-    assert_eq!(governor.due_trials(seconds(25)), [0; 0]);
-    assert_eq!(governor.due_trials(seconds(26)), [3]);
+    assert_eq!(governor.due_look(seconds(6)), Some(3));
+    assert_eq!(governor.due_look(seconds(15)), None);
+    assert_eq!(governor.due_look(seconds(16)), Some(4));
+    assert_eq!(governor.looked(seconds(16), 4, &glance(0, seconds(1))), Timed);
+    assert_eq!(governor.due_look(seconds(17)), Some(3));
 }
 
-/// Check that two functions that are tried in one period do not get the same room.
+/// Check that two functions that are looked at in one period do not get the same room.
 #[test]
-fn trials_share_the_room() {
+fn looks_share_the_room() {
     let mut governor = governor();
     let two = [3, 4].map(|id| Observed { id, ..observed(Timed, Timed, 100_000) });
     governor.decide(period(1), &two);
     // Timed, 10,000 calls a second are 60 % of the budget.
-    let answers = [3, 4].map(|id| governor.tried(seconds(6), id, 100, Duration::from_millis(10)));
+    let answers = [3, 4].map(|id| governor.looked(seconds(6), id, &glance(100, Duration::from_millis(10))));
     assert_eq!(answers, [Timed, Detached]);
 }
 
-/// Check that what a trial cost is in the share of its period.
+/// Check that what a look cost is in the share of its period.
 #[test]
-fn trials_are_in_the_share() {
+fn looks_are_in_the_share() {
     let share = |calls| {
         let mut governor = governor();
         governor.decide(period(1), &[observed(Timed, Timed, 1_000_000)]);
-        governor.tried(seconds(2), 3, calls, Duration::from_millis(20));
+        governor.looked(seconds(2), 3, &glance(calls, Duration::from_millis(20)));
         governor.decide(period(2), &[observed(Timed, Detached, 0)]);
         governor.share()
     };
@@ -375,5 +383,40 @@ fn without_a_budget_nothing_changes() {
     let mut governor = Governor::new(COSTS, None);
     assert_eq!(governor.decide(period(1), &[observed(Timed, Timed, 1_000_000)]), []);
     assert_eq!(governor.decide(period(2), &[observed(Timed, Detached, 0)]), []);
-    assert_eq!(governor.due_trials(seconds(1_000)), [0; 0]);
+    assert_eq!(governor.due_look(seconds(1_000)), None);
+}
+
+/// Check that what is too dear is not attached to begin with, and that the rest is as it is wanted.
+#[test]
+fn begins_within_the_budget() {
+    let mut governor = governor();
+    let calls = [10, 2_000_000, 5_000, 0];
+    let observed: Vec<_> =
+        (0..).zip(calls).map(|(id, calls)| Observed { id, ..observed(Timed, Timed, calls) }).collect();
+    let changes: Vec<_> = governor.begin(period(0), &observed).iter().map(|change| (change.id, change.to)).collect();
+    assert_eq!(changes, [(1, Detached)]);
+    assert_eq!(governor.due_look(seconds(0)), Some(1));
+    let mut boundless = Governor::new(COSTS, None);
+    assert_eq!(boundless.begin(period(0), &observed), []);
+}
+
+/// Check that the calls of a function that is never watched are known all the same, steady ones and those of a function that
+/// is hot for the first second only, and that the truth is within what is said to be the error.
+#[test]
+fn unseen_calls_are_estimated() {
+    let early = |now: Duration| if now < seconds(2) { Calls::PerSecond(90_000.0) } else { Calls::PerSecond(9_000.0) };
+    for hot in [Function::steady(Calls::Loop(400.0)), Function::new(Emulated, early)] {
+        let mut jvm = SimulatedJvm::new(0.005, 1.0, vec![hot]);
+        jvm.run_until(1);
+        assert_eq!(jvm.functions[0].tracing, Detached);
+        jvm.made = vec![0];
+        let before = jvm.governor.unseen(jvm.now).get(&0).map_or(0, |unseen| unseen.calls);
+        jvm.run_until(20);
+        let made = i64::try_from(jvm.made[0]).unwrap();
+        let mut unseen = jvm.governor.unseen(jvm.now)[&0];
+        unseen.calls -= before;
+        let (calls, error) = (i64::try_from(unseen.calls).unwrap(), i64::try_from(unseen.error_calls).unwrap());
+        assert!((calls - made).abs() < 2 * error, "{made} calls, {unseen:?}");
+        assert!(error < made / 2, "{made} calls, {unseen:?}");
+    }
 }

@@ -73,6 +73,8 @@ pub struct MethodSnapshot {
     /// The time of the calls that were only counted, estimated from those that were timed, where one of several is
     /// (`--time-every`); `None` where nothing is estimated.
     pub estimated_ns: Option<u64>,
+    /// What it did while nobody watched, estimated; `None` where it was watched all the time, or is never looked at.
+    pub unseen: Option<Unseen>,
     /// `total_ns` less the time spent in other calls that they made and that probes saw; `None` where stubs counted,
     /// which do not know who calls whom.
     pub self_ns: Option<u64>,
@@ -90,6 +92,25 @@ pub struct MethodSnapshot {
     pub max_ns: u64,
     /// The timed calls by duration as it was measured: the part of probes is in it. Its counts add up to `calls - counted - untimed`.
     pub histogram: Histogram,
+}
+
+/// What a function did while it was too dear to watch, estimated from short looks at it (`--max-overhead`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unseen {
+    /// Calls that nobody counted.
+    pub calls: u64,
+    /// How far `calls` may be off: one standard deviation of chance, and all that is not known of a probe's cost.
+    pub error_calls: u64,
+    /// Their time in nanoseconds, off by as much.
+    pub total_ns: u64,
+}
+
+impl MethodSnapshot {
+    /// The calls that were counted, and those that are estimated of the time in which nobody watched.
+    #[must_use]
+    pub fn all_calls(&self) -> u64 {
+        self.calls.saturating_add(self.unseen.map_or(0, |unseen| unseen.calls))
+    }
 }
 
 /// A call that took longer than the user wants to hear nothing of.

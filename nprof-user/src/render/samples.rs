@@ -43,6 +43,7 @@ pub(super) fn function(index: u32, class: &str, calls: u64, total_ns: u64) -> Me
         untimed: 0,
         total_ns,
         estimated_ns: None,
+        unseen: None,
         self_ns: Some(total_ns),
         probe_ns: 0,
         probe_error_ns: 0,

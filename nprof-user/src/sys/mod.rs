@@ -2,6 +2,7 @@
 
 pub mod allocator;
 pub mod bpf;
+pub mod cpu_clock;
 pub mod errand;
 pub mod mapped_array;
 pub mod notify;

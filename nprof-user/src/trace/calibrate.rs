@@ -12,6 +12,7 @@ use crate::collect::Reader;
 use crate::discover::Proc;
 use crate::govern::Costs;
 use crate::model::{FileOffset, Library, LibraryId, Pid, Price, Prices, Probe, ProbeCost, Site, Tracing, VirtAddr};
+use crate::sys::cpu_clock::CpuClock;
 use crate::sys::specimen::Specimen;
 
 /// Calls of a round. A round is so short that most are not interrupted.
@@ -96,20 +97,16 @@ fn ns_in(switches: &Switches, tracing: Tracing, specimen: Specimen) -> f64 {
 /// The middle of some rounds, in nanoseconds of CPU time per call: what other threads do on a busy machine meanwhile is no
 /// cost of a probe.
 fn ns_per_call(specimen: Specimen) -> f64 {
+    let clock = CpuClock::of_this_thread();
     let mut rounds = [0.0; ROUNDS];
     for round in &mut rounds {
-        let began = cpu_time();
+        let began = clock.read().unwrap_or_default();
         specimen.call(CALLS);
-        *round = cpu_time().saturating_sub(began).as_secs_f64() * 1e9 / CALLS as f64;
+        let spent = clock.read().unwrap_or_default().saturating_sub(began);
+        *round = spent.as_secs_f64() * 1e9 / CALLS as f64;
     }
     rounds.sort_by(f64::total_cmp);
     rounds[ROUNDS / 2]
-}
-
-/// The CPU time that this thread has used.
-fn cpu_time() -> Duration {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(used).unwrap_or_default()
 }
 
 /// A probe on the first instruction of a function of this process.

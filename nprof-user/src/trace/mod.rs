@@ -16,6 +16,7 @@ mod end;
 mod error;
 mod host;
 mod joins;
+mod look;
 mod losses;
 mod on_cpu;
 mod overhead;

@@ -1,20 +1,24 @@
 //! Keeps what tracing costs one JVM within its bounds: counts, asks the policy, and does what it says.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::look::Looker;
 use super::{Calibrated, Roster};
 use crate::attach::Session;
-use crate::discover::Proc;
 use crate::govern::{Budget, Change, Governor, Observed, Period, Why};
-use crate::model::{Jvm, Library, Pid, Probe, Tracing};
+use crate::model::{Bound, Library, Pid, Probe, Tracing, Unseen};
 
 /// How often the cost is looked at.
 const PERIOD: Duration = Duration::from_millis(500);
-/// How long a function that was detached is counted to find out how often it is called now.
-const TRIAL: Duration = Duration::from_millis(20);
+/// How often it is at the beginning, for so long: what little was seen before may have been no fair sample.
+const FIRST_PERIOD: Duration = Duration::from_millis(100);
+const FIRST: Duration = Duration::from_secs(2);
+/// The share of a core that a function costs from which on it gets links of its own: what may soon be too dear is to be gone
+/// at once then.
+const WARM: f64 = 0.001;
+/// The most functions with links of their own: each link takes the kernel some time at the end.
+const MOST_WARM: usize = 32;
 
 /// What tracing has cost a JVM, estimated from the number of calls and the cost of a probe.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -29,16 +33,34 @@ pub struct Spent {
     pub demoted: BTreeMap<u32, (f64, String)>,
     /// How often a function was demoted, and how often one was promoted again.
     pub changes: [u64; 2],
+    /// What functions did while they were detached, as far as looks at them tell.
+    pub unseen: BTreeMap<u32, Unseen>,
+}
+
+/// A function that was called in the last period.
+#[derive(Debug)]
+struct Active {
+    index: u32,
+    record: u32,
+    /// What a call costs.
+    call_ns: f64,
 }
 
 /// The governing of one JVM.
 #[derive(Debug)]
 pub(super) struct Overhead {
     governor: Governor,
-    detaches: bool,
+    calibrated: Calibrated,
+    budget: Option<f64>,
+    looker: Looker,
+    /// Functions that were called in the last period.
+    active: Vec<Active>,
+    /// The cores that the JVM used in it.
+    cores: f64,
     /// Calls of each function at the last look.
     seen: BTreeMap<u32, u64>,
     looked: Instant,
+    /// The CPU time that the JVM had used by then.
     cpu: Duration,
     spent: Spent,
     start: Instant,
@@ -48,50 +70,126 @@ pub(super) struct Overhead {
 pub(super) type Plan<'a> = (&'a [Library], &'a [Probe]);
 
 impl Overhead {
-    pub(super) fn new(calibrated: Calibrated, budget: Option<f64>, proc: &Proc, jvm: &Jvm) -> Self {
-        let Calibrated { costs, detaches, .. } = calibrated;
-        let governor = Governor::new(costs, budget.map(|share| Budget { share }));
-        let cpu = proc.cpu_time(jvm.pid).unwrap_or_default();
-        let now = Instant::now();
-        Self { governor, detaches, seen: BTreeMap::new(), looked: now, cpu, spent: Spent::default(), start: now }
+    /// Nothing is attached yet. `start` is when the measurement began.
+    pub(super) fn new(calibrated: Calibrated, budget: Option<f64>, looker: Looker, start: Instant) -> Self {
+        let cpu = looker.cpu();
+        Self {
+            governor: Governor::new(calibrated.costs, budget.map(|share| Budget { share })),
+            calibrated,
+            budget,
+            looker,
+            active: Vec::new(),
+            cores: 0.0,
+            seen: BTreeMap::new(),
+            looked: start,
+            cpu,
+            spent: Spent::default(),
+            start,
+        }
     }
 
-    pub(super) fn is_due(&self) -> bool {
-        self.looked.elapsed() >= PERIOD
+    pub(super) fn is_due(&self, roster: &Roster) -> bool {
+        self.is_period_over() || self.may_look() || self.is_urgent(roster)
     }
 
     pub(super) fn set_budget(&mut self, share: Option<f64>) {
+        self.budget = share;
         self.governor.set_budget(share.map(|share| Budget { share }));
     }
 
-    /// Looks at what the last period cost, and demotes and promotes functions.
-    pub(super) fn govern(&mut self, proc: &Proc, roster: &Roster, session: &mut Session, plan: Plan<'_>) {
-        let period = self.next_period(proc, roster.jvm().pid);
-        let observed = self.observe(roster, plan.1);
-        for change in self.governor.decide(period, &observed) {
-            self.apply(&change, roster, session, plan.1);
+    /// Finds out, before functions are attached, which are too dear to begin with. Returns those that may become so.
+    pub(super) fn begin(&mut self, roster: &Roster, session: &mut Session, plan: Plan<'_>) -> Vec<u32> {
+        let Some(budget) = self.budget.filter(|_| self.calibrated.detaches) else { return Vec::new() };
+        let costs = self.calibrated.costs;
+        let wanted = if roster.is_timed() { Tracing::Timed } else { Tracing::Counted };
+        // What is not bound yet is not called either.
+        let is_bound = |probe: &&Probe| probe.methods.iter().any(|known| known.bound != Bound::Predicted);
+        let probes: Vec<Probe> = plan.1.iter().filter(is_bound).cloned().collect();
+        let (began, cpu) = (Instant::now(), self.looker.cpu());
+        let price = |probe: &Probe| costs.of(Tracing::Counted, probe.site.cost);
+        let glances = self.looker.survey(plan.0, &probes, budget, price);
+        let used = self.looker.cpu().saturating_sub(cpu);
+        self.cores = used.as_secs_f64() / began.elapsed().as_secs_f64().max(0.001);
+        let second = Duration::from_secs(1);
+        let period = Period { now: self.start.elapsed(), length: second, target_cpu: second.mul_f64(self.cores) };
+        let observed: Vec<Observed> = probes
+            .iter()
+            .filter_map(|probe| {
+                let (index, cost) = (probe.index, probe.site.cost);
+                let rate = glances.get(&index)?.calls_per_second(costs.of(Tracing::Counted, cost));
+                Some(Observed { id: index, cost, wanted, tracing: wanted, calls: rounded(rate) })
+            })
+            .collect();
+        session.admit(&probes);
+        for change in self.governor.begin(period, &observed) {
+            session.switches().begin_with(change.id, change.to);
+            self.spent.changes[0] += 1;
         }
-        session.settle(plan.0, plan.1);
-        for index in self.governor.due_trials(self.start.elapsed()) {
-            self.try_out(index, roster, session, plan);
+        let ns = |seen: &Observed| seen.calls as f64 * costs.of(wanted, seen.cost);
+        let mut warm: Vec<&Observed> = observed.iter().filter(|seen| ns(seen) >= WARM * 1e9).collect();
+        warm.sort_by(|a, b| ns(b).total_cmp(&ns(a)));
+        warm.into_iter().take(MOST_WARM).map(|seen| seen.id).collect()
+    }
+
+    /// Looks at what the last period cost, and demotes and promotes functions.
+    pub(super) fn govern(&mut self, roster: &Roster, session: &mut Session, plan: Plan<'_>) {
+        if self.is_period_over() || self.is_urgent(roster) {
+            let period = self.next_period();
+            let observed = self.observe(roster, plan.1);
+            let changes = self.governor.decide(period, &observed);
+            self.apply(&changes, session);
+            tell(&changes, &observed, roster.jvm().pid, plan.1);
+            session.settle(plan.0, plan.1);
+        }
+        if self.looker.is_free()
+            && let Some(index) = self.governor.due_look(self.start.elapsed())
+        {
+            self.look(index, roster, session, plan);
         }
         self.publish(roster);
     }
 
-    fn next_period(&mut self, proc: &Proc, pid: Pid) -> Period {
+    /// Gives back what it has in the kernel, when the target has ended.
+    pub(super) fn give_back(self) {
+        self.looker.give_back();
+    }
+
+    fn may_look(&self) -> bool {
+        self.governor.may_look() && self.looker.is_free()
+    }
+
+    /// Whether a whole period's budget is spent, though the period is not over.
+    fn is_urgent(&self, roster: &Roster) -> bool {
+        let Some(budget) = self.budget else { return false };
+        let cost_ns = |active: &Active| {
+            let before = self.seen.get(&active.index).copied().unwrap_or(0);
+            roster.reader().begun(active.record).saturating_sub(before) as f64 * active.call_ns
+        };
+        let spent_ns: f64 = self.active.iter().map(cost_ns).sum();
+        spent_ns > budget * PERIOD.as_secs_f64() * 1e9 * self.cores.max(1.0)
+    }
+
+    fn is_period_over(&self) -> bool {
+        let is_first = self.start.elapsed() < FIRST;
+        self.looked.elapsed() >= if is_first { FIRST_PERIOD } else { PERIOD }
+    }
+
+    fn next_period(&mut self) -> Period {
         let now = Instant::now();
         let length = now.saturating_duration_since(self.looked);
-        // A process that is ending has used none.
-        let cpu = proc.cpu_time(pid).unwrap_or(self.cpu);
-        let target_cpu = cpu.saturating_sub(self.cpu);
-        (self.looked, self.cpu) = (now, cpu);
+        // A process that has ended has used none since.
+        let target_cpu = self.looker.cpu().saturating_sub(self.cpu);
+        self.looked = now;
+        self.cpu += target_cpu;
         self.spent.cpu += target_cpu;
+        self.cores = target_cpu.as_secs_f64() / length.as_secs_f64().max(0.001);
         Period { now: now.saturating_duration_since(self.start), length, target_cpu }
     }
 
     /// The calls of each function since the last look.
     fn observe(&mut self, roster: &Roster, probes: &[Probe]) -> Vec<Observed> {
         let functions = roster.switches().functions();
+        self.active.clear();
         let observed = functions.into_iter().filter_map(|(index, record, traced)| {
             // Probes are in the order of the index.
             let place = probes.binary_search_by_key(&index, |probe| probe.index).ok()?;
@@ -99,55 +197,75 @@ impl Overhead {
             let before = self.seen.insert(index, begun).unwrap_or(0);
             let calls = begun.saturating_sub(before);
             let (cost, wanted, tracing) = (probes[place].site.cost, traced.wanted, traced.tracing);
+            if calls > 0 {
+                self.active.push(Active { index, record, call_ns: self.calibrated.costs.of(tracing, cost) });
+            }
             Some(Observed { id: index, cost, wanted, tracing, calls })
         });
         observed.collect()
     }
 
-    fn apply(&mut self, change: &Change, roster: &Roster, session: &Session, probes: &[Probe]) {
-        let to = if self.detaches { change.to } else { change.to.max(Tracing::Counted) };
-        let before = session.switches().traced(change.id).map(|traced| traced.tracing);
-        session.switches().allow(change.id, to);
-        let is_demotion = before.is_some_and(|before| to < before);
-        self.spent.changes[usize::from(!is_demotion)] += 1;
-        let name = name_of(probes, change.id);
-        let verb = if is_demotion { "demoted" } else { "promoted" };
-        let (pid, rate) = (roster.jvm().pid, change.rate);
-        tracing::warn!("process {pid}: {name} is {verb} to {to}, at {rate:.0} calls a second: {}", change.why);
-    }
-
-    /// Counts a detached function for a moment, to see whether it may be traced again.
-    fn try_out(&mut self, index: u32, roster: &Roster, session: &mut Session, (libraries, probes): Plan<'_>) {
-        let switches = Arc::clone(session.switches());
-        let Some(record) = switches.record(index) else { return };
-        switches.allow(index, Tracing::Counted);
-        session.settle(libraries, probes);
-        let (before, began) = (roster.reader().begun(record), Instant::now());
-        sleep(TRIAL);
-        let (calls, length) = (roster.reader().begun(record).saturating_sub(before), began.elapsed());
-        let to = self.governor.tried(self.start.elapsed(), index, calls, length);
-        switches.allow(index, to);
-        session.settle(libraries, probes);
-        if to > Tracing::Detached {
-            self.spent.changes[1] += 1;
-            tracing::warn!(
-                "process {}: {} is promoted to {to}: {}",
-                roster.jvm().pid,
-                name_of(probes, index),
-                Why::Retry
-            );
+    fn apply(&mut self, changes: &[Change], session: &Session) {
+        for change in changes {
+            let to = if self.calibrated.detaches { change.to } else { change.to.max(Tracing::Counted) };
+            let before = session.switches().traced(change.id).map(|traced| traced.tracing);
+            session.switches().allow(change.id, to);
+            self.spent.changes[usize::from(before.is_none_or(|before| to >= before))] += 1;
         }
-        self.seen.insert(index, roster.reader().begun(record));
     }
 
-    fn publish(&mut self, roster: &Roster) {
+    /// Looks at a detached function, to see what it does and whether it may be traced again.
+    fn look(&mut self, index: u32, roster: &Roster, session: &mut Session, (libraries, probes): Plan<'_>) {
+        let Ok(place) = probes.binary_search_by_key(&index, |probe| probe.index) else { return };
+        let Some(mut glance) = self.looker.look(libraries, &probes[place]) else { return };
+        let inside_ns = self.calibrated.prices.at(probes[place].site.cost).inside_ns;
+        glance.total_ns = glance.total_ns.saturating_sub(inside_ns.saturating_mul(glance.timed));
+        let to = self.governor.looked(self.start.elapsed(), index, &glance);
+        if to > Tracing::Detached {
+            session.switches().allow(index, to);
+            session.settle(libraries, probes);
+            self.spent.changes[1] += 1;
+            let pid = roster.jvm().pid;
+            tracing::info!("process {pid}: {} is promoted to {to}: {}", name_of(probes, index), Why::Retry);
+            if let Some(record) = session.record(index) {
+                self.seen.insert(index, roster.reader().begun(record));
+            }
+        }
+    }
+
+    /// Lets everybody know what tracing has cost up to now, and what is estimated.
+    pub(super) fn publish(&mut self, roster: &Roster) {
         (self.spent.total, self.spent.share) = (self.governor.spent(), self.governor.share());
         self.spent.demoted = self.governor.demoted().map(|(id, rate, why)| (id, (rate, why.to_string()))).collect();
+        self.spent.unseen = self.governor.unseen(self.start.elapsed());
         roster.set_spent(self.spent.clone());
     }
+}
+
+/// One line for the demotions of a period and one for the promotions, each with the function that is called most.
+fn tell(changes: &[Change], observed: &[Observed], pid: Pid, probes: &[Probe]) {
+    let before = |change: &Change| observed.iter().find(|seen| seen.id == change.id).map(|seen| seen.tracing);
+    let (down, up): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(|change| Some(change.to) < before(change));
+    let line = |changes: &[&Change], verb: &str| {
+        let change = changes.first()?;
+        let more = match changes.len() - 1 {
+            0 => String::new(),
+            more => format!("; so are {more} more"),
+        };
+        let (name, to, rate, why) = (name_of(probes, change.id), change.to, change.rate, change.why);
+        Some(format!("process {pid}: {name} is {verb} to {to}, at {rate:.0} calls a second: {why}{more}"))
+    };
+    line(&down, "demoted").into_iter().for_each(|line| tracing::warn!("{line}"));
+    line(&up, "promoted").into_iter().for_each(|line| tracing::info!("{line}"));
 }
 
 fn name_of(probes: &[Probe], index: u32) -> String {
     let method = probes.iter().find(|probe| probe.index == index).and_then(|probe| probe.methods.first());
     method.map_or_else(|| format!("function {index}"), |known| format!("{}::{}", known.method.class, known.method.name))
+}
+
+/// A rate as a number of calls.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; the cast saturates")]
+fn rounded(rate: f64) -> u64 {
+    rate.max(0.0).round() as u64
 }

@@ -209,8 +209,10 @@ impl Prepared {
         let Self { proc, jvm, vm, planner, options, .. } = self;
         let known = (proc.clone(), jvm.clone());
         // What cannot be attached for want of a target is its end.
-        Tracer::attach(Parts { proc, jvm, vm, planner, session, reader, tiers, options, calibrated, age, downcalls })
-            .map_err(|error| ended_or(error, &known.0, &known.1))
+        let engine = Arc::clone(engine);
+        let parts =
+            Parts { proc, jvm, vm, planner, session, reader, tiers, options, engine, calibrated, age, downcalls };
+        Tracer::attach(parts).map_err(|error| ended_or(error, &known.0, &known.1))
     }
 }
 

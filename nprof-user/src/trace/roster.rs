@@ -184,10 +184,11 @@ impl Roster {
             let state = self.lock();
             (Arc::clone(&state.listed), state.end, state.spent.clone())
         };
+        let elapsed = end.unwrap_or_else(|| self.start.elapsed());
         Snapshot {
             started: self.started,
-            methods: self.rows(&listed),
-            elapsed: end.unwrap_or_else(|| self.start.elapsed()),
+            methods: self.rows(&listed, spent.as_ref()),
+            elapsed,
             jvm: self.jvm.clone(),
             ended: false,
             timed: self.timed,
@@ -205,7 +206,7 @@ impl Roster {
     }
 
     /// What each function has, and each method that stubs told apart.
-    fn rows(&self, listed: &Listed) -> Vec<MethodSnapshot> {
+    fn rows(&self, listed: &Listed, spent: Option<&Spent>) -> Vec<MethodSnapshot> {
         let functions = self.switches.functions();
         let mut stubs = self.stub_samples(listed);
         let of_probe = |probe: &Probe| {
@@ -218,6 +219,7 @@ impl Roster {
                 traced_after: listed.late.get(&probe.index).copied().unwrap_or_default(),
                 traced,
                 stats: self.reader.sample(record).map(|sample| sample.stats),
+                unseen: spent.and_then(|spent| spent.unseen.get(&probe.index).copied()),
             };
             Some(aggregate::rows(Some(&seen), &stubs.remove(&Some(probe.index)).unwrap_or_default()))
         };
@@ -261,6 +263,11 @@ impl Roster {
     /// How long ago tracing began.
     pub(super) fn elapsed(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    /// Whether calls are to be timed, and not only counted.
+    pub(super) fn is_timed(&self) -> bool {
+        self.timed
     }
 
     pub(super) fn switches(&self) -> &Arc<Switches> {

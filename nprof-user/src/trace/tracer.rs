@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(super) use self::tiers::Tiers;
+use super::look::Looker;
 use super::overhead::Overhead;
 use super::prepared::MAX_FUNCTIONS;
 use super::roster::{Listed, Roster};
 use super::{Calibrated, Error, Options, downcalls};
-use crate::attach::{Attached, Session, in_full};
+use crate::attach::{Attached, Engine, Session, Target, in_full};
 use crate::collect::Reader;
 use crate::discover::Proc;
 use crate::hotspot::Vm;
@@ -74,6 +75,7 @@ pub(super) struct Parts {
     /// `None` where there are to be no stubs.
     pub tiers: Option<Tiers>,
     pub options: Options,
+    pub engine: Arc<Engine>,
     pub calibrated: Calibrated,
     pub age: Duration,
     /// Whether the JVM has linked downcalls so far.
@@ -86,12 +88,15 @@ impl Tracer {
     /// # Errors
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub(super) fn attach(parts: Parts) -> Result<Self, Error> {
-        let Parts { proc, jvm, vm, planner, session, reader, tiers, options, calibrated, age, downcalls } = parts;
+        let Parts { proc, jvm, vm, planner, session, reader, tiers, options, .. } = parts;
+        let Parts { engine, calibrated, age, downcalls, .. } = parts;
         let stubs = tiers.as_ref().map(Tiers::recorded);
         let switches = Arc::clone(session.switches());
         let roster = Roster::new(jvm.clone(), options.timed, (reader, stubs), switches, calibrated.prices);
-        let overhead = Overhead::new(calibrated, options.budget, &proc, &jvm);
         let now = Instant::now();
+        let target = Target { pid: jvm.pid, timed: options.timed };
+        let looker = Looker::new(engine, roster.reader().clone(), target);
+        let overhead = Overhead::new(calibrated, options.budget, looker, roster.start());
         let mut tracer = Self {
             proc,
             jvm,
@@ -145,7 +150,7 @@ impl Tracer {
     /// Whether it is time for another [`Self::tick`].
     #[must_use]
     pub fn is_due(&self) -> bool {
-        self.must_look() || self.tiers.is_some() || self.overhead.is_due()
+        self.must_look() || self.tiers.is_some() || self.overhead.is_due(&self.roster)
     }
 
     /// Does what is due: looks for methods that have been bound since, and keeps the cost within its bounds.
@@ -154,9 +159,9 @@ impl Tracer {
         if self.must_look() {
             self.look_for_new();
         }
-        if self.overhead.is_due() {
+        if self.overhead.is_due(&self.roster) {
             let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
-            self.overhead.govern(&self.proc, &self.roster, &mut self.session, (libraries, probes));
+            self.overhead.govern(&self.roster, &mut self.session, (libraries, probes));
         }
     }
 
@@ -185,6 +190,7 @@ impl Tracer {
         // What was bound just now has been counted, and is to have a name.
         self.serve_stubs();
         self.roster.end();
+        self.overhead.publish(&self.roster);
         self.session.detach();
         self.end_stubs();
     }
@@ -192,6 +198,7 @@ impl Tracer {
     /// Gives what it had in the kernel to others, when the JVM has ended: the results cannot be read any more.
     pub fn give_back(self) {
         self.session.give_back();
+        self.overhead.give_back();
     }
 
     /// Looks for methods that have been bound since, and says what stands against it.

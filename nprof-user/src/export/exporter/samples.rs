@@ -32,6 +32,7 @@ pub(in crate::export) fn function(index: u32, class: &str, calls: u64) -> Method
         untimed: 0,
         total_ns: calls * 1000,
         estimated_ns: None,
+        unseen: None,
         self_ns: Some(calls * 1000),
         probe_ns: 0,
         probe_error_ns: 0,

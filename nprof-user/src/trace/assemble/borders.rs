@@ -64,6 +64,7 @@ mod tests {
             traced_after: Duration::ZERO,
             traced: Traced::as_wanted(Tracing::Timed),
             stats: Some(MethodStats::ZERO),
+            unseen: None,
         };
         rows(Some(&seen), &[]).swap_remove(0)
     }

@@ -94,19 +94,32 @@ impl Tracer {
     /// Attaches probes of functions that need them, and takes in the others without. Those of which stubs see some calls
     /// are told so.
     pub(super) fn attach_probes(&mut self, probes: &[Probe]) -> Attached {
-        let Some(tiers) = &mut self.tiers else {
-            return self.session.attach(self.planner.libraries(), probes);
-        };
+        let Some(tiers) = &mut self.tiers else { return self.attach_within_budget(probes) };
         let seen = |probe: &Probe| tiers.stubs.share(&probe.methods);
         let (stubbed, probed): (Vec<Probe>, Vec<Probe>) =
             probes.iter().cloned().partition(|probe| seen(probe) == Seen::ByStubs);
+        let shares: Vec<(u32, Seen)> = probed.iter().map(|probe| (probe.index, seen(probe))).collect();
         let mut no_room = self.session.leave_to_stubs(&stubbed);
-        let mut attached = self.session.attach(self.planner.libraries(), &probed);
+        let mut attached = self.attach_within_budget(&probed);
+        let Some(tiers) = &mut self.tiers else { return attached };
         attached.no_room.append(&mut no_room);
-        for probe in &probed {
-            self.session.switches().see([probe.index], seen(probe));
+        for (index, seen) in shares {
+            self.session.switches().see([index], seen);
         }
         attached.attached.iter().for_each(|&index| tiers.stubs.probed(index));
+        attached
+    }
+
+    /// Attaches probes, as far as the budget allows; what may soon be too dear with links of its own.
+    fn attach_within_budget(&mut self, probes: &[Probe]) -> Attached {
+        let libraries = self.planner.libraries();
+        let warm = self.overhead.begin(&self.roster, &mut self.session, (libraries, probes));
+        let (warm, rest): (Vec<Probe>, Vec<Probe>) =
+            probes.iter().cloned().partition(|probe| warm.contains(&probe.index));
+        let mut attached = self.session.attach(libraries, &rest);
+        for probe in &warm {
+            attached.append(self.session.attach(libraries, std::slice::from_ref(probe)));
+        }
         attached
     }
 

@@ -1,0 +1,234 @@
+//! What a function did while it was not watched, estimated from short looks at it.
+//!
+//! A thread that does nothing but call makes fewer calls while it is looked at: what the probes took is not its own time. Which
+//! threads made the calls is not known, but on which CPUs they did, and how long all threads together ran.
+//!
+//! Between two looks the rate is taken to go in a straight line from the one to the other, so looks need not be evenly
+//! spaced. The error has a part that many looks average out (few calls in a look, rates that change) and one that they do not:
+//! what a probe costs is known within [`COST_ERROR`].
+
+use std::time::Duration;
+
+use super::terms::{factor, nanoseconds};
+use crate::model::Unseen;
+
+/// How far the calibrated cost of a probe may be off, as a share of it.
+const COST_ERROR: f64 = 0.1;
+/// The part of a thread's time that is taken to be its own at least, however much of it the probe took by calculation.
+const LEAST_OWN: f64 = 0.02;
+
+/// What a look at a function has seen.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Glance {
+    /// How long it was.
+    pub length: Duration,
+    /// The CPU time that the target used meanwhile, that of the probes included.
+    pub cpu: Duration,
+    /// The calls that began, by CPU.
+    pub calls: Vec<u64>,
+    /// Of these, the calls that ended and have a time.
+    pub timed: u64,
+    /// The sum of those times, in nanoseconds.
+    pub total_ns: u64,
+}
+
+/// How often a function is called when nobody looks, per second.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Rate {
+    calls: f64,
+    /// One standard deviation of chance.
+    random: f64,
+    /// How far it may be off in one direction.
+    systematic: f64,
+    /// The mean time of a call in nanoseconds, if one was timed.
+    mean_ns: Option<f64>,
+}
+
+impl Glance {
+    /// All calls that began.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.calls.iter().sum()
+    }
+
+    /// The calls per second that there are without a probe, where one costs `cost_ns`.
+    #[must_use]
+    pub fn calls_per_second(&self, cost_ns: f64) -> f64 {
+        self.rate(cost_ns).calls
+    }
+
+    fn rate(&self, cost_ns: f64) -> Rate {
+        let length_ns = nanoseconds(self.length);
+        let mut rate = Rate { mean_ns: self.mean_ns(), ..Rate::default() };
+        if length_ns <= 0.0 {
+            return rate;
+        }
+        let per_second = 1e9 / length_ns;
+        let mut variance = 0.0;
+        for calls in self.calls.iter().map(|&calls| factor(calls)) {
+            let paid_ns = calls * cost_ns;
+            let ran_ns = self.ran_ns(calls).max(paid_ns);
+            let own_ns = (ran_ns - paid_ns).max(LEAST_OWN * ran_ns).max(1.0);
+            // In the time that the probes took there would have been more calls.
+            let more = (own_ns + paid_ns) / own_ns;
+            rate.calls += calls * more * per_second;
+            rate.systematic += calls * more * per_second * (COST_ERROR * paid_ns / own_ns).min(1.0);
+            // Of n calls that come by chance, the square root of n is one standard deviation. Of none nobody knows.
+            variance += (more * per_second).powi(2) * calls.max(1.0);
+        }
+        rate.random = variance.sqrt();
+        rate
+    }
+
+    /// How long the threads ran that made so many of the calls, on one CPU.
+    fn ran_ns(&self, calls: f64) -> f64 {
+        let part = calls / factor(self.all()).max(1.0);
+        (nanoseconds(self.cpu) * part).min(nanoseconds(self.length))
+    }
+
+    fn mean_ns(&self) -> Option<f64> {
+        (self.timed > 0).then(|| factor(self.total_ns) / factor(self.timed))
+    }
+}
+
+/// The estimate for one function.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Estimate {
+    calls: f64,
+    variance: f64,
+    systematic: f64,
+    time_ns: f64,
+    /// Up to when it is summed up; `None` while the function is watched.
+    since: Option<Duration>,
+    last: Option<Rate>,
+}
+
+impl Estimate {
+    /// Nobody sees the calls from now on.
+    pub(super) fn pause(&mut self, now: Duration) {
+        self.since.get_or_insert(now);
+    }
+
+    /// A look shows how often it is called now, where a call costs `cost_ns` under the look's probes.
+    pub(super) fn look(&mut self, now: Duration, glance: &Glance, cost_ns: f64) {
+        let mut rate = glance.rate(cost_ns);
+        rate.mean_ns = rate.mean_ns.or(self.last.and_then(|last| last.mean_ns));
+        self.sum_up(now, Some(rate));
+        self.last = Some(rate);
+    }
+
+    /// All calls are seen from now on.
+    pub(super) fn resume(&mut self, now: Duration) {
+        self.sum_up(now, None);
+        self.since = None;
+    }
+
+    /// The estimate for all the time up to now; `None` if there was none, or no look.
+    pub(super) fn until(&self, now: Duration) -> Option<Unseen> {
+        self.last?;
+        let mut all = self.clone();
+        all.sum_up(now, None);
+        let error = all.variance.sqrt() + all.systematic;
+        Some(Unseen { calls: whole(all.calls), error_calls: whole(error), total_ns: whole(all.time_ns) })
+    }
+
+    fn sum_up(&mut self, now: Duration, next: Option<Rate>) {
+        let Some((from, since)) = self.last.or(next).zip(self.since) else { return };
+        let to = next.unwrap_or(from);
+        let seconds = now.saturating_sub(since).as_secs_f64();
+        let calls = seconds * (from.calls + to.calls) / 2.0;
+        self.calls += calls;
+        self.time_ns += calls * to.mean_ns.or(from.mean_ns).unwrap_or(0.0);
+        let change = seconds * (to.calls - from.calls) / 2.0;
+        self.variance += change.powi(2) + (seconds * from.random.max(to.random)).powi(2);
+        self.systematic += seconds * from.systematic.max(to.systematic);
+        self.since = Some(now);
+    }
+}
+
+/// A count that is never negative, as an integer.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; the cast saturates")]
+fn whole(value: f64) -> u64 {
+    value.max(0.0).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn glance(calls: u64) -> Glance {
+        Glance { length: at(2), cpu: at(2), calls: vec![calls], timed: calls, total_ns: 100 * calls }
+    }
+
+    /// Check that what the probes took is no time of the target's: of a thread that has a CPU for itself, of two, of one
+    /// beside another that makes no calls, and of one that has a CPU half of the time.
+    #[test]
+    fn probes_take_time() {
+        // Two million calls a second of 500 ns each, and a probe of 1 us: in 2 ms there is room for 1333 calls.
+        let rate = |cpu_ms: u64, calls: &[u64]| {
+            Glance { cpu: at(cpu_ms), calls: calls.to_vec(), ..glance(0) }.calls_per_second(1_000.0)
+        };
+        for (cpu_ms, calls, truth) in
+            [(2, &[1_333][..], 2e6), (4, &[1_333, 1_333], 4e6), (4, &[1_333, 0], 2e6), (1, &[666], 1e6)]
+        {
+            let found = rate(cpu_ms, calls);
+            assert!((found / truth - 1.0).abs() < 0.01, "{found} of {truth}");
+        }
+        assert!((rate(2, &[2]) - 1_001.0).abs() < 1.0);
+        assert_eq!(rate(2, &[]), 0.0);
+        assert!(rate(2, &[100_000]).is_finite(), "more than there can be");
+        assert!(Glance::default().calls_per_second(1.0).is_finite());
+    }
+
+    /// Check that calls and times are those of a steady function, that nothing is added while it is watched, and that the
+    /// truth is within the error.
+    #[test]
+    fn sums_up_what_nobody_saw() {
+        let mut estimate = Estimate::default();
+        assert_eq!(estimate.until(at(1_000)), None);
+        estimate.pause(at(1_000));
+        assert_eq!(estimate.until(at(2_000)), None, "there was no look");
+        for ms in [1_500, 2_500, 3_000] {
+            estimate.look(at(ms), &glance(20), 0.0);
+        }
+        let paused = estimate.until(at(5_000)).unwrap();
+        assert_eq!((paused.calls, paused.total_ns), (40_000, 4_000_000));
+        estimate.resume(at(5_000));
+        assert_eq!(estimate.until(at(9_000)), Some(paused));
+        assert!(paused.error_calls > 0 && paused.error_calls < 20_000, "{paused:?}");
+    }
+
+    /// Check that looks that are far apart count for more time than those that are close to each other.
+    #[test]
+    fn looks_need_not_be_even() {
+        let mut estimate = Estimate::default();
+        estimate.pause(at(0));
+        // Crowded in the first tenth of a second, where it is called often; then once a second.
+        for ms in [0, 20, 40, 60, 80, 100] {
+            estimate.look(at(ms), &glance(200), 0.0);
+        }
+        for ms in [110, 1_100, 2_100, 3_100] {
+            estimate.look(at(ms), &glance(2), 0.0);
+        }
+        let calls = estimate.until(at(3_100)).unwrap().calls;
+        assert!((13_000..14_000).contains(&calls), "{calls}");
+    }
+
+    /// Check that the error shrinks with the number of looks, but not below what is not known of the probe's cost.
+    #[test]
+    fn error_has_two_parts() {
+        let error_of = |looks: u64, cost_ns: f64| {
+            let mut estimate = Estimate::default();
+            estimate.pause(at(0));
+            (1..=looks).for_each(|n| estimate.look(at(n * 10_000 / looks), &glance(1_000), cost_ns));
+            let unseen = estimate.until(at(10_000)).unwrap();
+            factor(unseen.error_calls) / factor(unseen.calls)
+        };
+        assert!(error_of(100, 0.0) < 0.2 * error_of(2, 0.0));
+        assert!(error_of(10_000, 1_000.0) > 0.09, "half of each look was the probe's");
+    }
+}
