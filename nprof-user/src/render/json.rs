@@ -138,6 +138,8 @@ struct Method<'a> {
     probe_ns: Option<u64>,
     probe_error_ns: Option<u64>,
     cost_ns: Option<u64>,
+    estimated_calls: Option<u64>,
+    estimate_error: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -263,10 +265,12 @@ impl<'a> Method<'a> {
             wanted: measured.traced.wanted.as_str(),
             counted: measured.counted,
             unwatched_ns: nanoseconds(measured.traced.unwatched),
-            estimated_total_ns: measured.estimated_ns.map(|_estimated| row.total_ns()),
+            estimated_total_ns: row.estimated_total_ns(),
             probe_ns: timed(measured.probe_ns),
             probe_error_ns: timed(measured.probe_error_ns),
             cost_ns: measured.cost_ns,
+            estimated_calls: measured.unseen.map(|_unseen| row.calls()),
+            estimate_error: row.error(),
         }
     }
 }

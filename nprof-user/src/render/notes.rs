@@ -7,7 +7,7 @@ use super::json::nanoseconds;
 use super::rows::Row;
 use super::run::Run;
 use super::{names, units, words};
-use crate::model::{Price, ProbeCost, SkipReason, Snapshot, Tier, Tracing};
+use crate::model::{MethodSnapshot, Price, ProbeCost, SkipReason, Snapshot, Tier, Tracing};
 
 /// How many functions with several methods are spelled out, and how many methods of each.
 const ALIASES_SHOWN: usize = 5;
@@ -34,6 +34,7 @@ pub(super) const SHARED: &str = "one native function behind several methods; the
 enum Mark {
     Late,
     SingleStepped,
+    Estimated,
     Unwatched,
     OnlyCounted,
     PartlyCounted,
@@ -43,9 +44,10 @@ enum Mark {
 }
 
 impl Mark {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Late,
         Self::SingleStepped,
+        Self::Estimated,
         Self::Unwatched,
         Self::OnlyCounted,
         Self::PartlyCounted,
@@ -58,6 +60,7 @@ impl Mark {
         match self {
             Self::Late => '+',
             Self::SingleStepped => '!',
+            Self::Estimated => '≈',
             Self::Unwatched => '<',
             Self::OnlyCounted => '#',
             Self::PartlyCounted => '%',
@@ -72,7 +75,11 @@ impl Mark {
         match self {
             Self::Late => !measured.traced_after.is_zero(),
             Self::SingleStepped => measured.cost == Some(ProbeCost::SingleStepped),
-            Self::Unwatched => !measured.traced.unwatched.is_zero() || !measured.traced.tracing.is_watched(),
+            Self::Estimated => measured.unseen.is_some(),
+            Self::Unwatched => {
+                let is_paused = !measured.traced.unwatched.is_zero() || !measured.traced.tracing.is_watched();
+                is_paused && measured.unseen.is_none()
+            }
             Self::OnlyCounted => row.is_demoted() && measured.traced.tracing == Tracing::Counted,
             // With --count-only there are no times to misread.
             Self::PartlyCounted => row.snapshot.timed && measured.counted > 0 && measured.estimated_ns.is_none(),
@@ -88,6 +95,9 @@ impl Mark {
                 "traced from a later moment on, when it was bound: earlier calls are not counted, rates are since then"
             }
             Self::SingleStepped => SINGLE_STEPPED,
+            Self::Estimated => {
+                "too dear to watch all the time (--max-overhead): CALLS and TOTAL are estimates from short looks, and off by no more than ERROR in two of three cases; --tier stub counts and times every call"
+            }
             Self::Unwatched => {
                 "for some of the time its calls were not watched, to keep the cost of tracing low (--max-overhead): there were more calls than CALLS says, and CALLS/s is the rate while it was watched"
             }
@@ -156,11 +166,13 @@ pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
 }
 
 fn totals(run: Run<'_>, rows: &[Row<'_>]) -> String {
-    let calls: u64 = rows.iter().map(|r| r.measured.calls).sum();
+    let calls = rows.iter().map(Row::calls).fold(0, u64::saturating_add);
+    let is_estimated = rows.iter().any(|row| row.measured.unseen.is_some());
     let in_flight: u64 = rows.iter().map(|r| r.measured.in_flight).sum();
     let elapsed = run.elapsed();
     let mut line = format!(
-        "total: {} to {} in {} ({}/s)",
+        "total: {}{} to {} in {} ({}/s)",
+        if is_estimated { "about " } else { "" },
         plural(calls, "call"),
         plural(rows.len() as u64, "function"),
         units::duration(nanoseconds(elapsed)),
@@ -168,10 +180,16 @@ fn totals(run: Run<'_>, rows: &[Row<'_>]) -> String {
     );
     if run.timed() {
         // Own times, so that a function called by another traced one is not counted twice.
-        let own = |row: &Row<'_>| row.measured.self_ns.unwrap_or_else(|| row.total_ns());
+        let own = |row: &Row<'_>| match row.measured {
+            // Nobody knows which traced calls were made meanwhile.
+            MethodSnapshot { self_ns: Some(self_ns), unseen: None, .. } => *self_ns,
+            _ => row.total_ns(),
+        };
         let inside = units::duration(rows.iter().map(own).fold(0, u64::saturating_add));
-        let most = if rows.iter().all(|row| row.measured.self_ns.is_some()) { "" } else { "at most " };
-        let about = if rows.iter().any(|row| row.measured.estimated_ns.is_some()) { "about " } else { "" };
+        let knows_callers = |row: &Row<'_>| row.measured.self_ns.is_some() && row.measured.unseen.is_none();
+        let most = if rows.iter().all(knows_callers) { "" } else { "at most " };
+        let about =
+            if is_estimated || rows.iter().any(|row| row.measured.estimated_ns.is_some()) { "about " } else { "" };
         let error_ns = rows.iter().map(|row| row.measured.probe_error_ns).fold(0, u64::saturating_add);
         let error = if error_ns > 0 { format!(" (+- {})", units::duration(error_ns)) } else { String::new() };
         line.push_str(&format!(", {most}{about}{inside}{error} spent inside them (sum over threads)"));

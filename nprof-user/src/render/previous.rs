@@ -51,7 +51,7 @@ impl Previous {
 
 impl Seen {
     fn of(jvm: &Snapshot) -> Self {
-        let mut calls: Vec<(u32, u64)> = jvm.methods.iter().map(|m| (m.index, m.calls)).collect();
+        let mut calls: Vec<(u32, u64)> = jvm.methods.iter().map(|m| (m.index, m.all_calls())).collect();
         calls.sort_unstable_by_key(|(index, _)| *index);
         Self { elapsed: jvm.elapsed, calls }
     }
@@ -65,7 +65,7 @@ impl Seen {
     pub(super) fn calls_since(&self, measured: &MethodSnapshot) -> u64 {
         let found = self.calls.binary_search_by_key(&measured.index, |(index, _)| *index);
         let before = found.map_or(0, |at| self.calls[at].1);
-        measured.calls.saturating_sub(before)
+        measured.all_calls().saturating_sub(before)
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Row<'a> {
 impl<'a> Row<'a> {
     /// The row of a function, or `None` where there is nothing to report about it.
     fn of(snapshot: &'a Snapshot, measured: &'a MethodSnapshot) -> Option<Self> {
-        if measured.calls == 0 && measured.in_flight == 0 {
+        if measured.calls == 0 && measured.in_flight == 0 && measured.unseen.is_none() {
             return None;
         }
         let first = measured.methods.iter().min_by(|a, b| by_name(&a.method, &b.method))?;
@@ -54,10 +54,22 @@ impl<'a> Row<'a> {
         self.measured.timed_calls()
     }
 
-    /// How long its calls were seen, late starts and pauses left out: what a rate since the start is to be taken of.
-    pub(super) fn watched_for(&self) -> Duration {
-        let unseen = self.measured.traced_after.saturating_add(self.measured.traced.unwatched);
-        self.snapshot.elapsed.saturating_sub(unseen)
+    /// The calls that were counted, and those that are estimated of the time in which nobody watched.
+    pub(super) fn calls(&self) -> u64 {
+        self.measured.all_calls()
+    }
+
+    /// How far [`Row::calls`] may be off, as a share of it; `None` where every call was counted.
+    pub(super) fn error(&self) -> Option<f64> {
+        let unseen = self.measured.unseen?;
+        Some(unseen.error_calls as f64 / self.calls().max(1) as f64)
+    }
+
+    /// How long it took to make [`Row::calls`]: late starts are left out, and pauses of which nothing is estimated.
+    pub(super) fn called_for(&self) -> Duration {
+        let MethodSnapshot { traced_after, traced, unseen, .. } = self.measured;
+        let unknown = if unseen.is_some() { Duration::ZERO } else { traced.unwatched };
+        self.snapshot.elapsed.saturating_sub(traced_after.saturating_add(unknown))
     }
 
     /// Whether it is measured less closely than the user wants, at the moment.
@@ -67,13 +79,20 @@ impl<'a> Row<'a> {
 
     /// The time of all calls in nanoseconds, as far as it is measured or estimated.
     pub(super) fn total_ns(&self) -> u64 {
-        self.measured.total_ns.saturating_add(self.measured.estimated_ns.unwrap_or(0))
+        let unseen = self.measured.unseen.map_or(0, |unseen| unseen.total_ns);
+        self.measured.total_ns.saturating_add(self.measured.estimated_ns.unwrap_or(0)).saturating_add(unseen)
+    }
+
+    /// The same, where some of it is estimated.
+    pub(super) fn estimated_total_ns(&self) -> Option<u64> {
+        let MethodSnapshot { estimated_ns, unseen, .. } = self.measured;
+        (estimated_ns.is_some() || unseen.is_some()).then(|| self.total_ns())
     }
 
     /// The mean of the calls that [`Row::total_ns`] is the time of, in nanoseconds, rounded; `None` where there is none.
     pub(super) fn average_ns(&self) -> Option<u64> {
         let estimated = if self.measured.estimated_ns.is_some() { self.measured.counted } else { 0 };
-        let calls = self.timed_calls() + estimated;
+        let calls = self.timed_calls() + estimated + self.measured.unseen.map_or(0, |unseen| unseen.calls);
         self.total_ns().saturating_add(calls / 2).checked_div(calls)
     }
 
@@ -144,7 +163,7 @@ fn unordered<'a>(jvms: &'a [Snapshot]) -> Vec<Row<'a>> {
 }
 
 fn order(a: &Row<'_>, b: &Row<'_>) -> Ordering {
-    let weight = |row: &Row<'_>| Reverse((row.total_ns(), row.measured.calls));
+    let weight = |row: &Row<'_>| Reverse((row.total_ns(), row.calls()));
     weight(a)
         .cmp(&weight(b))
         .then_with(|| by_name(&a.first.method, &b.first.method))
@@ -234,7 +253,7 @@ mod tests {
         snapshot.methods[0].traced_after = Duration::from_millis(500);
         let mut watched = |unwatched| {
             snapshot.methods[0].traced.unwatched = Duration::from_millis(unwatched);
-            all(std::slice::from_ref(&snapshot))[0].watched_for().as_millis()
+            all(std::slice::from_ref(&snapshot))[0].called_for().as_millis()
         };
         assert_eq!([watched(0), watched(1500), watched(9000)], [2000, 500, 0]);
     }

@@ -20,7 +20,7 @@ const SLOW_CALLS: usize = 10;
 pub fn table(jvms: &[Snapshot], scope: Scope, screen: Screen, w: &mut impl Write) -> io::Result<()> {
     let run = Run::new(jvms, scope);
     let rows = rows::all(jvms);
-    let rate = |row: &Row<'_>| notes::per_second(row.measured.calls, row.watched_for());
+    let rate = |row: &Row<'_>| notes::per_second(row.calls(), row.called_for());
     let mut grid = grid(run, &rows, rate);
     let removed = grid.make_room(screen);
     if jvms.is_empty() {
@@ -114,7 +114,10 @@ fn columns(run: Run<'_>) -> Vec<Column> {
         columns.push(right("PID", |line| line.row.snapshot.jvm.pid.to_string()));
         columns.push(left("JVM", |line| notes::jvm(line.row.snapshot)));
     }
-    columns.push(right("CALLS", |line| units::count(line.row.measured.calls)));
+    columns.push(right("CALLS", |line| units::count(line.row.calls())));
+    if any(|m| m.unseen.is_some()) {
+        columns.push(right("ERROR", |line| line.row.error().map_or_else(String::new, units::error)));
+    }
     columns.push(right("CALLS/s", |line| units::rate(line.rate)));
     if run.timed() {
         columns.push(right("TOTAL", |line| timed(line, Some(line.row.total()))));
@@ -142,7 +145,10 @@ fn columns(run: Run<'_>) -> Vec<Column> {
 fn timed(line: &Line<'_>, time: Option<Time>) -> String {
     match time {
         None => "-".to_owned(),
-        Some(_) if line.row.timed_calls() == 0 => "-".to_owned(),
+        // Of what is estimated there are no quantiles, but a sum.
+        Some(time) if line.row.timed_calls() == 0 && (time.ns == 0 || line.row.measured.unseen.is_none()) => {
+            "-".to_owned()
+        }
         Some(time) if time.is_lost() => format!("<{}", units::duration(time.ns.saturating_add(time.error_ns))),
         Some(time) => units::duration(time.ns),
     }

@@ -45,6 +45,11 @@ pub fn rate(per_second: f64) -> String {
     if per_second > 0.0 { three_digits(per_second) } else { "0".to_owned() }
 }
 
+/// An error as a share of what it is the error of: `± 3 %`.
+pub fn error(share: f64) -> String {
+    format!("± {} %", three_digits((share * 100.0).clamp(0.01, 999.0)))
+}
+
 /// At least three significant digits, never an exponent.
 #[expect(
     clippy::cast_possible_truncation,

@@ -3,7 +3,6 @@
 mod inside;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use self::inside::Inside;
 use super::Error;

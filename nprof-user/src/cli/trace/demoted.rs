@@ -1,23 +1,18 @@
 //! What `nprof trace` says at the end of methods that were measured less closely than was asked for.
 
-use std::collections::BTreeMap;
-
 use crate::cli::terminal::say;
 use crate::model::{MethodSnapshot, Snapshot, Tracing};
 use crate::trace::Spent;
 
-/// How many methods are named; of more the number is.
-const TOLD: usize = 50;
-
-/// Functions that are demoted at the end, by index: calls per second when that was decided, and why.
-type Reasons = BTreeMap<u32, (f64, String)>;
-
-/// The demoted methods of all JVMs of a run.
-#[derive(Debug, Default)]
+/// How many methods of a run were demoted.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Demoted {
-    lines: Vec<String>,
-    /// How many more there are.
-    more: usize,
+    /// Those of which some calls are estimated.
+    estimated: usize,
+    /// Of the others, those that nobody watched for some time and that were not looked at.
+    unwatched: usize,
+    /// Of the others, those of which some calls were counted and not timed.
+    counted: usize,
 }
 
 impl Demoted {
@@ -28,44 +23,46 @@ impl Demoted {
         if demotions == 0 {
             return;
         }
-        for line in lines(snapshot, &spent.demoted) {
-            if self.lines.len() < TOLD {
-                self.lines.push(line);
-            } else {
-                self.more += 1;
+        for measured in &snapshot.methods {
+            if measured.unseen.is_some() {
+                self.estimated += 1;
+            } else if !measured.traced.unwatched.is_zero() {
+                self.unwatched += 1;
+            } else if is_only_counted(measured) {
+                self.counted += 1;
             }
         }
     }
 
-    /// Says which methods were demoted, and why. To be called when nothing is drawn over it any more.
+    /// Says how many methods were demoted, and what helps. To be called when nothing is drawn over it any more.
     pub(super) fn tell(&self) {
-        self.lines.iter().for_each(say);
-        if self.more > 0 {
-            say(format_args!("and {} more methods were demoted; the results mark them", self.more));
-        }
+        self.line().into_iter().for_each(say);
+    }
+
+    fn line(&self) -> Option<String> {
+        let Self { estimated, unwatched, counted } = *self;
+        let all = estimated + unwatched + counted;
+        let parts = [
+            (estimated, "estimated from short looks"),
+            (unwatched, "not watched for a time"),
+            (counted, "only counted"),
+        ];
+        let parts: Vec<String> =
+            parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| format!("{number} {what}")).collect();
+        let methods = if all == 1 { "method was" } else { "methods were" };
+        (all > 0).then(|| {
+            format!(
+                "{all} {methods} too dear to time every call within the budget (--max-overhead): {}; --tier stub times them \
+                 all at a fraction of the cost, --max-overhead off at any cost",
+                parts.join(", ")
+            )
+        })
     }
 }
 
-/// One line for each method that is demoted, or was for a time.
-fn lines(snapshot: &Snapshot, reasons: &Reasons) -> Vec<String> {
-    let line = |measured: &MethodSnapshot| {
-        let method = &measured.methods.first()?.method;
-        let name = format!("process {}: {}::{}", snapshot.jvm.pid, method.class, method.name);
-        let state = measured.traced.tracing;
-        match reasons.get(&measured.index) {
-            Some((_, why)) => Some(format!("{name} was demoted to {state}: {why}")),
-            None if is_partial(measured) => Some(format!("{name} was demoted for a time, and is {state} again")),
-            None => None,
-        }
-    };
-    snapshot.methods.iter().filter_map(line).collect()
-}
-
-/// Whether less was measured than was asked for.
-fn is_partial(measured: &MethodSnapshot) -> bool {
-    let is_wanted = measured.traced.wanted != Tracing::Timed || measured.estimated_ns.is_some();
-    let only_counted = measured.counted > 0 && !is_wanted;
-    only_counted || !measured.traced.unwatched.is_zero()
+/// Whether calls were only counted though they were to be timed, and not because stubs time some of them.
+fn is_only_counted(measured: &MethodSnapshot) -> bool {
+    measured.counted > 0 && measured.traced.wanted == Tracing::Timed && measured.estimated_ns.is_none()
 }
 
 #[cfg(test)]
@@ -73,41 +70,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::model::Unseen;
     use crate::render::samples::demoted;
 
-    /// Check that each method that is demoted is named with the reason, one that was is named too, and no other.
-    #[test]
-    fn names_what_was_demoted() {
-        let why = |rate: f64| (rate, format!("it was called {rate:.0} times a second"));
-        let reasons: Reasons = [(0, why(1e6)), (1, why(80_000.0))].into();
-        let mut all = Demoted::default();
-        all.add(&demoted(), &Spent { demoted: reasons, changes: [3, 1], ..Spent::default() });
-        assert_eq!(
-            all.lines,
-            [
-                "process 1234: a.Back::call was demoted for a time, and is timed again",
-                "process 1234: a.Warm::call was demoted to counted: it was called 80000 times a second",
-                "process 1234: a.Hot::call was demoted to detached: it was called 1000000 times a second",
-            ]
-        );
-        assert_eq!(all.more, 0);
-    }
-
-    /// Check that methods which are measured as was asked for are not named: those that are only counted because that was
-    /// asked for, those of which some calls are timed because that was, and those that are bound late.
-    #[test]
-    fn is_silent_where_nothing_was_demoted() {
-        let mut snapshot = demoted();
-        snapshot.methods.truncate(1);
-        let cool = &mut snapshot.methods[0];
-        cool.traced_after = Duration::from_secs(1);
-        cool.counted = cool.calls;
-        (cool.traced.wanted, cool.traced.tracing) = (Tracing::Counted, Tracing::Counted);
-        assert_eq!(lines(&snapshot, &Reasons::new()), [""; 0]);
-        let sampled = &mut snapshot.methods[0];
-        (sampled.traced.wanted, sampled.traced.tracing) = (Tracing::Timed, Tracing::Timed);
-        sampled.estimated_ns = Some(1);
-        assert_eq!(lines(&snapshot, &Reasons::new()), [""; 0]);
+    /// What is known of a JVM in which the governor was at work.
+    fn some() -> Spent {
+        Spent { changes: [3, 1], ..Spent::default() }
     }
 
     /// Check that nothing is said of a JVM in which nothing was ever demoted, such as one without a budget, although methods
@@ -116,16 +84,43 @@ mod tests {
     fn is_silent_where_nobody_demotes() {
         let mut all = Demoted::default();
         all.add(&demoted(), &Spent::default());
-        assert_eq!((all.lines.len(), all.more), (0, 0));
+        assert_eq!(all, Demoted::default());
     }
 
-    /// Check that no more is said than a reader takes in, and how much is left out.
+    /// Check that each method that is demoted, or was for a time, is counted once, and that it is said what helps.
     #[test]
-    fn says_how_many_more() {
+    fn counts_what_was_demoted() {
+        let mut snapshot = demoted();
         let mut all = Demoted::default();
-        for _ in 0..20 {
-            all.add(&demoted(), &Spent { changes: [3, 3], ..Spent::default() });
-        }
-        assert_eq!((all.lines.len(), all.more), (50, 10));
+        all.add(&snapshot, &some());
+        assert_eq!(all, Demoted { estimated: 0, unwatched: 2, counted: 1 });
+        snapshot.methods.iter_mut().for_each(|measured| measured.unseen = Some(Unseen::default()));
+        all.add(&snapshot, &some());
+        let line = all.line().unwrap();
+        let estimated = snapshot.methods.len();
+        assert!(line.starts_with(&format!("{} methods were too dear", estimated + 3)), "{line}");
+        assert!(line.contains(&format!("{estimated} estimated")) && line.contains("--tier stub"), "{line}");
+    }
+
+    /// Check that methods which are measured as was asked for are not counted: those that are only counted because that was
+    /// asked for, those of which some calls are timed because that was, and those that are bound late.
+    #[test]
+    fn is_silent_where_nothing_was_demoted() {
+        let mut snapshot = demoted();
+        snapshot.methods.truncate(1);
+        let line = |snapshot: &Snapshot| {
+            let mut all = Demoted::default();
+            all.add(snapshot, &some());
+            all.line()
+        };
+        let cool = &mut snapshot.methods[0];
+        cool.traced_after = Duration::from_secs(1);
+        cool.counted = cool.calls;
+        (cool.traced.wanted, cool.traced.tracing) = (Tracing::Counted, Tracing::Counted);
+        assert_eq!(line(&snapshot), None);
+        let sampled = &mut snapshot.methods[0];
+        (sampled.traced.wanted, sampled.traced.tracing) = (Tracing::Timed, Tracing::Timed);
+        sampled.estimated_ns = Some(1);
+        assert_eq!(line(&snapshot), None);
     }
 }
