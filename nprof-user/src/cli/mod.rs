@@ -36,6 +36,7 @@ use self::terminal::{Log, say};
 use crate::attach::{probe_uprobe_multi, reach};
 use crate::discover::Proc;
 use crate::model::Reach;
+use crate::render::ps::Uncounted;
 use crate::sys::allocator;
 
 /// Nothing matched what was asked for.
@@ -103,9 +104,10 @@ pub fn main() -> ExitCode {
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
         Command::Check(args) => check::run(args, tried, methods::facts),
-        Command::Ps(args) => {
-            ps::run(args, |jvm| crate::trace::survey(&Proc::host(), jvm).map_err(|error| error.to_string()))
-        }
+        Command::Ps(args) => ps::run(args, |jvm| {
+            crate::trace::survey(&Proc::host(), jvm)
+                .map_err(|error| Uncounted { supported: !error.is_unsupported(), reason: error.to_string() })
+        }),
         Command::Methods(args) => methods::run(args),
         Command::Trace(args) => trace::run(args, cli.quiet),
         Command::Record(args) => record::run(args, cli.quiet),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::terminal::{say, stdout_screen};
 use crate::discover::Proc;
 use crate::model::Jvm;
-use crate::render::ps::{self, Entry};
+use crate::render::ps::{self, Entry, Uncounted};
 
 /// How long JVMs may take to tell of their native methods, all of them together.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -38,7 +38,7 @@ pub(super) enum ListFormat {
 /// Ends with 1 if there is no JVM, as other commands do when nothing matches.
 pub(super) fn run(
     args: &PsArgs,
-    survey: impl Fn(&mut Jvm) -> Result<(usize, usize), String> + Clone + Send + 'static,
+    survey: impl Fn(&mut Jvm) -> Result<(usize, usize), Uncounted> + Clone + Send + 'static,
 ) -> anyhow::Result<ExitCode> {
     let scan = Proc::host().jvms()?;
     let entries = entries(scan.jvms, &survey, PATIENCE);
@@ -58,16 +58,17 @@ pub(super) fn run(
 /// thread, which ends with the process.
 fn entries(
     jvms: Vec<Jvm>,
-    survey: &(impl Fn(&mut Jvm) -> Result<(usize, usize), String> + Clone + Send + 'static),
+    survey: &(impl Fn(&mut Jvm) -> Result<(usize, usize), Uncounted> + Clone + Send + 'static),
     patience: Duration,
 ) -> Vec<Entry> {
     let (sender, surveyed) = mpsc::channel();
-    let late = || Err(format!("not counted: it did not tell of its native methods within {} s", patience.as_secs()));
+    let late = || format!("not counted: it did not tell of its native methods within {} s", patience.as_secs());
+    let late = || Err(Uncounted { supported: true, reason: late() });
     let mut entries: Vec<Entry> = jvms.into_iter().map(|jvm| Entry { jvm, natives: late() }).collect();
     let mut awaited = 0;
     for (index, entry) in entries.iter_mut().enumerate() {
         if !entry.jvm.kind.is_supported() {
-            entry.natives = Err("unsupported VM".to_owned());
+            entry.natives = Err(Uncounted { supported: false, reason: "unsupported VM".to_owned() });
             continue;
         }
         let (mut jvm, survey, sender) = (entry.jvm.clone(), survey.clone(), sender.clone());
@@ -78,7 +79,9 @@ fn entries(
         });
         match started {
             Ok(_left_behind) => awaited += 1,
-            Err(error) => entry.natives = Err(format!("not counted: {error}")),
+            Err(error) => {
+                entry.natives = Err(Uncounted { supported: true, reason: format!("not counted: {error}") });
+            }
         }
     }
     let deadline = Instant::now() + patience;
@@ -94,8 +97,8 @@ fn entries(
 /// Says what the table leaves open.
 fn explain(entries: &[Entry], unreadable: usize) {
     for entry in entries.iter().filter(|entry| entry.jvm.kind.is_supported()) {
-        if let Err(problem) = &entry.natives {
-            say(format_args!("{}: {problem}", entry.jvm.pid));
+        if let Err(Uncounted { reason, .. }) = &entry.natives {
+            say(format_args!("{}: {reason}", entry.jvm.pid));
         }
     }
     say_unreadable(unreadable);
@@ -149,7 +152,7 @@ mod tests {
         let entries = entries(jvms, &survey, Duration::from_secs(5));
         for entry in &entries {
             match entry.jvm.pid.0 {
-                7 => assert!(entry.natives.as_ref().unwrap_err().contains("within 5 s")),
+                7 => assert!(entry.natives.as_ref().unwrap_err().reason.contains("within 5 s")),
                 pid => assert_eq!(entry.natives, Ok((pid as usize, 0))),
             }
         }

@@ -60,6 +60,14 @@ pub enum Error {
     Memory(#[from] MemoryError),
 }
 
+impl Error {
+    /// Whether this VM can never be read: it is of a kind or version that does not publish what is needed.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, Self::BadLibrary { .. } | Self::NoTables | Self::MissingEntry { .. } | Self::BadEntry { .. })
+    }
+}
+
 /// An entry of the VM's tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableEntry {

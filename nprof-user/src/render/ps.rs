@@ -23,7 +23,22 @@ pub struct Entry {
     /// The JVM.
     pub jvm: Jvm,
     /// How many native methods its loaded classes have, and how many of them are bound, or why that is not known.
-    pub natives: Result<(usize, usize), String>,
+    pub natives: Result<(usize, usize), Uncounted>,
+}
+
+/// Why the native methods of a JVM are not counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uncounted {
+    /// Whether nprof can read VMs like this one, and only did not this time.
+    pub supported: bool,
+    /// The reason, in words.
+    pub reason: String,
+}
+
+impl Entry {
+    fn is_supported(&self) -> bool {
+        self.jvm.kind.is_supported() && self.natives.as_ref().err().is_none_or(|uncounted| uncounted.supported)
+    }
 }
 
 /// Writes the table. Nothing but the table: what could not be read is the caller's to say.
@@ -58,7 +73,7 @@ fn row(entry: &Entry) -> Vec<String> {
     vec![
         jvm.pid.to_string(),
         cell(&jvm.main, usize::MAX),
-        cell(&vm(jvm), VM_WIDTH),
+        cell(&vm(entry), VM_WIDTH),
         cell(&jvm.vm_version, VERSION_WIDTH),
         cell(&user, USER_WIDTH),
         container.chars().take(CONTAINER_DIGITS).collect(),
@@ -76,12 +91,17 @@ fn cell(text: &str, columns: usize) -> String {
 }
 
 /// The VM's name without the words that all of them share; one that is not supported is marked.
-fn vm(jvm: &Jvm) -> String {
+fn vm(entry: &Entry) -> String {
+    let jvm = &entry.jvm;
     let kind = match jvm.kind {
         JvmKind::HotSpot => {
             let name = jvm.vm_name.trim_end_matches(" Server VM");
             let name = name.trim_end_matches(" 64-Bit");
-            return if name.is_empty() { "HotSpot" } else { name }.to_owned();
+            let name = if name.is_empty() { "HotSpot" } else { name };
+            if entry.is_supported() {
+                return name.to_owned();
+            }
+            name
         }
         JvmKind::HotSpotMinimal => "minimal",
         JvmKind::OpenJ9 => "OpenJ9",
@@ -143,8 +163,8 @@ fn json_entry(entry: &Entry) -> JsonEntry<'_> {
         container: jvm.container.as_deref(),
         natives: counts.map(|(natives, _)| *natives),
         bound: counts.map(|(_, bound)| *bound),
-        supported: jvm.kind.is_supported(),
-        problem: entry.natives.as_ref().err().map(String::as_str),
+        supported: entry.is_supported(),
+        problem: entry.natives.as_ref().err().map(|uncounted| &*uncounted.reason),
     }
 }
 
@@ -167,6 +187,10 @@ mod tests {
         }
     }
 
+    fn uncounted(supported: bool, reason: &str) -> Uncounted {
+        Uncounted { supported, reason: reason.to_owned() }
+    }
+
     fn entries() -> Vec<Entry> {
         let mut other = jvm(77, "wing\u{1b}[2J.jar");
         other.kind = JvmKind::OpenJ9;
@@ -174,7 +198,7 @@ mod tests {
         other.vm_version = String::new();
         vec![
             Entry { jvm: jvm(1234, "com.acme.Main"), natives: Ok((1500, 312)) },
-            Entry { jvm: other, natives: Err("unsupported VM".to_owned()) },
+            Entry { jvm: other, natives: Err(uncounted(false, "unsupported VM")) },
         ]
     }
 
@@ -212,6 +236,22 @@ mod tests {
         wide.user = Some("a-service-account-of-the-cluster".to_owned());
         for line in lines(&entries, Some(120)) {
             assert!(line.chars().count() <= 120, "{line}");
+        }
+    }
+
+    /// Check that a HotSpot VM whose version cannot be read is marked for people and programs, and that one that only
+    /// did not answer is not.
+    #[test]
+    fn marks_versions_that_cannot_be_read() {
+        let of = |uncounted| vec![Entry { jvm: jvm(8, "Old"), natives: Err(uncounted) }];
+        for (supported, mark) in [(false, true), (true, false)] {
+            let entries = of(uncounted(supported, "for a reason"));
+            assert_eq!(lines(&entries, None)[1].contains("OpenJDK (unsupported)"), mark);
+            let mut out = Vec::new();
+            json(&mut out, &entries, 0).unwrap();
+            let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
+            assert_eq!(document["jvms"][0]["supported"], supported);
+            assert_eq!(document["jvms"][0]["problem"], "for a reason");
         }
     }
 

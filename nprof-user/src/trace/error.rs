@@ -87,9 +87,23 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether it is the VM's kind or version that cannot be traced, which no second try will change.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        match self {
+            Self::Unsupported { .. } => true,
+            Self::Inventory(error) => error.is_unsupported(),
+            _ => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;
+
+    use object::read::elf::FileHeader as _;
 
     use super::*;
 
@@ -104,5 +118,21 @@ mod tests {
             "no probe can be attached to process 42 (com.acme.\\u{1b}Main): cannot attach to /opt/app/libx.so: \
              Operation not permitted (os error 1)"
         );
+    }
+
+    /// Check that old and 32-bit VMs are told from those that only cannot be read now.
+    #[test]
+    fn tells_what_can_never_be_read() {
+        let old = hotspot::Error::MissingEntry { missing: Vec::new() };
+        assert!(Error::from(old).is_unsupported());
+        let elf32 = [&b"\x7fELF\x01\x01\x01"[..], &[0; 64]].concat();
+        let source = object::elf::FileHeader64::<object::LittleEndian>::parse(&*elf32).unwrap_err();
+        let narrow = hotspot::Error::BadLibrary { path: "/jdk/libjvm.so".into(), source };
+        let narrow = Error::from(narrow);
+        assert!(narrow.is_unsupported());
+        assert_eq!(narrow.to_string(), "/jdk/libjvm.so is not a 64-bit little-endian ELF library");
+        assert!(Error::Unsupported { pid: Pid(1), kind: JvmKind::OpenJ9 }.is_unsupported());
+        assert!(!Error::from(hotspot::Error::NotReady).is_unsupported());
+        assert!(!Error::Ended { pid: Pid(1) }.is_unsupported());
     }
 }
