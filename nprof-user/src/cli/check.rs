@@ -6,10 +6,12 @@ use std::process::ExitCode;
 
 use super::ps::{ListFormat, say_unreadable};
 use super::terminal::stdout_screen;
+use crate::attach::in_full;
 use crate::config::{Config, ConfigFile, DEFAULT_FILE};
 use crate::discover::Proc;
 use crate::model::{Finding, Jvm, Pid, Reach};
 use crate::render::check::{self, Report};
+use crate::{shim, trace};
 
 /// Check what this kernel, these permissions and these JVMs allow
 #[derive(Debug, clap::Args)]
@@ -38,7 +40,7 @@ pub(super) struct TracingFacts {
 /// Prints the findings. `uprobe_multi` tries whether the kernel takes an uprobe_multi link and whom its probes reach;
 /// `inspect` reads a JVM's inventory.
 ///
-/// Ends with 0 if all that tracing needs is there, with 2 if something is missing.
+/// Ends with 0 if all that tracing needs is there, with 2 if something is missing, be it only for stacks or stubs.
 pub(super) fn run(
     args: &CheckArgs,
     uprobe_multi: impl Fn() -> Result<Reach, String>,
@@ -86,8 +88,39 @@ fn jvm_findings(
     let mut findings = proc
         .jvm_findings(jvm)
         .unwrap_or_else(|error| vec![Finding::fail("process", error.to_string(), "run nprof check again")]);
-    findings.push(natives_finding(&inspect(jvm)));
+    let facts = inspect(jvm);
+    findings.push(natives_finding(&facts));
+    if facts.is_ok() {
+        let mut jvm = jvm.clone();
+        // The version that the VM tells decides, where it tells one.
+        drop(trace::wait_until_ready(proc, &mut jvm));
+        findings.push(stacks_finding(trace::check_stacks(proc, &jvm)));
+        findings.push(stubs_finding(trace::check_stubs(proc, &jvm)));
+    }
     findings
+}
+
+fn stacks_finding(checked: Result<(), trace::Error>) -> Finding {
+    const CHECK: &str = "stacks";
+    match checked {
+        Ok(()) => Finding::ok(CHECK, "can be read: record, flamegraph, --slow"),
+        Err(error) => Finding::fail(
+            CHECK,
+            format!("record, flamegraph and --slow are refused: {}", in_full(&error)),
+            "counts and times work: use nprof trace",
+        ),
+    }
+}
+
+fn stubs_finding(checked: Result<(), shim::Refusal>) -> Finding {
+    const CHECK: &str = "stubs";
+    match checked {
+        Ok(()) => Finding::ok(CHECK, "can be used: --tier stub"),
+        Err(refusal) => {
+            let fix = refusal.advice().unwrap_or_else(|| "use --tier kernel".to_owned());
+            Finding::fail(CHECK, format!("--tier stub is refused: {}", in_full(&refusal)), fix)
+        }
+    }
 }
 
 fn uprobe_multi_finding(tried: Result<Reach, String>) -> Finding {
@@ -200,6 +233,24 @@ mod tests {
         assert_eq!(verdict(Ok(facts(Some(0)))), Verdict::Ok);
         assert_eq!(verdict(Ok(facts(Some(3)))), Verdict::Warn);
         assert_eq!(verdict(Err("no tables".to_owned())), Verdict::Fail);
+    }
+
+    /// Check that stacks and stubs that will be refused fail the check, which says why and what works instead.
+    #[test]
+    fn judges_stacks_and_stubs() {
+        assert_eq!(stacks_finding(Ok(())).verdict, Verdict::Ok);
+        assert_eq!(stubs_finding(Ok(())).verdict, Verdict::Ok);
+        let stacks = stacks_finding(Err(crate::hotspot::Error::NoTables.into()));
+        assert!(stacks.says.contains("no tables"), "{}", stacks.says);
+        assert!(stacks.fix.as_ref().unwrap().contains("nprof trace"));
+        let refusal = shim::Refusal::AttachDisabled { pid: Pid(7) };
+        let advice = refusal.advice();
+        let stubs = stubs_finding(Err(refusal));
+        assert!(stubs.says.contains("DisableAttachMechanism"), "{}", stubs.says);
+        assert_eq!(stubs.fix, advice);
+        for finding in [stacks, stubs] {
+            assert!(Report { host: vec![finding], jvms: Vec::new() }.fails());
+        }
     }
 
     /// Check that a kernel that refuses the trial fails the check, with its reason, and one that lets probes out is told

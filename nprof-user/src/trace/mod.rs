@@ -40,8 +40,9 @@ pub use overhead::Spent;
 pub use prepared::Prepared;
 pub use recorder::{Recorder, Wanted};
 pub use roster::{Roster, Rule};
+pub use stubs::check_stubs;
 pub use tracer::Tracer;
-pub use vm::survey;
+pub use vm::{check_stacks, survey, wait_until_ready};
 
 use std::time::Duration;
 

@@ -8,6 +8,7 @@ use crate::discover::{Proc, libjvm};
 use crate::hotspot::{self, Vm};
 use crate::model::{Jvm, Method, NativeCode};
 use crate::sys::remote_memory::ProcessMemory;
+use crate::unwind::{Threads, Unwinder};
 
 /// How long a JVM may take to fill its tables after its start, and how often it is asked.
 const STARTING: Duration = Duration::from_secs(5);
@@ -36,7 +37,7 @@ pub(super) fn open(proc: &Proc, jvm: &Jvm) -> Result<Vm<ProcessMemory>, Error> {
 ///
 /// # Errors
 /// If it has none, or does not fill them in time.
-pub(super) fn wait_until_ready(proc: &Proc, jvm: &mut Jvm) -> Result<(), Error> {
+pub fn wait_until_ready(proc: &Proc, jvm: &mut Jvm) -> Result<(), Error> {
     let mut vm = open(proc, jvm).map_err(|error| ended_or(error, proc, jvm))?;
     describe(jvm, &mut vm);
     Ok(())
@@ -56,6 +57,18 @@ pub(super) fn describe(jvm: &mut Jvm, vm: &mut Vm<ProcessMemory>) {
 /// An error is the end of the target, if that has ended: what failed for want of it is no news.
 pub(super) fn ended_or(error: Error, proc: &Proc, jvm: &Jvm) -> Error {
     if proc.is_same(jvm) { error } else { Error::Ended { pid: jvm.pid } }
+}
+
+/// Whether stacks can be read in a JVM, as `record`, `flamegraph` and `--slow` do.
+///
+/// # Errors
+/// The one that they would end with.
+pub fn check_stacks(proc: &Proc, jvm: &Jvm) -> Result<(), Error> {
+    let libraries = proc.libraries(jvm.pid)?;
+    let libjvm = libjvm(&libraries).ok_or(Error::Ended { pid: jvm.pid })?;
+    let memory = ProcessMemory::new(jvm.pid);
+    let opened = Unwinder::open(memory.clone(), libjvm).and_then(|_unwinder| Threads::open(memory, libjvm));
+    opened.map(drop).map_err(|error| ended_or(error.into(), proc, jvm))
 }
 
 /// Reads how many native methods a JVM has and how many of them are bound, and what the VM says of itself.

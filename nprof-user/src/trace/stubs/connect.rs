@@ -34,6 +34,17 @@ pub(in crate::trace) fn fall_back(pid: Pid, error: &(dyn std::error::Error + 'st
     tracing::warn!("{error}: process {pid} is traced by the kernel alone");
 }
 
+/// Whether there can be stubs in a JVM. Nothing is done to it.
+///
+/// # Errors
+/// What [`TierWanted::Stub`] would be refused with.
+pub fn check_stubs(proc: &Proc, jvm: &Jvm) -> Result<(), shim::Refusal> {
+    let libraries = proc.libraries(jvm.pid)?;
+    let unsupported = || shim::Refusal::Kind { pid: jvm.pid, kind: jvm.kind };
+    let libjvm = discover::libjvm(&libraries).ok_or_else(unsupported)?;
+    shim::check(&Wanted { proc, jvm, libjvm, patience: PATIENCE, has_stubs: false }).map(drop)
+}
+
 fn load(proc: &Proc, jvm: &Jvm, has_stubs: bool) -> Result<Connection, shim::Error> {
     let libraries = proc.libraries(jvm.pid)?;
     let unsupported = || shim::Refusal::Kind { pid: jvm.pid, kind: jvm.kind };

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use nprof_common::wire::{self, ToShim, Welcome};
 use nprof_common::{MethodStats, Mode};
 
+pub use self::connect::check_stubs;
 pub(super) use self::connect::{connect, fall_back};
 use self::ledger::{Known, Ledger, Planned, Standing};
 use super::Error;
