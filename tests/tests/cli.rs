@@ -129,14 +129,16 @@ fn interval() -> Result<()> {
         let mut target = RemoteProcess::shapes(jdk)?;
         let mut trace = Trace::start(target.pid(), &["--interval", "50ms", TARGETS])?;
         let mut before = 0;
+        let mut called = Vec::new();
         for _ in 0..5 {
-            let called = target.calls("static", 1, 100)?;
+            called = target.calls("static", 1, 100)?;
             let calls = trace.next_report()?.calls(&called[0].methods[0]);
             ensure!(calls >= before, "{before} calls, then {calls}");
             before = calls;
         }
         let report = trace.finish()?;
-        ensure!(report.methods[0].calls == 500, "{:?}", report.methods);
+        let calls = report.calls(&called.first().context("no calls")?.methods[0]);
+        ensure!(calls == 500, "{:?}", report.methods);
         Ok(())
     })
 }

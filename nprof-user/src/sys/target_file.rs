@@ -1,7 +1,7 @@
 //! Files of targets: the one way in which they are opened and read.
 //!
 //! What a target shows under a path may be a pipe, a device, or a file whose contents another program delivers (FUSE):
-//! opening, looking at, reading and closing that may never end. So [`errand`](super::errand) opens a path without
+//! opening, looking at, reading and closing that may never end. So [`super::errand`] opens a path without
 //! opening what lies there (`O_PATH`) and looks at it. Only a regular file is read; one on a file system of the
 //! kernel's own is opened here, any other is read by errands, each for itself.
 

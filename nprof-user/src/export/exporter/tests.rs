@@ -28,7 +28,8 @@ fn random_names_of_libraries_are_no_new_series() {
     };
     let before = measured("x", jvm(1, vec![unpacked(1, "libzstd-jni-1.5.5-418338467856899223094.so")]));
     let after = measured("x", jvm(2, vec![unpacked(20, "libzstd-jni-1.5.5-49223370368547758.so")]));
-    scrape(&mut exporter, &[before], now);
+    scrape(&mut exporter, std::slice::from_ref(&before), now);
+    exporter.retire(before, now);
     let lines = scrape(&mut exporter, &[after], now);
     let expected = r#"{jvm="x",class="A",method="call",library="libzstd-jni-1.5.5-*.so"} 21"#;
     assert_eq!(values(&lines, CALLS), [expected]);

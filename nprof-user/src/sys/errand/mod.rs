@@ -5,7 +5,7 @@
 //! program, and not even SIGKILL ends the wait: the thread keeps the whole process, its probes and its memory in place.
 //! The same goes for opening, looking at, reading and closing such a file. A thread is therefore not enough.
 //!
-//! A runner that does not answer within [`LIMIT`] and does not merely wait for a CPU is given up, and its target is held
+//! A runner that does not answer within a second and does not merely wait for a CPU is given up, and its target is held
 //! back: not before the runner has ended, and then after a growing pause, is it tried again. So a target occupies one
 //! runner at most.
 #![expect(unsafe_code, reason = "a process that shares a piece of memory and makes raw system calls")]
