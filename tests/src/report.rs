@@ -118,6 +118,8 @@ pub struct Row {
     pub probe_ns: Option<u64>,
     pub probe_error_ns: Option<u64>,
     pub cost_ns: Option<u64>,
+    pub estimated_calls: Option<u64>,
+    pub estimate_error: Option<f64>,
 }
 
 /// Calls by duration.

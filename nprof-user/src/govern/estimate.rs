@@ -26,6 +26,10 @@ pub struct Glance {
     pub cpu: Duration,
     /// The calls that began, by CPU.
     pub calls: Vec<u64>,
+    /// Whether calls were timed, and not only counted: what a call cost.
+    pub is_timed: bool,
+    /// Calls after the last look at the function, which the probes saw on their way out: they had their cost too.
+    pub late: u64,
     /// Of these, the calls that ended and have a time.
     pub timed: u64,
     /// The sum of those times, in nanoseconds.
@@ -161,7 +165,14 @@ mod tests {
     }
 
     fn glance(calls: u64) -> Glance {
-        Glance { length: at(2), cpu: at(2), calls: vec![calls], timed: calls, total_ns: 100 * calls }
+        Glance {
+            length: at(2),
+            cpu: at(2),
+            calls: vec![calls],
+            timed: calls,
+            total_ns: 100 * calls,
+            ..Glance::default()
+        }
     }
 
     /// Check that what the probes took is no time of the target's: of a thread that has a CPU for itself, of two, of one

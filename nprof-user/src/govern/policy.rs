@@ -112,13 +112,14 @@ impl Governor {
         changes
     }
 
-    /// Takes in a look at a detached function, in the state that the user wants. The answer is the state that it is to be
+    /// Takes in a look at a detached function. The answer is the state that it is to be
     /// in from now on. A function that has gone meanwhile stays detached.
     pub fn looked(&mut self, now: Duration, id: u32, glance: &Glance) -> Tracing {
         self.trials.end(id);
         let Some(held) = self.held.get_mut(&id) else { return Tracing::Detached };
-        let call_ns = self.costs.of(held.wanted, held.cost);
-        let cost_ns = factor(glance.all()) * call_ns;
+        let did = if glance.is_timed { Tracing::Timed } else { Tracing::Counted };
+        let call_ns = self.costs.of(did, held.cost);
+        let cost_ns = factor(glance.all().saturating_add(glance.late)) * call_ns;
         self.trials.charge(cost_ns);
         self.spent_ns += cost_ns;
         let estimate = self.estimates.entry(id).or_default();

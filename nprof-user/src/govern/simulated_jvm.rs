@@ -166,7 +166,8 @@ impl SimulatedJvm {
     fn tell_of_look(&mut self, passed: &mut Passed) {
         let Some((place, calls)) = self.look.take() else { return };
         let function = &mut self.functions[place];
-        let glance = Glance { length: STEP, cpu: self.step_cpu, calls: vec![calls], ..Glance::default() };
+        let glance =
+            Glance { length: STEP, cpu: self.step_cpu, calls: vec![calls], is_timed: true, ..Glance::default() };
         function.tracing = self.governor.looked(self.now, id(place), &glance);
         assert!(function.tracing <= function.wanted);
         passed.looks += 1;

@@ -255,7 +255,7 @@ fn observed(wanted: Tracing, tracing: Tracing, calls: u64) -> Observed {
 
 /// A look that saw so many calls of one busy thread.
 fn glance(calls: u64, length: Duration) -> Glance {
-    Glance { length, cpu: length, calls: vec![calls], ..Glance::default() }
+    Glance { length, cpu: length, calls: vec![calls], is_timed: true, ..Glance::default() }
 }
 
 fn governor() -> Governor {

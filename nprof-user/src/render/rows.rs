@@ -103,7 +103,16 @@ impl<'a> Row<'a> {
 
     /// The time of all calls.
     pub(super) fn total(&self) -> Time {
-        Time { ns: self.total_ns(), error_ns: self.measured.probe_error_ns }
+        Time { ns: self.total_ns(), error_ns: self.measured.probe_error_ns.saturating_add(self.unseen_error_ns()) }
+    }
+
+    /// How far the estimated time of calls that nobody saw may be off: by what is not known of the probe in each call that
+    /// was looked at, and by as much as their number.
+    fn unseen_error_ns(&self) -> u64 {
+        let Some(unseen) = self.measured.unseen else { return 0 };
+        let inside_ns = unseen.calls.saturating_mul(self.measured.price.inside_error_ns);
+        let mean_ns = unseen.total_ns.checked_div(unseen.calls).unwrap_or(0);
+        inside_ns.saturating_add(unseen.error_calls.saturating_mul(mean_ns))
     }
 
     /// The same without that of traced calls which they made; `None` where it is not known.
@@ -113,7 +122,8 @@ impl<'a> Row<'a> {
 
     /// The mean of the calls; `None` where there is none.
     pub(super) fn average(&self) -> Option<Time> {
-        let error_ns = self.measured.probe_error_ns.checked_div(self.timed_calls()).unwrap_or(0);
+        let unseen = self.measured.unseen.map_or(0, |unseen| unseen.calls);
+        let error_ns = self.total().error_ns.checked_div(self.timed_calls() + unseen).unwrap_or(0);
         Some(Time { ns: self.average_ns()?, error_ns })
     }
 

@@ -120,11 +120,11 @@ fn columns(run: Run<'_>) -> Vec<Column> {
     }
     columns.push(right("CALLS/s", |line| units::rate(line.rate)));
     if run.timed() {
-        columns.push(right("TOTAL", |line| timed(line, Some(line.row.total()))));
+        columns.push(right("TOTAL", |line| summed(line, Some(line.row.total()))));
         if any(|m| m.self_ns.is_some_and(|self_ns| self_ns != m.total_ns)) {
             columns.push(right("SELF", |line| timed(line, line.row.own())));
         }
-        columns.push(right("AVG", |line| timed(line, line.row.average())));
+        columns.push(right("AVG", |line| summed(line, line.row.average())));
         columns.push(right("~P50", |line| timed(line, line.row.quantile(0.50))));
         columns.push(right("~P99", |line| timed(line, line.row.quantile(0.99))));
         columns.push(right("MAX", |line| timed(line, Some(line.row.longest()))));
@@ -140,17 +140,23 @@ fn columns(run: Run<'_>) -> Vec<Column> {
     columns
 }
 
-/// A time, or `-` where it is not known or none of the calls was timed. Of one that is lost in its error, what it is at
-/// most.
+/// A time of the calls that were timed, or `-` where it is not known or none was.
 fn timed(line: &Line<'_>, time: Option<Time>) -> String {
-    match time {
-        None => "-".to_owned(),
-        // Of what is estimated there are no quantiles, but a sum.
-        Some(time) if line.row.timed_calls() == 0 && (time.ns == 0 || line.row.measured.unseen.is_none()) => {
-            "-".to_owned()
-        }
-        Some(time) if time.is_lost() => format!("<{}", units::duration(time.ns.saturating_add(time.error_ns))),
-        Some(time) => units::duration(time.ns),
+    time.filter(|_| line.row.timed_calls() > 0).map_or_else(|| "-".to_owned(), shown)
+}
+
+/// The same of a time that may be estimated for calls that nobody saw.
+fn summed(line: &Line<'_>, time: Option<Time>) -> String {
+    time.filter(|_| line.row.timed_calls() > 0 || line.row.measured.unseen.is_some())
+        .map_or_else(|| "-".to_owned(), shown)
+}
+
+/// A time; of one that is lost in its error, what it is at most.
+fn shown(time: Time) -> String {
+    if time.is_lost() {
+        format!("<{}", units::duration(time.ns.saturating_add(time.error_ns)))
+    } else {
+        units::duration(time.ns)
     }
 }
 

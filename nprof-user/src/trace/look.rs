@@ -16,9 +16,9 @@ use crate::model::{Library, Probe};
 use crate::sys::cpu_clock::CpuClock;
 
 /// Functions that are looked at together. The more, the longer are the first of them slowed.
-const TOGETHER: usize = 256;
+const TOGETHER: usize = 64;
 /// How much CPU time of the target a look sees.
-const LOOK: Duration = Duration::from_millis(2);
+const LOOK: Duration = Duration::from_millis(1);
 /// How much CPU time a look at many functions sees, unless it has cost [`COST`] by then.
 const SURVEY: Duration = Duration::from_millis(3);
 /// How long a look waits for a target that does not get a CPU, or wants none.
@@ -29,6 +29,8 @@ const COST: Duration = Duration::from_millis(1);
 const ASK: Duration = Duration::from_micros(200);
 /// The longest pause that such a look is paid for by.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Of so many looks at a function one times calls.
+const TIMED_EVERY: u32 = 8;
 /// How long calls that have begun in a look may go on.
 const ENDING: Duration = Duration::from_millis(1);
 
@@ -39,15 +41,25 @@ pub(super) struct Looker {
     reader: Reader,
     target: Target,
     clock: CpuClock,
-    /// The records of functions that were looked at one by one. Frames of calls that outlasted a look refer to them.
-    records: BTreeMap<u32, u32>,
+    /// Functions that were looked at one by one.
+    looked_at: BTreeMap<u32, LookedAt>,
     /// The probes of the last look on their way out, for which the kernel takes some tens of milliseconds.
     leaving: Option<JoinHandle<()>>,
 }
 
+/// A function that was looked at.
+#[derive(Debug)]
+struct LookedAt {
+    /// Its record for that. Frames of calls that outlasted a look refer to it.
+    record: u32,
+    looks: u32,
+    /// The calls in the record at the end of the last look.
+    calls: u64,
+}
+
 impl Looker {
     pub(super) fn new(engine: Arc<Engine>, reader: Reader, target: Target) -> Self {
-        Self { engine, reader, target, clock: CpuClock::of(target.pid), records: BTreeMap::new(), leaving: None }
+        Self { engine, reader, target, clock: CpuClock::of(target.pid), looked_at: BTreeMap::new(), leaving: None }
     }
 
     /// How often each of these functions is called, counted for some milliseconds, by index. Functions that cannot be
@@ -95,28 +107,32 @@ impl Looker {
         records.iter().map(|(probe, record)| (*probe, glance(*record))).collect()
     }
 
-    /// Looks at a function; `None` if it cannot be looked at now.
+    /// Looks at a function; `None` if it cannot be looked at now. Only every so often calls are timed: that takes a
+    /// second probe, which is in the way longer.
     pub(super) fn look(&mut self, libraries: &[Library], probe: &Probe) -> Option<Glance> {
-        if self.leaving.as_ref().is_some_and(|leaving| !leaving.is_finished()) {
+        if !self.is_free() {
             return None;
         }
-        let record = match self.records.get(&probe.index) {
-            Some(record) => *record,
-            None => *self.records.entry(probe.index).or_insert(self.engine.take_brief()?),
-        };
+        if !self.looked_at.contains_key(&probe.index) {
+            let record = self.engine.take_brief()?;
+            self.looked_at.insert(probe.index, LookedAt { record, looks: 0, calls: 0 });
+        }
+        let LookedAt { record, looks, calls } = *self.looked_at.get(&probe.index)?;
+        let is_timed = self.target.timed && looks % TIMED_EVERY == 0;
         let before = self.seen(record);
-        let mut session = Session::new(Arc::clone(&self.engine), self.target);
+        let mut session = Session::new(Arc::clone(&self.engine), Target { timed: is_timed, ..self.target });
         session.adopt(probe.index, record);
         let attached = !session.attach(libraries, std::slice::from_ref(probe)).attached.is_empty();
         let (length, cpu) = if attached { self.watch(LOOK, || false) } else { Default::default() };
-        session.switch_off();
         let ending = Instant::now();
-        while self.engine.in_flight(record) > 0 && ending.elapsed() < ENDING {
+        while is_timed && self.engine.in_flight(record) > 0 && ending.elapsed() < ENDING {
             thread::sleep(ASK);
         }
         let after = self.seen(record);
-        self.leaving = Some(thread::spawn(move || drop(session)));
-        attached.then(|| Glance { length, cpu, ..difference(&before, &after) })
+        self.leaving = Some(thread::spawn(move || session.let_go()));
+        let late = before.all().saturating_sub(calls);
+        self.looked_at.insert(probe.index, LookedAt { record, looks: looks.wrapping_add(1), calls: after.all() });
+        attached.then(|| Glance { length, cpu, is_timed, late, ..difference(&before, &after) })
     }
 
     /// Waits until the target has used so much CPU time, there is a reason to end, or it takes too long. Returns how
@@ -147,7 +163,7 @@ impl Looker {
             // A panic there has been reported by its thread.
             drop(leaving.join());
         }
-        self.engine.give_back(self.records.into_values());
+        self.engine.give_back(self.looked_at.into_values().map(|function| function.record));
     }
 
     /// What stands in a record: as if one look had seen it.

@@ -121,10 +121,12 @@ impl Overhead {
             })
             .collect();
         session.admit(&probes);
-        for change in self.governor.begin(period, &observed) {
+        let changes = self.governor.begin(period, &observed);
+        for change in &changes {
             session.switches().begin_with(change.id, change.to);
             self.spent.changes[0] += 1;
         }
+        tell(&changes, &observed, roster.jvm().pid, plan.1);
         let ns = |seen: &Observed| seen.calls as f64 * costs.of(wanted, seen.cost);
         let mut warm: Vec<&Observed> = observed.iter().filter(|seen| ns(seen) >= WARM * 1e9).collect();
         warm.sort_by(|a, b| ns(b).total_cmp(&ns(a)));
