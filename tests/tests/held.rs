@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use nprof_tests::jar::Jar;
 use nprof_tests::jdk::Jdk;
 use nprof_tests::nprof::{self, Outcome, run};
 use nprof_tests::process::RemoteProcess;
@@ -104,9 +105,10 @@ fn every_command_ends() -> Result<()> {
 fn serve_is_not_blinded() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let crowd = Held::crowd(jdk, 20)?;
-        let mut target = RemoteProcess::shapes(jdk)?;
+        let jar = Jar::new(jdk, "healthy")?;
+        let mut target = jar.start()?;
         let serve = Serve::start(&[&UNGOVERNED[..], &[TARGETS]].concat())?;
-        until_counted(&serve, "targets.Target", &mut target)?;
+        until_counted(&serve, jar.name(), &mut target)?;
         let samples = serve.scrape_until("the processes left out", |samples| {
             Ok(samples.count("nprof_untraced_jvms", &[])? >= crowd.len() as u64)
         })?;
@@ -117,8 +119,9 @@ fn serve_is_not_blinded() -> Result<()> {
             ensure!(answer.status == 200, "{page}: {answer:?}");
         }
         // A JVM that starts now is found and traced as ever.
-        let mut later = RemoteProcess::shapes(jdk)?;
-        until_counted(&serve, "targets.Target", &mut later)?;
+        let later_jar = Jar::new(jdk, "later")?;
+        let mut later = later_jar.start()?;
+        until_counted(&serve, later_jar.name(), &mut later)?;
         let start = Instant::now();
         let status = serve.finish()?;
         let took = start.elapsed().as_secs_f64();
