@@ -107,7 +107,7 @@ fn stacks_finding(checked: Result<(), trace::Error>) -> Finding {
         Err(error) => Finding::fail(
             CHECK,
             format!("record, flamegraph and --slow are refused: {}", in_full(&error)),
-            "counts and times work: use nprof trace",
+            error.advice().unwrap_or_else(|| "counts and times work: `nprof trace`".to_owned()),
         ),
     }
 }

@@ -91,6 +91,7 @@ fn hint_for(error: &(dyn StdError + 'static), privileged: bool) -> Option<String
         Some(trace::Error::Slow { .. }) => {
             return Some("leave --slow away: stubs count and time without it".to_owned());
         }
+        Some(error @ trace::Error::Unreadable { .. }) => return error.advice(),
         _ => {}
     }
     error.downcast_ref::<io::Error>().is_some_and(is_denied).then(|| denial.to_owned())

@@ -35,7 +35,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The VM was built without the tables.
-    #[error("the VM has no tables that describe it (gHotSpotVMStructs)")]
+    #[error("the VM has no tables that describe it")]
     NoTables,
     /// The VM has only just been started and has not filled its tables.
     #[error("the VM is still starting: its tables are empty")]
@@ -43,14 +43,14 @@ pub enum Error {
     /// The tables have no end or no sensible form.
     #[error("the VM's tables are damaged")]
     BadTables,
-    /// The VM's tables lack entries that the inventory needs: an older version.
-    #[error("the VM's tables lack {}", list(missing))]
+    /// The VM's tables lack entries that are needed: another version. Their names are for the log alone.
+    #[error("the VM does not publish what is needed")]
     MissingEntry {
         /// All of them.
         missing: Vec<TableEntry>,
     },
     /// An entry of the tables cannot be right.
-    #[error("the VM's tables have an impossible entry for {entry}")]
+    #[error("what the VM publishes makes no sense")]
     BadEntry {
         /// The first such entry.
         entry: TableEntry,
@@ -61,6 +61,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Writes which entries are missing or wrong to the log (`-vv`): users can do nothing about them, who mends nprof can.
+    pub(crate) fn logged(self) -> Self {
+        match &self {
+            Self::MissingEntry { missing } => tracing::debug!("the VM's tables lack {}", list(missing)),
+            Self::BadEntry { entry } => tracing::debug!("the VM's tables have an impossible entry for {entry}"),
+            _ => {}
+        }
+        self
+    }
+
     /// Whether this VM can never be read: it is of a kind or version that does not publish what is needed.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {

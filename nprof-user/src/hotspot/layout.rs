@@ -179,10 +179,10 @@ impl<'a> Lookup<'a> {
 
     pub(crate) fn finish(self) -> Result<(), Error> {
         if !self.missing.is_empty() {
-            return Err(Error::MissingEntry { missing: self.missing });
+            return Err(Error::MissingEntry { missing: self.missing }.logged());
         }
         match self.bad {
-            Some(entry) => Err(Error::BadEntry { entry }),
+            Some(entry) => Err(Error::BadEntry { entry }.logged()),
             None => Ok(()),
         }
     }

@@ -50,6 +50,18 @@ impl JvmKind {
     }
 }
 
+impl Jvm {
+    /// The JDK as people name it: `JDK 17.0.15+6`, `JDK 8u432`; says so where it is not known.
+    #[must_use]
+    pub fn jdk(&self) -> String {
+        match (&*self.vm_version, self.vm_version.strip_prefix("1.8.0_")) {
+            ("", _) => "JDK of unknown version".to_owned(),
+            (_, Some(update)) => format!("JDK 8u{}", update.split('-').next().unwrap_or(update)),
+            (version, None) => format!("JDK {version}"),
+        }
+    }
+}
+
 /// One JVM process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Jvm {

@@ -35,6 +35,8 @@ pub(super) struct Facts {
     kind: JvmKind,
     /// The feature release of the JDK, where it is known: 17, 25.
     feature: Option<u32>,
+    /// The JDK and its version, in words.
+    jdk: String,
     flags: VmFlags,
     /// The room for compiled code, where the VM says.
     code: Option<CodeRoom>,
@@ -67,6 +69,7 @@ impl Facts {
             pid,
             kind: jvm.kind,
             feature: feature_release(&jvm.vm_version),
+            jdk: jvm.jdk(),
             flags: VmFlags::read(jvm, libjvm)?,
             code: code_room(ProcessMemory::new(pid), libjvm).ok(),
             has_stubs,
@@ -84,8 +87,12 @@ impl Facts {
         let is = |flag: Option<Flag>, on| flag.is_some_and(|flag| flag.is_on == on);
         match () {
             () if !self.kind.is_supported() => return Err(Refusal::Kind { pid, kind: self.kind }),
-            () if self.feature.is_some_and(|feature| feature < OLDEST) => return Err(Refusal::TooOld { pid }),
-            () if self.feature.is_some_and(|feature| feature > NEWEST) => return Err(Refusal::TooNew { pid }),
+            () if self.feature.is_some_and(|feature| feature < OLDEST) => {
+                return Err(Refusal::TooOld { pid, jdk: self.jdk.clone() });
+            }
+            () if self.feature.is_some_and(|feature| feature > NEWEST) => {
+                return Err(Refusal::TooNew { pid, jdk: self.jdk.clone() });
+            }
             () if self.musl => return Err(Refusal::Musl { pid }),
             () if is(self.flags.attach_disabled, true) => return Err(Refusal::AttachDisabled { pid }),
             () if is(self.flags.agents_enabled, false) => return Err(Refusal::AgentsDisabled { pid }),
@@ -145,7 +152,7 @@ impl VmFlags {
             }
             Err(hotspot::Error::NotReady) => Err(Refusal::Starting { pid }),
             // What the flags were called before.
-            Err(hotspot::Error::MissingEntry { .. }) => Err(Refusal::TooOld { pid }),
+            Err(hotspot::Error::MissingEntry { .. }) => Err(Refusal::TooOld { pid, jdk: jvm.jdk() }),
             // A VM without tables. What it was told shows when it is asked; what SIGQUIT does, the kernel knows.
             Err(hotspot::Error::NoTables) => Ok(Self::default()),
             Err(source) => Err(Refusal::Unreadable { pid, source }),
@@ -187,6 +194,7 @@ mod tests {
             pid: PID,
             kind: JvmKind::HotSpot,
             feature: Some(17),
+            jdk: "JDK 17.0.15".to_owned(),
             flags: VmFlags { attach_disabled: DEFAULT_OFF, agents_enabled: DEFAULT_ON, reduced_signals: DEFAULT_OFF },
             code: Some(CodeRoom { reserved: 240 << 20, taken: 239 << 20 }),
             has_stubs: false,
@@ -212,8 +220,8 @@ mod tests {
         type Change = fn(&mut Facts);
         let cases: [(&str, Change); 14] = [
             ("openj9", |facts| facts.kind = JvmKind::OpenJ9),
-            ("JDK 11", |facts| facts.feature = Some(8)),
-            ("newer than JDK 25", |facts| facts.feature = Some(26)),
+            ("(JDK 17.0.15) is older than JDK 11", |facts| facts.feature = Some(8)),
+            ("(JDK 17.0.15) is newer than JDK 25", |facts| facts.feature = Some(26)),
             ("musl", |facts| facts.musl = true),
             ("DisableAttachMechanism", |facts| facts.flags.attach_disabled = ON),
             ("-EnableDynamicAgentLoading", |facts| facts.flags.agents_enabled = OFF),

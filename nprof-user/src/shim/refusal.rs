@@ -29,16 +29,20 @@ pub enum Refusal {
         kind: JvmKind,
     },
     /// A VM of before the shim's time.
-    #[error("the JVM in process {pid} is older than JDK {OLDEST}, the oldest that the shim works with")]
+    #[error("the JVM in process {pid} ({jdk}) is older than JDK {OLDEST}, the oldest that the shim works with")]
     TooOld {
         /// The target.
         pid: Pid,
+        /// Its JDK and version.
+        jdk: String,
     },
     /// A VM of after the shim's time.
-    #[error("the JVM in process {pid} is newer than JDK {NEWEST}, the newest that the shim knows its way in")]
+    #[error("the JVM in process {pid} ({jdk}) is newer than JDK {NEWEST}, the newest that the shim knows its way in")]
     TooNew {
         /// The target.
         pid: Pid,
+        /// Its JDK and version.
+        jdk: String,
     },
     /// The target's C library is not the one that the shim needs.
     #[error("process {pid} runs on musl (Alpine Linux), and the shim needs glibc")]

@@ -1,6 +1,8 @@
 //! What can end the tracing of a JVM.
 
-use crate::model::{JvmKind, Pid};
+use std::fmt;
+
+use crate::model::{Jvm, JvmKind, Pid};
 use crate::{attach, discover, hotspot, shim};
 
 /// Why a JVM cannot be traced, or not any longer.
@@ -13,6 +15,18 @@ pub enum Error {
     /// The VM's own tables cannot be read.
     #[error(transparent)]
     Inventory(#[from] hotspot::Error),
+    /// The VM is of a kind or version that cannot be read.
+    #[error("{what} cannot be read in process {pid}: {cause} ({jdk})")]
+    Unreadable {
+        /// The process.
+        pid: Pid,
+        /// `native methods` or `stacks`.
+        what: Part,
+        /// Its JDK and version.
+        jdk: String,
+        /// What is in the way. Not a source: the message has it.
+        cause: hotspot::Error,
+    },
     /// The shim cannot be used.
     #[error(transparent)]
     Shim(#[from] shim::Error),
@@ -87,12 +101,52 @@ pub enum Error {
     },
 }
 
+/// What nprof reads of a VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The native methods, which everything needs.
+    Natives,
+    /// The stacks of threads.
+    Stacks,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Natives => "native methods",
+            Self::Stacks => "stacks",
+        })
+    }
+}
+
 impl Error {
+    /// The error of reading a part of a JVM, with the JDK's version where that is what is in the way.
+    pub(super) fn reading(what: Part, jvm: &Jvm, cause: hotspot::Error) -> Self {
+        if cause.is_unsupported() {
+            return Self::Unreadable { pid: jvm.pid, what, jdk: jvm.jdk(), cause };
+        }
+        cause.into()
+    }
+
+    /// What works instead, where the VM is in the way.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        match self {
+            Self::Unreadable { what: Part::Natives, .. } => {
+                Some("nprof reads 64-bit HotSpot VMs of JDK 11 and later: run the program with one".to_owned())
+            }
+            Self::Unreadable { what: Part::Stacks, pid, .. } => {
+                Some(format!("counts and times work: `nprof trace --pid {pid}`"))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether it is the VM's kind or version that cannot be traced, which no second try will change.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         match self {
-            Self::Unsupported { .. } => true,
+            Self::Unsupported { .. } | Self::Unreadable { what: Part::Natives, .. } => true,
             Self::Inventory(error) => error.is_unsupported(),
             _ => false,
         }
@@ -118,6 +172,25 @@ mod tests {
             "no probe can be attached to process 42 (com.acme.\\u{1b}Main): cannot attach to /opt/app/libx.so: \
              Operation not permitted (os error 1)"
         );
+    }
+
+    /// Check that a refusal names process and version, what works instead, and nothing private of the VM.
+    #[test]
+    fn refuses_in_words_for_people() {
+        let entry = || hotspot::TableEntry { type_name: "Klass".into(), field: "_next_link".into() };
+        let error = |what| {
+            let (jdk, cause) = ("JDK 8u432".to_owned(), hotspot::Error::MissingEntry { missing: vec![entry()] });
+            Error::Unreadable { pid: Pid(123), what, jdk, cause }
+        };
+        let stacks = error(Part::Stacks);
+        assert_eq!(
+            attach::in_full(&stacks),
+            "stacks cannot be read in process 123: the VM does not publish what is needed (JDK 8u432)"
+        );
+        assert_eq!(stacks.advice().unwrap(), "counts and times work: `nprof trace --pid 123`");
+        assert!(!stacks.is_unsupported());
+        let natives = error(Part::Natives);
+        assert!(natives.is_unsupported() && natives.advice().unwrap().contains("JDK 11"));
     }
 
     /// Check that old and 32-bit VMs are told from those that only cannot be read now.

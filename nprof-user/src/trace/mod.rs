@@ -31,7 +31,7 @@ mod vm;
 
 pub use calibrate::{Calibrated, calibrate};
 pub use end::{Ending, TargetEnd};
-pub use error::Error;
+pub use error::{Error, Part};
 pub use host::{Event, Host, Start};
 pub use joins::Joins;
 pub use losses::HostLosses;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::error::Part;
 use super::recorder::{about_jvm, sampler_setup};
 use super::vm::{ended_or, wait_until_ready};
 use super::{Error, assemble};
@@ -51,7 +52,8 @@ impl OnCpu {
         };
         let (engine, feeds) = Engine::load_collecting(NO_FUNCTIONS, &collect)?;
         let setup = sampler_setup(proc, &jvm, engine, feeds, &collect, Box::new(Vec::new))?;
-        let sampler = Sampler::start(setup).map_err(|error| ended_or(error.into(), proc, &jvm))?;
+        let sampler =
+            Sampler::start(setup).map_err(|error| ended_or(Error::reading(Part::Stacks, &jvm, error), proc, &jvm))?;
         let about = About {
             mode: ProfileMode::OnCpu,
             max_stacks: wanted.max_stacks,

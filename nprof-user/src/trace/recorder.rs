@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::assemble::assemble;
+use super::error::Part;
 use super::prepared::Prepared;
 use super::vm::ended_or;
 use super::{Error, Roster, Tracer, calibrate, on_cpu};
@@ -64,7 +65,8 @@ impl Prepared {
         let tracer = self.attach_to(&engine, calibrated)?;
         let flows = flows(Arc::clone(tracer.roster()));
         let setup = sampler_setup(&proc, &jvm, engine, feeds, &collect, flows)?;
-        let sampler = Sampler::start(setup).map_err(|error| ended_or(error.into(), &proc, &jvm))?;
+        let sampler =
+            Sampler::start(setup).map_err(|error| ended_or(Error::reading(Part::Stacks, &jvm, error), &proc, &jvm))?;
         let about = About {
             mode: ProfileMode::Calls,
             patterns: wanted.patterns,

@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::Error;
+use super::error::{Error, Part};
 use crate::attach::{Collect, Engine, Feeds};
 use crate::discover::{Proc, libjvm};
 use crate::model::{Jvm, Pid, VirtAddr};
@@ -54,7 +54,8 @@ impl Slow {
             return Err(shim::Error::Unexpected { pid: jvm.pid }.into());
         }
         let libjvm = libjvm(&libraries).ok_or_else(gone)?;
-        let calls = SlowCalls::start(proc.clone(), jvm.pid, libjvm, feeds, MAX_STACKS)?;
+        let calls = SlowCalls::start(proc.clone(), jvm.pid, libjvm, feeds, MAX_STACKS)
+            .map_err(|error| Error::reading(Part::Stacks, jvm, error))?;
         let link = Some(engine.watch_slow(jvm.pid, &shim.library, site)?);
         Ok(Self { calls: Arc::new(calls), threshold_ns, link })
     }

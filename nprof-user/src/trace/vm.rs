@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::Error;
+use super::error::{Error, Part};
 use crate::discover::{Proc, libjvm};
 use crate::hotspot::{self, Vm};
 use crate::model::{Jvm, Method, NativeCode};
@@ -28,7 +28,7 @@ pub(super) fn open(proc: &Proc, jvm: &Jvm) -> Result<Vm<ProcessMemory>, Error> {
             Err(hotspot::Error::NotReady) if Instant::now() < patience && proc.is_same(jvm) => {
                 sleep(STARTING_STEP);
             }
-            opened => return Ok(opened?),
+            opened => return opened.map_err(|error| Error::reading(Part::Natives, jvm, error)),
         }
     }
 }
@@ -68,7 +68,7 @@ pub fn check_stacks(proc: &Proc, jvm: &Jvm) -> Result<(), Error> {
     let libjvm = libjvm(&libraries).ok_or(Error::Ended { pid: jvm.pid })?;
     let memory = ProcessMemory::new(jvm.pid);
     let opened = Unwinder::open(memory.clone(), libjvm).and_then(|_unwinder| Threads::open(memory, libjvm));
-    opened.map(drop).map_err(|error| ended_or(error.into(), proc, jvm))
+    opened.map(drop).map_err(|error| ended_or(Error::reading(Part::Stacks, jvm, error), proc, jvm))
 }
 
 /// Reads how many native methods a JVM has and how many of them are bound, and what the VM says of itself.

@@ -435,7 +435,7 @@ fn entry_layout(look: &mut Lookup<'_>, constants: &HashMap<String, i32>) -> Resu
     const SLOT: &str = "frame::entry_frame_call_wrapper_offset";
     let Some(&slot) = constants.get(SLOT) else {
         let entry = TableEntry { type_name: "frame".into(), field: "entry_frame_call_wrapper_offset".into() };
-        return Err(Error::MissingEntry { missing: vec![entry] });
+        return Err(Error::MissingEntry { missing: vec![entry] }.logged());
     };
     Ok(EntryLayout {
         wrapper_slot: i64::from(slot),

@@ -349,7 +349,10 @@ fn tables_of_jdk_8() {
     let small = SmallVm::with_fields(&fields);
     let error = Vm::with_exports(&small.memory, small.exports.clone()).unwrap_err();
     assert!(error.is_unsupported());
-    assert_eq!(error.to_string(), "the VM's tables lack ClassLoaderData::_klasses, Klass::_next_link");
+    assert_eq!(error.to_string(), "the VM does not publish what is needed");
+    let Error::MissingEntry { missing } = error else { panic!("{error}") };
+    let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["ClassLoaderData::_klasses", "Klass::_next_link"]);
 }
 
 /// Check that a target that ends at any read is an error that says so, and nothing worse.
