@@ -15,6 +15,9 @@ use crate::profile::{Flow, Flows, Sampler, Setup};
 use crate::sys::remote_memory::ProcessMemory;
 use crate::unwind::Threads;
 
+/// Records that it takes to find out what probes cost.
+const CALIBRATED: u32 = 8;
+
 /// What is to be recorded of the calls of native methods, besides their counts and times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
@@ -61,7 +64,12 @@ impl Prepared {
         };
         let (engine, feeds) = Engine::load_collecting(capacity, &collect)?;
         let (proc, jvm) = (self.proc().clone(), self.jvm().clone());
-        let calibrated = calibrate(&proc, &engine)?;
+        let calibrated = {
+            // By an engine of the same kind, but not by the same: the calls of functions of our own are no part of a timeline.
+            let like = Collect { calls: false, ..collect };
+            let (engine, _feeds) = Engine::load_collecting(CALIBRATED, &like)?;
+            calibrate(&proc, &engine)?
+        };
         let tracer = self.attach_to(&engine, calibrated)?;
         let flows = flows(Arc::clone(tracer.roster()));
         let setup = sampler_setup(&proc, &jvm, engine, feeds, &collect, flows)?;
