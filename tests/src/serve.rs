@@ -45,6 +45,8 @@ pub struct Serve {
     child: Child,
     endpoint: Endpoint,
     announcement: String,
+    /// What it said before, and nobody has asked for.
+    said: Vec<String>,
     directory: TempDir,
 }
 
@@ -118,9 +120,16 @@ impl Serve {
         let control = control_socket(directory.path());
         let control = control.to_str().context("a path in UTF-8")?;
         let mut child = spawn(&[&["serve", "--listen", "127.0.0.1:0", "--control", control], args].concat())?;
-        let announcement = child.line_with_prefix(Stream::Stderr, SERVING)?;
+        let mut said = Vec::new();
+        let announcement = loop {
+            let line = child.line(Stream::Stderr)?;
+            if line.starts_with(SERVING) {
+                break line;
+            }
+            said.push(line);
+        };
         let url = announced_url(&announcement).with_context(|| announcement.clone())?.to_owned();
-        Ok(Self { child, endpoint: Endpoint { url }, announcement, directory })
+        Ok(Self { child, endpoint: Endpoint { url }, announcement, said, directory })
     }
 
     /// The line that said that everything is attached.
@@ -168,11 +177,14 @@ impl Serve {
         self.child.signal(signal)
     }
 
-    /// The next line on stderr that begins with `prefix`.
+    /// The next line on stderr that begins with `prefix`, those before the announcement included.
     ///
     /// # Errors
     /// When it ends, or does not say so.
     pub fn says(&mut self, prefix: &str) -> Result<String> {
+        if let Some(place) = self.said.iter().position(|line| line.starts_with(prefix)) {
+            return Ok(self.said.remove(place));
+        }
         self.child.line_with_prefix(Stream::Stderr, prefix)
     }
 

@@ -32,7 +32,9 @@ fn compared(before: &Recorded, after: &Recorded, args: &[&str]) -> Result<String
 /// The change and its share of a native, as the table says them.
 fn change(table: &str, native: &str) -> Result<(String, String)> {
     let label = format!("{NATIVES}::{native}");
-    let row = table.lines().find(|line| line.ends_with(&label)).with_context(|| format!("no {native}: {table}"))?;
+    // Behind the name there may be marks.
+    let is_it = |line: &&str| line.split(' ').any(|word| word == label);
+    let row = table.lines().find(is_it).with_context(|| format!("no {native}: {table}"))?;
     // The cells are two spaces apart, or more.
     let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
     let [.., change, share, _] = cells[..] else { anyhow::bail!("not a row: {row}") };
