@@ -8,6 +8,7 @@ use clap::Args;
 use tokio::time::Instant;
 
 use super::budget::BudgetArgs;
+use super::demoted::{Demoted, RECORDED};
 use super::terminal::{harmless, say};
 use super::trace::{Stop, every, refuse_unmatched};
 use crate::discover::Proc;
@@ -113,6 +114,7 @@ impl LiveArgs {
             result?;
             if !quiet {
                 stop.tell(live.jvm());
+                live.tell_demoted();
             }
             Ok(Outcome::Recorded(Box::new(live.finish()?)))
         });
@@ -168,6 +170,15 @@ impl Live {
         match self {
             Self::Calls(recorder) => recorder.tracer().jvm(),
             Self::OnCpu(on_cpu) => on_cpu.jvm(),
+        }
+    }
+
+    /// Says of which methods not every call was timed.
+    fn tell_demoted(&self) {
+        if let Self::Calls(recorder) = self {
+            let mut demoted = Demoted::default();
+            demoted.add(&recorder.snapshot(), &recorder.tracer().roster().spent().unwrap_or_default());
+            demoted.tell(RECORDED);
         }
     }
 

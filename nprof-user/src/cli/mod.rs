@@ -5,6 +5,7 @@
 mod budget;
 mod check;
 mod ctl;
+mod demoted;
 mod diff;
 mod flamegraph;
 mod generate;

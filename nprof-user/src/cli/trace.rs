@@ -1,7 +1,6 @@
 //! `nprof trace`: counts and times the native methods of a JVM while it runs.
 
 mod all;
-mod demoted;
 mod output;
 
 use std::io;
@@ -14,10 +13,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
-use self::demoted::Demoted;
 use self::output::{Format, Output};
 use super::NOTHING_MATCHED;
 use super::budget::BudgetArgs;
+use super::demoted::{Demoted, TRACED};
 use super::selection::SelectionArgs;
 use super::terminal::{harmless, say};
 use crate::discover::Proc;
@@ -166,7 +165,7 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     output.finish(&[snapshot])?;
     if !quiet {
         stop.tell(tracer.jvm());
-        demoted.tell();
+        demoted.tell(TRACED);
     }
     Ok(ExitCode::SUCCESS)
 }

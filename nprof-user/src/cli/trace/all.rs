@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::demoted::Demoted;
 use super::output::Output;
 use super::{REDRAW, Stop, TraceArgs, every};
 use crate::attach::{Engine, in_full};
+use crate::cli::demoted::{Demoted, TRACED};
 use crate::cli::terminal::say;
 use crate::discover::{JvmFilter, Proc};
 use crate::model::{Jvm, Losses, Snapshot};
@@ -75,7 +75,7 @@ pub(super) async fn trace_all(args: &TraceArgs, quiet: bool) -> anyhow::Result<E
     results.end();
     output.finish(&snapshots)?;
     if !quiet {
-        results.demoted.tell();
+        results.demoted.tell(TRACED);
     }
     results.tell_what_is_missing(if snapshots.is_empty() { host.losses().missed() } else { 0 });
     Ok(ExitCode::SUCCESS)

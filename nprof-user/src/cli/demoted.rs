@@ -1,8 +1,13 @@
-//! What `nprof trace` says at the end of methods that were measured less closely than was asked for.
+//! What is said at the end of methods that were measured less closely than was asked for.
 
 use crate::cli::terminal::say;
 use crate::model::{MethodSnapshot, Snapshot, Tracing};
 use crate::trace::Spent;
+
+/// What helps who has traced.
+pub(super) const TRACED: &str = "--tier stub times them all at a fraction of the cost, --max-overhead off at any cost";
+/// What helps who has recorded.
+pub(super) const RECORDED: &str = "they have few stacks here, or none; --max-overhead off records them at any cost";
 
 /// How many methods of a run were demoted.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,11 +40,11 @@ impl Demoted {
     }
 
     /// Says how many methods were demoted, and what helps. To be called when nothing is drawn over it any more.
-    pub(super) fn tell(&self) {
-        self.line().into_iter().for_each(say);
+    pub(super) fn tell(&self, what_helps: &str) {
+        self.line(what_helps).into_iter().for_each(say);
     }
 
-    fn line(&self) -> Option<String> {
+    fn line(&self, what_helps: &str) -> Option<String> {
         let Self { estimated, unwatched, counted } = *self;
         let all = estimated + unwatched + counted;
         let parts = [
@@ -52,8 +57,7 @@ impl Demoted {
         let methods = if all == 1 { "method was" } else { "methods were" };
         (all > 0).then(|| {
             format!(
-                "{all} {methods} too dear to time every call within the budget (--max-overhead): {}; --tier stub times them \
-                 all at a fraction of the cost, --max-overhead off at any cost",
+                "{all} {methods} too dear to time every call within the budget (--max-overhead): {}; {what_helps}",
                 parts.join(", ")
             )
         })
@@ -96,7 +100,7 @@ mod tests {
         assert_eq!(all, Demoted { estimated: 0, unwatched: 2, counted: 1 });
         snapshot.methods.iter_mut().for_each(|measured| measured.unseen = Some(Unseen::default()));
         all.add(&snapshot, &some());
-        let line = all.line().unwrap();
+        let line = all.line(TRACED).unwrap();
         let estimated = snapshot.methods.len();
         assert!(line.starts_with(&format!("{} methods were too dear", estimated + 3)), "{line}");
         assert!(line.contains(&format!("{estimated} estimated")) && line.contains("--tier stub"), "{line}");
@@ -111,7 +115,7 @@ mod tests {
         let line = |snapshot: &Snapshot| {
             let mut all = Demoted::default();
             all.add(snapshot, &some());
-            all.line()
+            all.line(TRACED)
         };
         let cool = &mut snapshot.methods[0];
         cool.traced_after = Duration::from_secs(1);
