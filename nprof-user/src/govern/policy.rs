@@ -75,7 +75,10 @@ impl Governor {
         let would_cost = total_ns(&loads, &self.costs) / own_ns;
         lower(&mut loads, &self.costs, ROOM * share * own_ns);
         let changes = self.changes(&loads, period, Why::OverBudget { share: would_cost });
-        self.look_ahead(&loads, period, own_ns);
+        // Nothing has been paid for, as no time has passed; and of later functions the others are known better.
+        if self.outlook.own <= 0.0 {
+            self.outlook = Outlook { own: own_ns, cost: total_ns(&loads, &self.costs) };
+        }
         changes
     }
 
