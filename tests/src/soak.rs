@@ -21,8 +21,6 @@ const NATIVES: u32 = 200;
 /// What own memory may grow by, in bytes: it takes a hundred JVMs until the heap has the shape that it keeps. What nprof
 /// knows of one JVM takes about 2 MB, so twenty that are not forgotten would be four times this.
 const MEMORY_SLACK: u64 = 10 << 20;
-/// Processes that nprof keeps for reading targets, at most.
-const READERS: usize = 8;
 /// What was still on its way, such as a connection that is being closed.
 const SLACK: usize = 4;
 /// As few rounds are looked at to say what is held at a time.
@@ -107,9 +105,7 @@ impl Soak {
         ensure!(late.bpf == early.bpf, "BPF memory grew: {self}");
         ensure!(late.objects[2] <= early.objects[2] + SLACK, "BPF links grew: {self}");
         ensure!(self.after.objects == self.idle.objects, "BPF objects of ended JVMs are left: {self}");
-        // Each process that reads targets has a socket; some more than at the beginning are kept, since more JVMs joined at a time.
-        let most = self.idle.descriptors + READERS;
-        ensure!(self.after.descriptors <= most, "descriptors of ended JVMs are left: {self}");
+        ensure!(self.after.descriptors <= self.idle.descriptors, "descriptors of ended JVMs are left: {self}");
         Ok(())
     }
 }

@@ -10,6 +10,9 @@ use nix::unistd::Pid;
 
 use crate::kernel::BpfObjects;
 
+/// The name of a process that nprof reads targets by.
+const READER: &str = "(nprof-runner)";
+
 /// What a process holds at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
@@ -21,7 +24,7 @@ pub struct Usage {
     pub peak: u64,
     /// What the kernel charges for its BPF maps and programs, in bytes. What is mapped of them is resident, too.
     pub bpf: u64,
-    /// File descriptors.
+    /// File descriptors, without those to the processes that it reads targets by: it keeps some of these for later.
     pub descriptors: usize,
     /// Threads.
     pub threads: usize,
@@ -41,7 +44,7 @@ impl Usage {
             resident: status_bytes(pid, "VmRSS:")?,
             peak: status_bytes(pid, "VmHWM:")?,
             bpf: bpf_memory(pid)?,
-            descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
+            descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count().saturating_sub(readers(pid)?),
             threads: fs::read_dir(format!("/proc/{pid}/task"))?.count(),
             objects: [held.programs.len(), held.maps.len(), held.links.len()],
         })
@@ -75,6 +78,18 @@ pub fn cpu_time(pid: u32) -> Result<f64> {
 #[expect(clippy::cast_precision_loss, reason = "megabytes are far below 2^52 bytes")]
 pub fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
+}
+
+/// How many processes `pid` reads its targets by, each over one socket.
+fn readers(pid: u32) -> Result<usize> {
+    let mut readers = 0;
+    for process in fs::read_dir("/proc")? {
+        // Other processes end meanwhile.
+        let stat = fs::read_to_string(process?.path().join("stat")).unwrap_or_default();
+        let parent = || stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok();
+        readers += usize::from(stat.contains(READER) && parent() == Some(pid));
+    }
+    Ok(readers)
 }
 
 fn status_bytes(pid: u32, field: &'static str) -> Result<u64> {
