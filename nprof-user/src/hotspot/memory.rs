@@ -28,6 +28,17 @@ pub trait RemoteMemory {
     fn read_batch(&self, batch: &mut Batch) -> Result<(), MemoryError> {
         batch.fill(|addr, buf| self.read(addr, buf))
     }
+
+    /// The same, of what stands there now: nothing that was kept of earlier reads will do.
+    ///
+    /// # Errors
+    /// As [`Self::read_batch`].
+    fn read_again(&self, batch: &mut Batch) -> Result<(), MemoryError> {
+        self.read_batch(batch)
+    }
+
+    /// Forgets what it keeps of earlier reads, if it keeps any.
+    fn forget(&self) {}
 }
 
 impl<M: RemoteMemory + ?Sized> RemoteMemory for &M {
@@ -37,6 +48,14 @@ impl<M: RemoteMemory + ?Sized> RemoteMemory for &M {
 
     fn read_batch(&self, batch: &mut Batch) -> Result<(), MemoryError> {
         (**self).read_batch(batch)
+    }
+
+    fn read_again(&self, batch: &mut Batch) -> Result<(), MemoryError> {
+        (**self).read_again(batch)
+    }
+
+    fn forget(&self) {
+        (**self).forget();
     }
 }
 
@@ -92,6 +111,11 @@ impl Batch {
             plausible: is_plausible(addr) && is_plausible(at(addr, len as u64)),
             is_read: false,
         });
+    }
+
+    /// Address and size of each piece.
+    pub(super) fn spans(&self) -> impl Iterator<Item = (VirtAddr, usize)> + '_ {
+        self.pieces.iter().map(|piece| (piece.addr, piece.len))
     }
 
     /// The bytes of piece `index`, if they could be read.
@@ -158,6 +182,11 @@ impl<M: RemoteMemory> Reader<M> {
         self.share.as_mut().map_or(Ok(()), |share| share.take(bytes))
     }
 
+    /// Forgets what the memory keeps of earlier reads.
+    pub(crate) fn forget(&self) {
+        self.memory.forget();
+    }
+
     /// Reads bytes that must be there.
     pub(crate) fn bytes(&self, addr: VirtAddr, buf: &mut [u8]) -> Result<(), MemoryError> {
         let len = buf.len();
@@ -203,6 +232,16 @@ impl<M: RemoteMemory> Reader<M> {
             numbers.extend((0..items.len()).map(|item| self.group(item * N)));
         }
         Ok(numbers)
+    }
+
+    /// Reads the number at each of `places`, as it is now, in one batch.
+    pub(crate) fn numbers_again(&mut self, places: &[(VirtAddr, usize)]) -> Result<Vec<Option<u64>>, MemoryError> {
+        self.batch.clear();
+        for &(addr, width) in places {
+            self.batch.push(addr, width);
+        }
+        self.memory.read_again(&mut self.batch)?;
+        Ok((0..places.len()).map(|place| self.batch.get(place).map(number)).collect())
     }
 
     /// Reads a run of bytes for each of `items`, in one batch, and passes each to `take`, `None` where it is missing.

@@ -105,7 +105,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
     /// Whether the thread is still where it was when its stack was copied, and whether what led to its frames is so.
     fn still_holds(&mut self, path: &[Witness]) -> Result<bool, MemoryError> {
         let witnesses: Vec<((), Witness)> = self.words.iter().chain(path).map(|witness| ((), *witness)).collect();
-        Ok(changed(self.reader, &witnesses)?.is_empty())
+        Ok(changed(self.reader, &witnesses, None)?.0.is_empty())
     }
 
     /// Reads the frames. Everything that led to them is added to `path`.

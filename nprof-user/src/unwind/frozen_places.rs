@@ -29,6 +29,7 @@ impl<M: RemoteMemory> Unwinder<M> {
         let Some(frozen) = self.layout.frozen.clone() else {
             return Ok(None);
         };
+        self.reader.forget();
         let Self { reader, layout, known, .. } = self;
         let Some(entered) = frozen.entered.find(reader, layout, &mut known.code)? else {
             return Ok(None);
@@ -71,6 +72,7 @@ impl<M: RemoteMemory> Unwinder<M> {
         let Some(frozen) = self.layout.frozen.clone() else {
             return Ok(None);
         };
+        self.reader.forget();
         let Some(mut objects) = Objects::of(&mut self.reader, &frozen)? else {
             return Ok(None);
         };
@@ -89,6 +91,7 @@ impl<M: RemoteMemory> Unwinder<M> {
             return Ok(None);
         };
         for _ in 0..ATTEMPTS {
+            self.reader.forget();
             let colours = objects.colours(&mut self.reader)?;
             // Read in the moment of a change they do not fit together.
             if let Some(references) = colours.and_then(|colours| objects.references(colours)) {

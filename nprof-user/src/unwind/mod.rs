@@ -51,12 +51,12 @@ pub use frozen_copy::FrozenCopy;
 pub use threads::{AnchorOffsets, JavaThread, Threads};
 
 use crate::hotspot::{
-    Error, Exports, Reader, RemoteMemory, Tables, lasting_loaders, read_int_constants, read_long_constants,
+    Error, Exports, Pages, Reader, RemoteMemory, Tables, lasting_loaders, read_int_constants, read_long_constants,
 };
 use crate::model::{CutReason, Library, VirtAddr};
 use crate::sys::remote_memory::MemoryError;
 use layout::CodeLayout;
-use sender::{Fixed, Known, Registers, Stop, Walk};
+use sender::{Confirmed, Fixed, Known, Registers, Stop, Walk};
 use stack_copy::StackCopy;
 
 /// A stack with more frames is cut, visibly.
@@ -147,7 +147,7 @@ pub struct NativeCaller {
 /// Unwinds the stacks of one JVM. It remembers code and names, within limits.
 #[derive(Debug)]
 pub struct Unwinder<M> {
-    reader: Reader<M>,
+    reader: Reader<Pages<M>>,
     layout: CodeLayout,
     fixed: Fixed,
     known: Known,
@@ -172,7 +172,7 @@ impl<M: RemoteMemory> Unwinder<M> {
     /// As [`crate::hotspot::Vm::open`]; [`Error::NotReady`] also until the VM has made its interpreter.
     pub fn open(memory: M, libjvm: &Library) -> Result<Self, Error> {
         let exports = Exports::of(libjvm)?;
-        let mut reader = Reader::new(memory);
+        let mut reader = Reader::new(Pages::of(memory));
         let tables = Tables::read(&mut reader, &exports)?;
         let mut constants = read_int_constants(&mut reader, &exports)?;
         constants.extend(read_long_constants(&mut reader, &exports)?);
@@ -258,7 +258,7 @@ impl<M: RemoteMemory> Unwinder<M> {
     fn confirmed(
         &mut self,
         copies: Copies<'_>,
-        go: impl Fn(&mut Walk<'_, M>) -> Result<(), Stop>,
+        go: impl Fn(&mut Walk<'_, Pages<M>>) -> Result<(), Stop>,
         is_there: impl Fn() -> bool,
     ) -> Result<JavaStack, MemoryError> {
         for _ in 0..ATTEMPTS {
@@ -269,14 +269,14 @@ impl<M: RemoteMemory> Unwinder<M> {
                 Err(Stop::Cut(reason)) => End::Cut(reason),
                 Err(Stop::Memory(error)) => return Err(error),
             };
-            let holds = walk.confirm()?;
+            let confirmed = walk.confirm(*counter)?;
             if walk.before_frozen.is_some() && !is_there() && walk.refreeze() {
                 end = End::Cut(CutReason::FrozenFrames);
             }
-            if holds && walk.may_be_of_later(copies.collections, *counter)? {
-                break;
-            }
-            if holds {
+            if let Confirmed::Holds { collections } = confirmed {
+                if walk.may_be_of_later(copies.collections, collections) {
+                    break;
+                }
                 let (frames, crossings, _) = walk.into_parts();
                 self.misses_frozen |= end == End::Cut(CutReason::FrozenFrames);
                 return Ok(JavaStack { frames, crossings, end });

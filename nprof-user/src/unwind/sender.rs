@@ -99,6 +99,15 @@ pub(super) enum Relied {
     Method(VirtAddr),
 }
 
+/// What came of a second look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Confirmed {
+    /// All is as it was read, after so many collections, if they are counted.
+    Holds { collections: Option<u64> },
+    /// Something is not.
+    Changed,
+}
+
 /// One pass over a stack.
 #[derive(Debug)]
 pub(super) struct Walk<'a, M> {
@@ -131,6 +140,7 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
         known: &'a mut Known,
         (stack, copied): (StackCopy<'a>, Option<FrozenCopy<'a>>),
     ) -> Self {
+        reader.forget();
         let Known { code, methods, objects, entered, lasting } = known;
         let (frames, crossings, relied, words) = (Vec::new(), Vec::new(), BTreeSet::new(), Vec::new());
         Self {
@@ -207,8 +217,9 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
         Err(CutReason::TooDeep.into())
     }
 
-    /// Looks again at all that was relied on, and forgets what has changed.
-    pub(super) fn confirm(&mut self) -> Result<bool, MemoryError> {
+    /// Looks again at all that was relied on, and forgets what has changed. If all holds, says how many collections of the
+    /// heap had begun by then, as `counter` counts them.
+    pub(super) fn confirm(&mut self, counter: Option<VirtAddr>) -> Result<Confirmed, MemoryError> {
         let mut witnesses: Vec<(Relied, Witness)> = Vec::new();
         for &relied in &self.relied {
             let of_it = match relied {
@@ -217,8 +228,10 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
             };
             witnesses.extend(of_it.unwrap_or_default().iter().map(|witness| (relied, *witness)));
         }
-        if changed(self.reader, &witnesses)?.is_empty() {
-            return Ok(true);
+        // The counter at the same time: what was read before a collection began is right, and so is what it is compared with.
+        let (changed, collections) = changed(self.reader, &witnesses, counter.map(|counter| (counter, 4)))?;
+        if changed.is_empty() {
+            return Ok(Confirmed::Holds { collections });
         }
         for &relied in &self.relied {
             match relied {
@@ -226,28 +239,21 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
                 Relied::Method(addr) => self.methods.forget(addr),
             }
         }
-        Ok(false)
+        Ok(Confirmed::Changed)
     }
 
     /// Whether a method that was relied on may be of later than the stack, which was taken after so many collections of the
-    /// heap had begun.
-    pub(super) fn may_be_of_later(
-        &mut self,
-        taken_at: Option<u64>,
-        counter: Option<VirtAddr>,
-    ) -> Result<bool, MemoryError> {
-        let Some((taken_at, counter)) = taken_at.zip(counter) else {
-            return Ok(false);
-        };
-        let Some([now]) = self.reader.numbers([(counter, 4)])? else {
-            return Ok(false);
+    /// heap had begun. Now so many have.
+    pub(super) fn may_be_of_later(&self, taken_at: Option<u64>, now: Option<u64>) -> bool {
+        let Some((taken_at, now)) = taken_at.zip(now) else {
+            return false;
         };
         let passing = self.relied.iter().filter_map(|relied| match relied {
             Relied::Blob(_) => None,
             Relied::Method(addr) => self.methods.known(*addr).filter(|method| !self.lasting.contains(&method.loader)),
         });
         // Each, not any: those that are new have to be numbered.
-        Ok(passing.filter(|method| method.read_at.is_after(taken_at, now)).count() > 0)
+        passing.filter(|method| method.read_at.is_after(taken_at, now)).count() > 0
     }
 
     /// Adds the frames at a place and finds the caller; `None` behind the thread's first frame.

@@ -10,7 +10,7 @@ use super::layout::{
 };
 use super::sender::{Fixed, Known};
 use super::{CrossingKind, End, FrameKind, JavaStack, Sample, Unwinder};
-use crate::hotspot::{Layout, Number, Reader, RemoteMemory};
+use crate::hotspot::{Layout, Number, Pages, Reader, RemoteMemory};
 use crate::model::{CutReason, VirtAddr};
 use crate::sys::remote_memory::MemoryError;
 
@@ -144,7 +144,7 @@ impl SmallVm {
     pub(super) fn unwinder(&self) -> Unwinder<&Self> {
         let call_stub_return = VirtAddr(CALL_STUB_RETURN);
         let interpreter = VirtAddr(INTERPRETER)..VirtAddr(INTERPRETER + 0x1000);
-        let (mut reader, layout) = (Reader::new(self), layout());
+        let (mut reader, layout) = (Reader::new(Pages::of(self)), layout());
         let counter = counter(&mut reader, &layout).unwrap();
         Unwinder {
             reader,

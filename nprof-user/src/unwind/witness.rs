@@ -34,19 +34,23 @@ pub(super) fn joined(mut witnesses: Vec<Witness>) -> Vec<Witness> {
     joined
 }
 
-/// Looks again at the witnesses of several things, in one read, and returns which of the things have changed.
+/// Looks again at the witnesses of several things, and at a number besides, in one read. Returns which of the things have
+/// changed, and the number.
 pub(super) fn changed<M: RemoteMemory, K: Copy + Eq + std::hash::Hash>(
     reader: &mut Reader<M>,
     witnesses: &[(K, Witness)],
-) -> Result<Vec<K>, MemoryError> {
-    let now = reader.numbers_of(witnesses, |(_, witness)| [(witness.addr, witness.width)])?;
+    besides: Option<(VirtAddr, usize)>,
+) -> Result<(Vec<K>, Option<u64>), MemoryError> {
+    let places = witnesses.iter().map(|(_, witness)| (witness.addr, witness.width)).chain(besides);
+    let mut now = reader.numbers_again(&places.collect::<Vec<_>>())?;
+    let besides = besides.and_then(|_| now.pop().flatten());
     let mut changed = HashSet::new();
     for ((key, witness), now) in witnesses.iter().zip(now) {
-        if now != Some([witness.value]) {
+        if now != Some(witness.value) {
             changed.insert(*key);
         }
     }
-    Ok(changed.into_iter().collect())
+    Ok((changed.into_iter().collect(), besides))
 }
 
 #[cfg(test)]
