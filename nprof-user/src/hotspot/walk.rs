@@ -18,6 +18,8 @@ pub(super) const MAX_LOADERS: usize = 1 << 20;
 pub(super) const LOADERS_AT_ONCE: usize = 4096;
 /// So many classes are not made for a moment.
 const LASTING_CLASSES: usize = 16;
+/// A list that dies under the walk is walked again, over no more than so many links in all.
+const LINKS: usize = 1 << 14;
 /// More classes than the VM's own loader has.
 const MAX_KLASSES: usize = 1 << 16;
 /// The bits of a symbol's length, however wide the field is.
@@ -193,8 +195,15 @@ pub(crate) fn lasting_loaders<M: RemoteMemory>(
     reader: &mut Reader<M>,
     layout: &Layout,
 ) -> Result<HashSet<VirtAddr>, MemoryError> {
-    let mut lasting = HashSet::new();
-    for loaders in loaders(reader, layout, &[])?.loaders.chunks(LOADERS_AT_ONCE) {
+    let (mut list, mut links) = (LoaderList::default(), 0);
+    while !list.complete && links < LINKS {
+        reader.forget();
+        list = loaders(reader, layout, &[])?;
+        links += 1 + list.loaders.len();
+    }
+    // The VM's own lasts, wherever the walk went.
+    let mut lasting: HashSet<VirtAddr> = list.boot.into_iter().collect();
+    for loaders in list.loaders.chunks(LOADERS_AT_ONCE) {
         let ahead = read_ahead(reader, layout, loaders.iter().map(|loader| loader.newest).collect())?;
         for loader in loaders {
             let (mut next, mut classes) = (loader.newest, 0);

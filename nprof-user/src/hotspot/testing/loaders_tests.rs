@@ -1,12 +1,13 @@
 //! The list of loaders of a small VM, which is longer than what is compared at one look: what a look costs, and that
 //! nothing is overlooked.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 
 use super::recording::Image;
 use super::small_vm::{Class, IN_LIBJVM, IN_LIBRARY, STUB, SmallVm, offset};
-use crate::hotspot::Vm;
-use crate::hotspot::memory::{MemoryError, RemoteMemory};
+use crate::hotspot::memory::{MemoryError, Reader, RemoteMemory};
+use crate::hotspot::{Vm, lasting_loaders};
 use crate::model::{Method, VirtAddr};
 
 /// How many loaders are compared at a look here.
@@ -14,7 +15,7 @@ const STRETCH: usize = 8;
 
 /// A memory that counts what is read of it.
 struct Counted<'a> {
-    memory: &'a std::cell::RefCell<Image>,
+    memory: &'a RefCell<Image>,
     reads: Cell<usize>,
 }
 
@@ -226,4 +227,42 @@ fn any_sequence_of_changes() {
         (0..loaders.len() / STRETCH + 2).for_each(|_| drop(vm.refresh().unwrap()));
         assert_eq!(known(&vm), known_by_another(&small), "seed {seed}");
     }
+}
+
+/// Memory in which the link of one loader leads nowhere, the first times that it is read.
+struct Losing<'a> {
+    memory: &'a RefCell<Image>,
+    link: VirtAddr,
+    times: Cell<u32>,
+}
+
+impl RemoteMemory for Losing<'_> {
+    fn read(&self, addr: VirtAddr, buf: &mut [u8]) -> Result<(), MemoryError> {
+        self.memory.read(addr, buf)?;
+        if let Some(left) = self.times.get().checked_sub(1).filter(|_| addr == self.link) {
+            self.times.set(left);
+            buf.fill(0x77);
+        }
+        Ok(())
+    }
+}
+
+/// Check that a walk for the loaders that last does not end where a list has led it astray, and ends where it always does.
+#[test]
+fn finds_lasting_loaders_in_a_list_that_changes() {
+    let vm = SmallVm::new();
+    let names: Vec<String> = (0..16).map(|number| format!("app/C{number}")).collect();
+    let lasting = vm.add_loader();
+    names.iter().for_each(|name| drop(vm.add_class(lasting, name, &[])));
+    let (passing, _class) = vm.add_hidden("app/Passing+0x1", &[]);
+    let layout = vm.open().layout;
+    let found = |times| {
+        let link = VirtAddr(passing + offset("ClassLoaderData", "_next"));
+        let memory = Losing { memory: &vm.memory, link, times: Cell::new(times) };
+        lasting_loaders(&mut Reader::new(memory), &layout).unwrap()
+    };
+    let (lasting, boot) = (VirtAddr(lasting), VirtAddr(vm.boot));
+    assert_eq!(found(0), HashSet::from([lasting, boot]));
+    assert_eq!(found(3), HashSet::from([lasting, boot]));
+    assert_eq!(found(u32::MAX), HashSet::from([boot]));
 }
