@@ -21,6 +21,7 @@ use crate::attach::{Collect, Engine, Feeds, StackRecord, Taken};
 use crate::discover::Proc;
 use crate::hotspot;
 use crate::model::{Library, Pid};
+use crate::sys::priority;
 use crate::sys::remote_memory::{MemoryError, ProcessMemory};
 use crate::unwind::{Threads, Unwinder};
 
@@ -179,6 +180,7 @@ impl Sampler {
 
 impl Worker {
     fn run(mut self, ready: &mpsc::Sender<()>) -> Finished {
+        priority::raise(None);
         // The first stacks should find everything in its place.
         self.refresh();
         let (mut paced, mut refreshed) = (Instant::now(), Instant::now());

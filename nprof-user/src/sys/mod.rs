@@ -7,6 +7,7 @@ pub mod errand;
 pub mod mapped_array;
 pub mod notify;
 pub mod peer_groups;
+pub mod priority;
 pub mod privileges;
 pub mod process_end;
 pub mod remote_memory;

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::desk::{Desk, Header, MAX_GAPS, NOT_MADE};
 use super::raw::syscall;
+use crate::sys::priority;
 
 /// What a runner needs of a stack, in bytes, many times over.
 const STACK: usize = 64 << 10;
@@ -59,6 +60,7 @@ impl Runner {
         set_socket_timeout(&ours, Timeout::Recv, Some(LIMIT))?;
         let mut desk = Desk::new()?;
         let pid = fork(&desk, &its)?;
+        priority::raise(Some(pid));
         desk.belongs_to(pid.as_raw_nonzero().get().cast_unsigned());
         Ok(Self { pid, socket: ours, desk })
     }
