@@ -12,7 +12,7 @@ use crate::child::{Child, Stream};
 use crate::jdk::Jdk;
 use crate::name::MethodName;
 use crate::source_tree::SourceTree;
-use crate::target::Targets;
+use crate::target::{Targets, compile_with};
 
 /// The environment variable with the number of a target of which there are many.
 pub const NUMBER: &str = "NPROF_TEST_NUMBER";
@@ -264,6 +264,17 @@ impl RemoteProcess {
         // A heap that does not change its size is one thing less that changes.
         command.args(["-Xms1g", "-Xmx1g", "targets.Compiler"]);
         Self::start(jdk, command.arg(&tree.directory).arg(classes).args(&tree.options))
+    }
+
+    /// Native code that calls Java by the foreign function interface (`programs/Upcalls.java`); it is compiled to `scratch`.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn upcalls(jdk: &Jdk, scratch: &Path) -> Result<Self> {
+        let libraries = [Targets::get()?.classes()];
+        let classes = compile_with(jdk, jdk.version, &["Upcalls"], &libraries, scratch)?;
+        let mut command = java(jdk, Path::new(&std::env::join_paths([&classes, &libraries[0]])?));
+        Self::start(jdk, command.args(["--enable-native-access=ALL-UNNAMED", "targets.Upcalls"]))
     }
 
     /// Any other program that speaks the protocol.

@@ -158,25 +158,26 @@ fn declare_many(into: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Compiles classes of `targets/programs` with libraries that they need; gives the class path that they are on then.
+/// Compiles classes of `targets/programs` with libraries that they need, for a release of Java; gives the class path that they
+/// are on then.
 ///
 /// # Errors
 /// When the compiler refuses one.
-pub fn compile_with(jdk: &Jdk, classes: &[&str], libraries: &[PathBuf], into: &Path) -> Result<PathBuf> {
+pub fn compile_with(jdk: &Jdk, release: u32, classes: &[&str], libraries: &[PathBuf], into: &Path) -> Result<PathBuf> {
     let source = |class: &&str| sources().join("programs").join(format!("{class}.java"));
-    let mut command = compile_into(jdk, into, &classes.iter().map(source).collect::<Vec<_>>())?;
+    let mut command = compile_into(jdk, release, into, &classes.iter().map(source).collect::<Vec<_>>())?;
     command.arg("-cp").arg(std::env::join_paths(libraries)?);
     succeed(&mut command)?;
     Ok(into.to_owned())
 }
 
 fn javac(jdk: &Jdk, into: &Path, files: &[PathBuf]) -> Result<()> {
-    succeed(&mut compile_into(jdk, into, files)?)
+    succeed(&mut compile_into(jdk, OLDEST_SUPPORTED, into, files)?)
 }
 
-fn compile_into(jdk: &Jdk, into: &Path, files: &[PathBuf]) -> Result<Command> {
+fn compile_into(jdk: &Jdk, release: u32, into: &Path, files: &[PathBuf]) -> Result<Command> {
     std::fs::create_dir_all(into)?;
-    let release = OLDEST_SUPPORTED.to_string();
+    let release = release.to_string();
     let mut command = Command::new(jdk.tool("javac"));
     command.args(["-encoding", "UTF-8", "-Xlint:all", "-Werror", "--release", &release, "-d"]).arg(into).args(files);
     // A class file's name is not ASCII; without a UTF-8 locale the compiler cannot write it.

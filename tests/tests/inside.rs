@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use nprof::model::{Profile, ProfileFrameKind, StackTotals};
 use nprof_tests::nprof::run;
+use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::{say, traced_on_every_jdk};
 
 use crate::callers::{Callers, FoldedStack, Recording, function, width};
@@ -146,6 +147,44 @@ fn threads_of_the_vm() -> Result<()> {
         ensure!(complete >= 20, "only {complete} stacks of the VM's threads, {cut} cut");
         // Threads are stopped anywhere here, while code comes and goes: so that of every fortieth has changed when it is read.
         ensure!(1000 * quality.complete >= 970 * quality.stacks, "{quality:?}");
+        target.exit()
+    })
+}
+
+/// The first JDK with the foreign function interface.
+const FOREIGN: u32 = 22;
+/// What a JVM does on the way from native code into Java and back, by the names of its functions.
+const OF_UPCALLS: &str = "UpcallLinker::";
+
+/// Check that native code which calls Java by upcalls is followed: where the VM enters or leaves Java for it, the functions are
+/// there that called, and the Java method that called them by a downcall.
+#[test]
+fn upcalls() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        if jdk.version < FOREIGN {
+            return Ok(());
+        }
+        let scratch = tempfile::tempdir()?;
+        let mut target = RemoteProcess::upcalls(jdk, scratch.path())?;
+        target.run("sort 50")?;
+        let recording = Recording::start(target.pid(), &["--on-cpu", "--max-stacks", "2000"])?;
+        target.run("sort 600")?;
+        let profile = recording.finish()?;
+        let is_java = |totals: &&StackTotals| has_frame(&profile, totals, |scope, _| scope == "targets.Upcalls");
+        let is_entered = |totals: &&StackTotals| has_frame(&profile, totals, |_, name| name.starts_with(OF_UPCALLS));
+        let of_upcalls: Vec<_> = profile.inside.iter().filter(is_entered).collect();
+        let is_whole = |totals: &&StackTotals| {
+            is_java(totals) && has_frame(&profile, totals, |_, name| name.contains("qsort") || name.contains("msort"))
+        };
+        let (whole, others): (Vec<&StackTotals>, Vec<_>) = of_upcalls.into_iter().partition(is_whole);
+        let wrong: Vec<_> =
+            others.iter().filter(|totals| profile.stacks[totals.stack as usize].cut.is_none()).collect();
+        let samples = |of: &[&StackTotals]| of.iter().map(|totals| totals.samples).sum::<u64>();
+        let (whole, others, quality) = (samples(&whole), samples(&others), &profile.quality);
+        say(&format!("JDK {}: of upcalls {whole} whole, {others} not; {quality:?}", jdk.version));
+        ensure!(wrong.is_empty(), "not one is without its caller and not cut: {wrong:?}");
+        ensure!(whole >= 20, "only {whole} stacks of upcalls, {others} not whole");
+        ensure!(100 * quality.complete >= 95 * quality.stacks, "{quality:?}");
         target.exit()
     })
 }

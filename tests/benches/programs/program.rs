@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use nprof_tests::jdk::Jdk;
+use nprof_tests::jdk::{Jdk, OLDEST_SUPPORTED};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::source_tree::SourceTree;
 use nprof_tests::target::{Targets, cargo_target_dir, compile_with};
@@ -137,7 +137,7 @@ impl Program {
         let mut classes = vec!["Program", self.class];
         // The two of TLS know each other.
         classes.extend(client.as_ref().map(|(class, _)| *class));
-        path.push(compile_with(jdk, &classes, &path, &scratch.path().join("classes"))?);
+        path.push(compile_with(jdk, OLDEST_SUPPORTED, &classes, &path, &scratch.path().join("classes"))?);
         let program = RemoteProcess::program(&mut java(jdk, &path, self.class, &arguments))?;
         let client = client
             .map(|(class, arguments)| RemoteProcess::program(&mut java(jdk, &path, class, &arguments)))
