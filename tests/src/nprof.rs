@@ -113,10 +113,22 @@ impl Trace {
         Self::spawn(&[&["--all"], args].concat())
     }
 
+    /// The same as [`Self::start`] with the options that are given and no others: with the budget that users get.
+    ///
+    /// # Errors
+    /// When nprof ends before everything is attached.
+    pub fn start_as_users_do(pid: u32, args: &[&str]) -> Result<Self> {
+        Self::announced(&[&["--pid", &pid.to_string()], args].concat())
+    }
+
     fn spawn(args: &[&str]) -> Result<Self> {
         // The default budget would leave hot methods to estimates: what tests count is to be exact.
         let budget: &[&str] = if args.contains(&"--max-overhead") { &[] } else { &UNGOVERNED };
-        let mut child = spawn(&[&["trace", "--format", "json"], budget, args].concat())?;
+        Self::announced(&[budget, args].concat())
+    }
+
+    fn announced(args: &[&str]) -> Result<Self> {
+        let mut child = spawn(&[&["trace", "--format", "json"], args].concat())?;
         let announcement = child.line_with_prefix(Stream::Stderr, ATTACHED)?;
         Ok(Self { child, announcement })
     }

@@ -91,7 +91,7 @@ fn measured(running: &mut Running, options: Option<&[&str]>) -> Result<Measured>
     let notes = CpuNotes::begin(running.pid());
     sleep(BEFORE);
     let begun = now()?;
-    let trace = options.map(|options| Trace::start(running.pid(), options)).transpose()?;
+    let trace = options.map(|options| Trace::start_as_users_do(running.pid(), options)).transpose()?;
     let attached = now()?;
     sleep(DURING);
     let own = trace.as_ref().map_or(Ok(0.0), |trace| cpu_time(trace.pid()))?;
