@@ -52,6 +52,12 @@ impl<W: Words> Reader<W> {
         Self { stats, losses, first, shards: shards as usize }
     }
 
+    /// How many shards a record has: what reading one costs.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.shards
+    }
+
     /// What stands in one record; `None` if nothing was, which costs two reads a shard to find out.
     #[must_use]
     pub fn sample(&self, record: u32) -> Option<Sample> {

@@ -2,24 +2,24 @@
 //!
 //! What was seen in a period goes in, changes of [`Tracing`](crate::model::Tracing) come out. There is one
 //! [`Governor`] per JVM. It has no clock and does no I/O: the caller says what time it is, applies the changes and runs
-//! the trials. `docs/overhead.md` tells users what it does.
+//! the looks. `docs/overhead.md` tells users what it does.
 //!
 //! - `terms`: the values that go in and out.
 //! - `policy`: when functions are lowered, and when and which are raised again.
 //! - `load`: which functions are lowered.
-//! - `trials`: when a detached function may be looked at, and what that may cost.
+//! - `looks`: when a detached function may be looked at, and what that may cost.
 //! - `held`: what is remembered of a function that was lowered.
 
 mod estimate;
 mod held;
 mod load;
+mod looks;
 mod policy;
 #[cfg(test)]
 mod simulated_jvm;
 mod terms;
 #[cfg(test)]
 mod tests;
-mod trials;
 
 pub use estimate::Glance;
 pub use policy::Governor;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::estimate::{Estimate, Glance};
 use super::held::Held;
 use super::load::{Load, lower, total_ns};
+use super::looks::Looks;
 use super::terms::{Budget, Change, Costs, Observed, Period, Why, factor};
-use super::trials::Trials;
 use crate::model::{Tracing, Unseen};
 
 /// The part of the budget up to which functions are raised.
@@ -34,7 +34,7 @@ pub struct Governor {
     held: BTreeMap<u32, Held>,
     /// What functions did while they were detached.
     estimates: BTreeMap<u32, Estimate>,
-    trials: Trials,
+    looks: Looks,
     outlook: Outlook,
     share: Option<f64>,
     spent_ns: f64,
@@ -58,7 +58,7 @@ impl Governor {
             budget,
             held: BTreeMap::new(),
             estimates: BTreeMap::new(),
-            trials: Trials::default(),
+            looks: Looks::default(),
             outlook: Outlook::default(),
             share: None,
             spent_ns: 0.0,
@@ -70,15 +70,16 @@ impl Governor {
     pub fn begin(&mut self, period: Period, observed: &[Observed]) -> Vec<Change> {
         let Some(Budget { share }) = self.budget else { return Vec::new() };
         let mut loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
-        // Nothing was paid for these calls yet.
+        // Nothing was paid for these calls yet. Functions that are bound later come on top of those that are traced.
         let own_ns = period.own_ns(0.0);
-        let would_cost = total_ns(&loads, &self.costs) / own_ns;
-        lower(&mut loads, &self.costs, ROOM * share * own_ns);
+        let others_ns = self.outlook.cost * period.length.as_secs_f64();
+        let would_cost = (others_ns + total_ns(&loads, &self.costs)) / own_ns;
+        lower(&mut loads, &self.costs, (ROOM * share * own_ns - others_ns).max(0.0));
         let changes = self.changes(&loads, period, Why::OverBudget { share: would_cost });
-        // Nothing has been paid for, as no time has passed; and of later functions the others are known better.
         if self.outlook.own <= 0.0 {
-            self.outlook = Outlook { own: own_ns, cost: total_ns(&loads, &self.costs) };
+            self.outlook.own = own_ns / period.length.as_secs_f64();
         }
+        self.outlook.cost += total_ns(&loads, &self.costs) / period.length.as_secs_f64();
         changes
     }
 
@@ -92,7 +93,7 @@ impl Governor {
         if period.length.is_zero() {
             return Vec::new();
         }
-        let all_ns = cost_ns + self.trials.take_recent();
+        let all_ns = cost_ns + self.looks.take_recent();
         let own_ns = period.own_ns(all_ns);
         self.smooth(all_ns / own_ns, period.length);
         self.follow(period.now, observed);
@@ -118,12 +119,11 @@ impl Governor {
     /// Takes in a look at a detached function. The answer is the state that it is to be
     /// in from now on. A function that has gone meanwhile stays detached.
     pub fn looked(&mut self, now: Duration, id: u32, glance: &Glance) -> Tracing {
-        self.trials.end(id);
         let Some(held) = self.held.get_mut(&id) else { return Tracing::Detached };
         let did = if glance.is_timed { Tracing::Timed } else { Tracing::Counted };
         let call_ns = self.costs.of(did, held.cost);
         let cost_ns = factor(glance.all().saturating_add(glance.late)) * call_ns;
-        self.trials.charge(cost_ns);
+        self.looks.charge(cost_ns);
         self.spent_ns += cost_ns;
         let estimate = self.estimates.entry(id).or_default();
         estimate.look(now, glance, call_ns);
@@ -155,23 +155,25 @@ impl Governor {
     #[must_use]
     pub fn may_look(&self) -> bool {
         let is_detached = |held: &Held| held.last_look().is_some();
-        self.budget.is_some() && self.trials.may_start() && self.held.values().any(is_detached)
+        self.budget.is_some() && self.looks.may_start() && self.held.values().any(is_detached)
     }
 
     /// The detached function that is to be looked at now, if there is one and the last look is paid for: the one that was
-    /// not looked at for the longest time. [`looked`](Self::looked) is to tell of it.
-    pub fn due_look(&mut self, now: Duration) -> Option<u32> {
-        if let Some(held) = self.trials.give_up(now).and_then(|id| self.held.get_mut(&id)) {
-            // Not at once again: others wait.
-            held.looked(now);
-        }
-        if self.budget.is_none() || !self.trials.may_start() {
+    /// not looked at for the longest time. [`looked`](Self::looked) is to tell of it, or [`missed`](Self::missed).
+    #[must_use]
+    pub fn due_look(&self) -> Option<u32> {
+        if self.budget.is_none() || !self.looks.may_start() {
             return None;
         }
         let due = self.held.iter().filter_map(|(id, held)| held.last_look().map(|at| (at, *id)));
-        let (_, id) = due.min()?;
-        self.trials.start(now, id);
-        Some(id)
+        due.min().map(|(_, id)| id)
+    }
+
+    /// Takes note that a detached function cannot be looked at now: the others are next.
+    pub fn missed(&mut self, now: Duration, id: u32) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.looked(now);
+        }
     }
 
     /// What tracing costs, as a share of the JVM's own time: 0.02 slows it down by 2 %. An exponential mean over the
@@ -181,7 +183,7 @@ impl Governor {
         self.share.unwrap_or(0.0)
     }
 
-    /// What tracing has cost since the start, trials included.
+    /// What tracing has cost since the start, looks included.
     #[must_use]
     pub fn spent(&self) -> Duration {
         Duration::try_from_secs_f64(self.spent_ns / 1e9).unwrap_or(Duration::MAX)
@@ -252,11 +254,11 @@ impl Governor {
         }
     }
 
-    /// Notes what the period leads to, and pays for trials out of it.
+    /// Notes what the period leads to, and pays for looks out of it.
     fn look_ahead(&mut self, loads: &[Load<'_>], period: Period, own_ns: f64) {
         let seconds = period.length.as_secs_f64();
         self.outlook = Outlook { own: own_ns / seconds, cost: total_ns(loads, &self.costs) / seconds };
-        self.trials.pay(self.budget.map_or(f64::INFINITY, |budget| budget.share * own_ns));
+        self.looks.pay(self.budget.map_or(f64::INFINITY, |budget| budget.share * own_ns));
     }
 
     /// Notes what was decided, as the list for the caller.

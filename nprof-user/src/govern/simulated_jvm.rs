@@ -155,7 +155,7 @@ impl SimulatedJvm {
     }
 
     fn start_look(&mut self) {
-        if let Some(id) = self.governor.due_look(self.now) {
+        if let Some(id) = self.governor.due_look() {
             let id = id as usize;
             assert!(self.look.is_none(), "more than one look at a time");
             assert_eq!(self.functions[id].tracing, Tracing::Detached);

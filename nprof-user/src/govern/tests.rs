@@ -267,7 +267,7 @@ fn governor() -> Governor {
 fn wanted_is_the_most() {
     let mut governor = governor();
     assert_eq!(governor.decide(period(1), &[observed(Counted, Counted, 1_000_000)])[0].to, Detached);
-    assert_eq!(governor.due_look(seconds(6)), Some(3));
+    assert_eq!(governor.due_look(), Some(3));
     assert_eq!(governor.looked(seconds(6), 3, &glance(0, seconds(1))), Counted);
     for now in 7..100 {
         assert_eq!(governor.decide(period(now), &[observed(Counted, Counted, 1)]), []);
@@ -287,7 +287,7 @@ fn numbers_stay_numbers() {
                     let period = Period { now: seconds(9), length, target_cpu: Duration::ZERO };
                     let changes = governor.decide(period, &[observed(Timed, Timed, calls)]);
                     assert!(changes.iter().all(|change| change.rate.is_finite()));
-                    governor.due_look(Duration::MAX);
+                    assert!(governor.due_look().is_none_or(|id| id == 3));
                     governor.looked(Duration::ZERO, 3, &glance(calls, length));
                 }
             }
@@ -307,10 +307,10 @@ fn forgets_what_is_gone() {
     governor.decide(period(2), &[]);
     assert!(!governor.is_demoted(3));
     governor.decide(period(3), &hot);
-    assert_eq!(governor.due_look(seconds(8)), Some(3));
+    assert_eq!(governor.due_look(), Some(3));
     governor.decide(period(9), &[]);
     assert_eq!(governor.looked(seconds(8), 3, &glance(0, seconds(1))), Detached);
-    assert_eq!((governor.demoted().count(), governor.due_look(seconds(1_000))), (0, None));
+    assert_eq!((governor.demoted().count(), governor.due_look()), (0, None));
 }
 
 /// Check that a change which the caller could not make is asked for again.
@@ -323,17 +323,17 @@ fn failed_change_is_repeated() {
     assert_eq!(governor.decide(period(2), &hot), first);
 }
 
-/// Check that a look that nobody tells of does not hold up those at others for good.
+/// Check that a function that cannot be looked at does not hold up those that can.
 #[test]
-fn unanswered_look_is_given_up() {
+fn missed_look_is_made_after_the_others() {
     let mut governor = governor();
     let two = [3, 4].map(|id| Observed { id, ..observed(Timed, Timed, 1_000_000) });
     governor.decide(period(1), &two);
-    assert_eq!(governor.due_look(seconds(6)), Some(3));
-    assert_eq!(governor.due_look(seconds(15)), None);
-    assert_eq!(governor.due_look(seconds(16)), Some(4));
-    assert_eq!(governor.looked(seconds(16), 4, &glance(0, seconds(1))), Timed);
-    assert_eq!(governor.due_look(seconds(17)), Some(3));
+    assert_eq!(governor.due_look(), Some(3));
+    governor.missed(seconds(6), 3);
+    assert_eq!(governor.due_look(), Some(4));
+    assert_eq!(governor.looked(seconds(7), 4, &glance(0, seconds(1))), Timed);
+    assert_eq!(governor.due_look(), Some(3));
 }
 
 /// Check that two functions that are looked at in one period do not get the same room.
@@ -383,21 +383,24 @@ fn without_a_budget_nothing_changes() {
     let mut governor = Governor::new(COSTS, None);
     assert_eq!(governor.decide(period(1), &[observed(Timed, Timed, 1_000_000)]), []);
     assert_eq!(governor.decide(period(2), &[observed(Timed, Detached, 0)]), []);
-    assert_eq!(governor.due_look(seconds(1_000)), None);
+    assert_eq!(governor.due_look(), None);
 }
 
-/// Check that what is too dear is not attached to begin with, and that the rest is as it is wanted.
+/// Check that what is too dear is not attached to begin with, that the rest is as it is wanted, and that what comes later only
+/// gets the room that is left.
 #[test]
 fn begins_within_the_budget() {
     let mut governor = governor();
     let calls = [10, 2_000_000, 5_000, 0];
-    let observed: Vec<_> =
-        (0..).zip(calls).map(|(id, calls)| Observed { id, ..observed(Timed, Timed, calls) }).collect();
-    let changes: Vec<_> = governor.begin(period(0), &observed).iter().map(|change| (change.id, change.to)).collect();
+    let all: Vec<_> = (0..).zip(calls).map(|(id, calls)| Observed { id, ..observed(Timed, Timed, calls) }).collect();
+    let changes: Vec<_> = governor.begin(period(0), &all).iter().map(|change| (change.id, change.to)).collect();
     assert_eq!(changes, [(1, Detached)]);
-    assert_eq!(governor.due_look(seconds(0)), Some(1));
+    assert_eq!(governor.due_look(), Some(1));
+    let late: Vec<_> = [6, 7].map(|id| Observed { id, ..observed(Timed, Timed, 5_000) }).into();
+    let changes: Vec<_> = governor.begin(period(1), &late).iter().map(|change| (change.id, change.to)).collect();
+    assert_eq!(changes, [(6, Counted)]);
     let mut boundless = Governor::new(COSTS, None);
-    assert_eq!(boundless.begin(period(0), &observed), []);
+    assert_eq!(boundless.begin(period(0), &all), []);
 }
 
 /// Check that the calls of a function that is never watched are known all the same, steady ones and those of a function that
@@ -417,6 +420,7 @@ fn unseen_calls_are_estimated() {
         unseen.calls -= before;
         let (calls, error) = (i64::try_from(unseen.calls).unwrap(), i64::try_from(unseen.error_calls).unwrap());
         assert!((calls - made).abs() < 2 * error, "{made} calls, {unseen:?}");
-        assert!(error < made / 2, "{made} calls, {unseen:?}");
+        // A fifth of what the probes cost may be none: they cost two and a half times the calls.
+        assert!(error < made * 3 / 5, "{made} calls, {unseen:?}");
     }
 }

@@ -20,6 +20,10 @@ const WARM: f64 = 0.001;
 /// The most functions with links of their own: each link takes the kernel some time at the end.
 const MOST_WARM: usize = 32;
 
+/// Functions that were not called are watched for a sudden start as long as no more shards of records have to be read for
+/// it: some 0.1 ms each time.
+const QUIET: usize = 2048;
+
 /// What tracing has cost a JVM, estimated from the number of calls and the cost of a probe.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Spent {
@@ -37,9 +41,9 @@ pub struct Spent {
     pub unseen: BTreeMap<u32, Unseen>,
 }
 
-/// A function that was called in the last period.
+/// A function whose calls are looked at within a period.
 #[derive(Debug)]
-struct Active {
+struct Watched {
     index: u32,
     record: u32,
     /// What a call costs.
@@ -53,8 +57,8 @@ pub(super) struct Overhead {
     calibrated: Calibrated,
     budget: Option<f64>,
     looker: Looker,
-    /// Functions that were called in the last period.
-    active: Vec<Active>,
+    /// Functions that were called in the last period, and others that may be called a lot in the next.
+    watched: Vec<Watched>,
     /// The cores that the JVM used in it.
     cores: f64,
     /// Calls of each function at the last look.
@@ -78,7 +82,7 @@ impl Overhead {
             calibrated,
             budget,
             looker,
-            active: Vec::new(),
+            watched: Vec::new(),
             cores: 0.0,
             seen: BTreeMap::new(),
             looked: start,
@@ -100,34 +104,42 @@ impl Overhead {
     /// Finds out, before functions are attached, which are too dear to begin with. Returns those that may become so.
     pub(super) fn begin(&mut self, roster: &Roster, session: &mut Session, plan: Plan<'_>) -> Vec<u32> {
         let Some(budget) = self.budget.filter(|_| self.calibrated.detaches) else { return Vec::new() };
-        let costs = self.calibrated.costs;
-        let wanted = if roster.is_timed() { Tracing::Timed } else { Tracing::Counted };
         // What is not bound yet is not called either.
         let is_bound = |probe: &&Probe| probe.methods.iter().any(|known| known.bound != Bound::Predicted);
         let probes: Vec<Probe> = plan.1.iter().filter(is_bound).cloned().collect();
-        let (began, cpu) = (Instant::now(), self.looker.cpu());
-        let price = |probe: &Probe| costs.of(Tracing::Counted, probe.site.cost);
-        let glances = self.looker.survey(plan.0, &probes, budget, price);
-        let used = self.looker.cpu().saturating_sub(cpu);
-        self.cores = used.as_secs_f64() / began.elapsed().as_secs_f64().max(0.001);
+        let wanted = if roster.is_timed() { Tracing::Timed } else { Tracing::Counted };
+        let observed = self.survey(budget, wanted, (plan.0, &probes));
+        session.admit(&probes);
         let second = Duration::from_secs(1);
         let period = Period { now: self.start.elapsed(), length: second, target_cpu: second.mul_f64(self.cores) };
-        let observed: Vec<Observed> = probes
-            .iter()
-            .filter_map(|probe| {
-                let (index, cost) = (probe.index, probe.site.cost);
-                let rate = glances.get(&index)?.calls_per_second(costs.of(Tracing::Counted, cost));
-                Some(Observed { id: index, cost, wanted, tracing: wanted, calls: rounded(rate) })
-            })
-            .collect();
-        session.admit(&probes);
         let changes = self.governor.begin(period, &observed);
         for change in &changes {
             session.switches().begin_with(change.id, change.to);
             self.spent.changes[0] += 1;
         }
         tell(&changes, &observed, roster.jvm().pid, plan.1);
-        let ns = |seen: &Observed| seen.calls as f64 * costs.of(wanted, seen.cost);
+        self.warmest(&observed)
+    }
+
+    /// How often each function is called in a second, before any is attached; and the cores that the JVM uses.
+    fn survey(&mut self, budget: f64, wanted: Tracing, (libraries, probes): Plan<'_>) -> Vec<Observed> {
+        let costs = self.calibrated.costs;
+        let price = |probe: &Probe| costs.of(Tracing::Counted, probe.site.cost);
+        let (began, cpu) = (Instant::now(), self.looker.cpu());
+        let glances = self.looker.survey(libraries, probes, budget, price);
+        let used = self.looker.cpu().saturating_sub(cpu);
+        self.cores = used.as_secs_f64() / began.elapsed().as_secs_f64().max(0.001);
+        let observed = probes.iter().filter_map(|probe| {
+            let (index, cost) = (probe.index, probe.site.cost);
+            let rate = glances.get(&index)?.calls_per_second(price(probe));
+            Some(Observed { id: index, cost, wanted, tracing: wanted, calls: rounded(rate) })
+        });
+        observed.collect()
+    }
+
+    /// The functions that may soon be too dear, of those that were called so often in a second.
+    fn warmest(&self, observed: &[Observed]) -> Vec<u32> {
+        let ns = |seen: &Observed| seen.calls as f64 * self.calibrated.costs.of(seen.wanted, seen.cost);
         let mut warm: Vec<&Observed> = observed.iter().filter(|seen| ns(seen) >= WARM * 1e9).collect();
         warm.sort_by(|a, b| ns(b).total_cmp(&ns(a)));
         warm.into_iter().take(MOST_WARM).map(|seen| seen.id).collect()
@@ -144,7 +156,7 @@ impl Overhead {
             session.settle(plan.0, plan.1);
         }
         if self.looker.is_free()
-            && let Some(index) = self.governor.due_look(self.start.elapsed())
+            && let Some(index) = self.governor.due_look()
         {
             self.look(index, roster, session, plan);
         }
@@ -163,11 +175,11 @@ impl Overhead {
     /// Whether a whole period's budget is spent, though the period is not over.
     fn is_urgent(&self, roster: &Roster) -> bool {
         let Some(budget) = self.budget else { return false };
-        let cost_ns = |active: &Active| {
-            let before = self.seen.get(&active.index).copied().unwrap_or(0);
-            roster.reader().begun(active.record).saturating_sub(before) as f64 * active.call_ns
+        let cost_ns = |watched: &Watched| {
+            let before = self.seen.get(&watched.index).copied().unwrap_or(0);
+            roster.reader().begun(watched.record).saturating_sub(before) as f64 * watched.call_ns
         };
-        let spent_ns: f64 = self.active.iter().map(cost_ns).sum();
+        let spent_ns: f64 = self.watched.iter().map(cost_ns).sum();
         spent_ns > budget * PERIOD.as_secs_f64() * 1e9 * self.cores.max(1.0)
     }
 
@@ -191,7 +203,8 @@ impl Overhead {
     /// The calls of each function since the last look.
     fn observe(&mut self, roster: &Roster, probes: &[Probe]) -> Vec<Observed> {
         let functions = roster.switches().functions();
-        self.active.clear();
+        let most = QUIET / roster.reader().shards().max(1);
+        self.watched.clear();
         let observed = functions.into_iter().filter_map(|(index, record, traced)| {
             // Probes are in the order of the index.
             let place = probes.binary_search_by_key(&index, |probe| probe.index).ok()?;
@@ -199,8 +212,8 @@ impl Overhead {
             let before = self.seen.insert(index, begun).unwrap_or(0);
             let calls = begun.saturating_sub(before);
             let (cost, wanted, tracing) = (probes[place].site.cost, traced.wanted, traced.tracing);
-            if calls > 0 {
-                self.active.push(Active { index, record, call_ns: self.calibrated.costs.of(tracing, cost) });
+            if calls > 0 || (tracing.is_watched() && self.watched.len() < most) {
+                self.watched.push(Watched { index, record, call_ns: self.calibrated.costs.of(tracing, cost) });
             }
             Some(Observed { id: index, cost, wanted, tracing, calls })
         });
@@ -218,8 +231,12 @@ impl Overhead {
 
     /// Looks at a detached function, to see what it does and whether it may be traced again.
     fn look(&mut self, index: u32, roster: &Roster, session: &mut Session, (libraries, probes): Plan<'_>) {
-        let Ok(place) = probes.binary_search_by_key(&index, |probe| probe.index) else { return };
-        let Some(mut glance) = self.looker.look(libraries, &probes[place]) else { return };
+        let Ok(place) = probes.binary_search_by_key(&index, |probe| probe.index) else {
+            return self.governor.missed(self.start.elapsed(), index);
+        };
+        let Some(mut glance) = self.looker.look(libraries, &probes[place]) else {
+            return self.governor.missed(self.start.elapsed(), index);
+        };
         let inside_ns = self.calibrated.prices.at(probes[place].site.cost).inside_ns;
         glance.total_ns = glance.total_ns.saturating_sub(inside_ns.saturating_mul(glance.timed));
         let to = self.governor.looked(self.start.elapsed(), index, &glance);
