@@ -274,7 +274,7 @@ impl Session {
 
     /// Takes away both probes of functions that have links of their own, at once and without waiting for the kernel: they
     /// are what is called most. Those with open calls are left, for these need their returns. Returns the others.
-    fn drop_single(&mut self, indices: &[u32]) -> Vec<u32> {
+    pub fn drop_single(&mut self, indices: &[u32]) -> Vec<u32> {
         self.closing.retain(|closing| !closing.is_finished());
         let mut dropped = Vec::new();
         for &index in indices {

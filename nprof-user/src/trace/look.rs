@@ -5,6 +5,7 @@
 //! one by one those that are too dear to be watched ([`Looker::look`]).
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -14,9 +15,23 @@ use crate::collect::Reader;
 use crate::govern::Glance;
 use crate::model::{Library, Probe};
 use crate::sys::cpu_clock::CpuClock;
+use crate::sys::priority;
 
 /// Functions that are looked at together. The more, the longer are the first of them slowed.
 const TOGETHER: usize = 64;
+/// How long it takes to see whether a function is called all the time: after that it is so with so many calls.
+const MOMENT: Duration = Duration::from_micros(50);
+const MANY: u64 = 4;
+/// How long such a function is looked at, unless it has cost the target [`ENOUGH`] by then.
+const GLIMPSE: Duration = Duration::from_micros(500);
+const ENOUGH: Duration = Duration::from_micros(200);
+/// From this share of a core on a function is not left with a probe any longer than that.
+const DEAR: f64 = 0.05;
+/// How long it takes to put a probe into a target, or out of it, that hits another one all the time: the kernel
+/// waits for the lock of its address space, which each hit takes for a moment.
+const LOCKED: Duration = Duration::from_millis(4);
+/// No more than this share of the time may be lost by such looks.
+const SLOWED: f64 = 0.1;
 /// How much CPU time of the target a look sees.
 const LOOK: Duration = Duration::from_millis(1);
 /// How much CPU time a look at many functions sees, unless it has cost [`COST`] by then.
@@ -57,6 +72,16 @@ struct LookedAt {
     calls: u64,
 }
 
+/// What came of attaching functions one by one.
+struct Attached<'a> {
+    /// Those that are not called all the time.
+    quiet: Vec<&'a Probe>,
+    /// The one after them that is: its index, the share of a core that it costs, and what was seen of it.
+    dear: Option<(u32, f64, Glance)>,
+    /// How many were taken.
+    taken: usize,
+}
+
 impl Looker {
     pub(super) fn new(engine: Arc<Engine>, reader: Reader, target: Target) -> Self {
         Self { engine, reader, target, clock: CpuClock::of(target.pid), looked_at: BTreeMap::new(), leaving: None }
@@ -70,41 +95,115 @@ impl Looker {
         libraries: &[Library],
         probes: &[Probe],
         budget: f64,
-        price: impl Fn(&Probe) -> f64,
+        price: impl Fn(&Probe) -> f64 + Sync,
     ) -> BTreeMap<u32, Glance> {
-        let mut seen = BTreeMap::new();
-        for batch in probes.chunks(TOGETHER) {
+        let look = || {
+            // Each time that this waits for a CPU, the target runs into a probe.
+            priority::raise(None);
+            self.survey_here(libraries, probes, budget, &price)
+        };
+        thread::scope(|scope| scope.spawn(look).join()).unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    fn survey_here(
+        &self,
+        libraries: &[Library],
+        probes: &[Probe],
+        budget: f64,
+        price: &impl Fn(&Probe) -> f64,
+    ) -> BTreeMap<u32, Glance> {
+        let (mut seen, mut rest) = (BTreeMap::new(), probes);
+        while !rest.is_empty() {
             let mut session = Session::new(Arc::clone(&self.engine), Target { timed: false, ..self.target });
+            let Attached { quiet, dear, taken } = self.attach_quiet(&mut session, libraries, rest, price);
+            rest = &rest[taken..];
             let began = Instant::now();
-            session.attach(libraries, batch);
-            let glances = self.count(&session, batch, &price);
+            let glances = self.count(&session, &quiet, price);
             session.switch_off();
             // They slow the target until they are gone, and the next batch need not wait for that.
             thread::spawn(move || session.give_back());
-            let cost = |(probe, glance): (&Probe, &Glance)| glance.calls_per_second(0.0) * price(probe) / 1e9;
-            let share: f64 = glances.iter().map(|(probe, glance)| cost((probe, glance))).sum();
+            let cost = |(probe, glance): &(&Probe, Glance)| glance.calls_per_second(0.0) * price(probe) / 1e9;
+            let share: f64 = glances.iter().map(cost).sum();
+            let mut pause = began.elapsed().mul_f64((share / budget).clamp(0.0, 1e3));
             seen.extend(glances.into_iter().map(|(probe, glance)| (probe.index, glance)));
-            thread::sleep(began.elapsed().mul_f64((share / budget).clamp(0.0, 1e3)).min(PAUSE));
+            if let Some((index, share, glance)) = dear {
+                pause = pause.max((glance.length + LOCKED).mul_f64(share.min(1.0) / SLOWED));
+                seen.insert(index, glance);
+            }
+            thread::sleep(pause.min(PAUSE));
         }
         seen
+    }
+
+    /// Attaches functions one by one, until one is called all the time: that one is looked at alone and detached before the
+    /// next is attached, which would take the kernel [`LOCKED`] each time.
+    fn attach_quiet<'a>(
+        &self,
+        session: &mut Session,
+        libraries: &[Library],
+        probes: &'a [Probe],
+        price: &impl Fn(&Probe) -> f64,
+    ) -> Attached<'a> {
+        let mut attached = Attached { quiet: Vec::new(), dear: None, taken: 0 };
+        for probe in probes.iter().take(TOGETHER) {
+            attached.taken += 1;
+            session.attach(libraries, std::slice::from_ref(probe));
+            let Some(record) = session.record(probe.index) else { continue };
+            thread::sleep(MOMENT);
+            match self.glimpse(record, price(probe)) {
+                Some((share, glance)) if share >= DEAR => {
+                    session.drop_single(&[probe.index]);
+                    attached.dear = Some((probe.index, share, glance));
+                    break;
+                }
+                _ => attached.quiet.push(probe),
+            }
+        }
+        attached
+    }
+
+    /// What a function costs that is called all the time, as a share of a core, and what was seen of it.
+    fn glimpse(&self, record: u32, price: f64) -> Option<(f64, Glance)> {
+        if self.reader.begun(record) < MANY {
+            return None;
+        }
+        let before = self.reader.begun_by_shard(record);
+        let made = || more(&self.reader.begun_by_shard(record), &before);
+        let cost_ns = || made().iter().sum::<u64>() as f64 * price;
+        let began = Instant::now();
+        while began.elapsed() < GLIMPSE && cost_ns() < ENOUGH.as_secs_f64() * 1e9 {
+            thread::sleep(MOMENT);
+        }
+        let (length, calls) = (began.elapsed(), made());
+        // The kernel counts CPU time by ticks of some milliseconds. Whoever calls all the time runs all the time.
+        let cpu = length * u32::try_from(calls.len()).unwrap_or(u32::MAX);
+        let glance = Glance { length, cpu, calls, ..Glance::default() };
+        Some((glance.calls_per_second(price) * price / 1e9, glance))
     }
 
     /// Counts calls of functions that have just been attached.
     fn count<'a>(
         &self,
         session: &Session,
-        batch: &'a [Probe],
+        batch: &[&'a Probe],
         price: &impl Fn(&Probe) -> f64,
     ) -> Vec<(&'a Probe, Glance)> {
         let records: Vec<(&Probe, u32)> =
-            batch.iter().filter_map(|probe| Some((probe, session.record(probe.index)?))).collect();
-        let spent = || -> f64 {
-            let calls = |record| self.reader.begun(record) as f64;
-            records.iter().map(|(probe, record)| calls(*record) * price(probe)).sum()
+            batch.iter().filter_map(|probe| Some((*probe, session.record(probe.index)?))).collect();
+        // They were attached one after the other, and called since.
+        let before: Vec<Vec<u64>> = records.iter().map(|(_, record)| self.reader.begun_by_shard(*record)).collect();
+        let spent_ns = || -> f64 {
+            let made = |record, before: &[u64]| more(&self.reader.begun_by_shard(record), before).iter().sum::<u64>();
+            let cost =
+                |((probe, record), before): (&(&Probe, u32), &Vec<u64>)| made(*record, before) as f64 * price(probe);
+            records.iter().zip(&before).map(cost).sum()
         };
-        let (length, cpu) = self.watch(SURVEY, || spent() >= COST.as_secs_f64() * 1e9);
-        let glance = |record| Glance { length, cpu, calls: self.reader.begun_by_shard(record), ..Glance::default() };
-        records.iter().map(|(probe, record)| (*probe, glance(*record))).collect()
+        let (length, cpu) = self.watch(SURVEY, || spent_ns() >= COST.as_secs_f64() * 1e9);
+        let glance = |record, before: &[u64]| {
+            let calls = more(&self.reader.begun_by_shard(record), before);
+            Glance { length, cpu, calls, ..Glance::default() }
+        };
+        records.iter().zip(&before).map(|((probe, record), before)| (*probe, glance(*record, before))).collect()
     }
 
     /// Looks at a function; `None` if it cannot be looked at now. Only every so often calls are timed: that takes a
@@ -181,9 +280,14 @@ impl Looker {
 /// What a look has seen, from what stood in its record before and after.
 fn difference(before: &Glance, after: &Glance) -> Glance {
     Glance {
-        calls: after.calls.iter().zip(&before.calls).map(|(after, before)| after.saturating_sub(*before)).collect(),
+        calls: more(&after.calls, &before.calls),
         timed: after.timed.saturating_sub(before.timed),
         total_ns: after.total_ns.saturating_sub(before.total_ns),
         ..Glance::default()
     }
+}
+
+/// What was added to each shard.
+fn more(after: &[u64], before: &[u64]) -> Vec<u64> {
+    after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect()
 }
