@@ -2,14 +2,20 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
 use super::Error;
 use super::sites::{Outcome, link_all};
 use crate::model::{Library, LibraryId, Probe};
 
-/// How many links are closed at the same time.
+/// How many links are closed at the same time, each by a thread, for all targets together.
 const CLOSED_TOGETHER: usize = 64;
+/// A target's own few are urgent: they do not wait for those of others.
+const FEW: usize = 2;
+
+/// How many more may be closed now.
+static ROOM: (Mutex<usize>, Condvar) = (Mutex::new(CLOSED_TOGETHER), Condvar::new());
 
 /// A site, and the index of its probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,13 +158,63 @@ fn relink(
 }
 
 /// Closes links. The kernel waits for running programs at the close of each: together that takes no longer than for one.
-pub(super) fn close(mut links: Vec<OwnedFd>) {
-    while !links.is_empty() {
-        let rest = links.len().saturating_sub(CLOSED_TOGETHER);
+pub(super) fn close(links: Vec<OwnedFd>) {
+    let is_urgent = links.len() <= FEW;
+    thread::scope(|scope| {
+        for link in links {
+            let room = (!is_urgent).then(Room::take);
+            // Where there can be no thread it is closed here.
+            if let Err(error) = thread::Builder::new().spawn_scoped(scope, move || drop((link, room))) {
+                tracing::debug!("no thread to close a link by: {error}");
+            }
+        }
+    });
+}
+
+/// Room for one more thread that closes a link.
+struct Room;
+
+impl Room {
+    /// Waits until there is some.
+    fn take() -> Self {
+        let (room, is_given) = &ROOM;
+        let left = room.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = is_given.wait_while(left, |left| *left == 0).unwrap_or_else(PoisonError::into_inner);
+        *left -= 1;
+        Self
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let (room, is_given) = &ROOM;
+        *room.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        is_given.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Check that no more have room at a time than there is, and that all get it.
+    #[test]
+    fn room_is_bounded() {
+        let (inside, most, done) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
-            for link in links.drain(rest..) {
-                scope.spawn(|| drop(link));
+            for _ in 0..4 * CLOSED_TOGETHER {
+                scope.spawn(|| {
+                    let _room = Room::take();
+                    most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    thread::yield_now();
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    done.fetch_add(1, Ordering::SeqCst);
+                });
             }
         });
+        assert_eq!(done.into_inner(), 4 * CLOSED_TOGETHER);
+        assert!((1..=CLOSED_TOGETHER).contains(&most.into_inner()));
     }
 }
