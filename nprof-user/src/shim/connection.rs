@@ -90,7 +90,7 @@ impl Connection {
         let mut buffer = [0; LONGEST_SENT];
         let packet = ToShim::Welcome(welcome).encode(&mut buffer).ok_or_else(|| self.failed(Errno::MSGSIZE))?;
         let sent = sendmsg(&self.socket, &[IoSlice::new(packet)], &mut control, SendFlags::NOSIGNAL);
-        sent.map(drop).map_err(|error| self.failed(error))
+        sent.map(drop).map_err(|error| self.last_words(error))
     }
 
     /// Tells the shim something. What it does about it, and when, it answers by messages.
@@ -100,7 +100,7 @@ impl Connection {
     pub fn send(&mut self, message: ToShim) -> Result<(), Error> {
         let mut buffer = [0; LONGEST_SENT];
         let packet = message.encode(&mut buffer).ok_or_else(|| self.failed(Errno::MSGSIZE))?;
-        send(&self.socket, packet, SendFlags::NOSIGNAL).map(drop).map_err(|error| self.failed(error))
+        send(&self.socket, packet, SendFlags::NOSIGNAL).map(drop).map_err(|error| self.last_words(error))
     }
 
     /// The next message; `None` if none comes within `timeout`, or a signal interrupts the waiting, or it is a note and there
@@ -125,6 +125,16 @@ impl Connection {
 
     fn failed(&self, error: Errno) -> Error {
         failed(self.pid, error)
+    }
+
+    /// Why nothing could be sent: a shim that leaves says why before it does.
+    fn last_words(&mut self, error: Errno) -> Error {
+        while let Ok(Some(message)) = self.receive(Duration::ZERO) {
+            if let FromShimOwned::Bye(reason) = message {
+                return Error::Bye { pid: self.pid, reason };
+            }
+        }
+        self.failed(error)
     }
 }
 
@@ -152,7 +162,9 @@ fn receive(
         return Ok(None);
     }
     // With `TRUNC` the length of the packet is told, also of one that is longer than the buffer.
-    let length = match recv(socket, &mut *packet, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
+    let mut next = || recv(socket, &mut *packet, RecvFlags::DONTWAIT | RecvFlags::TRUNC);
+    // That the other end is closed, with something unread, is told once before what was said until then.
+    let length = match next().or_else(|error| if error == Errno::CONNRESET { next() } else { Err(error) }) {
         Ok((_, 0)) => return Err(Error::Gone { pid }),
         Ok((_, length)) => length,
         Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
@@ -317,6 +329,26 @@ mod tests {
             let error = begin(here).unwrap_err().to_string();
             assert!(error.contains(understood), "{error}");
         }
+    }
+
+    /// Check that a shim that leaves is understood: when it is told something too late, and when it has left that unread.
+    #[test]
+    fn last_words_are_heard() {
+        let heard =
+            |error: Error| assert!(matches!(&error, Error::Bye { reason, .. } if reason == "no /proc"), "{error}");
+        let (mut connection, shim) = begun();
+        say(&shim, FromShim::Bye(b"no /proc"));
+        drop(shim);
+        heard(connection.send(ToShim::Apply(1)).unwrap_err());
+        let (mut connection, shim) = begun();
+        say(&shim, FromShim::Bye(b"no /proc"));
+        connection.send(ToShim::Apply(1)).unwrap();
+        drop(shim);
+        heard(connection.send(ToShim::Apply(2)).unwrap_err());
+        let (mut connection, shim) = begun();
+        connection.send(ToShim::Apply(1)).unwrap();
+        drop(shim);
+        assert!(matches!(connection.send(ToShim::Apply(2)).unwrap_err(), Error::Gone { .. }));
     }
 
     /// Check that a shim that never stops talking is not listened to for ever, and that of many notes a few come through.
