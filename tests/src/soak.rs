@@ -23,6 +23,10 @@ const NATIVES: u32 = 200;
 const MEMORY_SLACK: u64 = 10 << 20;
 /// What was still on its way, such as a connection that is being closed.
 const SLACK: usize = 4;
+/// How much the links and descriptors of as many JVMs differ: a JVM that is met a moment sooner has bound less by then, and
+/// what it binds later gets links to itself, two at a time (nine to twelve for a JVM). Sixteen JVMs that are not forgotten
+/// would be ten times this.
+const VARIATION: usize = 4 * ALIVE;
 /// As few rounds are looked at to say what is held at a time.
 const FEWEST: usize = 4;
 
@@ -62,7 +66,7 @@ impl Soak {
             jvms += 1;
             must_have(&serve, alive.len())?;
             if alive.len() == ALIVE {
-                rounds.push(Usage::of(serve.pid())?);
+                rounds.push(least_until(&serve, round + ROUND)?);
             }
             // The pace, not a synchronisation.
             std::thread::sleep(ROUND.saturating_sub(round.elapsed()));
@@ -100,10 +104,10 @@ impl Soak {
     pub fn must_be_flat(&self) -> Result<()> {
         let (early, late) = (self.early(), self.late());
         ensure!(late.anonymous < early.anonymous + MEMORY_SLACK, "memory grew: {self}");
-        ensure!(late.descriptors <= early.descriptors + SLACK, "descriptors grew: {self}");
+        ensure!(late.descriptors <= early.descriptors + VARIATION, "descriptors grew: {self}");
         ensure!(late.threads <= early.threads + SLACK, "threads grew: {self}");
         ensure!(late.bpf == early.bpf, "BPF memory grew: {self}");
-        ensure!(late.objects[2] <= early.objects[2] + SLACK, "BPF links grew: {self}");
+        ensure!(late.objects[2] <= early.objects[2] + VARIATION, "BPF links grew: {self}");
         ensure!(self.after.objects == self.idle.objects, "BPF objects of ended JVMs are left: {self}");
         ensure!(self.after.descriptors <= self.idle.descriptors, "descriptors of ended JVMs are left: {self}");
         Ok(())
@@ -142,6 +146,18 @@ fn must_have(serve: &Serve, jvms: usize) -> Result<()> {
     let lost: Vec<_> = samples.with("nprof_losses_total", &[]).filter(|sample| sample.value != 0.0).collect();
     ensure!(lost.is_empty(), "{lost:?}");
     Ok(())
+}
+
+/// The least that it holds in the rest of a round: the links of the JVM that has ended are closed in the background, which
+/// takes the kernel longer than it may take to attach to the next one.
+fn least_until(serve: &Serve, end: Instant) -> Result<Usage> {
+    let mut seen = vec![Usage::of(serve.pid())?];
+    while Instant::now() < end {
+        // Nothing announces that they are closed.
+        std::thread::sleep(Duration::from_millis(50));
+        seen.push(Usage::of(serve.pid())?);
+    }
+    Ok(least(&seen))
 }
 
 /// What it holds when what it closes in the background is closed, or after a while.
@@ -187,8 +203,8 @@ mod tests {
             |late: Usage, after: Usage| Soak { jvms: 20, idle, rounds: [[flat; 10], [late; 10]].concat(), after };
         assert!(soak(flat, idle).must_be_flat().is_ok());
         assert!(soak(Usage { anonymous: 35 << 20, ..flat }, idle).must_be_flat().is_err());
-        assert!(soak(Usage { descriptors: 40, ..flat }, idle).must_be_flat().is_err());
-        assert!(soak(Usage { objects: [4, 5, 22], ..flat }, idle).must_be_flat().is_err());
+        assert!(soak(Usage { descriptors: 50, ..flat }, idle).must_be_flat().is_err());
+        assert!(soak(Usage { objects: [4, 5, 30], ..flat }, idle).must_be_flat().is_err());
         let mut closing = soak(flat, idle);
         closing.rounds[19] = Usage { descriptors: 38, objects: [4, 5, 20], ..flat };
         assert!(closing.must_be_flat().is_ok(), "the links of a JVM that has ended are being closed");
