@@ -14,7 +14,7 @@ use crate::model::Unseen;
 
 /// How far the calibrated cost of a probe may be off, as a share of it: a thread is slower while the other one of its core is
 /// busy, and that may have been so when it was measured or may be so now.
-const COST_ERROR: f64 = 0.2;
+const COST_ERROR: f64 = 0.18;
 /// The part of a thread's time that is taken to be its own at least, however much of it the probe took by calculation: a call
 /// that takes less, with all that its caller does, is of no use to anybody.
 const LEAST_OWN: f64 = 0.1;
