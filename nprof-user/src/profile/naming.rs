@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Sums;
 use crate::model::{CutReason, Library, Pid, ProfileFrame, ProfileFrameKind};
 use crate::native::{CodeAddress, NativeFrame, Symbolizer};
-use crate::unwind::{End, FrameKind, JavaFrame, JavaStack, MethodName};
+use crate::unwind::{End, FrameKind, JavaFrame, MethodName};
 
 /// Different frames that are remembered; beyond, it is begun anew.
 const MAX_KNOWN: usize = 1 << 20;
@@ -23,11 +23,11 @@ pub(super) struct JavaNames {
 
 impl JavaNames {
     /// The numbers of the frames of a stack, the innermost first.
-    pub(super) fn number(&mut self, stack: &JavaStack, sums: &mut Sums) -> Vec<u32> {
+    pub(super) fn number(&mut self, frames: &[JavaFrame], sums: &mut Sums) -> Vec<u32> {
         if self.known.len() > MAX_KNOWN {
             self.known.clear();
         }
-        stack.frames.iter().map(|frame| self.frame(frame, sums)).collect()
+        frames.iter().map(|frame| self.frame(frame, sums)).collect()
     }
 
     fn frame(&mut self, frame: &JavaFrame, sums: &mut Sums) -> u32 {

@@ -17,7 +17,7 @@ use super::stacks::Stacks;
 use super::stops::Stops;
 use super::sums::Share;
 use super::{Flow, OpenCall, Pacer, Sums, open};
-use crate::attach::{Collect, Engine, Feeds, StackRecord, Taken};
+use crate::attach::{Collect, Engine, Feeds, Taken};
 use crate::discover::Proc;
 use crate::hotspot;
 use crate::model::{Library, Pid};
@@ -28,7 +28,7 @@ use crate::unwind::{Threads, Unwinder};
 /// How often the pace is adapted.
 const PACE_EVERY: Duration = Duration::from_millis(20);
 /// How often the ring is looked into. To be woken for each stack would cost more, the thread that was sampled too.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// How often libraries and threads are looked for that are new.
 const REFRESH_EVERY: Duration = Duration::from_millis(500);
 /// The same where a thread is seen that was not there.
@@ -249,42 +249,49 @@ impl Worker {
     fn read(&mut self) {
         let Self { feeds, stacks, stops, finished, shared, collect, anchors, mounted, has_new_threads, .. } = self;
         let in_native = collect.inside || collect.everywhere;
-        let mut read = 0;
+        let mut read = Vec::new();
         feeds.read_stacks(|record| {
-            let header = record.header;
-            *has_new_threads |= in_native && !anchors.has_seen(header.tid);
+            *has_new_threads |= in_native && !anchors.has_seen(record.header.tid);
             if finished.error.is_some() {
                 finished.too_late += 1;
-            } else if header.kind == StackKind::Resume as u32 {
-                stops.resume(header, &mut finished.sums);
+                return;
+            }
+            let frames = if record.header.kind == StackKind::Resume as u32 {
+                Ok(None)
             } else {
-                read += 1;
                 mounted.note(record);
-                if let Err(error) = take_in(record, stacks, stops, finished, collect) {
+                stacks.read(record).map(Some)
+            };
+            match frames {
+                Ok(frames) => read.push((*record.header, frames)),
+                Err(error) => {
                     finished.error = Some(error);
                     finished.too_late += 1;
                 }
             }
         });
+        // Named only now: that takes its time, and what the next stacks lead to may be gone by then.
+        for (header, frames) in read {
+            match frames {
+                None => stops.resume(&header, &mut finished.sums),
+                Some(frames) => {
+                    shared.stacks.fetch_add(1, Ordering::Relaxed);
+                    let number = stacks.number(&frames, &mut finished.sums);
+                    add(&header, number, stops, finished, collect);
+                }
+            }
+        }
         if let Err(error) = mounted.learn(feeds, stacks) {
             finished.error.get_or_insert(error);
         }
-        shared.stacks.fetch_add(read, Ordering::Relaxed);
         feeds.read_calls(|call| {
             if finished.calls.len() < MAX_TIMELINE { finished.calls.push(call) } else { finished.too_many += 1 }
         });
     }
 }
 
-/// Unwinds a stack and adds it.
-fn take_in(
-    taken: &StackRecord<'_>,
-    stacks: &mut Stacks,
-    stops: &mut Stops,
-    finished: &mut Finished,
-    collect: &Collect,
-) -> Result<(), MemoryError> {
-    let (header, number) = (taken.header, stacks.number(taken, &mut finished.sums)?);
+/// Adds a stack, by its number.
+fn add(header: &StackHeader, number: u32, stops: &mut Stops, finished: &mut Finished, collect: &Collect) {
     let record = (header.index != StackHeader::NO_CALL).then_some(header.index);
     match (header.kind, record) {
         (kind, Some(record)) if kind == StackKind::Return as u32 => {
@@ -300,7 +307,6 @@ fn take_in(
             finished.sums.add_inside(record, number, share);
         }
     }
-    Ok(())
 }
 
 /// What a sampled call stands for.

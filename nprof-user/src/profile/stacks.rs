@@ -1,4 +1,7 @@
 //! From a record of the ring to the numbers of its frames: Java frames, native ones, or both.
+//!
+//! In two steps, because the first is urgent: what a stack leads to in the target may be gone a moment later. Names of native
+//! code come from files, where a function that is new can take milliseconds, and can wait until all stacks are read.
 
 use nprof_common::{FrozenPlaces, StackHeader, StackKind};
 
@@ -6,9 +9,9 @@ use super::Sums;
 use super::naming::{JavaNames, NativeNames, cut};
 use crate::attach::StackRecord;
 use crate::model::{CutReason, Library, Pid, VirtAddr};
-use crate::native::{NativeEnd, NativeSample, NativeStack, NativeUnwinder, ProbedReturn};
+use crate::native::{CodeAddress, NativeEnd, NativeSample, NativeStack, NativeUnwinder, ProbedReturn};
 use crate::sys::remote_memory::{MemoryError, ProcessMemory};
-use crate::unwind::{FrozenCopy, Interrupted, JavaStack, NativeCaller, Sample, Unwinder};
+use crate::unwind::{FrozenCopy, Interrupted, JavaFrame, JavaStack, NativeCaller, Sample, Unwinder};
 
 /// Unwinds and names the stacks of one JVM.
 #[derive(Debug)]
@@ -19,11 +22,14 @@ pub(super) struct Stacks {
     native_names: NativeNames,
 }
 
-/// The frames of a stack, the innermost first.
+/// A stack as it was read: native frames, then Java frames, the innermost first.
 #[derive(Debug, Default)]
-struct Frames {
-    numbers: Vec<u32>,
+pub(super) struct Frames {
+    native: Vec<CodeAddress>,
+    java: Vec<JavaFrame>,
     cut: Option<CutReason>,
+    /// Whether what has called some native code is a guess.
+    is_guess: bool,
 }
 
 impl Stacks {
@@ -55,19 +61,29 @@ impl Stacks {
         if self.java.take_misses_frozen() { self.java.frozen_places(env) } else { Ok(None) }
     }
 
-    /// The number of the stack of a record. It is counted as one that was taken.
+    /// Reads the stack of a record.
     ///
     /// # Errors
     /// What makes all reads of the target fail: it has ended.
-    pub(super) fn number(&mut self, taken: &StackRecord<'_>, sums: &mut Sums) -> Result<u32, MemoryError> {
+    pub(super) fn read(&mut self, taken: &StackRecord<'_>) -> Result<Frames, MemoryError> {
         let header = taken.header;
         let in_java = self.java.contains_code(VirtAddr(header.pc));
-        let frames = match (header.kind == StackKind::Return as u32, in_java) {
-            (true, true) => self.at_call(taken, sums)?,
-            (false, true) => self.in_java(taken, sums)?,
-            (_, false) => self.in_native(taken, sums)?,
-        };
-        Ok(sums.stack(frames.numbers, frames.cut))
+        match (header.kind == StackKind::Return as u32, in_java) {
+            // A native method has returned to Java: the registers are exact.
+            (true, true) => Ok(Frames::default().called_by(self.java.unwind(&interrupted(taken))?)),
+            (false, true) => self.in_java(taken),
+            (_, false) => self.in_native(taken),
+        }
+    }
+
+    /// The number of a stack that was read. It is counted as one that was taken.
+    pub(super) fn number(&mut self, frames: &Frames, sums: &mut Sums) -> u32 {
+        if frames.is_guess {
+            sums.note_guess();
+        }
+        let mut numbers = self.native_names.number(&frames.native, sums);
+        numbers.extend(self.java_names.number(&frames.java, sums));
+        sums.stack(numbers, frames.cut)
     }
 
     /// The numbers of the parts of a stack that begin with a native method, the innermost first. The thread is in native
@@ -87,19 +103,13 @@ impl Stacks {
             return Ok(Vec::new());
         };
         let java = self.java.unwind_while(&sample, is_there)?;
-        let numbers = self.java_names.number(&java, sums);
+        let numbers = self.java_names.number(&java.frames, sums);
         let natives = java.frames.iter().enumerate().filter(|(_, frame)| frame.method.is_native);
         Ok(natives.map(|(at, _)| sums.part(numbers[at..].to_vec(), cut(java.end))).collect())
     }
 
-    /// A native method has returned to Java: the registers are exact.
-    fn at_call(&mut self, taken: &StackRecord<'_>, sums: &mut Sums) -> Result<Frames, MemoryError> {
-        let java = self.java.unwind(&interrupted(taken))?;
-        Ok(self.java_frames(Frames::default(), &java, sums))
-    }
-
     /// The thread was interrupted in Java code, or in a stub that native code calls Java by: then as in native code.
-    fn in_java(&mut self, taken: &StackRecord<'_>, sums: &mut Sums) -> Result<Frames, MemoryError> {
+    fn in_java(&mut self, taken: &StackRecord<'_>) -> Result<Frames, MemoryError> {
         let header = taken.header;
         let (bcp, rax, rbx) = (header.bcp, Some(header.rax), Some(header.rbx));
         let thread = Interrupted { at: interrupted(taken), bcp, rax, rbx };
@@ -107,19 +117,18 @@ impl Stacks {
             let probed = probed(taken);
             let sample = NativeSample { probed: probed.as_slice(), ..native_sample(taken) };
             let native = self.native_caller(caller, &sample);
-            return self.beyond_native(taken, native, sums);
+            return self.beyond_native(taken, native);
         }
-        let java = self.java.unwind_interrupted(&thread)?;
-        Ok(self.java_frames(Frames::default(), &java, sums))
+        Ok(Frames::default().called_by(self.java.unwind_interrupted(&thread)?))
     }
 
     /// The thread was in native code, the VM's included: its frames, then those of Java if that has called it.
-    fn in_native(&mut self, taken: &StackRecord<'_>, sums: &mut Sums) -> Result<Frames, MemoryError> {
+    fn in_native(&mut self, taken: &StackRecord<'_>) -> Result<Frames, MemoryError> {
         let probed = probed(taken);
         let sample = NativeSample { probed: probed.as_slice(), ..native_sample(taken) };
         let java = &self.java;
         let native = self.native.unwind(&sample, &|pc| java.contains_code(pc));
-        self.beyond_native(taken, native, sums)
+        self.beyond_native(taken, native)
     }
 
     /// The native frames from where a call of Java returns to.
@@ -152,49 +161,37 @@ impl Stacks {
     }
 
     /// The frames of Java that has called native code.
-    fn beyond_native(
-        &mut self,
-        taken: &StackRecord<'_>,
-        native: NativeStack,
-        sums: &mut Sums,
-    ) -> Result<Frames, MemoryError> {
+    fn beyond_native(&mut self, taken: &StackRecord<'_>, native: NativeStack) -> Result<Frames, MemoryError> {
         let StackRecord { header, stack, .. } = *taken;
         let native = self.through_upcalls(taken, native)?;
         let (anchor, base) = (header.anchor, VirtAddr(header.base()));
-        let mut frames = Frames { numbers: self.native_names.number(&native.frames, sums), cut: None };
         let (sp, pc, fp) = (VirtAddr(anchor.sp), VirtAddr(anchor.pc), VirtAddr(anchor.fp));
         // What the thread itself notes is exact, however far the native frames could be followed.
         let noted = (anchor.sp >= header.sp).then(|| Sample::at_anchor(sp, pc, fp, stack, base)).flatten();
         let noted = noted.map(|sample| Sample { frozen: frozen(taken), collections: collections(taken), ..sample });
         // Between the last native frame that was found and the noted one there may be more.
         let may_miss = noted.is_some() && matches!(native.end, NativeEnd::Cut(_));
-        if native.guessed > 0 || may_miss {
-            sums.note_guess();
-        }
-        let from = match (noted, native.end) {
-            (Some(sample), _) => sample,
+        let is_guess = native.guessed > 0 || may_miss;
+        let frames = Frames { native: native.frames, is_guess, ..Frames::default() };
+        match (noted, native.end) {
+            (Some(sample), _) => Ok(frames.called_by(self.java.unwind(&sample)?)),
             (None, NativeEnd::Java(registers)) => {
                 // Called without leaving Java, as far as the VM is concerned: it has noted nothing about the place.
                 let (pc, sp, fp) = (registers.pc, registers.sp, registers.fp.unwrap_or_default());
                 let at = Sample { pc, sp, fp, ..interrupted(taken) };
                 let thread = Interrupted { at, bcp: header.bcp, rax: None, rbx: None };
-                let java = self.java.unwind_interrupted(&thread)?;
-                return Ok(self.java_frames(frames, &java, sums));
+                Ok(frames.called_by(self.java.unwind_interrupted(&thread)?))
             }
-            (None, NativeEnd::Complete) => return Ok(frames),
-            (None, NativeEnd::Cut(reason)) => {
-                frames.cut = Some(reason);
-                return Ok(frames);
-            }
-        };
-        let java = self.java.unwind(&from)?;
-        Ok(self.java_frames(frames, &java, sums))
+            (None, NativeEnd::Complete) => Ok(frames),
+            (None, NativeEnd::Cut(reason)) => Ok(Frames { cut: Some(reason), ..frames }),
+        }
     }
+}
 
-    fn java_frames(&mut self, mut frames: Frames, java: &JavaStack, sums: &mut Sums) -> Frames {
-        frames.numbers.extend(self.java_names.number(java, sums));
-        frames.cut = cut(java.end);
-        frames
+impl Frames {
+    /// The same with the Java frames that come next.
+    fn called_by(self, java: JavaStack) -> Self {
+        Self { cut: cut(java.end), java: java.frames, ..self }
     }
 }
 
