@@ -1,5 +1,6 @@
 //! Stubs are called as the VM would call them: as functions, from many threads, in all modes and shardings.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nprof_common::histogram::bucket_of;
@@ -294,29 +295,38 @@ fn ends_nowhere_after_its_run() {
 #[test]
 fn places_change_under_load() {
     const THREADS: u64 = 3;
-    const CALLS: u64 = 300_000;
+    const CALLS: u64 = 100_000;
+    /// So many that each place surely has some of the calls that are timed.
+    const CHANGES: usize = 100;
     let _turn = turn();
     for sharding in shardings() {
         configure(sharding, &Clock::estimate());
         // Further records stand behind the used ones: what went there with the other's number of shards would be seen.
         let both = [1, 4].map(|cpus| Records::map_for(2, cpus).unwrap());
         let stub = taken(add as *const () as usize, 3, Mode::one_of(4), &both[0]);
+        let (made, changes) = (AtomicU64::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
-            let call = |_| {
-                for call in 0..CALLS {
+            let call = || {
+                let mut call = 0;
+                while call < CALLS || changes.load(Ordering::Relaxed) < CHANGES {
                     std::hint::black_box(as_add(stub.entry())(call, 1, 2, 3, 4, 5, 6.5, 7, 8, 9));
+                    call += 1;
+                    made.fetch_add(1, Ordering::Relaxed);
                 }
             };
-            let callers: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || call(thread))).collect();
-            for round in 0.. {
-                stub.set_place(both[round % 2].place(0).unwrap(), 0);
-                if callers.iter().all(|caller| caller.is_finished()) {
-                    break;
+            let callers: Vec<_> = (0..THREADS).map(|_| scope.spawn(call)).collect();
+            let are_done = || callers.iter().all(|caller| caller.is_finished());
+            while !are_done() {
+                let before = made.load(Ordering::Relaxed);
+                stub.set_place(both[changes.fetch_add(1, Ordering::Relaxed) % 2].place(0).unwrap(), 0);
+                // Each thread may end a call with the place before: of more calls, one is with this one.
+                while made.load(Ordering::Relaxed) <= before + THREADS && !are_done() {
+                    std::thread::yield_now();
                 }
             }
         });
         let sums = both.map(|records| records.sum(0));
-        assert_eq!(sums.iter().map(|sum| sum.counted + sum.entered).sum::<u64>(), THREADS * CALLS, "{sharding:?}");
+        assert_eq!(sums.iter().map(|sum| sum.counted + sum.entered).sum::<u64>(), made.into_inner(), "{sharding:?}");
         assert!(sums.iter().all(|sum| ended(sum) == sum.entered && sum.entered > 0), "{sharding:?}");
         assert!(both.iter().all(|records| records.sum(1) == MethodStats::ZERO), "{sharding:?}");
     }
