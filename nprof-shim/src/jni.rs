@@ -9,7 +9,7 @@ use jvmti_bindings::sys::jni::{
     JNI_VERSION_1_6, JNIEnv, JNINativeInterface_, JNINativeMethod, JavaVM, jint, jlong, jobject, jvalue,
 };
 
-use crate::jvmti::{Class, Loader, MethodId};
+use crate::jvmti::{Class, Loader, MethodId, Thread};
 
 /// More references than this no native may ask room for.
 const MOST_REFERENCES: usize = 65_535;
@@ -143,6 +143,11 @@ impl Jni {
     /// Gives a reference back.
     pub(crate) fn forget_loader(self, loader: Loader) {
         call!(self.DeleteLocalRef(loader.0));
+    }
+
+    /// Gives a reference back.
+    pub(crate) fn forget_thread(self, thread: Thread) {
+        call!(self.DeleteLocalRef(thread.0));
     }
 
     /// Clears what was thrown, and tells whether something was.

@@ -10,7 +10,7 @@ use std::fmt;
 use std::ptr::{null, null_mut};
 
 use jvmti_bindings::mutf8;
-use jvmti_bindings::sys::jni::{JavaVM, jclass, jint, jmethodID, jobject};
+use jvmti_bindings::sys::jni::{JavaVM, jclass, jint, jmethodID, jobject, jthread};
 use jvmti_bindings::sys::jvmti::{
     JVMTI_DISABLE, JVMTI_ENABLE, JVMTI_EVENT_COMPILED_METHOD_LOAD, JVMTI_EVENT_COMPILED_METHOD_UNLOAD,
     JVMTI_EVENT_DYNAMIC_CODE_GENERATED, JVMTI_EVENT_NATIVE_METHOD_BIND, JVMTI_EVENT_VM_DEATH, JVMTI_EVENT_VM_INIT,
@@ -29,6 +29,10 @@ pub(crate) struct Class(pub(crate) jclass);
 /// A reference to a class loader; null for that of the VM's own classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Loader(pub(crate) jobject);
+
+/// A reference to a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Thread(pub(crate) jthread);
 
 impl Loader {
     /// The loader of the VM's own classes.
@@ -178,6 +182,22 @@ impl Jvmti {
         let mut phase = 0;
         call!(self.GetPhase(&raw mut phase))?;
         Ok(phase)
+    }
+
+    /// The calling thread, by a reference that is to be forgotten.
+    pub(crate) fn current_thread(self) -> Result<Thread, Error> {
+        let mut thread = null_mut();
+        call!(self.GetCurrentThread(&raw mut thread))?;
+        Ok(Thread(thread))
+    }
+
+    /// Has all threads come to a safepoint: what any of them was in the middle of within the VM is done when this returns.
+    pub(crate) fn pass_safepoint(self, thread: Thread) -> Result<(), Error> {
+        // For two threads, be they the same one, the VM stops all; for a single one it would stop only that.
+        let (threads, mut traces) = ([thread.0; 2], null_mut());
+        let passed = call!(self.GetThreadListStackTraces(2, threads.as_ptr(), 1, &raw mut traces));
+        self.free(traces.cast());
+        passed
     }
 
     /// All classes that are loaded.

@@ -1,11 +1,10 @@
 //! Binds methods that are bound already: to their stubs, and back.
 //!
-//! Each method is bound to its stub more than once. A thread that compiles the call of a native reads its address and
-//! installs the code a moment later; if the method is bound anew in between, that code calls the old address for ever.
-//! Binding once more makes the VM drop it. The stub's other entry is used then: the VM does nothing when it is told the
-//! address that it knows, and binding to the original in between would let calls go past the stub.
-
-use std::time::Duration;
+//! Each method is bound to its stub twice. A thread that makes the code by which compiled callers reach a native reads its
+//! address first and installs the code a moment later, or much later on a busy machine; if the method is bound in
+//! between, that code calls the old address for ever. Such a thread comes to no safepoint before it is done. So after one,
+//! binding once more makes the VM drop whatever was installed. The stub's other entry is used then: the VM does nothing
+//! when it is told the address that it knows, and binding to the original in between would let calls go past the stub.
 
 use crate::agent::Agent;
 use crate::helper::{self, Binding, Helpers};
@@ -17,9 +16,6 @@ use crate::pool::Stub;
 use crate::scan::{Bound, bound_methods, locate};
 use crate::slots::{self, Slots};
 
-/// How long after the first time methods are bound again in a running VM: longer than a native's call takes to compile,
-/// and then once more for a compiler that was kept waiting. Nothing tells when it is done.
-const AGAIN_AFTER: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(50)];
 /// How often methods are looked for that still have a stub: events that are under way may bind some meanwhile.
 const SWEEPS: u32 = 3;
 
@@ -76,8 +72,7 @@ pub(crate) fn early(agent: &Agent, jni: Jni, binds: &[(MethodId, usize)]) -> Res
     // Where addresses cannot be read the events' must do, and what the VM says.
     let slots = agent.slots(jni, helpers).ok();
     let stubbed = choose(agent, binds.iter().filter_map(with_class));
-    // The VM is starting and nothing else is compiled yet: no need to wait.
-    let refused = bind_to_stubs(jni, helpers, slots, &stubbed, &[Duration::ZERO])?;
+    let refused = bind_to_stubs(agent, jni, helpers, slots, &stubbed)?;
     match slots {
         Some(slots) => verify(slots, &stubbed),
         None if refused == 0 => Ok(()),
@@ -98,7 +93,7 @@ pub(crate) fn all(agent: &Agent, jni: Jni) -> Result<(), Error> {
         }
     }
     let stubbed = choose(agent, others.into_iter());
-    bind_to_stubs(jni, helpers, Some(slots), &stubbed, &AGAIN_AFTER)?;
+    bind_to_stubs(agent, jni, helpers, Some(slots), &stubbed)?;
     verify(slots, &stubbed)
 }
 
@@ -123,7 +118,7 @@ pub(crate) fn apply(agent: &Agent, jni: Jni, wanted: Vec<Wanted>) -> Result<Outc
         }
     }
     if !stubbed.is_empty() {
-        bind_to_stubs(jni, helpers, Some(slots), &stubbed, &AGAIN_AFTER)?;
+        bind_to_stubs(agent, jni, helpers, Some(slots), &stubbed)?;
     }
     for stubbed in stubbed {
         match stubbed.number.filter(|_| !is_wrong(slots, &stubbed)) {
@@ -181,20 +176,20 @@ fn choose(agent: &Agent, bound: impl Iterator<Item = Bound>) -> Vec<Stubbed> {
     bound.filter_map(stub).collect()
 }
 
-/// Binds methods to their stubs, and again after each of the pauses. Tells how many the VM refused, the last time.
+/// Binds methods to their stubs, so that no code calls their natives past them. Tells how many the VM refused.
 fn bind_to_stubs(
+    agent: &Agent,
     jni: Jni,
     helpers: &Helpers,
     slots: Option<&Slots>,
     stubbed: &[Stubbed],
-    again_after: &[Duration],
-) -> Result<usize, helper::Error> {
-    let mut refused = helpers.bind(jni, &bindings(slots, stubbed, Stub::entry))?;
-    for (pause, entry) in again_after.iter().zip([Stub::second_entry as fn(Stub) -> usize, Stub::entry]) {
-        std::thread::sleep(*pause);
-        refused = helpers.bind(jni, &bindings(slots, stubbed, entry))?;
-    }
-    Ok(refused)
+) -> Result<usize, Error> {
+    helpers.bind(jni, &bindings(slots, stubbed, Stub::entry))?;
+    let thread = agent.jvmti.current_thread()?;
+    let passed = agent.jvmti.pass_safepoint(thread);
+    jni.forget_thread(thread);
+    passed?;
+    Ok(helpers.bind(jni, &bindings(slots, stubbed, Stub::second_entry))?)
 }
 
 /// What binds methods to their stubs: those that are still bound as they were found or as we have bound them. Others
