@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use nprof_common::wire::FromShim;
+use nprof_common::wire::{Bound, FromShim, How, NO_INDEX};
 
 use crate::clock::{Clock, Moment};
 use crate::helper::{self, Helpers};
@@ -175,6 +175,21 @@ impl Agent {
         stub
     }
 
+    /// Tells nprof of a method that has been bound to `address`.
+    fn publish(&self, number: u32, id: MethodId, address: usize, name: &MethodName, stub: Option<Stub>) {
+        let Some(link) = self.link().filter(|link| link.policy().is_some()) else { return };
+        link.send(&FromShim::Bound(Bound {
+            number,
+            how: How::Event,
+            index: stub.map_or(NO_INDEX, Stub::index),
+            method: self.pointer(id) as u64,
+            address: address as u64,
+            class: name.class.to_bytes(),
+            name: name.name.to_bytes(),
+            signature: name.signature.to_bytes(),
+        }));
+    }
+
     /// How a method is watched of which nobody has said anything.
     fn manner_of_new(&self, name: &MethodName) -> Option<Manner> {
         if let Some(policy) = self.policy() {
@@ -286,7 +301,6 @@ impl Agent {
     /// The VM tells of nothing any more but its end.
     pub(crate) fn be_quiet(&self) {
         self.note(self.jvmti.notice_binds(false));
-        self.note(self.jvmti.notice_code(false));
     }
 
     fn change_methods(&self, options: &Options, jni: Option<Jni>) {

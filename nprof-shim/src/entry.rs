@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use jvmti_bindings::mutf8::decode_cstr_lossy;
 use jvmti_bindings::sys::jni::{JNIEnv, JavaVM, jint, jmethodID, jthread};
-use jvmti_bindings::sys::jvmti::{jvmtiAddrLocationMap, jvmtiEnv, jvmtiEventCallbacks};
+use jvmti_bindings::sys::jvmti::{jvmtiEnv, jvmtiEventCallbacks};
 
 use crate::agent::Agent;
 use crate::jni::Jni;
@@ -87,9 +87,6 @@ fn callbacks() -> jvmtiEventCallbacks {
     callbacks.NativeMethodBind = Some(on_bind);
     callbacks.VMInit = Some(on_init);
     callbacks.VMDeath = Some(on_death);
-    callbacks.CompiledMethodLoad = Some(on_code_load);
-    callbacks.CompiledMethodUnload = Some(on_code_unload);
-    callbacks.DynamicCodeGenerated = Some(on_dynamic_code);
     callbacks
 }
 
@@ -129,44 +126,6 @@ unsafe extern "system" fn on_death(_jvmti: *mut jvmtiEnv, _jni: *mut JNIEnv) {
     guarded(|| {
         if let Some(agent) = AGENT.get() {
             agent.ended();
-        }
-    });
-}
-
-unsafe extern "system" fn on_code_load(
-    _jvmti: *mut jvmtiEnv,
-    method: jmethodID,
-    size: jint,
-    address: *const c_void,
-    _map_length: jint,
-    _map: *const jvmtiAddrLocationMap,
-    _compile_info: *const c_void,
-) {
-    guarded(|| {
-        if let Some(agent) = AGENT.get() {
-            agent.code_loaded(MethodId(method.addr()), address.addr(), size);
-        }
-    });
-}
-
-unsafe extern "system" fn on_code_unload(_jvmti: *mut jvmtiEnv, _method: jmethodID, address: *const c_void) {
-    guarded(|| {
-        if let Some(agent) = AGENT.get() {
-            agent.code_unloaded(address.addr());
-        }
-    });
-}
-
-unsafe extern "system" fn on_dynamic_code(
-    _jvmti: *mut jvmtiEnv,
-    name: *const c_char,
-    address: *const c_void,
-    size: jint,
-) {
-    guarded(|| {
-        if let Some(agent) = AGENT.get().filter(|_| !name.is_null()) {
-            // SAFETY: the VM passes a C string, which lasts as long as the event.
-            agent.code_made(unsafe { CStr::from_ptr(name) }, address.addr(), size);
         }
     });
 }

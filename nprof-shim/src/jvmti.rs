@@ -12,8 +12,7 @@ use std::ptr::{null, null_mut};
 use jvmti_bindings::mutf8;
 use jvmti_bindings::sys::jni::{JavaVM, jclass, jint, jmethodID, jobject, jthread};
 use jvmti_bindings::sys::jvmti::{
-    JVMTI_DISABLE, JVMTI_ENABLE, JVMTI_EVENT_COMPILED_METHOD_LOAD, JVMTI_EVENT_COMPILED_METHOD_UNLOAD,
-    JVMTI_EVENT_DYNAMIC_CODE_GENERATED, JVMTI_EVENT_NATIVE_METHOD_BIND, JVMTI_EVENT_VM_DEATH, JVMTI_EVENT_VM_INIT,
+    JVMTI_DISABLE, JVMTI_ENABLE, JVMTI_EVENT_NATIVE_METHOD_BIND, JVMTI_EVENT_VM_DEATH, JVMTI_EVENT_VM_INIT,
     JVMTI_PHASE_LIVE, JVMTI_PHASE_START, JVMTI_VERSION_1_2, jvmtiCapabilities, jvmtiEnv, jvmtiError, jvmtiEvent,
     jvmtiEventCallbacks, jvmtiInterface_1_, jvmtiPhase,
 };
@@ -134,7 +133,6 @@ impl Jvmti {
     pub(crate) fn listen(self, callbacks: &jvmtiEventCallbacks) -> Result<(), Error> {
         let mut capabilities = jvmtiCapabilities::default();
         capabilities.set_can_generate_native_method_bind_events(true);
-        capabilities.set_can_generate_compiled_method_load_events(true);
         call!(self.AddCapabilities(&raw const capabilities))?;
         let size = jint::try_from(size_of::<jvmtiEventCallbacks>()).unwrap_or(jint::MAX);
         call!(self.SetEventCallbacks(callbacks, size))?;
@@ -147,20 +145,6 @@ impl Jvmti {
     /// Turns events of bound methods on or off.
     pub(crate) fn notice_binds(self, wanted: bool) -> Result<(), Error> {
         self.notice(JVMTI_EVENT_NATIVE_METHOD_BIND, wanted)
-    }
-
-    /// Turns events of code that the VM makes on or off.
-    pub(crate) fn notice_code(self, wanted: bool) -> Result<(), Error> {
-        let [load, unload] = [JVMTI_EVENT_COMPILED_METHOD_LOAD, JVMTI_EVENT_COMPILED_METHOD_UNLOAD];
-        [load, unload, JVMTI_EVENT_DYNAMIC_CODE_GENERATED].into_iter().try_for_each(|event| self.notice(event, wanted))
-    }
-
-    /// Has the events sent, to this thread, of code that was made before.
-    pub(crate) fn repeat_code(self) -> Result<(), Error> {
-        for event in [JVMTI_EVENT_DYNAMIC_CODE_GENERATED, JVMTI_EVENT_COMPILED_METHOD_LOAD] {
-            call!(self.GenerateEvents(event))?;
-        }
-        Ok(())
     }
 
     fn notice(self, event: jvmtiEvent, wanted: bool) -> Result<(), Error> {

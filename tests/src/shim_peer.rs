@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use nprof_common::histogram::BUCKETS;
 use nprof_common::wire::{
-    Applied, CodeKind, FromShim, Hello, How, MAX_PACKET, NO_INDEX, Scanned, ToShim, VERSION, Watch, Welcome,
+    Applied, FromShim, Hello, How, MAX_PACKET, NO_INDEX, Scanned, ToShim, VERSION, Watch, Welcome,
 };
 use nprof_common::{MethodStats, Mode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -107,8 +107,6 @@ pub struct Heard {
     pub bound: BTreeMap<MethodName, Bound>,
     /// Records and stubs by the numbers of methods, of those that have got them by an `Apply`.
     pub stubbed: BTreeMap<u32, (u32, u64)>,
-    /// Code: kind, address, name.
-    pub code: Vec<(CodeKind, u64, String)>,
     /// How many messages were dropped.
     pub dropped: u64,
     /// What went wrong.
@@ -167,7 +165,6 @@ impl Connection {
             bind_chance: OFF.1,
             bind_threshold_ns: u64::MAX,
             stub_binds: false,
-            publish_code: false,
         }
     }
 
@@ -264,7 +261,6 @@ impl Connection {
             FromShim::Stubbed(stubbed) => {
                 heard.stubbed.insert(stubbed.number, (stubbed.index, stubbed.entry));
             }
-            FromShim::Code(code) => heard.code.push((code.kind, code.address, text(code.name))),
             FromShim::Dropped(total) => heard.dropped = total,
             FromShim::Note(note) => heard.notes.push(text(note)),
         }

@@ -36,7 +36,14 @@ final class Shapes {
                 "block", (a, out) -> block(Integer.parseInt(a[0])),
                 "release", (a, out) -> release(),
                 "collect", (a, out) -> System.gc(),
+                "register", (a, out) -> register(Integer.parseInt(a[0])),
                 "speed", (a, out) -> out.println("speed " + speed(Integer.parseInt(a[0])))));
+    }
+
+    private static void register(int times) {
+        for (int i = 0; i < times; i++) {
+            register(Registered.class);
+        }
     }
 
     private static void describeShapes() {

@@ -16,8 +16,6 @@ pub enum FromShim<'a> {
     Stubbed(Stubbed),
     /// All answers to an `Apply` have been sent.
     Applied(Applied),
-    /// Code that the VM has made.
-    Code(Code<'a>),
     /// So many messages were not sent, since the connection began, because nobody read.
     Dropped(u64),
     /// Something went wrong in the shim that the user should know.
@@ -121,39 +119,12 @@ parts! {
     }
 }
 
-/// What happened to code of the VM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CodeKind {
-    /// A method was compiled.
-    Load,
-    /// The code of a method is no longer used.
-    Unload,
-    /// The VM has made code for itself.
-    Dynamic,
-}
-
-parts! {
-    /// Code that the VM has made.
-    pub struct Code<'a> {
-        /// What happened to it.
-        pub kind: CodeKind,
-        /// Where it is.
-        pub address: u64,
-        /// How long it is, in bytes; 0 where it is unloaded.
-        pub size: u64,
-        /// The address of the VM's `Method`, or 0 where it is of none or the shim does not know it.
-        pub method: u64,
-        /// `Ljava/lang/String;.hashCode()I` for a method, the VM's own name for other code; empty where it is unloaded.
-        pub name: &'a [u8],
-    }
-}
-
 const HELLO: u16 = 1;
 const BOUND: u16 = 2;
 const SCANNED: u16 = 3;
 const STUBBED: u16 = 4;
 const APPLIED: u16 = 5;
-const CODE: u16 = 6;
+// 6 was code of the VM until version 2.
 const DROPPED: u16 = 7;
 const NOTE: u16 = 8;
 const DETACHED: u16 = 9;
@@ -170,7 +141,6 @@ impl<'a> FromShim<'a> {
             Self::Scanned(message) => packet(buffer, SCANNED, |to| message.write(to)),
             Self::Stubbed(message) => packet(buffer, STUBBED, |to| message.write(to)),
             Self::Applied(message) => packet(buffer, APPLIED, |to| message.write(to)),
-            Self::Code(message) => packet(buffer, CODE, |to| message.write(to)),
             Self::Dropped(total) => packet(buffer, DROPPED, |to| total.write(to)),
             Self::Note(text) => packet(buffer, NOTE, |to| text.write(to)),
             Self::Detached(left) => packet(buffer, DETACHED, |to| left.write(to)),
@@ -190,7 +160,6 @@ impl<'a> FromShim<'a> {
             SCANNED => body.last().map(Self::Scanned),
             STUBBED => body.last().map(Self::Stubbed),
             APPLIED => body.last().map(Self::Applied),
-            CODE => body.last().map(Self::Code),
             DROPPED => body.last().map(Self::Dropped),
             NOTE => body.last().map(Self::Note),
             DETACHED => body.last().map(Self::Detached),
@@ -213,26 +182,6 @@ impl<'a> Part<'a> for How {
         match u32::read(from)? {
             0 => Ok(Self::Found),
             1 => Ok(Self::Event),
-            _ => Err(Error::Value),
-        }
-    }
-}
-
-impl<'a> Part<'a> for CodeKind {
-    fn write(&self, to: &mut Writer<'_>) {
-        let number: u32 = match self {
-            Self::Load => 0,
-            Self::Unload => 1,
-            Self::Dynamic => 2,
-        };
-        number.write(to);
-    }
-
-    fn read(from: &mut Reader<'a>) -> Result<Self, Error> {
-        match u32::read(from)? {
-            0 => Ok(Self::Load),
-            1 => Ok(Self::Unload),
-            2 => Ok(Self::Dynamic),
             _ => Err(Error::Value),
         }
     }

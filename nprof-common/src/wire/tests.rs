@@ -37,11 +37,9 @@ const WELCOME: Welcome = Welcome {
     bind_chance: 1 << 28,
     bind_threshold_ns: u64::MAX,
     stub_binds: false,
-    publish_code: true,
 };
 
 fn from_shim() -> Vec<FromShim<'static>> {
-    let code = |kind| FromShim::Code(Code { kind, address: 1, size: 2, method: 3, name: b"La/B;.m()V" });
     vec![
         FromShim::Hello(HELLO),
         FromShim::Bound(BOUND),
@@ -49,9 +47,6 @@ fn from_shim() -> Vec<FromShim<'static>> {
         FromShim::Scanned(Scanned { found: 1, unreadable: 2 }),
         FromShim::Stubbed(Stubbed { number: 1, index: 2, entry: 3 }),
         FromShim::Applied(Applied { serial: 1, stubbed: 2, restored: 3, failed: 4 }),
-        code(CodeKind::Load),
-        code(CodeKind::Unload),
-        code(CodeKind::Dynamic),
         FromShim::Dropped(1 << 63),
         FromShim::Note(b"something"),
         FromShim::Detached(9),

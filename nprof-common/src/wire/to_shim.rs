@@ -43,8 +43,6 @@ parts! {
         pub bind_threshold_ns: u64,
         /// Whether methods that are bound from now on get a stub at once.
         pub stub_binds: bool,
-        /// Whether to tell of code that the VM makes.
-        pub publish_code: bool,
     }
 }
 

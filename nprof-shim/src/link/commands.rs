@@ -103,7 +103,7 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, file: Option<OwnedF
         return Err(Refusal::RecordSize(welcome.record_bytes));
     }
     let binds = manner(welcome.bind_mode, welcome.bind_chance, welcome.bind_threshold_ns)?;
-    let policy = Policy { binds: welcome.stub_binds.then_some(binds), code: welcome.publish_code };
+    let policy = Policy { binds: welcome.stub_binds.then_some(binds) };
     let run = Run { first: welcome.first, records: welcome.records, shards: welcome.shards };
     // The records may get the addresses of those of an earlier run, whose calls are not to come to them.
     pool::end_run();
@@ -119,10 +119,6 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, file: Option<OwnedF
         agent.prepare(jni)?;
         agent.note(agent.jvmti.notice_binds(true));
         agent.adopt_early(jni);
-        if policy.code {
-            agent.note(agent.jvmti.notice_code(true));
-            agent.note(agent.jvmti.repeat_code());
-        }
         Ok(())
     })?
 }

@@ -6,7 +6,6 @@
 //! counted. Only our own thread waits a while with its answers.
 
 mod commands;
-mod publish;
 pub(crate) mod service;
 mod signals;
 mod socket;
@@ -39,8 +38,6 @@ pub(crate) struct Link {
 pub(crate) struct Policy {
     /// How methods are watched that are bound from now on; `None` if they are not.
     pub(crate) binds: Option<Manner>,
-    /// Whether code of the VM is told of.
-    pub(crate) code: bool,
 }
 
 /// Messages that were not sent, and how many of them nprof knows of.

@@ -1,6 +1,5 @@
 //! The thread that reads what nprof says. It lives as long as the connection.
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,15 +12,6 @@ use super::{Error, Link};
 use crate::agent::Agent;
 use crate::pool::{self, STUBS};
 use crate::{clock, library};
-
-thread_local! {
-    static OURS: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether this is a thread of ours, which may wait for nprof.
-pub(super) fn is_ours() -> bool {
-    OURS.get()
-}
 
 /// Connects to nprof, says who we are, and starts the thread. Whoever was connected before is told to go.
 pub(crate) fn start(agent: &'static Agent, path: &Path) -> Result<(), Error> {
@@ -58,7 +48,6 @@ fn hello(agent: &Agent) -> Hello {
 }
 
 fn serve(agent: &'static Agent, link: &Arc<Link>) {
-    OURS.set(true);
     // What panicked has been printed by the hook. The connection ends then, as if nprof had gone.
     let ended = catch_unwind(AssertUnwindSafe(|| follow_all(agent, link)));
     link.end(&ended.unwrap_or_else(|_| "the agent has failed".into()));

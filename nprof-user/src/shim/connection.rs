@@ -249,7 +249,6 @@ mod tests {
         bind_chance: 0,
         bind_threshold_ns: u64::MAX,
         stub_binds: true,
-        publish_code: false,
     };
 
     /// The two ends, of which the second is the shim's.

@@ -8,7 +8,7 @@ use nprof_common::wire;
 use crate::hotspot;
 use crate::model::VirtAddr;
 
-pub use nprof_common::wire::{Applied, CodeKind, Hello, How, Scanned, Stubbed};
+pub use nprof_common::wire::{Applied, Hello, How, Scanned, Stubbed};
 
 /// A message of a shim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +23,6 @@ pub enum FromShimOwned {
     Stubbed(Stubbed),
     /// All answers to an `Apply` have come.
     Applied(Applied),
-    /// Code that the VM has made.
-    Code(Code),
     /// So many messages were not sent since the connection began, because nprof did not read them in time.
     Dropped(u64),
     /// Something went wrong in the shim that the user should know.
@@ -56,21 +54,6 @@ pub struct Bound {
     pub signature: String,
 }
 
-/// Code that the VM has made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Code {
-    /// What happened to it.
-    pub kind: CodeKind,
-    /// Where it is.
-    pub address: VirtAddr,
-    /// How long it is, in bytes; 0 where it is unloaded.
-    pub size: u64,
-    /// The VM's id of its method; `None` if it is of none.
-    pub method: Option<u64>,
-    /// `Ljava/lang/String;.hashCode()I` for a method, the VM's own name for other code; empty where it is unloaded.
-    pub name: String,
-}
-
 impl FromShimOwned {
     /// Reads a packet.
     pub(super) fn decode(packet: &[u8]) -> Result<Self, wire::Error> {
@@ -80,7 +63,6 @@ impl FromShimOwned {
             wire::FromShim::Scanned(scanned) => Self::Scanned(scanned),
             wire::FromShim::Stubbed(stubbed) => Self::Stubbed(stubbed),
             wire::FromShim::Applied(applied) => Self::Applied(applied),
-            wire::FromShim::Code(code) => Self::Code(Code::of(&code)),
             wire::FromShim::Dropped(total) => Self::Dropped(total),
             wire::FromShim::Note(said) => Self::Note(text(said)),
             wire::FromShim::Detached(left) => Self::Detached(left),
@@ -100,18 +82,6 @@ impl Bound {
             class: class_of_descriptor(&text(bound.class)),
             name: text(bound.name),
             signature: text(bound.signature),
-        }
-    }
-}
-
-impl Code {
-    fn of(code: &wire::Code<'_>) -> Self {
-        Self {
-            kind: code.kind,
-            address: VirtAddr(code.address),
-            size: code.size,
-            method: Some(code.method).filter(|&method| method != 0),
-            name: text(code.name),
         }
     }
 }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 pub use connection::Connection;
 pub use error::Error;
 pub use library::{Loaded, among, find, is_own};
-pub use message::{Applied, Bound, Code, CodeKind, FromShimOwned, Hello, How, Scanned, Stubbed};
+pub use message::{Applied, Bound, FromShimOwned, Hello, How, Scanned, Stubbed};
 pub use refusal::{Refusal, Warning};
 
 use crate::discover::{Proc, Standing};

@@ -1,7 +1,7 @@
 //! What the agent leaves when nprof goes, dies or is replaced, or the JVM ends.
 
 use anyhow::{Context, Result, ensure};
-use nprof_common::wire::{ToShim, Welcome};
+use nprof_common::wire::ToShim;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::on_every_jdk;
 use nprof_tests::shim::{Record, library, load_copy};
@@ -155,7 +155,7 @@ fn the_jvm_ends_meanwhile() -> Result<()> {
         for commands in 0..8 {
             let target = target(jdk)?;
             let mut connection = connect(jdk, &target)?;
-            connection.welcome(Welcome { publish_code: true, ..Connection::usual_welcome(RECORDS, 2) })?;
+            connection.welcome(Connection::usual_welcome(RECORDS, 2))?;
             connection.scan()?;
             let all: Vec<Bound> = connection.heard.bound.values().copied().collect();
             connection.watch(&all, TIME)?;

@@ -113,7 +113,6 @@ impl Stubs {
             bind_chance: 0,
             bind_threshold_ns: manner.threshold_ns,
             stub_binds: true,
-            publish_code: false,
         };
         connection.welcome(welcome, engine.stats_map()?)?;
         connection.send(ToShim::Scan)?;
@@ -330,7 +329,7 @@ impl Stubs {
             FromShimOwned::Dropped(total) => self.scan_again(total),
             FromShimOwned::Note(text) => tracing::warn!("process {}: {text}", self.pid),
             FromShimOwned::Bye(reason) => self.lose(shim::Error::Bye { pid: self.pid, reason }),
-            FromShimOwned::Hello(_) | FromShimOwned::Code(_) | FromShimOwned::Detached(_) => {}
+            FromShimOwned::Hello(_) | FromShimOwned::Detached(_) => {}
         }
     }
 
