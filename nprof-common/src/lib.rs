@@ -16,6 +16,8 @@ pub mod loss;
 pub mod stack;
 pub mod stats;
 pub mod switch;
+// The BPF programs speak to nobody.
+#[cfg(not(target_arch = "bpf"))]
 pub mod wire;
 
 pub use cookie::Cookie;

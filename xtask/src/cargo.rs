@@ -28,6 +28,12 @@ pub(crate) fn workspace() -> PathBuf {
     package.parent().map(Path::to_path_buf).unwrap_or(package)
 }
 
+/// Where cargo keeps what it has downloaded.
+pub(crate) fn home() -> PathBuf {
+    let of_user = || std::env::home_dir().unwrap_or_default().join(".cargo");
+    std::env::var_os("CARGO_HOME").map_or_else(of_user, PathBuf::from)
+}
+
 /// Where cargo puts what it builds.
 pub(crate) fn target_directory() -> PathBuf {
     // A relative path counts from where cargo runs; `command` runs it in the workspace's root.

@@ -1,10 +1,11 @@
 //! Developer commands of nprof: `cargo xtask COMMAND`.
 //!
-//! This is not the build: after `setup`, plain `cargo build --release` builds everything. Exit status: 0 done, 1 a
+//! This is not the build: plain `cargo build --release` builds nprof. Exit status: 0 done, 1 a
 //! check failed, 2 the command could not do its work.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a developer command talks to its terminal")]
 
 mod bench;
+mod bpf;
 mod cargo;
 mod demo;
 mod jdk;
@@ -30,9 +31,15 @@ struct Command {
 const COMMANDS: &[Command] = &[
     Command {
         name: "setup",
-        arguments: "[--for build|test]",
+        arguments: "[--for build|bpf|test]",
         help: "install what building (and testing) needs; does nothing when all is there",
         run: setup::run,
+    },
+    Command {
+        name: "bpf",
+        arguments: "[--check]",
+        help: "make the BPF object that is checked in, or check that it is what its sources say",
+        run: bpf::run,
     },
     Command {
         name: "demo",

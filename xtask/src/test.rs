@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::bpf;
 use crate::cargo;
 use crate::lint;
 use crate::machine::Machine;
@@ -55,6 +56,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let mut tally = Tally::default();
     if request.selection == Selection::All {
         lint::check_all(&mut tally);
+        tally.check("the BPF object is what its sources say", bpf::check);
     }
     let nprof = tally.check("release build", || cargo::nprof(&cargo::build_release()?));
     if matches!(request.selection, Selection::Unit | Selection::All) {

@@ -15,8 +15,8 @@ use super::Error;
 use super::feeds::{AnchorEntry, Collect, Slot, VmEntry};
 use crate::sys::bpf::load_uprobe_multi;
 
-/// The object file that the build script has made.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/nprof.bpf.o"));
+/// The object file that `cargo xtask bpf` has made.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../nprof-ebpf/nprof.bpf.o");
 
 /// How large the maps are made, and what the programs may rely on.
 #[derive(Debug, Clone, Copy)]

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::machine::Machine;
 use needs::{NEEDS, Need};
-pub(crate) use needs::{NEWEST, Purpose};
+pub(crate) use needs::{NEWEST, Purpose, debian_toolchain as debian_for_bpf, rustup_toolchain as nightly_for_bpf};
 
 /// The command.
 ///
@@ -37,8 +37,9 @@ fn purpose(arguments: &[String]) -> Result<Purpose> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         [] | ["--for", "build"] => Ok(Purpose::Build),
+        ["--for", "bpf"] => Ok(Purpose::Bpf),
         ["--for", "test"] => Ok(Purpose::Test),
-        _ => bail!("unknown arguments {words:?}; use `--for build` or `--for test`"),
+        _ => bail!("unknown arguments {words:?}; use `--for build`, `--for bpf` or `--for test`"),
     }
 }
 
@@ -122,8 +123,10 @@ mod tests {
         let fake = FakeMachine::new();
         let build = missing(&fake.machine, Purpose::Build);
         let test = missing(&fake.machine, Purpose::Test);
-        assert_eq!(names(&build), ["a C compiler", "a JDK", "an eBPF toolchain", "bpf-linker",]);
-        assert!(test.len() > build.len());
+        let bpf = missing(&fake.machine, Purpose::Bpf);
+        assert_eq!(names(&build), ["a C compiler", "a JDK"]);
+        assert_eq!(names(&bpf), ["a C compiler", "a JDK", "an eBPF toolchain", "bpf-linker"]);
+        assert!(test.len() > bpf.len());
         assert_eq!(missing(&fake.machine, Purpose::Programs).len(), NEEDS.len());
         assert!(!names(&test).contains(&"JNA"), "a benchmark's alone");
     }
@@ -138,7 +141,7 @@ mod tests {
             .file("/usr/bin/rustc")
             .file("/usr/lib/rustlib/bpfel-unknown-none/lib/libcore.rlib")
             .file("/root/.cargo/bin/bpf-linker");
-        assert_eq!(names(&missing(&fake.machine, Purpose::Build)), [""; 0]);
+        assert_eq!(names(&missing(&fake.machine, Purpose::Bpf)), [""; 0]);
     }
 
     /// Check that without root nothing is tried and the instructions name the packages.

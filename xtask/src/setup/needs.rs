@@ -13,6 +13,8 @@ pub(crate) const LLVM: u32 = 22;
 pub(crate) enum Purpose {
     /// Building and the demo.
     Build,
+    /// Making the BPF object.
+    Bpf,
     /// The tests.
     Test,
     /// The benchmark of real programs.
@@ -69,7 +71,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need {
         what: "an eBPF toolchain",
         why: "a Rust compiler with a `core` library for the bpfel-unknown-none target",
-        purpose: Purpose::Build,
+        purpose: Purpose::Bpf,
         is_optional: false,
         find: bpf_toolchain,
         remedies: &[Remedy::RustSource, Remedy::Packages(&["rustc-web", "libstd-rust-web-dev-bpf"])],
@@ -77,7 +79,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need {
         what: "bpf-linker",
         why: "to link the eBPF object",
-        purpose: Purpose::Build,
+        purpose: Purpose::Bpf,
         is_optional: false,
         find: |machine| program(machine, "bpf-linker"),
         remedies: &[Remedy::BpfLinker],
@@ -216,19 +218,19 @@ fn c_compiler(machine: &Machine) -> Option<String> {
     program(machine, "cc")
 }
 
-/// Either of the two toolchains that nprof-user's build script knows.
+/// Either of the two toolchains that are known.
 fn bpf_toolchain(machine: &Machine) -> Option<String> {
     rustup_toolchain(machine).or_else(|| debian_toolchain(machine))
 }
 
 /// Rustup's nightly with the sources of `core`. A nightly with an LLVM newer than the linker's does not count.
-fn rustup_toolchain(machine: &Machine) -> Option<String> {
+pub(crate) fn rustup_toolchain(machine: &Machine) -> Option<String> {
     let nightly = machine.nightly().filter(|nightly| nightly.llvm().is_none_or(|llvm| llvm <= LLVM))?;
     Some(nightly.library_sources()?.display().to_string())
 }
 
 /// Debian's compiler for web browsers, with its ready-made `core` for the BPF target.
-fn debian_toolchain(machine: &Machine) -> Option<String> {
+pub(crate) fn debian_toolchain(machine: &Machine) -> Option<String> {
     machine.existing("/usr/lib/rustlib/bpfel-unknown-none")?;
     Some(machine.existing("/usr/bin/rustc")?.display().to_string())
 }
