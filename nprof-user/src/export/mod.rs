@@ -8,6 +8,7 @@
 //! Formats are written here and not by the `prometheus` crate: it knows no native histograms, holds counters as floats,
 //! and was three times too slow for 10,000 histograms.
 
+mod backlog;
 #[cfg(test)]
 mod docs;
 mod durations;
@@ -22,6 +23,7 @@ mod lasting;
 mod native;
 mod process;
 
+pub use backlog::Backlog;
 pub use exporter::Exporter;
 pub use exposition::Exposition;
 pub use format::{Format, negotiate};

@@ -1,7 +1,7 @@
 //! What is known of the JVMs that are served, for everybody who asks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LockResult, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use super::limits;
 use crate::attach::in_full;
 use crate::config::Config;
 use crate::discover::{Labels, Proc};
-use crate::export::{Exporter, Exposition, Host as HostFacts, Measured};
+use crate::export::{Backlog, Exporter, Exposition, Host as HostFacts, Measured};
 use crate::govern::Costs;
 use crate::model::{Jvm, JvmLabels, Snapshot, Tracing};
 use crate::resolve::select::Selection;
@@ -32,13 +32,16 @@ pub struct Shared {
     ready: AtomicBool,
     /// Milliseconds from the start to the last sign of life.
     alive_ms: AtomicU64,
+    /// The series. Only scrapes wait for it, and they for each other.
+    exporter: Mutex<Exporter>,
+    /// Held for moments, also by scrapes: nobody adds up, reads or writes meanwhile.
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
     living: Vec<Living>,
-    exporter: Exporter,
+    backlog: Backlog,
     labels: Labels,
     budget: Option<f64>,
     /// JVMs that are there and cannot be traced.
@@ -60,7 +63,7 @@ impl Shared {
     pub(super) fn new(proc: Proc, config: &Config, calibrated: Calibrated, host: &Host) -> Self {
         let state = State {
             living: Vec::new(),
-            exporter: Exporter::new(limits(config)),
+            backlog: Backlog::new(limits(config)),
             labels: config.labels.clone(),
             budget: config.max_overhead,
             untraced: Vec::new(),
@@ -76,6 +79,7 @@ impl Shared {
             start: Instant::now(),
             ready: AtomicBool::new(false),
             alive_ms: AtomicU64::new(0),
+            exporter: Mutex::new(Exporter::new(limits(config))),
             state: Mutex::new(state),
         }
     }
@@ -87,16 +91,30 @@ impl Shared {
         (living.len(), living.iter().map(|living| living.roster.methods()).sum())
     }
 
-    /// One scrape. Other scrapes, commands, and JVMs that join or end wait for it: what they would change is being added up.
+    /// One scrape. Other scrapes wait for it; commands, and JVMs that join or end, do not.
     pub(super) fn collect(&self) -> Exposition {
-        let mut state = self.lock();
-        let measure = |living: &Living| {
-            let (labels, snapshot) = (Arc::clone(&living.labels), living.roster.snapshot());
-            Measured { labels, snapshot }
+        let mut exporter = unpoisoned(self.exporter.lock());
+        // In one moment: a JVM is among the living or in the backlog, never both.
+        let (living, backlog, facts) = {
+            let mut state = self.lock();
+            (state.living.clone(), state.backlog.take(), self.facts(&mut state))
         };
-        let measured: Vec<Measured> = state.living.iter().map(measure).collect();
-        let facts = self.facts(&mut state);
-        state.exporter.collect(&measured, &facts, Instant::now())
+        backlog.tell(&mut exporter);
+        let measure = |Living { roster, labels }: Living| Measured { labels, snapshot: roster.snapshot() };
+        let measured: Vec<Measured> = living.into_iter().map(measure).collect();
+        exporter.collect(&measured, &facts, Instant::now())
+    }
+
+    /// Tells the series what has happened, unless a scrape is under way, which leaves it to the next one. Where nobody scrapes
+    /// it would grow with each JVM that ends.
+    fn catch_up(&self) {
+        let mut exporter = match self.exporter.try_lock() {
+            Ok(exporter) => exporter,
+            Err(TryLockError::Poisoned(panicked)) => panicked.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let backlog = self.lock().backlog.take();
+        backlog.tell(&mut exporter);
     }
 
     fn facts(&self, state: &mut State) -> HostFacts {
@@ -148,7 +166,9 @@ impl Shared {
             state.past_changes[0] += spent.changes[0];
             state.past_changes[1] += spent.changes[1];
         }
-        state.exporter.retire(Measured { labels, snapshot }, now);
+        state.backlog.retire(Measured { labels, snapshot }, now);
+        drop(state);
+        self.catch_up();
     }
 
     pub(super) fn untraced(&self, jvm: Jvm, error: &Error) {
@@ -162,15 +182,15 @@ impl Shared {
 
     pub(super) fn reload(&self, config: &Config) {
         let mut state = self.lock();
-        state.exporter.set_limits(limits(config));
+        state.backlog.set_limits(limits(config));
         state.budget = config.max_overhead;
         if state.labels != config.labels {
             state.labels = config.labels.clone();
-            let State { living, labels, exporter, .. } = &mut *state;
+            let State { living, labels, backlog, .. } = &mut *state;
             for living in living {
                 living.labels = Arc::new(self.proc.labels(living.roster.jvm(), labels));
             }
-            exporter.relabel();
+            backlog.relabel();
         }
     }
 
@@ -235,9 +255,13 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A scrape that panicked has left the series as they were, or is told as a defect by the next.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
+}
+
+/// Goes on after a panic. A scrape that panicked has left the series as they were, or is told as a defect by the next.
+fn unpoisoned<T>(locked: LockResult<T>) -> T {
+    locked.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A calibrated cost, in whole nanoseconds.
