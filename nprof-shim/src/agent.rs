@@ -289,7 +289,7 @@ impl Agent {
     }
 
     /// No method is watched any more, by orders neither, and from now on others are recorded elsewhere.
-    pub(crate) fn begin_anew(&self, records: Option<Records>) {
+    pub(crate) fn start_over(&self, records: Option<Records>) {
         self.orders.follow(false);
         let old = self.methods.replace_records(records);
         pool::end_run();

@@ -12,7 +12,7 @@
 //!
 //! # How methods get their stubs
 //! The VM's tool interface tells of each method that is bound, and lets the agent give another address. Methods that
-//! were bound before are bound anew, by the VM's own `RegisterNatives`: at the start those of the VM's first phase, at
+//! were bound before are bound again, by the VM's own `RegisterNatives`: at the start those of the VM's first phase, at
 //! a late attach all that are found. Leaving gives them their addresses back; the stubs stay behind, switched off.
 //!
 //! # Who decides

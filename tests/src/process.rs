@@ -407,7 +407,7 @@ impl RemoteProcess {
         self.child.kill()
     }
 
-    /// Ends it in good order.
+    /// Ends it cleanly.
     ///
     /// # Errors
     /// When it does not end, or not well.
@@ -415,7 +415,7 @@ impl RemoteProcess {
         self.last_words().map(drop)
     }
 
-    /// Ends it in good order, and gives what it has said on its standard error.
+    /// Ends it cleanly, and gives what it has said on its standard error.
     ///
     /// # Errors
     /// When it does not end, or not well.

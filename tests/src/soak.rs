@@ -128,7 +128,7 @@ impl fmt::Display for Soak {
     }
 }
 
-/// Ends a JVM: every second one in good order, the others by a kill.
+/// Ends a JVM: every second one cleanly, the others by a kill.
 fn end(jvm: Option<RemoteProcess>, number: usize) -> Result<()> {
     match jvm {
         Some(jvm) if number.is_multiple_of(2) => jvm.exit(),

@@ -59,7 +59,7 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let fields = stat.rsplit(')').next().context("stat")?;
     let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>).sum::<Result<f64, _>>()?;
-    #[expect(clippy::cast_precision_loss, reason = "a hundred, as a rule")]
+    #[expect(clippy::cast_precision_loss, reason = "usually a hundred")]
     Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
 }
 

@@ -143,7 +143,7 @@ impl Callers {
         Ok(answer.strip_prefix("cpu ").with_context(|| format!("not a time: {answer}"))?.parse()?)
     }
 
-    /// Ends it in good order.
+    /// Ends it cleanly.
     pub(crate) fn exit(self) -> Result<()> {
         self.0.exit()
     }

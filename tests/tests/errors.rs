@@ -129,7 +129,7 @@ fn the_target_is_killed() -> Result<()> {
     })
 }
 
-/// Check that nprof ends in good order when its target is killed at any moment of its start.
+/// Check that nprof ends cleanly when its target is killed at any moment of its start.
 #[test]
 fn the_target_is_killed_during_the_start() -> Result<()> {
     traced_on_every_jdk(|jdk| {

@@ -128,7 +128,7 @@ fn calls_that_a_stub_has_counted() -> Result<()> {
         target.session.switches().expect_stubs(true);
         target.run("s 1000")?;
         target.run("l 20")?;
-        // The link that "leaf" shares with others is made anew.
+        // The link that "leaf" shares with others is made again.
         target.session.switches().allow(index_of("tail"), Tracing::Detached);
         assert!(target.session.settle(&target.libraries, &target.probes));
         target.run("s 1000")?;

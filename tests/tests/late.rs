@@ -91,7 +91,7 @@ fn a_late_class() -> Result<()> {
     })
 }
 
-/// Check that a class that is unloaded and loaded anew while it is traced is counted both times.
+/// Check that a class that is unloaded and loaded again while it is traced is counted both times.
 #[test]
 fn a_class_that_comes_back() -> Result<()> {
     traced_on_every_jdk(|jdk| {

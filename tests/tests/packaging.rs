@@ -185,7 +185,7 @@ fn installing_starts_nothing() -> Result<()> {
     })
 }
 
-/// Check on a copy of this machine that dpkg installs, upgrades, removes and purges the package in good order.
+/// Check on a copy of this machine that dpkg installs, upgrades, removes and purges the package cleanly.
 #[test]
 fn dpkg_installs_and_purges() -> Result<()> {
     // It takes root, like tracing.

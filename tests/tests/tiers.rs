@@ -308,7 +308,7 @@ pub(crate) fn must_show_slow_calls(jdk: &Jdk) -> Result<()> {
     target.exit()
 }
 
-/// Check that the end of the JVM ends the trace in good order, with what stubs had counted.
+/// Check that the end of the JVM ends the trace cleanly, with what stubs had counted.
 #[test]
 fn the_end_of_the_jvm() -> Result<()> {
     traced_on_every_jdk(|jdk| {

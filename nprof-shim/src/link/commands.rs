@@ -94,7 +94,7 @@ fn visit<T>(agent: &Agent, work: impl FnOnce(Jni) -> T) -> Result<T, Refusal> {
     agent.vm.visit(work).ok_or(Refusal::NoEntry)
 }
 
-/// Maps the records that nprof reads. All methods begin anew, unwatched.
+/// Maps the records that nprof reads. All methods start over, unwatched.
 fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, file: Option<OwnedFd>) -> Result<(), Refusal> {
     if welcome.version != VERSION {
         return Err(Refusal::Version(welcome.version));
@@ -112,7 +112,7 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, file: Option<OwnedF
     if link.policy().is_some() {
         return Err(Refusal::Twice);
     }
-    agent.begin_anew(Some(records));
+    agent.start_over(Some(records));
     link.policy.get_or_init(|| policy);
     visit(agent, |jni| {
         // What is bound later could have stubs all the same, but they could not be taken away.
@@ -195,7 +195,7 @@ fn detach(agent: &Agent, link: &Arc<Link>, jni: Jni) -> u32 {
         }
     };
     // An event that was under way may have had one watched again.
-    agent.begin_anew(None);
+    agent.start_over(None);
     u32::try_from(left).unwrap_or(u32::MAX)
 }
 

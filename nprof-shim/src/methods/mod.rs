@@ -2,7 +2,7 @@
 //!
 //! A method keeps its number for as long as the process lives, and a stub for each address that it was ever bound to.
 //! Of these only the latest counts: another agent may bind a method to code of its own that goes on to call our stub,
-//! and when a new stub is put before that code, a call passes both. Records are given anew whenever somebody else is to
+//! and when a new stub is put before that code, a call passes both. Records are given again whenever somebody else is to
 //! read them, in the order in which methods are wanted.
 //!
 //! The lock is held for look-ups only, never across a call of the VM.

@@ -17,7 +17,7 @@ const RING_SECONDS: f64 = 0.5;
 const RING_BYTES: std::ops::RangeInclusive<u32> = 4 << 10..=64 << 20;
 /// Room for the calls of a timeline that are not read yet: 350,000.
 const CALL_RING_BYTES: u32 = 8 << 20;
-/// More threads than a JVM has as a rule; the others have no anchors.
+/// More threads than a JVM normally has; the others have no anchors.
 const MAX_THREADS: u32 = 1 << 15;
 
 /// What is to be collected of a process besides the counts and times of its calls.

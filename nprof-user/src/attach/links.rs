@@ -49,7 +49,7 @@ pub(super) struct Links {
 /// Makes a link for sites of a library.
 pub(super) type Link<'a> = dyn FnMut(&Library, &[IndexedSite]) -> io::Result<OwnedFd> + 'a;
 
-/// Links that are to be closed: their other sites have been linked anew.
+/// Links that are to be closed: their other sites have been linked again.
 #[derive(Debug, Default)]
 pub(super) struct Replaced {
     links: Vec<OwnedFd>,

@@ -20,7 +20,7 @@ use crate::trace::{OnCpu, OnCpuWanted, Options, Prepared, Recorder, Wanted};
 const TICK: Duration = Duration::from_millis(100);
 /// How often a terminal is told how far it is.
 const TELL: Duration = Duration::from_millis(500);
-/// How much of a stack is copied as a rule, in bytes.
+/// How much of a stack is normally copied, in bytes.
 const STACK_SIZE: u32 = 32 << 10;
 /// The same by timer: there are native frames besides those of Java, and a stack on which most of a program runs, such as a
 /// compiler's, is deeper than where it calls a native method.
@@ -40,7 +40,7 @@ pub(super) struct LiveArgs {
     /// Also show the native functions inside of native methods, sampled by timer and when threads stop running
     #[arg(long, requires = "pid")]
     native_stacks: bool,
-    /// The most stacks to take in a second; all calls are counted and timed in any case
+    /// The most stacks to take in a second; counts and times do not depend on it
     #[arg(long, value_name = "N", requires = "pid", default_value_t = 1000,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_stacks: u32,
@@ -98,7 +98,7 @@ impl LiveArgs {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let recorded = runtime.block_on(async {
-            // First of all: a signal from now on ends the recording in good order.
+            // First of all: a signal from now on ends the recording cleanly.
             let mut stop = Stop::new()?;
             let proc = Proc::host();
             let jvm = proc.jvm(Pid(pid))?;

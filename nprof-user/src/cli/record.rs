@@ -14,8 +14,8 @@ use crate::recording;
 
 /// Record the native calls of a running JVM, to be looked at later
 ///
-/// Counts and times all calls exactly, and takes the Java stacks of some. Ends on Ctrl-C, after --duration, or when the JVM
-/// ends; the file is complete in each case.
+/// Counts and times every call that --max-overhead allows, exactly, marks the others, and takes the Java stacks of some
+/// calls. Ends on Ctrl-C, after --duration, or when the JVM ends; the file is complete in each case.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct RecordArgs {

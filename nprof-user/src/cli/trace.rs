@@ -128,7 +128,7 @@ pub(super) fn run(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
 }
 
 async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCode> {
-    // First of all: a signal from now on ends the tracing in good order.
+    // First of all: a signal from now on ends the tracing cleanly.
     let mut stop = Stop::new()?;
     if args.slow.is_some() && args.tier == TierArg::Kernel {
         bail!("`--slow` is about methods with stubs: leave `--tier kernel` away");

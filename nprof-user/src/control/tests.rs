@@ -18,7 +18,7 @@ use super::*;
 const GROUP: (&str, u32) = ("daemon", 1);
 /// A user without rights: nobody.
 const NOBODY: u32 = 65_534;
-/// Tells the test binary, run anew as another user, where to ask.
+/// Tells the test binary, run again as another user, where to ask.
 const ASK_AT: &str = "NPROF_TEST_ASK_AT";
 
 /// Matches as many functions as there are patterns, and has its weak spots.

@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(values(&host, &later, &templates), ["none", ""]);
     }
 
-    /// Check that `jvm` is the first label, is there without being asked for, and can be defined anew.
+    /// Check that `jvm` is the first label, is there without being asked for, and can be defined again.
     #[test]
     fn begins_with_jvm() {
         let host = host();

@@ -75,7 +75,7 @@ pub struct Proc {
 pub struct Scan {
     /// The JVMs, by rising pid.
     pub jvms: Vec<Jvm>,
-    /// Processes that could not be looked into, for lack of permission as a rule; any of them may be a JVM.
+    /// Processes that could not be looked into, usually for lack of permission; any of them may be a JVM.
     pub unreadable: usize,
 }
 

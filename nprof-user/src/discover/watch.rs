@@ -1,6 +1,6 @@
 //! Notices JVMs that start, from the news of programs that start.
 //!
-//! A program is no JVM when it begins: the launcher first finds the VM's library, perhaps runs itself anew, and maps it
+//! A program is no JVM when it begins: the launcher first finds the VM's library, perhaps executes itself again, and maps it
 //! tens of milliseconds later. So each is looked at again, soon at first, then ever more rarely, and given up after
 //! [`GIVE_UP_AFTER`]. A look at all processes every [`SCAN_PERIOD`] finds what this misses: VMs that a program loads
 //! late or in a child that it forks, and starts that nobody told of.

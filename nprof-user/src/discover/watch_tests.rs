@@ -118,7 +118,7 @@ fn late_news() {
     assert_eq!(on.next_look(), SCAN_PERIOD * 2, "still looked at");
 }
 
-/// Check that a launcher that runs itself anew is given its time anew.
+/// Check that a launcher that executes itself again gets its time again.
 #[test]
 fn launcher_that_runs_itself() {
     let mut on = Watched::new();
@@ -183,10 +183,10 @@ fn reused_pid() {
     assert_eq!(on.look(ms(110)), [PID]);
 }
 
-/// Check that a JVM that runs itself anew in its own process, as Jenkins does to restart, is reported again, though pid
+/// Check that a JVM that executes itself again in its own process, as Jenkins does to restart, is reported again, though pid
 /// and start time stay; also where nobody told of it.
 #[test]
-fn jvm_that_runs_itself_anew() {
+fn jvm_that_executes_itself_again() {
     let mut on = Watched::new();
     on.program(PID).maps_libjvm().add();
     on.started(PID, ms(0));

@@ -4,7 +4,7 @@
 /// What kind of numbers a family has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Only rises, until nprof starts anew.
+    /// Only rises, until nprof restarts.
     Counter,
     /// Rises and falls.
     Gauge,

@@ -85,7 +85,7 @@ impl Governor {
 
     /// Decides at the end of a period what is to change, the most often called function first. `observed` is every
     /// function of the JVM, detached ones too: what is missing is gone. The caller applies the changes at once; what it
-    /// could not apply is decided anew at the end of the next period.
+    /// could not apply is decided again at the end of the next period.
     pub fn decide(&mut self, period: Period, observed: &[Observed]) -> Vec<Change> {
         let mut loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
         let cost_ns = total_ns(&loads, &self.costs);

@@ -360,9 +360,9 @@ fn looks_are_in_the_share() {
     assert!(share(20_000) > share(0) + 0.003, "10 ms in a second, smoothed over three");
 }
 
-/// Check that a period over the budget makes all functions wait anew, also those that did not cause it.
+/// Check that a period over the budget makes all functions wait again, also those that did not cause it.
 #[test]
-fn waits_anew_after_a_period_over_the_budget() {
+fn waits_again_after_a_period_over_the_budget() {
     let mut governor = governor();
     let mut states = [Timed, Timed];
     let raised = [[25_000, 0], [1_000, 0], [1_000, 0], [1_000, 30_000], [1_000, 0], [1_000, 0], [1_000, 0]]

@@ -96,7 +96,7 @@ impl<M: RemoteMemory> Vm<M> {
         let news = self.loaders.follow(&mut self.reader, &self.layout, &self.known)?;
         news.gone.iter().for_each(|&loader| self.known.forget(loader));
         news.loaders.iter().for_each(|loader| self.known.meet(loader.addr));
-        // First those that are known: what has changed beyond recognition is read anew with the new ones.
+        // First those that are known: what has changed beyond recognition is read again with the new ones.
         self.watch(|_| true)?;
         let mut budget = Budget::new(self.known.bytes_left());
         let broken = self.walk_new(&news, &mut budget)?;

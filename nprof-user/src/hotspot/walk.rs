@@ -189,7 +189,7 @@ fn place_of_name<M: RemoteMemory>(
     }
 }
 
-/// The loaders that have many classes: as a rule they last as long as the program. Most of the others are made for one
+/// The loaders that have many classes: usually they last as long as the program. Most of the others are made for one
 /// hidden class, and go with it.
 pub(crate) fn lasting_loaders<M: RemoteMemory>(
     reader: &mut Reader<M>,

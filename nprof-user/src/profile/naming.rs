@@ -8,7 +8,7 @@ use crate::model::{CutReason, Library, Pid, ProfileFrame, ProfileFrameKind};
 use crate::native::{CodeAddress, NativeFrame, Symbolizer};
 use crate::unwind::{End, FrameKind, JavaFrame, MethodName};
 
-/// Different frames that are remembered; beyond, it is begun anew.
+/// Different frames that are remembered; beyond, it starts over.
 const MAX_KNOWN: usize = 1 << 20;
 
 /// A Java frame: the address of its method's name, how it is executed, and its line.

@@ -83,7 +83,7 @@ pub struct Finished {
     pub too_late: u64,
     /// Calls of the timeline beyond what is kept.
     pub too_many: u64,
-    /// Why it ended before it was told to, as a rule because the JVM did.
+    /// Why it ended before it was told to, usually because the JVM did.
     pub error: Option<MemoryError>,
 }
 

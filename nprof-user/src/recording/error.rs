@@ -27,16 +27,16 @@ pub enum Error {
         known: u32,
     },
     /// It ends too early.
-    #[error("the recording is cut short: copy it again from where it was made, or record anew")]
+    #[error("the recording is cut short: copy it again from where it was made, or record again")]
     CutShort,
     /// Its content makes no sense.
-    #[error("the recording is damaged ({what}): copy it again from where it was made, or record anew")]
+    #[error("the recording is damaged ({what}): copy it again from where it was made, or record again")]
     Damaged {
         /// What is wrong.
         what: &'static str,
     },
     /// A part of it is no message that nprof writes.
-    #[error("the recording is damaged: copy it again from where it was made, or record anew")]
+    #[error("the recording is damaged: copy it again from where it was made, or record again")]
     Part {
         /// What is wrong with it.
         #[source]

@@ -87,7 +87,7 @@ impl LiveView {
         w.flush()
     }
 
-    /// Moves the cursor to where the last frame began. A terminal that was resized may have wrapped it anew: there the
+    /// Moves the cursor to where the last frame began. A terminal that was resized may have wrapped it again: there the
     /// frame begins at the top of a cleared screen.
     fn return_to_top(&mut self, size: Size, out: &mut Vec<u8>) -> io::Result<()> {
         match self.drawn {
@@ -266,7 +266,7 @@ mod tests {
 
     /// Check that after a resize nothing of the old frame is left.
     #[test]
-    fn starts_anew_after_a_resize() {
+    fn starts_over_after_a_resize() {
         let mut view = LiveView::new(Scope::One);
         draw(&mut Terminal::new(100, 10), &mut view, &[functions(20)]);
         let mut resized = Terminal::new(60, 6);

@@ -45,7 +45,7 @@ fn version(about: &About) -> Version {
 mod tests {
     use super::*;
 
-    /// Check that a file is read once for as long as anybody has its image, and anew when it has changed.
+    /// Check that a file is read once for as long as anybody has its image, and again when it has changed.
     #[test]
     fn shared_until_it_changes() {
         let directory = tempfile::tempdir().unwrap();

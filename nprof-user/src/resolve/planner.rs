@@ -119,7 +119,7 @@ impl Planner {
         self.add(methods, mapped)
     }
 
-    /// Changes what the user selects. Probes stay in the plan; methods are looked at anew by the next [`Planner::renew`].
+    /// Changes what the user selects. Probes stay in the plan; methods are looked at again by the next [`Planner::renew`].
     pub fn reselect(&mut self, selection: Selection, limits: Limits) {
         (self.selection, self.limits) = (selection, limits);
     }
@@ -162,7 +162,7 @@ impl Planner {
         &self.probes
     }
 
-    /// Whether a method that is not in the plan would be, if it was found: one whose class is gone already, as a rule.
+    /// Whether a method that is not in the plan would be, if it was found: usually one whose class is gone already.
     #[must_use]
     pub fn would_take(&self, method: &Method) -> bool {
         let is_over = |skipped: &Skipped| skipped.reason == SkipReason::OverLimit;

@@ -119,7 +119,7 @@ impl Facts {
         }
     }
 
-    /// Whether there is room for the code of calls that the VM will make anew, and in newer VMs never takes away. To take
+    /// Whether there is room for the code of calls that the VM will make again, and in newer VMs never takes away. To take
     /// stubs away costs that room once, and leaving them for ever is worse.
     fn judge_code(&self) -> Result<(), Refusal> {
         let keeps = !self.has_stubs && self.feature.is_some_and(|feature| feature >= KEEPS_CODE);

@@ -166,7 +166,7 @@ pub enum Error {
         /// What it said.
         reason: String,
     },
-    /// The shim is gone, as a rule with its process.
+    /// The shim is gone, usually with its process.
     #[error("the shim in process {pid} is gone")]
     Gone {
         /// The target.

@@ -60,7 +60,7 @@ pub fn check(wanted: &Wanted<'_>) -> Result<Vec<Warning>, Refusal> {
 
 /// Loads the shim, or has the one that is loaded connect again; [`check`] is part of it.
 ///
-/// This takes tens of milliseconds as a rule, and a few times [`Wanted::patience`] at the most.
+/// This takes normally tens of milliseconds, and a few times [`Wanted::patience`] at the most.
 ///
 /// # Errors
 /// See [`Error`]. Where it is a [`Error::Refused`], nothing has been done to the target.

@@ -13,7 +13,7 @@ pub(super) const OLDEST: u32 = 11;
 /// neither be told which method has a stub, nor can that be taken away.
 pub(super) const NEWEST: u32 = 25;
 /// From this JDK on the VM keeps the code of a native's call for as long as the class is loaded, also when it has made that
-/// anew because the method was bound anew.
+/// again because the method was bound again.
 pub(super) const KEEPS_CODE: u32 = 20;
 
 /// Why the shim is not loaded. Nothing has been done to the target.

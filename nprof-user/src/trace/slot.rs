@@ -42,7 +42,7 @@ impl Task {
             Self::Reselect(selection, max_functions, budget) => {
                 tracer.set_budget(budget);
                 if let Err(error) = tracer.reselect(*selection, max_functions) {
-                    tracing::debug!("process {}: not selected anew: {error}", tracer.jvm().pid);
+                    tracing::debug!("process {}: not selected again: {error}", tracer.jvm().pid);
                 }
             }
         }

@@ -168,7 +168,7 @@ impl Tracer {
     /// Changes which methods are traced. What is no longer selected keeps its counts.
     ///
     /// # Errors
-    /// If the target's memory cannot be read any more: it has ended, as a rule.
+    /// If the target's memory cannot be read any more: usually because it has ended.
     pub fn reselect(&mut self, selection: Selection, max_functions: Option<usize>) -> Result<(), Error> {
         self.planner.reselect(selection, Limits { functions: max_functions.unwrap_or(MAX_FUNCTIONS) });
         for probe in self.planner.probes() {
@@ -267,7 +267,7 @@ impl Tracer {
             self.late.extend(attached.attached.iter().map(|&index| (index, now)));
             self.take_in(attached, usize::MAX)?;
         }
-        // As a rule nothing is new: then what was published stands, and is not copied again.
+        // Usually nothing is new: then what was published stands, and is not copied again.
         if self.planner.changes() != changes || self.downcalls != had_downcalls {
             self.publish();
         }

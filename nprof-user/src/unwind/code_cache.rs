@@ -19,7 +19,7 @@ const SEGMENT_BITS: Range<u64> = 3..20;
 const FREE_SEGMENT: u64 = 0xff;
 /// Enough for a blob of 64 MB in the smallest segments.
 const MAX_HOPS: usize = 1 << 12;
-/// A JVM has some ten thousand; beyond, the cache starts anew.
+/// A JVM has some ten thousand; beyond, the cache starts over.
 const MAX_CACHED: usize = 1 << 17;
 
 /// A code heap.

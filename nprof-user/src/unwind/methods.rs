@@ -19,7 +19,7 @@ const ACC_NATIVE: u64 = 0x100;
 const HAS_LINES: u64 = 1;
 /// More than the bytecodes (64 KB) and all that follows them take.
 const MAX_CONST_METHOD: u64 = 1 << 20;
-/// Programs have fewer methods on their stacks; beyond, the cache starts anew.
+/// Programs have fewer methods on their stacks; beyond, the cache starts over.
 const MAX_CACHED: usize = 1 << 17;
 
 /// What is known of a method.

@@ -10,7 +10,7 @@
 //! virtual threads that are frozen in the heap are found by `frozen`, with `objects` and `classes`.
 //!
 //! Code comes and goes while this runs. What was read is remembered, and everything that a stack relied on is looked at
-//! again in one read when the stack is done (`witness`); if something has changed, the stack is unwound anew. This has
+//! again in one read when the stack is done (`witness`); if something has changed, the stack is unwound again. This has
 //! to happen within milliseconds of the copy: the VM may reuse the memory of code that no thread runs any more. A stack
 //! that cannot be followed to its end says so, with the reason ([`End::Cut`]); what it has up to there is right.
 

@@ -22,7 +22,7 @@ const FORWARDED: u64 = 0b11;
 const COLOUR_BITS: u64 = 0xffff;
 /// Those of them that say how far the address is shifted.
 const SHIFT_BITS: u64 = 0xf000;
-/// Classes of threads, continuations and chunks; beyond, something is wrong and the cache starts anew.
+/// Classes of threads, continuations and chunks; beyond, something is wrong and the cache starts over.
 const MAX_CLASSES: usize = 1 << 10;
 
 /// How an object says what class it is of.

@@ -54,7 +54,7 @@ impl Round {
 fn measured(target: &mut RemoteProcess, options: Option<&[&str]>) -> Result<Measured> {
     let pid = target.pid();
     let trace = options.map(|options| Trace::start(pid, options)).transpose()?;
-    // After a change of the tier the JVM compiles anew what calls natives: this is no part of what is measured.
+    // After a change of the tier the JVM compiles again what calls natives: this is no part of what is measured.
     compile(target)?;
     let own = |trace: &Option<Trace>| trace.as_ref().map_or(Ok(0.0), |trace| cpu_time(trace.pid()));
     let (before, own_before) = (cpu_time(pid)?, own(&trace)?);

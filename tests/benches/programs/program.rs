@@ -162,7 +162,7 @@ impl Running {
         self.program.run("log")
     }
 
-    /// Ends it in good order.
+    /// Ends it cleanly.
     pub(crate) fn exit(self) -> Result<()> {
         self.client.map_or(Ok(()), RemoteProcess::exit)?;
         self.program.exit()

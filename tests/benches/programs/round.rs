@@ -26,7 +26,7 @@ const DURING: Duration = Duration::from_secs(4);
 const STARTED: Duration = Duration::from_secs(1);
 /// From nprof's end.
 const AFTER: Duration = Duration::from_millis(1500);
-/// The JVM compiles anew then what has had stubs: that is no part of what comes next.
+/// The JVM compiles again then what has had stubs: that is no part of what comes next.
 const REST: Duration = Duration::from_secs(1);
 /// A window of the start and of the end.
 const WINDOW: Duration = Duration::from_millis(100);

@@ -71,7 +71,7 @@ impl Round {
         load(jdk, agent.0.pid(), "only=targets.Stubs")?;
         for ((_, options), times) in STATES.into_iter().zip(&mut with) {
             load(jdk, agent.0.pid(), options)?;
-            // What was bound anew is compiled anew, meanwhile.
+            // What was bound again is compiled again, meanwhile.
             agent.spin()?;
             *times = agent.spin()?;
         }
@@ -131,7 +131,7 @@ impl Target {
     /// The cost of a call under nprof, which has to have counted every one.
     fn traced(&mut self, way: Traced) -> Result<f64> {
         let trace = Trace::start(self.0.pid(), &[way.options, &[METHOD]].concat())?;
-        // What was bound anew is compiled anew, meanwhile.
+        // What was bound again is compiled again, meanwhile.
         self.per_call("spins 1", way.calls)?;
         let time = self.per_call("spins 1", way.calls)?;
         let report = trace.finish()?;

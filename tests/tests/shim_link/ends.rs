@@ -148,7 +148,7 @@ fn many_connections() -> Result<()> {
     })
 }
 
-/// Check that a JVM ends in good order while the agent is doing what nprof has said.
+/// Check that a JVM ends cleanly while the agent is doing what nprof has said.
 #[test]
 fn the_jvm_ends_meanwhile() -> Result<()> {
     on_every_jdk(|jdk| {

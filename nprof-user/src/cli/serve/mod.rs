@@ -41,7 +41,7 @@ pub(super) fn run(args: &ServeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(args: &ServeArgs, config: Config, quiet: bool) -> anyhow::Result<()> {
-    // First of all: a signal from now on ends it in good order.
+    // First of all: a signal from now on ends it cleanly.
     let mut signals = Signals::new()?;
     let server = Server::bind(http_options(&config)).await?;
     let control = ControlSocket::bind(&config.control, config.control_group.as_deref())?;
@@ -209,7 +209,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the wish to stop. What is read anew later is not read before the start.
+    /// Waits for the wish to stop. What is read again later is not read before the start.
     async fn stop(&mut self) {
         while self.next().await != Wish::Stop {}
     }

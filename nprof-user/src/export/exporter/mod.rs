@@ -43,7 +43,7 @@ impl Exporter {
     }
 
     /// Other limits from now on. Methods that share a series stay there also under a higher limit, because their
-    /// shared counter must not fall. If the signature comes or goes, all series begin anew ([`Exporter::relabel`]).
+    /// shared counter must not fall. If the signature comes or goes, all series start over ([`Exporter::relabel`]).
     pub fn set_limits(&mut self, limits: Limits) {
         if limits.with_signature != self.limits.with_signature {
             self.relabel();
@@ -59,7 +59,7 @@ impl Exporter {
         self.bound();
     }
 
-    /// Lets all series begin anew, under the labels that the next scrape brings: with the full numbers of the living
+    /// Lets all series start over, under the labels that the next scrape brings: with the full numbers of the living
     /// JVMs, and without those that have ended.
     pub fn relabel(&mut self) {
         self.groups.clear();

@@ -81,7 +81,7 @@ fn cost_and_cpu_time_are_added_up() {
     assert_eq!(values(&lines, "nprof_overhead_budget_ratio"), ["0.02"]);
 }
 
-/// Check that the signature tells overloads apart if it is wanted, and that series begin anew when that changes.
+/// Check that the signature tells overloads apart if it is wanted, and that series start over when that changes.
 #[test]
 fn signature_is_a_label_if_wanted() {
     let now = Instant::now();
@@ -218,7 +218,7 @@ fn ended_groups_are_bounded() {
 
 /// Check that new labels begin with the full numbers of the living, and that nothing of the old ones stays.
 #[test]
-fn relabel_begins_anew() {
+fn relabel_starts_over() {
     let now = Instant::now();
     let mut exporter = Exporter::new(limits());
     let living = jvm(1, vec![function(0, "A", 5)]);

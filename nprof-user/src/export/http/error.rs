@@ -19,7 +19,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The address cannot change while the endpoint runs.
-    #[error("the endpoint listens on {from}; to have it listen on {to}, start it anew")]
+    #[error("the endpoint listens on {from}; to have it listen on {to}, restart it")]
     ListenChanged {
         /// The address that it was started with.
         from: SocketAddr,

@@ -6,7 +6,7 @@
 //! | `/` | a short page that links the others | if set |
 //! | `/-/healthy`, `/-/ready` | `ok`, or 503 and one line | never |
 //!
-//! The health pages are open because those who ask (systemd, a kubelet, a load balancer) have no credentials as a rule,
+//! The health pages are open because those who ask (systemd, a kubelet, a load balancer) usually have no credentials,
 //! and because the one line tells nothing of a target.
 //!
 //! A client is not trusted: connections, header sizes and times are limited ([`Limits`]), bodies of requests are not

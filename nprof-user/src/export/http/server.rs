@@ -1,4 +1,4 @@
-//! Listens, takes connections and ends in good order.
+//! Listens, takes connections and ends cleanly.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -25,7 +25,7 @@ use super::{Auth, Error, Limits, Options, Pages, Reloader};
 
 /// How long requests that are being answered may take when the endpoint ends.
 const GRACE: Duration = Duration::from_secs(3);
-/// How long no connection is taken after one could not be, for want of descriptors as a rule: so that neither the CPU
+/// How long no connection is taken after one could not be, usually for want of descriptors: so that neither the CPU
 /// nor the log is kept busy by trying again.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// hyper takes no buffer that is smaller, in bytes.

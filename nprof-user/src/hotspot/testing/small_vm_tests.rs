@@ -167,7 +167,7 @@ fn class_that_is_being_loaded() {
     assert!(vm.refresh().unwrap().is_empty());
 }
 
-/// Check that a refresh reports what is bound, bound anew and unbound, once each.
+/// Check that a refresh reports what is bound, bound again and unbound, once each.
 #[test]
 fn refresh_reports_changed_code() {
     let (small, _, class) = with_app();
@@ -234,7 +234,7 @@ fn refresh_forgets_dead_loaders() {
     assert_eq!(vm.known_methods().count(), 3);
 }
 
-/// Check that a redefined class is read anew: its methods are other ones from then on.
+/// Check that a redefined class is read again: its methods are other ones from then on.
 #[test]
 fn refresh_survives_redefinition() {
     let (small, _, class) = with_app();

@@ -68,7 +68,7 @@ fn predicted_then_bound() {
     assert_eq!(listed(&planner), [(0, vec![named("pushFirst", Bound::Export)])]);
 }
 
-/// Check that a method that is bound elsewhere than predicted, and later registered anew, gets a probe each time and
+/// Check that a method that is bound elsewhere than predicted, and later registered again, gets a probe each time and
 /// stays listed where it was.
 #[test]
 fn bound_elsewhere() {

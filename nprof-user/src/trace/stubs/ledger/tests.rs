@@ -107,7 +107,7 @@ fn stubs_of_late_methods() {
     assert!(!ledger.has_doubts());
 }
 
-/// Check that stubs of an earlier nprof are watched anew or taken back.
+/// Check that stubs of an earlier nprof are watched again or taken back.
 #[test]
 fn stubs_of_an_earlier_nprof() {
     let mut ledger = ledger();
