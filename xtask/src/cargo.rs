@@ -88,7 +88,15 @@ pub(crate) fn build_release() -> Result<Build> {
     build(command("build").arg("--release"))
 }
 
-/// The `nprof` program that a release build made.
+/// The same in less time and room, to be seen once.
+///
+/// # Errors
+/// When it fails or takes too long.
+pub(crate) fn build_demo() -> Result<Build> {
+    build(command("build").args(["--profile", "demo"]))
+}
+
+/// The `nprof` program that a build made.
 ///
 /// # Errors
 /// When the build made none.
