@@ -11,12 +11,13 @@ pub mod cookie;
 pub mod exec;
 pub mod frame;
 pub mod histogram;
-pub mod intrinsics;
 pub mod loss;
 pub mod stack;
 pub mod stats;
 pub mod switch;
-// The BPF programs speak to nobody.
+// What follows is no business of the BPF programs, and does not make their object another one.
+#[cfg(not(target_arch = "bpf"))]
+mod vm_linked;
 #[cfg(not(target_arch = "bpf"))]
 pub mod wire;
 
@@ -27,6 +28,8 @@ pub use loss::Loss;
 pub use stack::{Anchor, AnchorPlace, CallEvent, Chunk, FrozenPlaces, Pace, StackHeader, StackKind, VmPlaces};
 pub use stats::{MethodStats, Mode};
 pub use switch::Switch;
+#[cfg(not(target_arch = "bpf"))]
+pub use vm_linked::is_vm_linked;
 
 /// Names of the maps in the BPF object. At most 15 bytes: the kernel keeps no more.
 pub mod maps {

@@ -4,28 +4,26 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use nprof_common::is_vm_linked;
 use nprof_common::wire::{Bound, FromShim, How, NO_INDEX};
 
 use crate::clock::{Clock, Moment};
-use crate::helper::{self, Helpers};
+use crate::helper::{self, Helpers, is_own};
 use crate::jni::Jni;
 use crate::jvmti::{Jvmti, MethodId, MethodName};
 use crate::link::{Link, Policy};
-use crate::methods::{Manner, Methods};
+use crate::methods::Methods;
 use crate::options::Options;
-use crate::orders::{Orders, is_own};
 use crate::pool::{self, Stub};
 use crate::records::Records;
 use crate::sharding::Sharding;
 use crate::slots::{self, Slots};
 use crate::stage::Stage;
 use crate::vm::Vm;
-use crate::{dump, intrinsics, library, link, rebind};
+use crate::{library, link, rebind};
 
 /// The most binds that are kept until the VM can be asked for their names. A VM starts with some two hundred.
 const MOST_EARLY_BINDS: usize = 65_536;
-/// The most notes that are kept.
-const MOST_NOTES: usize = 100;
 
 /// The agent. It lives from its first loading until the process ends.
 #[derive(Debug)]
@@ -39,20 +37,18 @@ pub(crate) struct Agent {
     slots: OnceLock<Slots>,
     loaded: Moment,
     clock: Clock,
-    orders: Orders,
-    /// nprof, if it is connected: then it decides instead of the orders.
+    /// nprof, if it is connected. Without it nothing is watched that was not watched before.
     link: Mutex<Option<Arc<Link>>>,
     work: Mutex<()>,
     pub(crate) stage: Stage,
     early: Mutex<Vec<(MethodId, usize)>>,
-    notes: Mutex<Vec<String>>,
     helpers: OnceLock<Helpers>,
 }
 
 impl Agent {
     /// Sets the stubs up.
-    pub(crate) fn new(jvmti: Jvmti, vm: Vm, options: &Options) -> Self {
-        let sharding = options.sharding.as_deref().and_then(Sharding::named).unwrap_or_else(Sharding::best);
+    pub(crate) fn new(jvmti: Jvmti, vm: Vm) -> Self {
+        let sharding = Sharding::best();
         let (loaded, clock) = (Moment::now(), Clock::estimate());
         pool::configure(sharding, &clock);
         Self {
@@ -64,12 +60,10 @@ impl Agent {
             slots: OnceLock::new(),
             loaded,
             clock,
-            orders: Orders::none(),
             link: Mutex::default(),
             work: Mutex::default(),
             stage: Stage::default(),
             early: Mutex::default(),
-            notes: Mutex::default(),
             helpers: OnceLock::new(),
         }
     }
@@ -81,18 +75,6 @@ impl Agent {
     pub(crate) fn obey(&'static self, options: &Options, jni: Option<Jni>) -> Result<(), link::Error> {
         if jni.is_some() {
             self.stage.begin();
-        }
-        self.note(self.orders.add(options));
-        if self.link().is_some() && options.changes_methods() {
-            self.note_text("nprof is connected: it decides which methods are watched, and how".into());
-        } else {
-            self.change_methods(options, jni);
-        }
-        if options.detach {
-            self.detach(jni);
-        }
-        if let Some(file) = &options.dump {
-            self.dump(file);
         }
         options.connect.as_deref().map_or(Ok(()), |socket| self.link_to(socket, jni.is_none()))
     }
@@ -111,7 +93,7 @@ impl Agent {
     /// The VM runs Java code from now on: methods that were bound before get their stubs.
     pub(crate) fn started(&self, jni: Jni) {
         self.refine_clock();
-        if self.orders.are_followed() || self.policy().is_some() {
+        if self.policy().is_some() {
             self.adopt_early(jni);
         }
         self.stage.begin();
@@ -128,20 +110,14 @@ impl Agent {
     /// The VM ends.
     pub(crate) fn ended(&self) {
         self.stage.end();
-        self.orders.follow(false);
         if let Some(link) = self.link() {
             link.end("the JVM ends");
-        }
-        if let Some(file) = self.orders.take_exit_dump() {
-            self.dump(&file);
         }
     }
 
     /// What a method is to be bound to instead of `address`; `None` for just that.
     pub(crate) fn bound(&self, jni: Option<Jni>, id: MethodId, address: usize) -> Option<usize> {
-        if !self.orders.are_followed() && self.link().is_none() {
-            return None;
-        }
+        self.link()?;
         if let Some(stub) = Stub::at(address) {
             self.methods.bound_again(stub);
             return None;
@@ -168,8 +144,8 @@ impl Agent {
             return None;
         }
         let number = self.methods.number_of(id, name)?;
-        let manner = self.methods.manner(number).or_else(|| self.manner_of_new(name));
-        let manner = manner.filter(|_| !intrinsics::is_special(&name.dotted_class()));
+        let manner = self.methods.manner(number).or_else(|| self.policy()?.binds);
+        let manner = manner.filter(|_| !is_vm_linked(&name.dotted_class()));
         let stub = manner.and_then(|manner| self.methods.stub_for(number, address, manner));
         self.publish(number, id, address, name, stub);
         stub
@@ -188,22 +164,6 @@ impl Agent {
             name: name.name.to_bytes(),
             signature: name.signature.to_bytes(),
         }));
-    }
-
-    /// How a method is watched of which nobody has said anything.
-    fn manner_of_new(&self, name: &MethodName) -> Option<Manner> {
-        if let Some(policy) = self.policy() {
-            return policy.binds;
-        }
-        self.orders.manner_of(name)
-    }
-
-    /// A method is bound to a stub of ours already: has it count, if the orders say so.
-    pub(crate) fn adopt(&self, stub: Stub, name: &MethodName) {
-        if let (Some(number), Some(manner)) = (self.methods.owner(stub), self.orders.manner_of(name)) {
-            // The stub exists: what comes back is the same.
-            let _same = self.methods.stub_for(number, stub.original(), manner);
-        }
     }
 
     /// The address of the VM's `Method`, or 0.
@@ -238,25 +198,10 @@ impl Agent {
         Ok(())
     }
 
-    /// What went wrong so far.
-    pub(crate) fn notes(&self) -> Vec<String> {
-        lock(&self.notes).clone()
-    }
-
-    /// Keeps what went wrong, and tells nprof.
+    /// Tells nprof what went wrong.
     pub(crate) fn note<E: std::error::Error>(&self, done: Result<(), E>) {
-        if let Err(error) = done {
-            self.note_text(error.to_string());
-        }
-    }
-
-    fn note_text(&self, text: String) {
-        if let Some(link) = self.link() {
-            link.send(&FromShim::Note(text.as_bytes()));
-        }
-        let mut notes = lock(&self.notes);
-        if notes.len() < MOST_NOTES {
-            notes.push(text);
+        if let (Err(error), Some(link)) = (done, self.link()) {
+            link.send(&FromShim::Note(error.to_string().as_bytes()));
         }
     }
 
@@ -288,9 +233,8 @@ impl Agent {
         lock(&self.link).as_ref()?.policy()
     }
 
-    /// No method is watched any more, by orders neither, and from now on others are recorded elsewhere.
+    /// No method is watched any more, and from now on others are recorded elsewhere.
     pub(crate) fn start_over(&self, records: Option<Records>) {
-        self.orders.follow(false);
         let old = self.methods.replace_records(records);
         pool::end_run();
         if let Some(old) = old {
@@ -303,48 +247,9 @@ impl Agent {
         self.note(self.jvmti.notice_binds(false));
     }
 
-    fn change_methods(&self, options: &Options, jni: Option<Jni>) {
-        if options.changes_manner() {
-            let manner = self.orders.manner();
-            self.methods.change(|_| manner);
-        }
-        if options.selection.is_some() {
-            self.attach(jni);
-        }
-    }
-
-    fn attach(&self, jni: Option<Jni>) {
-        self.orders.follow(true);
-        self.note(self.jvmti.notice_binds(true));
-        if let Some(jni) = jni.filter(|_| self.jvmti.is_live()) {
-            self.refine_clock();
-            self.note(rebind::all(self, jni));
-        }
-    }
-
-    /// The stubs stay: a thread may be in one, and compiled code may go on to call one.
-    fn detach(&self, jni: Option<Jni>) {
-        let link = lock(&self.link).take();
-        if let Some(link) = link {
-            link.end("the agent was told to leave");
-        }
-        let _work = self.work();
-        self.methods.unwatch_all();
-        self.orders.follow(false);
-        self.be_quiet();
-        if let Some(jni) = jni.filter(|_| self.jvmti.is_live()) {
-            self.note(rebind::restore_all(self, jni));
-        }
-        // An event that was under way may have had one watched again.
-        self.methods.unwatch_all();
-    }
-
-    fn refine_clock(&self) {
+    /// Learns how fast the counter runs, the better the later.
+    pub(crate) fn refine_clock(&self) {
         pool::set_clock(&self.clock.refined(self.loaded, Moment::now()));
-    }
-
-    fn dump(&self, file: &Path) {
-        self.note(dump::write(self, file));
     }
 }
 

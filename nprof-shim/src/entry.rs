@@ -26,7 +26,7 @@ static AGENT: OnceLock<Agent> = OnceLock::new();
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
-    Options(#[from] options::Error),
+    Options(#[from] options::Unknown),
     #[error(transparent)]
     Vm(#[from] jvmti::Error),
     #[error(transparent)]
@@ -69,7 +69,7 @@ unsafe fn load(vm: *mut JavaVM, options: *mut c_char, runs: bool) -> Result<(), 
         // SAFETY: the caller's VM.
         let jvmti = unsafe { Jvmti::of(vm) }?;
         // SAFETY: the caller's VM.
-        let agent = Agent::new(jvmti, unsafe { Vm::new(vm) }, &options);
+        let agent = Agent::new(jvmti, unsafe { Vm::new(vm) });
         // The VM loads agents one after another: nobody else has set it meanwhile.
         AGENT.get_or_init(|| agent);
         jvmti.listen(&callbacks())?;

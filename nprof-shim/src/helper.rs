@@ -27,10 +27,10 @@ use jvmti_bindings::sys::jni::{JNIEnv, jclass, jlong};
 
 use crate::class_file::{ClassFile, Code};
 use crate::jni::Jni;
-use crate::jvmti::{Class, Jvmti, Loader, MethodId};
+use crate::jvmti::{Class, Jvmti, Loader, MethodId, MethodName};
 
 /// How the names of all classes of the agent begin.
-pub(crate) const PACKAGE: &str = "Lnprof/shim/";
+const PACKAGE: &str = "Lnprof/shim/";
 const BOOT_NAME: &CStr = c"nprof/shim/Binder";
 /// Another name than in the boot loader: the one would hide the other from look-ups.
 const PLATFORM_NAME: &CStr = c"nprof/shim/PlatformBinder";
@@ -174,6 +174,11 @@ impl Helper {
         EXPECTED.store(0, Ordering::Release);
         Ok(batch.refused.get())
     }
+}
+
+/// Whether a method is one of the agent's.
+pub(crate) fn is_own(name: &MethodName) -> bool {
+    name.class.to_bytes().starts_with(PACKAGE.as_bytes())
 }
 
 fn bind_address() -> usize {

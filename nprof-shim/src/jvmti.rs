@@ -157,11 +157,6 @@ impl Jvmti {
         matches!(self.phase(), Ok(JVMTI_PHASE_START | JVMTI_PHASE_LIVE))
     }
 
-    /// Whether Java code runs.
-    pub(crate) fn is_live(self) -> bool {
-        self.phase() == Ok(JVMTI_PHASE_LIVE)
-    }
-
     fn phase(self) -> Result<jvmtiPhase, Error> {
         let mut phase = 0;
         call!(self.GetPhase(&raw mut phase))?;

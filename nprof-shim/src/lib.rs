@@ -17,9 +17,8 @@
 //!
 //! # Who decides
 //! nprof, over a socket (`nprof_common::wire`): which methods are watched and how, and where that is recorded, which is
-//! memory that nprof reads. It is told of all methods that are bound, and of code that the VM makes. When nprof goes
-//! without a word, calls go on to be counted in that memory until the next nprof comes. Options of the loading decide
-//! where there is no nprof.
+//! memory that nprof reads. It is told of all methods that are bound. When nprof goes without a word, calls go on to be
+//! counted in that memory until the next nprof comes. Without nprof the agent does nothing.
 //!
 //! # What it changes in the JVM
 //! The addresses of the chosen natives; a class `nprof.shim.Binder` in the boot loader and `nprof.shim.PlatformBinder`
@@ -28,15 +27,14 @@
 //! thread, `nprof-shim`, that waits for its messages and is the JVM's only while it does what they say.
 //!
 //! # What it does not see
-//! Natives that a compiler replaces by what they do, which are left out unless asked for; calls through the foreign
-//! function interface; who called whom: a record's `child_ns` stays zero. A call that is left by `longjmp` or by the
+//! Calls of natives that a compiler replaces by what they do; calls through the foreign function interface; who called whom: a record's `child_ns` stays zero. A call that is left by `longjmp` or by the
 //! end of its thread stays in flight for good.
 //!
 //! # The files
 //! - `stubs.s` and [`pool`]: the template, the stubs made from it, and their table. What stands in that comes from
 //!   [`signature`], [`sharding`], [`clock`] and [`records`].
-//! - `entry`, `agent`: what the VM calls, and what follows. `link` is the connection to nprof; [`options`] is what can be
-//!   asked for by others, and `orders` what was. `methods` knows which stub belongs to whom, `scan` finds what is bound
+//! - `entry`, `agent`: what the VM calls, and what follows. [`options`] says where nprof is, `link` is the connection to it.
+//!   `methods` knows which stub belongs to whom, `scan` finds what is bound
 //!   already, `rebind` binds it to something else, with `helper` (made by `class_file`) and `slots`.
 //! - `jvmti`, `jni`, `vm`: the VM's functions, checked. `memory` and `library`: what stays mapped and open for good.
 //! - `glibc.s` and `glibc`: functions of the C library by names that old versions of it have too.
@@ -47,7 +45,6 @@
 mod agent;
 mod class_file;
 pub mod clock;
-mod dump;
 pub mod entry;
 mod glibc;
 mod helper;
@@ -58,7 +55,6 @@ mod link;
 mod memory;
 mod methods;
 pub mod options;
-mod orders;
 pub mod pool;
 mod rebind;
 pub mod records;
@@ -68,5 +64,3 @@ pub mod signature;
 mod slots;
 mod stage;
 mod vm;
-
-use nprof_common::intrinsics;

@@ -6,9 +6,10 @@
 //! binding once more makes the VM drop whatever was installed. The stub's other entry is used then: the VM does nothing
 //! when it is told the address that it knows, and binding to the original in between would let calls go past the stub.
 
+use nprof_common::is_vm_linked;
+
 use crate::agent::Agent;
 use crate::helper::{self, Binding, Helpers};
-use crate::intrinsics;
 use crate::jni::Jni;
 use crate::jvmti::{self, MethodId, MethodName};
 use crate::methods::{Manner, Wanted};
@@ -80,23 +81,6 @@ pub(crate) fn early(agent: &Agent, jni: Jni, binds: &[(MethodId, usize)]) -> Res
     }
 }
 
-/// Gives stubs to all chosen methods of a running VM that are bound already.
-pub(crate) fn all(agent: &Agent, jni: Jni) -> Result<(), Error> {
-    let helpers = agent.helpers(jni)?;
-    let slots = agent.slots(jni, helpers)?;
-    let bound = bound_methods(agent, jni, helpers, slots)?;
-    let (ours, others): (Vec<Bound>, Vec<Bound>) =
-        bound.into_iter().partition(|bound| Stub::at(bound.address).is_some());
-    for bound in ours {
-        if let (Some(stub), Ok(name)) = (Stub::at(bound.address), agent.jvmti.name_of(bound.class, bound.id)) {
-            agent.adopt(stub, &name);
-        }
-    }
-    let stubbed = choose(agent, others.into_iter());
-    bind_to_stubs(agent, jni, helpers, Some(slots), &stubbed)?;
-    verify(slots, &stubbed)
-}
-
 /// Gives stubs to methods that are to be watched, and others their own addresses back.
 pub(crate) fn apply(agent: &Agent, jni: Jni, wanted: Vec<Wanted>) -> Result<Outcome, Error> {
     let helpers = agent.helpers(jni)?;
@@ -136,7 +120,7 @@ pub(crate) fn apply(agent: &Agent, jni: Jni, wanted: Vec<Wanted>) -> Result<Outc
 
 /// The stub of a method that is wanted.
 fn stub_for(agent: &Agent, wanted: &Wanted, bound: Bound, manner: Manner) -> Option<Stub> {
-    if intrinsics::is_special(&wanted.name.dotted_class()) {
+    if is_vm_linked(&wanted.name.dotted_class()) {
         return None;
     }
     agent.methods.stub_for(wanted.number, bound.native(), manner)
@@ -157,14 +141,6 @@ pub(crate) fn restore(agent: &Agent, jni: Jni) -> Result<usize, Error> {
         helpers.bind(jni, &bindings)?;
     }
     Ok(left)
-}
-
-/// As [`restore`], where it is an error if methods are left.
-pub(crate) fn restore_all(agent: &Agent, jni: Jni) -> Result<(), Error> {
-    match restore(agent, jni)? {
-        0 => Ok(()),
-        left => Err(Error::Verification { wrong: left, all: left }),
-    }
 }
 
 fn choose(agent: &Agent, bound: impl Iterator<Item = Bound>) -> Vec<Stubbed> {

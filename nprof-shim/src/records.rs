@@ -5,18 +5,14 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
 
 use nprof_common::MethodStats;
-use nprof_common::histogram::BUCKETS;
 
-use crate::memory::{Shared, Words, anonymous};
+use crate::memory::{Shared, Words};
 
 /// Words of a record.
 const WORDS: usize = size_of::<MethodStats>() / 8;
-const MAX: usize = offset_of!(MethodStats, max_ns) / 8;
 const PAGE: u64 = 4_096;
 
 /// The bits of a [`Place`] that hold the number of shards.
@@ -51,24 +47,6 @@ pub struct Records {
 }
 
 impl Records {
-    /// Maps records for `methods` methods, each with a shard for each CPU of the machine and the spare one.
-    ///
-    /// # Errors
-    /// When there is no room for them.
-    pub fn map(methods: usize) -> io::Result<Self> {
-        Self::map_for(methods, possible_cpus())
-    }
-
-    /// As [`Self::map`], for a number of CPUs.
-    ///
-    /// # Errors
-    /// When there is no room for them.
-    pub fn map_for(methods: usize, cpus: u32) -> io::Result<Self> {
-        let shards = cpus.min(MOST_SHARDS);
-        let words = anonymous(methods * (shards as usize + 1) * size_of::<MethodStats>())?;
-        Ok(Self { words, shards, shared: None })
-    }
-
     /// Maps records that others read: a run of them in a BPF map or a file.
     ///
     /// # Errors
@@ -127,19 +105,6 @@ impl Records {
         Some(Place(address << SHARD_BITS | u64::from(self.shards)))
     }
 
-    /// The sum over the shards of a method; of no calls beyond the room.
-    #[must_use]
-    pub fn sum(&self, index: u32) -> MethodStats {
-        let mut sum = [0u64; WORDS];
-        for shard in self.method(index).unwrap_or_default().chunks_exact(WORDS) {
-            for (at, (sum, word)) in sum.iter_mut().zip(shard).enumerate() {
-                let word = word.load(Ordering::Relaxed);
-                *sum = if at == MAX { word.max(*sum) } else { sum.wrapping_add(word) };
-            }
-        }
-        from_words(&sum)
-    }
-
     fn method(&self, index: u32) -> Option<Words> {
         let words = self.words_of_method();
         self.words.chunks_exact(words).nth(index as usize)
@@ -150,38 +115,65 @@ impl Records {
     }
 }
 
-fn from_words(words: &[u64; WORDS]) -> MethodStats {
-    const HISTOGRAM: usize = offset_of!(MethodStats, histogram) / 8;
-    let mut histogram = [0; BUCKETS];
-    histogram.copy_from_slice(&words[HISTOGRAM..HISTOGRAM + BUCKETS]);
-    MethodStats {
-        counted: words[offset_of!(MethodStats, counted) / 8],
-        entered: words[offset_of!(MethodStats, entered) / 8],
-        total_ns: words[offset_of!(MethodStats, total_ns) / 8],
-        max_ns: words[MAX],
-        histogram,
-        ..MethodStats::ZERO
+/// Records of tests, and what they hold.
+#[cfg(test)]
+mod testing {
+    use std::mem::offset_of;
+    use std::sync::atomic::Ordering;
+
+    use nprof_common::histogram::BUCKETS;
+
+    use super::*;
+    use crate::memory::anonymous;
+
+    const MAX: usize = offset_of!(MethodStats, max_ns) / 8;
+
+    impl Records {
+        /// Records for so many methods, in memory of our own, with shards for so many CPUs.
+        ///
+        /// # Errors
+        /// When there is no room for them.
+        pub fn map_for(methods: usize, cpus: u32) -> io::Result<Self> {
+            let shards = cpus.min(MOST_SHARDS);
+            let words = anonymous(methods * (shards as usize + 1) * size_of::<MethodStats>())?;
+            Ok(Self { words, shards, shared: None })
+        }
+
+        /// The sum over the shards of a method; of no calls beyond the room.
+        #[must_use]
+        pub fn sum(&self, index: u32) -> MethodStats {
+            let mut sum = [0u64; WORDS];
+            for shard in self.method(index).unwrap_or_default().chunks_exact(WORDS) {
+                for (at, (sum, word)) in sum.iter_mut().zip(shard).enumerate() {
+                    let word = word.load(Ordering::Relaxed);
+                    *sum = if at == MAX { word.max(*sum) } else { sum.wrapping_add(word) };
+                }
+            }
+            from_words(&sum)
+        }
     }
-}
 
-/// How many CPUs there can ever be: one more than the highest number.
-fn possible_cpus() -> u32 {
-    let listed = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok();
-    listed.and_then(|list| highest(&list)).map_or_else(configured_cpus, |highest| highest.saturating_add(1))
-}
-
-/// The highest number in a list of ranges: 7 of `0-3,6-7`.
-fn highest(list: &str) -> Option<u32> {
-    list.trim().rsplit([',', '-']).next()?.parse().ok()
-}
-
-fn configured_cpus() -> u32 {
-    std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(1))
+    fn from_words(words: &[u64; WORDS]) -> MethodStats {
+        const HISTOGRAM: usize = offset_of!(MethodStats, histogram) / 8;
+        let mut histogram = [0; BUCKETS];
+        histogram.copy_from_slice(&words[HISTOGRAM..HISTOGRAM + BUCKETS]);
+        MethodStats {
+            counted: words[offset_of!(MethodStats, counted) / 8],
+            entered: words[offset_of!(MethodStats, entered) / 8],
+            total_ns: words[offset_of!(MethodStats, total_ns) / 8],
+            max_ns: words[MAX],
+            histogram,
+            ..MethodStats::ZERO
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt;
+    use std::sync::atomic::Ordering;
+
+    use nprof_common::histogram::BUCKETS;
 
     use super::*;
 
@@ -238,14 +230,5 @@ mod tests {
         ] {
             assert!(mapped(wrong).is_err(), "{wrong:?}");
         }
-    }
-
-    /// Check that the highest CPU is found in the kernel's lists.
-    #[test]
-    fn reads_lists_of_cpus() {
-        assert_eq!(highest("0-3,6-7\n"), Some(7));
-        assert_eq!(highest("0\n"), Some(0));
-        assert_eq!(highest("\n"), None);
-        assert!(possible_cpus() >= 1);
     }
 }

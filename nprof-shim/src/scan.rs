@@ -1,11 +1,10 @@
 //! Finds the native methods of a running VM that are bound, and what to.
 
 use crate::agent::Agent;
-use crate::helper::Helpers;
+use crate::helper::{Helpers, is_own};
 use crate::jni::Jni;
 use crate::jvmti::{Class, MethodId, MethodName};
 use crate::methods::Wanted;
-use crate::orders::is_own;
 use crate::pool::Stub;
 use crate::rebind::Error;
 use crate::slots::Slots;

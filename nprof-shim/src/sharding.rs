@@ -26,28 +26,12 @@ impl Sharding {
     /// The best that works in this process.
     #[must_use]
     pub fn best() -> Self {
-        rseq().or_else(rdpid).unwrap_or(Self::SegmentLimit)
+        Self::all().next().unwrap_or(Self::SegmentLimit)
     }
 
-    /// The one of this name, `rseq`, `rdpid` or `segment`, if it works in this process.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "rseq" => rseq(),
-            "rdpid" => rdpid(),
-            "segment" => Some(Self::SegmentLimit),
-            _ => None,
-        }
-    }
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rseq(_) => "rseq",
-            Self::Rdpid => "rdpid",
-            Self::SegmentLimit => "segment",
-        }
+    /// All that work in this process, best first.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        [rseq(), rdpid(), Some(Self::SegmentLimit)].into_iter().flatten()
     }
 
     /// Its number.
@@ -90,19 +74,4 @@ fn symbol(name: &CStr) -> Option<*const libc::c_void> {
     // SAFETY: the name is a C string; the call has no other conditions.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!address.is_null()).then_some(address.cast_const())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that what a name finds has that name, and that the one that works everywhere is found.
-    #[test]
-    fn names() {
-        for name in ["rseq", "rdpid", "segment"] {
-            assert!(Sharding::named(name).is_none_or(|found| found.name() == name));
-        }
-        assert_eq!(Sharding::named("segment"), Some(Sharding::SegmentLimit));
-        assert_eq!(Sharding::named("none"), None);
-    }
 }

@@ -25,6 +25,7 @@ pub mod serve;
 pub mod shape_source;
 pub mod shim;
 pub mod shim_peer;
+pub mod shim_watch;
 pub mod slowdown;
 pub mod soak;
 pub mod source_tree;

@@ -94,6 +94,15 @@ fn unless_missing(need: &str, missing: Option<String>, test: impl FnOnce() -> Re
     }
 }
 
+/// Says that a test has nothing to do with a JDK, and why.
+///
+/// # Errors
+/// None: so that a test can end with it.
+pub fn does_not_concern(jdk: &Jdk, why: &str) -> Result<()> {
+    say(&format!("not run: {} with JDK {}: {why}", test_name(), jdk.version));
+    Ok(())
+}
+
 /// Runs `test` if all of `tools` are on the path; `need` is the word for them in `NPROF_TEST_REQUIRE`.
 ///
 /// # Errors

@@ -25,6 +25,7 @@ use rustix::net::{
 use crate::child::PATIENCE;
 use crate::name::MethodName;
 use crate::shim::Record;
+use crate::truth::decode_modified_utf8;
 
 const RECORD: u64 = size_of::<MethodStats>() as u64;
 const RECORD_BYTES: u32 = 1_536;
@@ -39,6 +40,8 @@ pub const COUNT: (u32, u32) = (Mode::Count as u32, 0);
 pub const TIME: (u32, u32) = (Mode::Time as u32, 0);
 /// Every second call is timed.
 pub const SAMPLE: (u32, u32) = (nprof_common::wire::SAMPLE, 1 << 31);
+/// One of 16 calls is timed.
+pub const SIXTEENTH: (u32, u32) = (nprof_common::wire::SAMPLE, 1 << 28);
 
 /// A socket that the agent can connect to.
 #[derive(Debug)]
@@ -105,6 +108,8 @@ pub struct Bound {
 pub struct Heard {
     /// The latest about each method. Of methods with the same name, of classes of several loaders, one.
     pub bound: BTreeMap<MethodName, Bound>,
+    /// The latest about each method, by the agent's number.
+    pub methods: BTreeMap<u32, (MethodName, Bound)>,
     /// Records and stubs by the numbers of methods, of those that have got them by an `Apply`.
     pub stubbed: BTreeMap<u32, (u32, u64)>,
     /// How many messages were dropped.
@@ -252,11 +257,14 @@ impl Connection {
             FromShim::Detached(left) => return Ok(Event::Detached(left)),
             FromShim::Bye(reason) => return Ok(Event::Bye(text(reason))),
             FromShim::Bound(bound) => {
-                let class = text(bound.class);
+                let [class, method, signature] = [bound.class, bound.name, bound.signature].map(decode_modified_utf8);
+                let class = class?;
                 let class = class.strip_prefix('L').and_then(|class| class.strip_suffix(';')).context("a class")?;
-                let name = MethodName::new(&class.replace('/', "."), &text(bound.name), &text(bound.signature));
+                let name = MethodName::new(&class.replace('/', "."), &method?, &signature?);
                 let nprof_common::wire::Bound { number, index, how, method, address, .. } = bound;
-                heard.bound.insert(name, Bound { number, index, how, method, address });
+                let bound = Bound { number, index, how, method, address };
+                heard.methods.insert(number, (name.clone(), bound));
+                heard.bound.insert(name, bound);
             }
             FromShim::Stubbed(stubbed) => {
                 heard.stubbed.insert(stubbed.number, (stubbed.index, stubbed.entry));

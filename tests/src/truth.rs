@@ -48,7 +48,7 @@ impl Truth {
 }
 
 /// Decodes the VM's encoding of names: characters beyond 16 bits are two surrogates of three bytes each.
-fn decode_modified_utf8(bytes: &[u8]) -> Result<String> {
+pub(crate) fn decode_modified_utf8(bytes: &[u8]) -> Result<String> {
     let mut units = Vec::with_capacity(bytes.len());
     let mut at = bytes.iter().map(|&byte| u16::from(byte));
     while let Some(first) = at.next() {

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use nprof::model::{Profile, StackTotals};
 use nprof_tests::container::{Container, Sort};
 use nprof_tests::name::MethodName;
-use nprof_tests::require::{say, traced_on_every_jdk};
+use nprof_tests::require::{does_not_concern, say, traced_on_every_jdk};
 
 use crate::TARGETS;
 use crate::callers::{Callers, Frame, Recording, Truth, function, told};
@@ -157,7 +157,7 @@ fn every_stack_is_a_true_one_however_code_is_executed() -> Result<()> {
 fn every_stack_of_virtual_threads_is_a_true_one_in_the_interpreter() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         if jdk.version < 21 {
-            return Ok(());
+            return does_not_concern(jdk, "it has no virtual threads");
         }
         let mut target = Callers::learned(jdk, &["-Xint"])?;
         let args = ["--max-stacks", "5000", "--stack-size", "64k"];

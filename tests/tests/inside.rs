@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use nprof::model::{Profile, ProfileFrameKind, StackTotals};
 use nprof_tests::nprof::run;
 use nprof_tests::process::RemoteProcess;
-use nprof_tests::require::{say, traced_on_every_jdk};
+use nprof_tests::require::{does_not_concern, say, traced_on_every_jdk};
 
 use crate::callers::{Callers, FoldedStack, Recording, function, width};
 
@@ -162,7 +162,7 @@ const OF_UPCALLS: &str = "UpcallLinker::";
 fn upcalls() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         if jdk.version < FOREIGN {
-            return Ok(());
+            return does_not_concern(jdk, "it has no foreign function interface");
         }
         let scratch = tempfile::tempdir()?;
         let mut target = RemoteProcess::upcalls(jdk, scratch.path())?;

@@ -9,9 +9,11 @@ use nprof_tests::jdk::Jdk;
 use nprof_tests::name::MethodName;
 use nprof_tests::nprof::Trace;
 use nprof_tests::process::RemoteProcess;
-use nprof_tests::require::{on_every_jdk, traced_on_every_jdk};
+use nprof_tests::require::{does_not_concern, on_every_jdk, traced_on_every_jdk};
 use nprof_tests::shape_source;
-use nprof_tests::shim::{Records, agent_path, load, still_stubbed};
+use nprof_tests::shim::still_stubbed;
+use nprof_tests::shim_peer::TIME;
+use nprof_tests::shim_watch::Watched;
 
 use crate::stubs::{GENERATED, THREADS, call_shapes, must_be_exact, must_be_right};
 
@@ -25,9 +27,8 @@ const FIRST_VIRTUAL: u32 = 21;
 const SWIFT: [&str; 3] = ["targets.Stressed", "swift", "([I)I"];
 
 /// A JVM with every native timed from the start.
-fn timed(jdk: &Jdk, options: &[&str]) -> Result<RemoteProcess> {
-    let agent = agent_path("all,intrinsics,mode=time")?;
-    RemoteProcess::stressed(jdk, &[options, &[&agent]].concat())
+fn timed(jdk: &Jdk, options: &[&str]) -> Result<(RemoteProcess, Watched)> {
+    Watched::from_the_start("", TIME, |agent| RemoteProcess::stressed(jdk, &[options, &[agent]].concat()))
 }
 
 /// The numbers that a command answers with.
@@ -49,7 +50,7 @@ fn sums(target: &mut RemoteProcess, native: &str, rounds: u64) -> Result<u64> {
 #[test]
 fn interrupted_by_a_profiler() -> Result<()> {
     on_every_jdk(|jdk| {
-        let mut target = timed(jdk, &[])?;
+        let (mut target, mut watched) = timed(jdk, &[])?;
         target.run("profile 1000")?;
         call_shapes(&mut target, THREADS, ROUNDS)?;
         let mut made = THREADS * ROUNDS;
@@ -60,8 +61,8 @@ fn interrupted_by_a_profiler() -> Result<()> {
         target.run("profile 0")?;
         let [ticks, stacks, in_natives] = numbers(&mut target, "samples")?;
         ensure!(stacks > 100 && in_natives > 10, "{ticks} ticks, {stacks} stacks, {in_natives} of them in natives");
-        must_be_exact(&Records::of(jdk, target.pid())?, "time", made)?;
-        target.exit()
+        must_be_exact(&watched.records()?, TIME, made)?;
+        watched.exit(target)
     })
 }
 
@@ -71,15 +72,15 @@ fn interrupted_by_a_profiler() -> Result<()> {
 fn collections_without_end() -> Result<()> {
     on_every_jdk(|jdk| {
         for collector in ["-XX:+UseSerialGC", "-XX:+UseParallelGC", "-XX:+UseG1GC", "-XX:+UseZGC"] {
-            let mut target = timed(jdk, &[collector, "-Xmn2m"])?;
-            collect_meanwhile(jdk, &mut target).with_context(|| collector.to_owned())?;
-            target.exit()?;
+            let (mut target, mut watched) = timed(jdk, &[collector, "-Xmn2m"])?;
+            collect_meanwhile(jdk, &mut target, &mut watched).with_context(|| collector.to_owned())?;
+            watched.exit(target)?;
         }
         Ok(())
     })
 }
 
-fn collect_meanwhile(jdk: &Jdk, target: &mut RemoteProcess) -> Result<()> {
+fn collect_meanwhile(jdk: &Jdk, target: &mut RemoteProcess, watched: &mut Watched) -> Result<()> {
     /// So many, while arrays may not move.
     const ENOUGH: u64 = 4;
     target.run("collect")?;
@@ -98,8 +99,8 @@ fn collect_meanwhile(jdk: &Jdk, target: &mut RemoteProcess) -> Result<()> {
         pinned += sums(target, "pinned", 20_000)?;
         collections += numbers::<1>(target, "calm")?[0];
     }
-    let records = Records::of(jdk, target.pid())?;
-    must_be_exact(&records, "time", made)?;
+    let records = watched.records()?;
+    must_be_exact(&records, TIME, made)?;
     let record = records.record("targets.Stressed", "pinned", "([I)I");
     ensure!((record.entered, record.ended) == (pinned, pinned), "{record:?} of {pinned}");
     Ok(())
@@ -109,13 +110,13 @@ fn collect_meanwhile(jdk: &Jdk, target: &mut RemoteProcess) -> Result<()> {
 #[test]
 fn checked_calls() -> Result<()> {
     on_every_jdk(|jdk| {
-        let mut target = timed(jdk, &["-Xcheck:jni"])?;
+        let (mut target, watched) = timed(jdk, &["-Xcheck:jni"])?;
         for command in [format!("shapes {THREADS} 5"), format!("pinned {THREADS} 100")] {
             let answer = target.run(&command)?;
             // It says what it finds on its standard output.
             ensure!(answer.len() == 1 && answer[0].ends_with(" wrong 0"), "{answer:?}");
         }
-        target.exit()
+        watched.exit(target)
     })
 }
 
@@ -126,20 +127,19 @@ fn critical_natives() -> Result<()> {
     const ROUNDS: u64 = 20_000;
     on_every_jdk(|jdk| {
         if jdk.version > LAST_CRITICAL {
-            return Ok(());
+            return does_not_concern(jdk, "it has no critical natives");
         }
         let mut target = RemoteProcess::stressed(jdk, &["-XX:+CriticalJNINatives"])?;
         sums(&mut target, "swift", ROUNDS)?;
         let [usual, critical] = numbers(&mut target, "ways")?;
         ensure!(critical > 0, "no critical call: {usual} usual");
-        load(jdk, target.pid(), "only=targets.,mode=time")?;
+        let mut watched = Watched::load(jdk, target.pid(), "targets.", TIME)?;
         let made = sums(&mut target, "swift", ROUNDS)?;
         let [usual_then, critical_then] = numbers(&mut target, "ways")?;
         ensure!((usual_then - usual, critical_then - critical) == (made, 0), "{usual_then} {critical_then}");
         let [class, method, signature] = SWIFT;
-        let record = Records::of(jdk, target.pid())?.record(class, method, signature);
+        let record = watched.detach()?.record(class, method, signature);
         ensure!((record.entered, record.ended) == (made, made), "{record:?} of {made}");
-        load(jdk, target.pid(), "detach")?;
         sums(&mut target, "swift", ROUNDS)?;
         let [_, critical_now] = numbers(&mut target, "ways")?;
         ensure!(critical_now > critical_then, "no critical call any more");

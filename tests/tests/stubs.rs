@@ -6,16 +6,24 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::process::RemoteProcess;
-use nprof_tests::require::on_every_jdk;
+use nprof_tests::require::{does_not_concern, on_every_jdk};
 use nprof_tests::shape_source;
-use nprof_tests::shim::{Record, Records, agent_path, library, load, load_copy};
+use nprof_tests::shim::{Record, Records, agent_path, library};
+use nprof_tests::shim_peer::{COUNT, Listener, OFF, SIXTEENTH, TIME};
+use nprof_tests::shim_watch::{Manner, Watched, while_welcomed};
 
 /// The class with natives of every shape.
 pub(crate) const GENERATED: &str = "targets.Generated";
 /// Enough for more than there are CPUs here.
 pub(crate) const THREADS: u64 = 4;
 const ROUNDS: u64 = 50;
-const MODES: [&str; 4] = ["off", "count", "every:16", "time"];
+const MANNERS: [Manner; 4] = [OFF, COUNT, SIXTEENTH, TIME];
+/// Stubs find their shards by restartable sequences, in the agent's words. Without them there are two more ways.
+const RSEQ: u32 = 0;
+/// Has the C library not register threads for restartable sequences.
+const WITHOUT_RSEQ: [(&str, &str); 1] = [("GLIBC_TUNABLES", "glibc.pthread.rseq=0")];
+/// Natives of the JVM's own classes and of all others.
+const ALL: &str = "";
 
 /// Calls all generated natives and checks that no result is wrong.
 pub(crate) fn call_shapes(target: &mut RemoteProcess, threads: u64, rounds: u64) -> Result<()> {
@@ -43,41 +51,47 @@ fn generated(records: &Records) -> Result<Vec<Record>> {
     Ok(shapes)
 }
 
-/// Checks that each shape was seen as often as it was called, and timed as the mode says.
-pub(crate) fn must_be_exact(records: &Records, mode: &str, calls: u64) -> Result<()> {
+/// Checks that each shape was seen as often as it was called, and timed as it was to be.
+pub(crate) fn must_be_exact(records: &Records, manner: Manner, calls: u64) -> Result<()> {
     records.must_be_without_notes()?;
     for shape in generated(records)? {
-        let right = match mode {
-            "off" => shape == Record::default(),
-            "count" => shape.counted == calls && shape.entered == 0,
-            "time" => shape.entered == calls && shape.counted == 0,
+        let right = match manner {
+            OFF => shape == Record::default(),
+            COUNT => shape.counted == calls && shape.entered == 0,
+            TIME => shape.entered == calls && shape.counted == 0,
             _ => shape.calls() == calls && shape.entered > 0 && shape.counted > shape.entered,
         };
-        ensure!(right && shape.ended == shape.entered, "{calls} calls in mode {mode}: {shape:?}");
+        ensure!(right && shape.ended == shape.entered, "{calls} calls, {manner:?}: {shape:?}");
         ensure!(shape.max_ns <= shape.total_ns, "{shape:?}");
     }
     Ok(())
 }
 
-/// Calls the shapes on a JVM that starts with the agent, and checks results and counts.
-fn from_the_start(jdk: &Jdk, options: &[&str], variables: &[(&str, &str)], agent: &str, mode: &str) -> Result<Records> {
-    let directory = tempfile::tempdir()?;
-    let file = directory.path().join("records");
-    let agent = agent_path(&format!("{agent},mode={mode},exit-dump={}", file.display()))?;
-    let mut target = RemoteProcess::stubs(jdk, &[options, &[&agent]].concat(), variables)?;
+/// Calls the shapes on a JVM that starts with the agent, and checks results and counts. Returns how stubs found shards.
+fn from_the_start(
+    jdk: &Jdk,
+    options: &[&str],
+    variables: &[(&str, &str)],
+    classes: &str,
+    manner: Manner,
+) -> Result<u32> {
+    let start = |agent: &str| RemoteProcess::stubs(jdk, &[options, &[agent]].concat(), variables);
+    let (mut target, mut watched) = Watched::from_the_start(classes, manner, start)?;
     call_shapes(&mut target, THREADS, ROUNDS)?;
-    target.exit()?;
-    let records = Records::read(&file)?;
-    must_be_exact(&records, mode, THREADS * ROUNDS).with_context(|| format!("{options:?} {agent}"))?;
-    Ok(records)
+    let records = watched.records()?;
+    must_be_exact(&records, manner, THREADS * ROUNDS).with_context(|| format!("{options:?}"))?;
+    let sharding = watched.connection.hello()?.sharding;
+    watched.exit(target)?;
+    Ok(sharding)
 }
 
 /// Check that every shape of argument and result passes unchanged in each mode, and that every call is counted.
 #[test]
 fn every_shape_in_every_mode() -> Result<()> {
     on_every_jdk(|jdk| {
-        for mode in MODES {
-            from_the_start(jdk, &[], &[], "only=targets.", mode)?;
+        for manner in MANNERS {
+            let sharding = from_the_start(jdk, &[], &[], "targets.", manner)?;
+            ensure!(sharding == RSEQ, "{sharding}");
         }
         Ok(())
     })
@@ -89,37 +103,31 @@ fn a_hot_native() -> Result<()> {
     const CALLS: u64 = 2_000_000;
     let threads = 2 * u64::try_from(std::thread::available_parallelism()?.get())?;
     on_every_jdk(|jdk| {
-        for sharding in ["rseq", "rdpid"] {
-            let agent = agent_path(&format!("only=targets.Stubs,sharding={sharding}"))?;
-            let mut target = RemoteProcess::stubs(jdk, &[&agent], &[])?;
+        for variables in [&[][..], &WITHOUT_RSEQ] {
+            let start = |agent: &str| RemoteProcess::stubs(jdk, &[agent], variables);
+            let (mut target, mut watched) = Watched::from_the_start("targets.Stubs", COUNT, start)?;
             let mut made = 0;
-            for mode in ["count", "every:16", "time"] {
-                load(jdk, target.pid(), &format!("mode={mode}"))?;
+            for manner in [COUNT, SIXTEENTH, TIME] {
+                watched.set_manner(manner)?;
                 target.run(&format!("spins {threads} {CALLS}"))?;
                 made += threads * CALLS;
-                let empty = Records::of(jdk, target.pid())?.record("targets.Stubs", "empty", "()V");
-                ensure!(empty.calls() == made && empty.ended == empty.entered, "{made} calls, {mode}: {empty:?}");
+                let empty = watched.records()?.record("targets.Stubs", "empty", "()V");
+                ensure!(empty.calls() == made && empty.ended == empty.entered, "{made} calls, {manner:?}: {empty:?}");
             }
-            target.exit()?;
+            watched.exit(target)?;
         }
         Ok(())
     })
 }
 
-/// Check the same for each way to find a shard, also when the C library was told not to register its threads.
+/// Check the same where the C library was told not to register its threads, so that shards are found in another way. (The
+/// agent's own tests call stubs in each way.)
 #[test]
-fn every_sharding() -> Result<()> {
+fn without_restartable_sequences() -> Result<()> {
     on_every_jdk(|jdk| {
-        for sharding in ["rdpid", "segment"] {
-            for mode in MODES {
-                let records = from_the_start(jdk, &[], &[], &format!("only=targets.,sharding={sharding}"), mode)?;
-                ensure!(records.sharding == sharding, "{}", records.sharding);
-            }
-        }
-        for mode in MODES {
-            let variables = [("GLIBC_TUNABLES", "glibc.pthread.rseq=0")];
-            let records = from_the_start(jdk, &[], &variables, "only=targets.", mode)?;
-            ensure!(records.sharding != "rseq", "{}", records.sharding);
+        for manner in MANNERS {
+            let sharding = from_the_start(jdk, &[], &WITHOUT_RSEQ, "targets.", manner)?;
+            ensure!(sharding != RSEQ, "{sharding}");
         }
         Ok(())
     })
@@ -139,7 +147,7 @@ fn every_native_on_every_vm() -> Result<()> {
             &["-XX:+UseParallelGC"],
             &["-XX:+UseZGC"],
         ] {
-            from_the_start(jdk, options, &[], "all,intrinsics", "time")?;
+            from_the_start(jdk, options, &[], ALL, TIME)?;
         }
         Ok(())
     })
@@ -150,14 +158,14 @@ fn every_native_on_every_vm() -> Result<()> {
 fn virtual_threads() -> Result<()> {
     on_every_jdk(|jdk| {
         if jdk.version < 21 {
-            return Ok(());
+            return does_not_concern(jdk, "it has no virtual threads");
         }
-        for mode in ["count", "time"] {
-            let agent = agent_path(&format!("all,mode={mode}"))?;
-            let mut target = RemoteProcess::stubs(jdk, &[&agent], &[])?;
+        for manner in [COUNT, TIME] {
+            let start = |agent: &str| RemoteProcess::stubs(jdk, &[agent], &[]);
+            let (mut target, mut watched) = Watched::from_the_start(ALL, manner, start)?;
             must_be_right(&target.run("virtual 100 10")?, Some(1_000))?;
-            must_be_exact(&Records::of(jdk, target.pid())?, mode, 1_000)?;
-            target.exit()?;
+            must_be_exact(&watched.records()?, manner, 1_000)?;
+            watched.exit(target)?;
         }
         Ok(())
     })
@@ -168,26 +176,26 @@ fn virtual_threads() -> Result<()> {
 #[test]
 fn calls_that_end_otherwise() -> Result<()> {
     on_every_jdk(|jdk| {
-        for mode in ["count", "time"] {
-            let agent = agent_path(&format!("all,mode={mode}"))?;
-            let mut target = RemoteProcess::shapes_on(jdk, &[&agent])?;
+        for manner in [COUNT, TIME] {
+            let start = |agent: &str| RemoteProcess::shapes_on(jdk, &[agent]);
+            let (mut target, mut watched) = Watched::from_the_start(ALL, manner, start)?;
             for (shape, threads, rounds) in [("all", 4, 200), ("deep", 2, 5), ("jumping", 4, 100), ("dying", 2, 10)] {
-                let before = Records::of(jdk, target.pid())?;
+                let before = watched.records()?;
                 let mut called = target.calls(shape, threads, rounds)?;
                 // This one is called by C code, to which no stub is known.
                 called.retain(|function| {
                     function.methods.iter().all(|name| name.class != "targets.Jumping" || name.method != "inner")
                 });
-                let after = Records::of(jdk, target.pid())?;
+                let after = watched.records()?;
                 after.must_be_without_notes()?;
-                after.must_equal(&before, &called).with_context(|| format!("{shape}, mode {mode}"))?;
+                after.must_equal(&before, &called).with_context(|| format!("{shape}, {manner:?}"))?;
             }
-            let records = Records::of(jdk, target.pid())?;
+            let records = watched.records()?;
             let died = records.record("targets.Dying", "die", "()V");
             ensure!(died.ended == 0 && died.calls() == 20, "{died:?}");
             let returned = records.record("targets.Jumping", "outer", "()I");
             ensure!(returned.ended == returned.entered, "{returned:?}");
-            target.exit()?;
+            watched.exit(target)?;
         }
         Ok(())
     })
@@ -197,16 +205,16 @@ fn calls_that_end_otherwise() -> Result<()> {
 #[test]
 fn times_are_right() -> Result<()> {
     on_every_jdk(|jdk| {
-        let agent = agent_path("only=targets.,mode=time")?;
-        let mut target = RemoteProcess::shapes_on(jdk, &[&agent])?;
+        let start = |agent: &str| RemoteProcess::shapes_on(jdk, &[agent]);
+        let (mut target, mut watched) = Watched::from_the_start("targets.", TIME, start)?;
         let slept = target.self_timed("sleep", 20, 2_000_000)?;
-        let record = Records::of(jdk, target.pid())?.record("targets.Timed", "sleep", "(J)V");
+        let record = watched.records()?.record("targets.Timed", "sleep", "(J)V");
         ensure!((record.entered, record.ended) == (20, 20), "{record:?}");
         // The native's own measurement lies inside of ours.
         ensure!(record.total_ns * 10_001 / 10_000 >= slept.total_ns, "{record:?} of {slept:?}");
         ensure!(record.total_ns <= slept.total_ns + slept.total_ns / 50 + 20 * 100_000, "{record:?} of {slept:?}");
         ensure!(record.max_ns * 10_001 / 10_000 >= slept.max_ns, "{record:?} of {slept:?}");
-        target.exit()
+        watched.exit(target)
     })
 }
 
@@ -214,14 +222,13 @@ fn times_are_right() -> Result<()> {
 #[test]
 fn natives_of_the_first_phase() -> Result<()> {
     on_every_jdk(|jdk| {
-        let mut target = RemoteProcess::stubs(jdk, &[&agent_path("all,mode=count")?], &[])?;
-        let started =
-            |jdk: &Jdk, pid| Ok::<_, anyhow::Error>(Records::of(jdk, pid)?.record("java.lang.Thread", "start0", "()V"));
-        let before = started(jdk, target.pid())?;
+        let start = |agent: &str| RemoteProcess::stubs(jdk, &[agent], &[]);
+        let (mut target, mut watched) = Watched::from_the_start(ALL, COUNT, start)?;
+        let before = watched.records()?.record("java.lang.Thread", "start0", "()V");
         call_shapes(&mut target, 7, 1)?;
-        let after = started(jdk, target.pid())?;
+        let after = watched.records()?.record("java.lang.Thread", "start0", "()V");
         ensure!(after.counted == before.counted + 7, "{before:?}, then {after:?}");
-        target.exit()
+        watched.exit(target)
     })
 }
 
@@ -230,7 +237,9 @@ fn natives_of_the_first_phase() -> Result<()> {
 fn the_jvm_says_the_same() -> Result<()> {
     on_every_jdk(|jdk| {
         let version = |agent: &[String]| Command::new(jdk.tool("java")).args(agent).arg("-version").output();
-        let (without, with) = (version(&[])?, version(&[agent_path("all,intrinsics")?])?);
+        let listener = Listener::new()?;
+        let agent = agent_path(&listener.option())?;
+        let (without, with) = (version(&[])?, while_welcomed(&listener, TIME, || Ok(version(&[agent])?))?.0);
         ensure!(without == with, "{}{}", String::from_utf8_lossy(&with.stdout), String::from_utf8_lossy(&with.stderr));
         let wrong = version(&[agent_path("everything")?])?;
         let said = String::from_utf8_lossy(&wrong.stderr);
@@ -243,16 +252,16 @@ fn the_jvm_says_the_same() -> Result<()> {
 #[test]
 fn late_attach() -> Result<()> {
     on_every_jdk(|jdk| {
-        for mode in MODES {
+        for manner in MANNERS {
             let mut target = RemoteProcess::stubs(jdk, &[], &[])?;
             call_shapes(&mut target, THREADS, 1)?;
             target.run("load 4")?;
-            load(jdk, target.pid(), "all,mode=off")?;
+            let mut watched = Watched::load(jdk, target.pid(), ALL, OFF)?;
             must_be_right(&target.run("unload")?, None)?;
-            load(jdk, target.pid(), &format!("mode={mode}"))?;
+            watched.set_manner(manner)?;
             call_shapes(&mut target, THREADS, ROUNDS)?;
-            must_be_exact(&Records::of(jdk, target.pid())?, mode, THREADS * ROUNDS)?;
-            target.exit()?;
+            must_be_exact(&watched.records()?, manner, THREADS * ROUNDS)?;
+            watched.exit(target)?;
         }
         Ok(())
     })
@@ -267,19 +276,18 @@ fn two_agents() -> Result<()> {
         let copy = directory.path().join("libcopy.so");
         std::fs::copy(library()?, &copy)?;
         let mut target = RemoteProcess::stubs(jdk, &[], &[])?;
-        let pid = target.pid();
-        load(jdk, pid, "all,mode=count")?;
-        load_copy(jdk, pid, &copy, "all,mode=time")?;
+        let mut first = Watched::load(jdk, target.pid(), ALL, COUNT)?;
+        let mut second = Watched::load_copy(jdk, target.pid(), &copy, ALL, TIME)?;
         call_shapes(&mut target, THREADS, 1)?;
-        must_be_exact(&Records::of(jdk, pid)?, "count", THREADS)?;
-        must_be_exact(&Records::of_copy(jdk, pid, &copy)?, "time", THREADS)?;
-        load_copy(jdk, pid, &copy, "detach")?;
+        must_be_exact(&first.records()?, COUNT, THREADS)?;
+        must_be_exact(&second.records()?, TIME, THREADS)?;
+        must_be_exact(&second.detach()?, TIME, THREADS)?;
         call_shapes(&mut target, THREADS, 1)?;
-        must_be_exact(&Records::of(jdk, pid)?, "count", 2 * THREADS)?;
-        must_be_exact(&Records::of_copy(jdk, pid, &copy)?, "time", THREADS)?;
-        load(jdk, pid, "detach")?;
+        must_be_exact(&first.records()?, COUNT, 2 * THREADS)?;
+        first.detach()?;
         call_shapes(&mut target, THREADS, 1)?;
-        must_be_exact(&Records::of(jdk, pid)?, "count", 2 * THREADS)?;
+        must_be_exact(&first.last_records()?, COUNT, 2 * THREADS)?;
+        must_be_exact(&second.last_records()?, TIME, THREADS)?;
         target.exit()
     })
 }
@@ -292,14 +300,16 @@ fn attach_in_silence() -> Result<()> {
         let mut target = RemoteProcess::stubs(jdk, &["-Xcheck:jni"], &[])?;
         let said = target.run("platform")?;
         ensure!(said.len() == 1, "{said:?}");
-        for (options, seen) in [("all,intrinsics,mode=time", 1), ("detach", 1), ("all,mode=count", 2)] {
-            load(jdk, target.pid(), options)?;
+        for manner in [TIME, COUNT] {
+            let mut watched = Watched::load(jdk, target.pid(), ALL, manner)?;
             let again = target.run("platform")?;
             ensure!(again == said, "{again:?}");
-            let records = Records::of(jdk, target.pid())?;
+            let records = watched.detach()?;
             records.must_be_without_notes()?;
             let record = records.record("com.sun.security.auth.module.UnixSystem", "getUnixInfo", "()V");
-            ensure!(record.calls() == seen, "{record:?} after {options}");
+            ensure!(record.calls() == 1, "{record:?}");
+            let again = target.run("platform")?;
+            ensure!(again == said, "{again:?}");
         }
         target.exit()
     })
@@ -309,7 +319,8 @@ fn attach_in_silence() -> Result<()> {
 #[test]
 fn observed_by_others() -> Result<()> {
     on_every_jdk(|jdk| {
-        let mut target = RemoteProcess::stubs(jdk, &[&agent_path("all,intrinsics,mode=time")?], &[])?;
+        let start = |agent: &str| RemoteProcess::stubs(jdk, &[agent], &[]);
+        let (mut target, mut watched) = Watched::from_the_start(ALL, TIME, start)?;
         let directory = tempfile::tempdir()?;
         let recording = format!("filename={}", directory.path().join("recording.jfr").display());
         target.run("load 4")?;
@@ -321,8 +332,8 @@ fn observed_by_others() -> Result<()> {
         }
         diagnose(jdk, &target, &["JFR.stop", "name=r", &recording])?;
         must_be_right(&target.run("unload")?, None)?;
-        Records::of(jdk, target.pid())?.must_be_without_notes()?;
-        target.exit()
+        watched.records()?.must_be_without_notes()?;
+        watched.exit(target)
     })
 }
 
@@ -338,23 +349,24 @@ fn diagnose(jdk: &Jdk, target: &RemoteProcess, command: &[&str]) -> Result<Strin
 #[test]
 fn classes_that_come_and_go() -> Result<()> {
     on_every_jdk(|jdk| {
-        let mut target = RemoteProcess::late_library_on(jdk, &[&agent_path("all,mode=time")?])?;
+        let start = |agent: &str| RemoteProcess::late_library_on(jdk, &[agent]);
+        let (mut target, mut watched) = Watched::from_the_start(ALL, TIME, start)?;
         target.run("load")?;
         for _ in 0..5 {
             target.run("welcome")?;
-            let before = Records::of(jdk, target.pid())?;
+            let before = watched.records()?;
             let called = [target.run_and_count("late 10")?, target.run_and_count("guest 10")?].concat();
-            let after = Records::of(jdk, target.pid())?;
+            let after = watched.records()?;
             after.must_be_without_notes()?;
             after.must_equal(&before, &called)?;
             target.run("dismiss")?;
         }
-        target.exit()
+        watched.exit(target)
     })
 }
 
-/// Check that attaching and detaching twenty times under load leaves every result right, every address restored, and
-/// counters that stand still; and that the twenty-first attach counts exactly.
+/// Check that attaching and detaching twenty times under load leaves every result right, that the twenty-first attach
+/// counts exactly, and that its counters stand still when it has ended.
 #[test]
 fn attach_and_detach() -> Result<()> {
     const CYCLES: usize = 20;
@@ -362,27 +374,21 @@ fn attach_and_detach() -> Result<()> {
         let mut target = RemoteProcess::stubs(jdk, &[], &[])?;
         call_shapes(&mut target, THREADS, 1)?;
         target.run("load 4")?;
+        let mut seen = Records::default();
         for cycle in 0..CYCLES {
-            load(jdk, target.pid(), &format!("all,mode={}", ["time", "count", "every:16"][cycle % 3]))?;
-            load(jdk, target.pid(), "detach")?;
+            let mut watched = Watched::load(jdk, target.pid(), ALL, [TIME, COUNT, SIXTEENTH][cycle % 3])?;
+            let records = watched.detach()?;
+            records.must_be_without_notes()?;
+            records.methods.iter().for_each(|(name, record)| seen.add(name, *record));
         }
         must_be_right(&target.run("unload")?, None)?;
-        let before = Records::of(jdk, target.pid())?;
-        before.must_be_without_notes()?;
-        ensure!(
-            generated(&before)?.iter().all(|shape| shape.counted > 0 && shape.ended > 0),
-            "not all cycles were seen"
-        );
+        ensure!(generated(&seen)?.iter().all(|shape| shape.counted > 0 && shape.ended > 0), "not all cycles were seen");
+        let mut last = Watched::load(jdk, target.pid(), ALL, COUNT)?;
         call_shapes(&mut target, THREADS, ROUNDS)?;
-        let frozen = Records::of(jdk, target.pid())?;
-        ensure!(before == frozen, "counters move after the end");
-        load(jdk, target.pid(), "all,mode=count")?;
+        must_be_exact(&last.records()?, COUNT, THREADS * ROUNDS)?;
+        last.detach()?;
         call_shapes(&mut target, THREADS, ROUNDS)?;
-        let after = Records::of(jdk, target.pid())?;
-        after.must_be_without_notes()?;
-        for (before, after) in generated(&frozen)?.iter().zip(generated(&after)?) {
-            ensure!(after.counted == before.counted + THREADS * ROUNDS, "{before:?}, then {after:?}");
-        }
+        must_be_exact(&last.last_records()?, COUNT, THREADS * ROUNDS).context("counters move after the end")?;
         target.exit()
     })
 }

@@ -117,6 +117,7 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, file: Option<OwnedF
     visit(agent, |jni| {
         // What is bound later could have stubs all the same, but they could not be taken away.
         agent.prepare(jni)?;
+        agent.refine_clock();
         agent.note(agent.jvmti.notice_binds(true));
         agent.adopt_early(jni);
         Ok(())

@@ -10,13 +10,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use jvmti_bindings::mutf8::decode_cstr_lossy;
-use nprof_common::MethodStats;
-
 use crate::jvmti::{MethodId, MethodName};
-use crate::pool::{Mode, Parameters, STUBS, Stub};
+use crate::pool::{Mode, Parameters, Stub};
 use crate::records::Records;
 use crate::signature::stack_words;
+use jvmti_bindings::mutf8::decode_cstr_lossy;
 
 /// What is done at the calls of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,11 +46,9 @@ struct Inner {
     stubs: BTreeMap<(u32, usize), Stub>,
     /// The method of each stub.
     owners: BTreeMap<Stub, u32>,
-    /// Made when they are first wanted, unless somebody has given others.
+    /// What nprof has given; without them nothing is recorded.
     records: Option<Records>,
     next_index: u32,
-    /// How many times there was no stub or no record for a method.
-    unwatched: u64,
 }
 
 #[derive(Debug)]
@@ -74,11 +70,6 @@ impl Methods {
         self.lock().number_of(id, name)
     }
 
-    /// The number of the method that a stub belongs to.
-    pub(crate) fn owner(&self, stub: Stub) -> Option<u32> {
-        self.lock().owners.get(&stub).copied()
-    }
-
     /// The number of a method's record, if it has one.
     pub(crate) fn index(&self, number: u32) -> Option<u32> {
         self.lock().known(number)?.index
@@ -92,10 +83,7 @@ impl Methods {
     /// The stub for a method that is bound to `address`, which counts from now on; the same again for the same two.
     /// `None` when there is no stub or no record left.
     pub(crate) fn stub_for(&self, number: u32, address: usize, manner: Manner) -> Option<Stub> {
-        let mut inner = self.lock();
-        let stub = inner.stub_for(number, address, manner);
-        inner.unwatched += u64::from(stub.is_none());
-        stub
+        self.lock().stub_for(number, address, manner)
     }
 
     /// A method is bound to one of its stubs again, by us or by another agent that leaves: it counts, if it is watched.
@@ -151,28 +139,13 @@ impl Methods {
         self.lock().unwatch_all();
     }
 
-    /// Forgets all records, so that methods get new ones, among these; without any, in memory of our own. Returns the
-    /// old ones, which are written no more but by calls that began before.
+    /// Forgets all records, so that methods get new ones, among these. Returns the old ones, which are written no more but by calls that began before.
     pub(crate) fn replace_records(&self, records: Option<Records>) -> Option<Records> {
         let mut inner = self.lock();
         inner.unwatch_all();
         inner.list.iter_mut().for_each(|known| known.index = None);
         inner.next_index = 0;
         std::mem::replace(&mut inner.records, records)
-    }
-
-    /// The methods with records and the sums of these.
-    pub(crate) fn sums(&self) -> Vec<(MethodName, MethodStats)> {
-        let inner = self.lock();
-        let mut recorded: Vec<_> = inner.list.iter().filter_map(|known| Some((known.index?, known))).collect();
-        recorded.sort_by_key(|(index, _)| *index);
-        let sum = |index| inner.records.map_or(MethodStats::ZERO, |records| records.sum(index));
-        recorded.into_iter().map(|(index, known)| (known.name.clone(), sum(index))).collect()
-    }
-
-    /// How many times there was no stub for a method.
-    pub(crate) fn unwatched(&self) -> u64 {
-        self.lock().unwatched
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -248,9 +221,6 @@ impl Inner {
 
     /// The number of a method's record, which it gets if it has none.
     fn index_of(&mut self, number: u32) -> Option<u32> {
-        if self.records.is_none() {
-            self.records = Records::map(STUBS).ok();
-        }
         let next = self.next_index;
         let has_room = self.records.is_some_and(|records| (next as usize) < records.room());
         let known = self.known(number)?;

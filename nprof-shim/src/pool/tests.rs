@@ -13,16 +13,15 @@ unsafe extern "C" {
     safe fn nprof_stub_bucket(nanoseconds: u64) -> u32;
 }
 
+/// More than a machine for tests has.
+const CPUS: u32 = 64;
+
 type Add = extern "C" fn(u64, u64, u64, u64, u64, u64, f64, u64, u64, u64) -> u64;
 
 /// The settings are the process's; tests that change them take turns.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn shardings() -> impl Iterator<Item = Sharding> {
-    ["rseq", "rdpid", "segment"].into_iter().filter_map(Sharding::named)
 }
 
 /// Ten arguments of which three are on the stack.
@@ -51,11 +50,11 @@ fn ended(stats: &MethodStats) -> u64 {
 #[test]
 fn calls_pass_through() {
     let _turn = turn();
-    for sharding in shardings() {
+    for sharding in Sharding::all() {
         for (mode, counted, timed) in
             [(Mode::Off, 0, 0), (Mode::Count, 2_000, 0), (Mode::Time, 0, 2_000), (Mode::one_of(1), 0, 2_000)]
         {
-            let records = Records::map(1).unwrap();
+            let records = Records::map_for(1, CPUS).unwrap();
             configure(sharding, &Clock::estimate());
             let stub = taken(add as *const () as usize, 3, mode, &records);
             for round in 0..1_000 {
@@ -79,7 +78,7 @@ fn results_in_vector_registers() {
         value / 2.0
     }
     let _turn = turn();
-    let records = Records::map(1).unwrap();
+    let records = Records::map_for(1, CPUS).unwrap();
     configure(Sharding::best(), &Clock::estimate());
     let stub = taken(half_after_a_while as *const () as usize, 0, Mode::Time, &records);
     // SAFETY: the stub stands before the function and passes everything on.
@@ -98,7 +97,7 @@ fn counts_from_many_threads() {
     const CALLS: u64 = 300_000;
     let _turn = turn();
     for cpus in [0, 1, 64] {
-        for sharding in shardings() {
+        for sharding in Sharding::all() {
             for (mode, expected) in [(Mode::Count, 0.0), (Mode::Time, 1.0), (Mode::one_of(16), 1.0 / 16.0)] {
                 let records = Records::map_for(1, cpus).unwrap();
                 configure(sharding, &Clock::estimate());
@@ -144,7 +143,7 @@ fn buckets_agree() {
 #[test]
 fn found_by_address() {
     let _turn = turn();
-    let records = Records::map(1).unwrap();
+    let records = Records::map_for(1, CPUS).unwrap();
     let stub = taken(1, 0, Mode::Off, &records);
     assert_eq!((Stub::at(stub.entry()), Stub::at(stub.second_entry())), (Some(stub), Some(stub)));
     for address in [stub.entry() + 1, stub.entry() + 8, pool_address() + STUBS * STUB_SIZE, pool_address() - 64, 0] {
@@ -176,7 +175,7 @@ fn slow_calls() {
     // SAFETY: code never changes.
     assert_eq!(unsafe { nprof_stub_slow }, [0x0f, 0x1f, 0x44, 0, 0]);
     assert_eq!(slow_site(), (&raw const nprof_stub_slow).addr());
-    let records = Records::map(1).unwrap();
+    let records = Records::map_for(1, CPUS).unwrap();
     configure(Sharding::best(), &Clock::estimate());
     let stub = taken(add as *const () as usize, 3, Mode::Time, &records);
     stub.set_threshold_ns(0);
@@ -193,7 +192,7 @@ fn unwinds_through_a_timed_call() {
         usize::from(is_seen) + usize::from([a, b, c, d, e, f, on_the_stack] == [1, 2, 3, 4, 5, 6, 7])
     }
     let _turn = turn();
-    let records = Records::map(1).unwrap();
+    let records = Records::map_for(1, CPUS).unwrap();
     configure(Sharding::best(), &Clock::estimate());
     let stub = taken(see as *const () as usize, 1, Mode::Time, &records);
     // SAFETY: the stub stands before the function and passes everything on.
@@ -213,9 +212,9 @@ fn marks() {
         std::arch::naked_asm!("mov [rdi], r10", "mov [rdi + 8], rsp", "ret")
     }
     let _turn = turn();
-    for sharding in shardings() {
+    for sharding in Sharding::all() {
         for mode in [Mode::Off, Mode::Count, Mode::Time, Mode::one_of(2)] {
-            let records = Records::map(1).unwrap();
+            let records = Records::map_for(1, CPUS).unwrap();
             configure(sharding, &Clock::estimate());
             let native = entered as *const () as usize;
             for stack_words in 0..3 {
@@ -245,7 +244,7 @@ fn ends_where_it_began() {
         }
     }
     let _turn = turn();
-    for sharding in shardings() {
+    for sharding in Sharding::all() {
         configure(sharding, &Clock::estimate());
         let [before, after] = [2, 5].map(|cpus| Records::map_for(1, cpus).unwrap());
         let stub = taken(change_places as *const () as usize, 0, Mode::Time, &before);
@@ -274,7 +273,7 @@ fn ends_nowhere_after_its_run() {
         value + 1
     }
     let _turn = turn();
-    for sharding in shardings() {
+    for sharding in Sharding::all() {
         configure(sharding, &Clock::estimate());
         let [before, after] = [2, 2].map(|cpus| Records::map_for(1, cpus).unwrap());
         let stub = taken(next_run as *const () as usize, 0, Mode::Time, &before);
@@ -299,7 +298,7 @@ fn places_change_under_load() {
     /// So many that each place surely has some of the calls that are timed.
     const CHANGES: usize = 100;
     let _turn = turn();
-    for sharding in shardings() {
+    for sharding in Sharding::all() {
         configure(sharding, &Clock::estimate());
         // Further records stand behind the used ones: what went there with the other's number of shards would be seen.
         let both = [1, 4].map(|cpus| Records::map_for(2, cpus).unwrap());

@@ -5,7 +5,8 @@ use nprof_tests::bpftrace::Bpftrace;
 use nprof_tests::jdk::Jdk;
 use nprof_tests::nprof::Trace;
 use nprof_tests::process::RemoteProcess;
-use nprof_tests::shim::{agent_path, load};
+use nprof_tests::shim_peer::{COUNT as COUNTED, OFF, SIXTEENTH, TIME as TIMED};
+use nprof_tests::shim_watch::{Manner, Watched};
 use nprof_tests::target;
 
 /// Calls per measurement.
@@ -16,13 +17,13 @@ const WARM_UP: usize = 3;
 const METHOD: &str = "targets.Stubs::empty";
 const SYMBOL: &str = "Java_targets_Stubs_empty";
 
-/// The states of the agent: their names, and what it is told before.
-pub(crate) const STATES: [(&str, &str); 5] = [
-    ("off", "mode=off"),
-    ("count", "mode=count"),
-    ("every 16th timed", "mode=every:16"),
-    ("time", "mode=time"),
-    ("detached", "detach"),
+/// The states of the agent: their names, and what it is told before; to leave, last.
+pub(crate) const STATES: [(&str, Option<Manner>); 5] = [
+    ("off", Some(OFF)),
+    ("count", Some(COUNTED)),
+    ("every 16th timed", Some(SIXTEENTH)),
+    ("time", Some(TIMED)),
+    ("detached", None),
 ];
 /// The places of some.
 pub(crate) const COUNT: usize = 1;
@@ -68,9 +69,12 @@ impl Round {
         let readings = plain.per_call("readings", CALLS)?;
         let without = plain.spin()?;
         let mut with = [[0.0; THREADS.len()]; STATES.len()];
-        load(jdk, agent.0.pid(), "only=targets.Stubs")?;
-        for ((_, options), times) in STATES.into_iter().zip(&mut with) {
-            load(jdk, agent.0.pid(), options)?;
+        let mut watched = Watched::load(jdk, agent.0.pid(), "targets.Stubs", TIMED)?;
+        for ((_, manner), times) in STATES.into_iter().zip(&mut with) {
+            match manner {
+                Some(manner) => watched.set_manner(manner)?,
+                None => drop(watched.detach()?),
+            }
             // What was bound again is compiled again, meanwhile.
             agent.spin()?;
             *times = agent.spin()?;
@@ -102,9 +106,8 @@ impl Round {
 pub(crate) struct Target(RemoteProcess);
 
 impl Target {
-    /// One that no agent gets into, one with the agent, and one for nprof's own, all warm.
+    /// One that no agent gets into, one for the agent, and one for nprof's own, all warm.
     pub(crate) fn start_all(jdk: &Jdk) -> Result<[Self; 3]> {
-        let agent = agent_path("only=targets.Stubs,mode=time")?;
         let start = |options: &[&str]| -> Result<Self> {
             let mut target = Self(RemoteProcess::stubs(jdk, options, &[])?);
             for _ in 0..WARM_UP {
@@ -112,7 +115,7 @@ impl Target {
             }
             Ok(target)
         };
-        Ok([start(&[])?, start(&[&agent])?, start(&[])?])
+        Ok([start(&[])?, start(&[])?, start(&[])?])
     }
 
     /// Ends it.

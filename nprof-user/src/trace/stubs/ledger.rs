@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use nprof_common::intrinsics;
+use nprof_common::is_vm_linked;
 use nprof_common::wire::{self, ToShim, Watch};
 
 use super::Manner;
@@ -300,7 +300,7 @@ impl Entry {
 /// Whether a stub can count a method. Those that compilers know get stubs too: where they are called at all, as the
 /// interpreter does and compiled code in the cases that it does not know, a probe costs a hundred times as much.
 fn may_have_stub(method: &Method) -> bool {
-    !intrinsics::is_special(&method.class)
+    !is_vm_linked(&method.class)
 }
 
 /// What a method takes, its names here and in the plan.
