@@ -34,7 +34,7 @@ pub struct Shared {
     alive_ms: AtomicU64,
     /// The series. Only scrapes wait for it, and they for each other.
     exporter: Mutex<Exporter>,
-    /// Held for moments, also by scrapes: nobody adds up, reads or writes meanwhile.
+    /// Held for moments, also by scrapes: nobody reads counters or adds up meanwhile.
     state: Mutex<State>,
 }
 
