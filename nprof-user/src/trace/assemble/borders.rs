@@ -32,7 +32,7 @@ pub(super) fn is_of(frame: &ProfileFrame, function: u32, functions: &[MethodSnap
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
     use nprof_common::MethodStats;
@@ -45,7 +45,7 @@ mod tests {
     };
 
     /// A function with methods of these names, all of class `a.N`.
-    fn function(names: &[&str]) -> MethodSnapshot {
+    pub(in crate::trace::assemble) fn function(names: &[&str]) -> MethodSnapshot {
         let method = |name: &&str| Method {
             id: VirtAddr(0),
             class: "a.N".to_owned(),
