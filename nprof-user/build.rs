@@ -9,9 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[path = "../xtask/src/inner_cargo.rs"]
+mod inner_cargo;
 #[path = "../nprof-ebpf/made.rs"]
 mod made;
 
+use inner_cargo::clean;
 use made::Made;
 
 /// How the shim is built, whatever the profile of nprof. A panic in it must unwind, so that it can be caught before it
@@ -58,17 +61,4 @@ fn build_shim(workspace: &Path, out_dir: &Path) -> Result<(), Box<dyn Error>> {
     let library = built.join("release/libnprof_shim.so");
     fs::copy(&library, out_dir.join("libnprof_shim.so")).map_err(|error| format!("{}: {error}", library.display()))?;
     Ok(())
-}
-
-/// A command without what the outer cargo sets for its own compiler.
-fn clean(mut command: Command) -> Command {
-    for (name, _) in env::vars_os() {
-        let name_text = name.to_string_lossy();
-        let ours = ["CARGO_HOME", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTR", "CARGO_SOURCE_"];
-        let cargos = name_text.starts_with("CARGO") && !ours.iter().any(|prefix| name_text.starts_with(prefix));
-        if cargos || name_text.starts_with("RUSTC") || name_text == "RUSTFLAGS" || name_text == "RUSTUP_TOOLCHAIN" {
-            command.env_remove(&name);
-        }
-    }
-    command
 }

@@ -8,7 +8,6 @@
 //! `libstd-rust-web-dev-bpf` brings `core` prebuilt. Nothing is installed from here but by [`setup`].
 
 use std::collections::BTreeSet;
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -18,6 +17,7 @@ use object::build::elf::{Builder, SectionData};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind, elf};
 
 use crate::cargo;
+use crate::inner_cargo::clean;
 use crate::machine::Machine;
 use crate::process;
 use crate::setup::{self, Purpose};
@@ -226,19 +226,6 @@ fn version(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run `{}`", process::describe(command)))?;
     process::check(command, output.status)?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// A command without what the outer cargo sets for its own compiler.
-fn clean(mut command: Command) -> Command {
-    for (name, _) in env::vars_os() {
-        let name_text = name.to_string_lossy();
-        let ours = ["CARGO_HOME", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTR", "CARGO_SOURCE_"];
-        let cargos = name_text.starts_with("CARGO") && !ours.iter().any(|prefix| name_text.starts_with(prefix));
-        if cargos || name_text.starts_with("RUSTC") || name_text == "RUSTFLAGS" || name_text == "RUSTUP_TOOLCHAIN" {
-            command.env_remove(&name);
-        }
-    }
-    command
 }
 
 #[cfg(test)]

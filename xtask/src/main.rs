@@ -8,6 +8,7 @@ mod bench;
 mod bpf;
 mod cargo;
 mod demo;
+mod inner_cargo;
 mod jdk;
 mod kernel;
 mod lint;
