@@ -182,11 +182,14 @@ fn exact_beside_the_detached() -> Result<()> {
         let serve = govern(&jar, "1%")?;
         target.run("rare 50")?;
         target.run(COOL)?;
-        target.run("storm on")?;
-        until("changes", CHANGED_WITHIN, || {
-            let samples = serve.samples()?;
-            Ok(samples.count("nprof_demotions_total", &[])? >= 4 && samples.count("nprof_promotions_total", &[])? >= 2)
-        })?;
+        for (storm, changes, wanted) in [
+            ("on", "nprof_demotions_total", 3),
+            ("off", "nprof_promotions_total", 2),
+            ("on", "nprof_demotions_total", 4),
+        ] {
+            target.run(&format!("storm {storm}"))?;
+            until(changes, CHANGED_WITHIN, || Ok(serve.samples()?.count(changes, &[])? >= wanted))?;
+        }
         rare_is_exact(&serve, &mut target, jar.name())
     })
 }

@@ -111,27 +111,48 @@ fn a_hot_native_is_demoted() -> Result<()> {
     })
 }
 
-/// The calls of the hot native, in a second of work in which about a third of the time is its own.
-#[derive(Debug, Clone, Copy)]
+/// The calls of the hot native, and what they and those of its twin took, in CPU time.
+#[derive(Debug, Clone, Copy, Default)]
 struct Worked {
     calls: f64,
-    slowdown: f64,
-    seconds: f64,
+    traced: f64,
+    traced_ns: f64,
+    twin: f64,
+    twin_ns: f64,
+    wall_ns: f64,
 }
 
-/// Has the worker of `Governed.java` measure itself, in CPU time, for some seconds.
+impl Worked {
+    fn slowdown(&self) -> f64 {
+        self.cpu_ns() / ((self.traced + self.twin) * self.twin_ns / self.twin)
+    }
+
+    fn cpu_ns(&self) -> f64 {
+        self.traced_ns + self.twin_ns
+    }
+}
+
+/// Has the worker of `Governed.java` measure itself for some time, and longer until it has had the CPU for most of that.
 fn work(target: &mut RemoteProcess, seconds: f64) -> Result<Worked> {
-    let answer = target.run(&format!("measure {seconds}"))?.join("\n");
-    let words = answer.strip_prefix("measured ").with_context(|| format!("no measurement: {answer}"))?;
-    let numbers = words.split(' ').map(str::parse).collect::<Result<Vec<f64>, _>>()?;
-    let [calls, traced, traced_ns, twin, twin_ns, wall_ns] = numbers[..] else { anyhow::bail!("{answer}") };
-    ensure!(twin > 0.0 && traced > 0.0, "the worker did not get to work: {answer}");
-    let slowdown = (traced_ns + twin_ns) / ((traced + twin) * twin_ns / twin);
-    Ok(Worked { calls, slowdown, seconds: wall_ns / 1e9 })
+    let mut sum = Worked::default();
+    while sum.cpu_ns() < 0.8e9 * seconds || sum.twin == 0.0 {
+        let answer = target.run(&format!("measure {seconds}"))?.join("\n");
+        let words = answer.strip_prefix("measured ").with_context(|| format!("no measurement: {answer}"))?;
+        let numbers = words.split(' ').map(str::parse).collect::<Result<Vec<f64>, _>>()?;
+        let [calls, traced, traced_ns, twin, twin_ns, wall_ns] = numbers[..] else { anyhow::bail!("{answer}") };
+        sum.calls += calls;
+        sum.traced += traced;
+        sum.traced_ns += traced_ns;
+        sum.twin += twin;
+        sum.twin_ns += twin_ns;
+        sum.wall_ns += wall_ns;
+    }
+    Ok(sum)
 }
 
-/// Check what the default does to a JVM that calls a native a million times a second: its first seconds are not slowed, the
-/// start of nprof included, and the native is in its row all the same, with an estimate that is true within its error.
+/// Check what the default does to a JVM that calls a native two million times a second, in bursts: no tenth of a second of its
+/// first ones is slowed down, the start of nprof included, and the native is in its row all the same, with an estimate that is
+/// true within its error.
 #[test]
 fn the_default_does_no_harm() -> Result<()> {
     traced_on_every_jdk(|jdk| {
@@ -142,17 +163,26 @@ fn the_default_does_no_harm() -> Result<()> {
         // Everything as it comes, but for the twin that the other is compared with.
         let pid = target.pid().to_string();
         let mut nprof = spawn(&["trace", "--format", "json", "--pid", &pid, "--exclude", "targets.Many::m1"])?;
-        let first = work(&mut target, 2.0)?;
-        ensure!(first.slowdown < 1.1, "slowed down by the start: {first:?}");
+        let starts = (0..20).map(|_| work(&mut target, 0.1)).collect::<Result<Vec<Worked>>>()?;
+        let slowest = starts.iter().map(Worked::slowdown).fold(0.0, f64::max);
+        ensure!(slowest < 1.1, "slowed down {slowest} times by the start: {starts:?}");
         nprof.line_with_prefix(Stream::Stderr, "tracing ")?;
         let worked = work(&mut target, 4.0)?;
-        ensure!(worked.slowdown < 1.1, "slowed down: {worked:?}");
+        ensure!(worked.slowdown() < 1.05, "slowed down {} times: {worked:?}", worked.slowdown());
         let (report, _) = finish(nprof)?;
-        report.must_be_lossless()?;
+        // A look may end while its one thread waits for a CPU inside of a call: no row counts that call.
+        let others = report.losses.iter().filter(|(reason, lost)| *reason != "unreturned" || **lost > 3);
+        ensure!(others.map(|(_, lost)| lost).sum::<u64>() == 0, "something was lost: {:?}", report.losses);
         let row = report.needed_row(&MethodName::new("targets.Many", "m0", "()I"))?;
         let (estimated, error) = row.estimated_calls.zip(row.estimate_error).context("no estimate")?;
         let found = estimated as f64 * 1e9 / report.elapsed_ns as f64;
-        let truth = worked.calls / worked.seconds;
+        let truth = worked.calls * 1e9 / worked.wall_ns;
+        eprintln!(
+            "nprof-tests: JDK {}: at most {slowest:.3} times slower at the start, then {:.3}, estimate {:.2}",
+            jdk.version,
+            worked.slowdown(),
+            found / truth
+        );
         let may_differ = 0.1 + 3.0 * error;
         ensure!((found / truth - 1.0).abs() < may_differ, "{found:.0} calls/s, {truth:.0} made: {row:?}");
         ensure!(row.calls < estimated / 2 && row.unwatched_ns > 0, "a native that is too dear was watched: {row:?}");

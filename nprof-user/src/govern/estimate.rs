@@ -1,7 +1,7 @@
 //! What a function did while it was not watched, estimated from short looks at it.
 //!
 //! A thread that does nothing but call makes fewer calls while it is looked at: what the probes took is not its own time. Which
-//! threads made the calls is not known, but on which CPUs they did, and how long all threads together ran.
+//! threads made the calls is not known, but on which CPUs they did: there they are taken to have run all the time.
 //!
 //! Between two looks the rate is taken to go in a straight line from the one to the other, so looks need not be evenly
 //! spaced. The error has a part that many looks average out (few calls in a look, rates that change) and one that they do not:
@@ -24,15 +24,13 @@ const LEAST_OWN: f64 = 0.1;
 pub struct Glance {
     /// How long it was.
     pub length: Duration,
-    /// The CPU time that the target used meanwhile, that of the probes included.
-    pub cpu: Duration,
     /// The calls that began, by CPU.
     pub calls: Vec<u64>,
     /// Whether calls were timed, and not only counted: what a call cost.
     pub is_timed: bool,
-    /// Calls after the last look at the function, which the probes saw on their way out: they had their cost too.
-    pub late: u64,
-    /// Of these, the calls that ended and have a time.
+    /// Calls before and after it, which the probes saw on their way in and out: they had their cost too.
+    pub others: u64,
+    /// Calls that ended and have a time.
     pub timed: u64,
     /// The sum of those times, in nanoseconds.
     pub total_ns: u64,
@@ -73,8 +71,7 @@ impl Glance {
         let mut variance = 0.0;
         for calls in self.calls.iter().map(|&calls| factor(calls)) {
             let paid_ns = calls * cost_ns;
-            let ran_ns = self.ran_ns(calls).max(paid_ns);
-            let own_ns = (ran_ns - paid_ns).max(LEAST_OWN * ran_ns).max(1.0);
+            let own_ns = (length_ns - paid_ns).max(LEAST_OWN * length_ns);
             // In the time that the probes took there would have been more calls.
             let more = (own_ns + paid_ns) / own_ns;
             rate.calls += calls * more * per_second;
@@ -84,12 +81,6 @@ impl Glance {
         }
         rate.random = variance.sqrt();
         rate
-    }
-
-    /// How long the threads ran that made so many of the calls, on one CPU.
-    fn ran_ns(&self, calls: f64) -> f64 {
-        let part = calls / factor(self.all()).max(1.0);
-        (nanoseconds(self.cpu) * part).min(nanoseconds(self.length))
     }
 
     fn mean_ns(&self) -> Option<f64> {
@@ -167,33 +158,22 @@ mod tests {
     }
 
     fn glance(calls: u64) -> Glance {
-        Glance {
-            length: at(2),
-            cpu: at(2),
-            calls: vec![calls],
-            timed: calls,
-            total_ns: 100 * calls,
-            ..Glance::default()
-        }
+        Glance { length: at(2), calls: vec![calls], timed: calls, total_ns: 100 * calls, ..Glance::default() }
     }
 
-    /// Check that what the probes took is no time of the target's: of a thread that has a CPU for itself, of two, of one
-    /// beside another that makes no calls, and of one that has a CPU half of the time.
+    /// Check that what the probes took is no time of the target's: of a thread that has a CPU for itself, of two, and of one
+    /// beside another that makes no calls.
     #[test]
     fn probes_take_time() {
         // Two million calls a second of 500 ns each, and a probe of 1 us: in 2 ms there is room for 1333 calls.
-        let rate = |cpu_ms: u64, calls: &[u64]| {
-            Glance { cpu: at(cpu_ms), calls: calls.to_vec(), ..glance(0) }.calls_per_second(1_000.0)
-        };
-        for (cpu_ms, calls, truth) in
-            [(2, &[1_333][..], 2e6), (4, &[1_333, 1_333], 4e6), (4, &[1_333, 0], 2e6), (1, &[666], 1e6)]
-        {
-            let found = rate(cpu_ms, calls);
+        let rate = |calls: &[u64]| Glance { calls: calls.to_vec(), ..glance(0) }.calls_per_second(1_000.0);
+        for (calls, truth) in [(&[1_333][..], 2e6), (&[1_333, 1_333], 4e6), (&[1_333, 0], 2e6)] {
+            let found = rate(calls);
             assert!((found / truth - 1.0).abs() < 0.01, "{found} of {truth}");
         }
-        assert!((rate(2, &[2]) - 1_001.0).abs() < 1.0);
-        assert_eq!(rate(2, &[]), 0.0);
-        assert!(rate(2, &[100_000]).is_finite(), "more than there can be");
+        assert!((rate(&[2]) - 1_001.0).abs() < 1.0);
+        assert_eq!(rate(&[]), 0.0);
+        assert!(rate(&[100_000]).is_finite(), "more than there can be");
         assert!(Glance::default().calls_per_second(1.0).is_finite());
     }
 

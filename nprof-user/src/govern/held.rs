@@ -14,6 +14,9 @@ const TRIAL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs
 /// A function that is lowered sooner than this after it was raised has flapped.
 const FLAP: Duration = Duration::from_secs(30);
 
+/// What is left of an earlier look at each later one.
+const FADING: f64 = 0.25;
+
 /// A time to wait that doubles each time it was too short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Backoff {
@@ -61,6 +64,8 @@ pub(super) struct Held {
     trial: Backoff,
     /// When it was last looked at, if it is detached.
     looked: Duration,
+    /// How often it was called per second when it was called most, of the last looks.
+    peak: f64,
 }
 
 impl Held {
@@ -78,6 +83,7 @@ impl Held {
             due: Duration::ZERO,
             trial: Backoff::new(TRIAL),
             looked: Duration::ZERO,
+            peak: 0.0,
         }
     }
 
@@ -109,6 +115,7 @@ impl Held {
             None => {}
         }
         (self.tracing, self.rate, self.why) = (to, rate, why);
+        self.peak = rate;
         self.room_since = None;
         self.due = now.saturating_add(self.trial.wait);
         // First come those that nobody has looked at since they were lowered.
@@ -144,10 +151,23 @@ impl Held {
         (self.tracing == Tracing::Detached && self.is_demoted()).then_some(self.looked)
     }
 
-    /// Notes a look. Returns whether it may bring it back: not so soon after the last time that it did not.
-    pub(super) fn looked(&mut self, now: Duration) -> bool {
-        self.looked = now;
+    /// Notes a look, in which it was called so often per second. Returns whether it may be tried: not so soon after the
+    /// last time that it was.
+    pub(super) fn looked(&mut self, now: Duration, rate: f64) -> bool {
+        self.rate = rate;
+        self.peak = rate.max(self.peak * FADING);
+        self.passed_over(now);
         now >= self.due
+    }
+
+    /// How often it is called per second, when it is: a look may fall between two bursts.
+    pub(super) fn peak(&self) -> f64 {
+        self.peak
+    }
+
+    /// Notes that it cannot be looked at now.
+    pub(super) fn passed_over(&mut self, now: Duration) {
+        self.looked = now;
     }
 
     /// Forgets that it had to wait: it is tried at once, and waits are short again.
@@ -181,7 +201,8 @@ mod tests {
         let mut now = Duration::ZERO;
         let waits: Vec<u64> = (0..9)
             .map(|_| {
-                let wait = (1..).map(at).find(|wait| held.looked(now + *wait)).expect("a detached function comes back");
+                let wait =
+                    (1..).map(at).find(|wait| held.looked(now + *wait, 1.0)).expect("a detached function comes back");
                 now += wait;
                 held.failed(now);
                 wait.as_secs()
@@ -226,6 +247,23 @@ mod tests {
         held.raised(at(1_000), Tracing::Timed);
         assert!(!held.is_demoted() && !held.is_settled(at(1_029)));
         assert!(held.is_settled(at(1_030)));
+    }
+
+    /// Check that a function that is called in bursts is not taken for a quiet one because looks fell between two.
+    #[test]
+    fn bursts_are_not_missed() {
+        let mut held = held();
+        held.lowered(at(0), Tracing::Detached, 1_000_000.0, WHY);
+        for second in 1..=3 {
+            held.looked(at(second), 0.0);
+        }
+        assert!(held.peak() > 10_000.0 && held.rate == 0.0, "{held:?}");
+        held.looked(at(5), 2_000_000.0);
+        assert_eq!(held.peak(), 2_000_000.0);
+        for second in 6..=26 {
+            held.looked(at(second), 10.0);
+        }
+        assert!(held.peak() < 100.0, "{held:?}");
     }
 
     /// Check that a detached function that the user switched off is neither demoted nor tried.

@@ -122,16 +122,15 @@ impl Governor {
         let Some(held) = self.held.get_mut(&id) else { return Tracing::Detached };
         let did = if glance.is_timed { Tracing::Timed } else { Tracing::Counted };
         let call_ns = self.costs.of(did, held.cost);
-        let cost_ns = factor(glance.all().saturating_add(glance.late)) * call_ns;
+        let cost_ns = factor(glance.all().saturating_add(glance.others)) * call_ns;
         self.looks.charge(cost_ns);
         self.spent_ns += cost_ns;
         let estimate = self.estimates.entry(id).or_default();
         estimate.look(now, glance, call_ns);
-        let rate = glance.calls_per_second(call_ns);
-        held.rate = rate;
-        if !held.looked(now) {
+        if !held.looked(now, glance.calls_per_second(call_ns)) {
             return Tracing::Detached;
         }
+        let rate = held.peak();
         let limit = self.budget.map_or(f64::INFINITY, |budget| budget.share * self.outlook.own);
         let mut states = [Tracing::Timed, Tracing::Counted].into_iter().filter(|to| *to <= held.wanted);
         let affordable = |to: &Tracing| has_room(self.outlook.cost, rate * self.costs.of(*to, held.cost), limit);
@@ -172,7 +171,7 @@ impl Governor {
     /// Takes note that a detached function cannot be looked at now: the others are next.
     pub fn missed(&mut self, now: Duration, id: u32) {
         if let Some(held) = self.held.get_mut(&id) {
-            held.looked(now);
+            held.passed_over(now);
         }
     }
 

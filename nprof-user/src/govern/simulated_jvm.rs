@@ -95,8 +95,6 @@ pub(super) struct SimulatedJvm {
     pub(super) now: Duration,
     /// The function that is looked at in the next step, and the calls that are seen.
     look: Option<(usize, u64)>,
-    /// The CPU time of the last step.
-    step_cpu: Duration,
     /// The calls that each function has made.
     pub(super) made: Vec<u64>,
 }
@@ -105,7 +103,7 @@ impl SimulatedJvm {
     pub(super) fn new(budget: f64, cores: f64, functions: Vec<Function>) -> Self {
         let governor = Governor::new(COSTS, Some(Budget { share: budget }));
         let made = vec![0; functions.len()];
-        Self { governor, functions, cores, now: Duration::ZERO, look: None, step_cpu: Duration::ZERO, made }
+        Self { governor, functions, cores, now: Duration::ZERO, look: None, made }
     }
 
     /// Lets time pass until `seconds` after the start.
@@ -134,7 +132,6 @@ impl SimulatedJvm {
     }
 
     fn step(&mut self, passed: &mut Passed) {
-        let before = passed.own_ns + passed.cost_ns;
         passed.own_ns += self.cores * STEP.as_secs_f64() * 1e9;
         for (id, function) in self.functions.iter_mut().enumerate() {
             let look = self.look.as_mut().filter(|look| look.0 == id);
@@ -151,7 +148,6 @@ impl SimulatedJvm {
             }
         }
         self.now += STEP;
-        self.step_cpu = Duration::from_secs_f64((passed.own_ns + passed.cost_ns - before) / 1e9);
     }
 
     fn start_look(&mut self) {
@@ -166,8 +162,7 @@ impl SimulatedJvm {
     fn tell_of_look(&mut self, passed: &mut Passed) {
         let Some((place, calls)) = self.look.take() else { return };
         let function = &mut self.functions[place];
-        let glance =
-            Glance { length: STEP, cpu: self.step_cpu, calls: vec![calls], is_timed: true, ..Glance::default() };
+        let glance = Glance { length: STEP, calls: vec![calls], is_timed: true, ..Glance::default() };
         function.tracing = self.governor.looked(self.now, id(place), &glance);
         assert!(function.tracing <= function.wanted);
         passed.looks += 1;

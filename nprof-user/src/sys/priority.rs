@@ -5,6 +5,9 @@
 
 use rustix::process::{Pid, setpriority_process};
 
+/// The lowest of the priorities that come before all niceness.
+const REAL_TIME: i32 = 1;
+
 /// Half the way to the highest: behind what an administrator has put first.
 const NICENESS: i32 = -10;
 
@@ -13,5 +16,17 @@ const NICENESS: i32 = -10;
 pub(crate) fn raise(process: Option<Pid>) {
     if let Err(error) = setpriority_process(process, NICENESS) {
         tracing::debug!("no priority for what reads stacks: {error}");
+    }
+}
+
+/// Has the calling thread, and those that it starts, run before all that has no real-time priority. It must be one that mostly
+/// waits. Where that is not allowed it has the priority of [`raise`].
+#[expect(unsafe_code, reason = "the C library's call")]
+pub(crate) fn raise_above_all() {
+    let priority = libc::sched_param { sched_priority: REAL_TIME };
+    // SAFETY: the call reads `priority`, which outlives it.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const priority) } != 0 {
+        tracing::debug!("no real-time priority: {}", std::io::Error::last_os_error());
+        raise(None);
     }
 }

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use procfs::process::{Process, Task};
+
 use crate::attach::{Engine, Session, Target};
 use crate::collect::Reader;
 use crate::govern::Glance;
-use crate::model::{Library, Probe};
+use crate::model::{Library, Probe, Tracing};
 use crate::sys::cpu_clock::CpuClock;
 use crate::sys::priority;
 
@@ -32,12 +34,16 @@ const DEAR: f64 = 0.05;
 const LOCKED: Duration = Duration::from_millis(4);
 /// No more than this share of the time may be lost by such looks.
 const SLOWED: f64 = 0.1;
-/// How much CPU time of the target a look sees.
-const LOOK: Duration = Duration::from_millis(1);
+/// How much time a thread that calls all the time has for itself in a look.
+const LOOK: Duration = Duration::from_micros(500);
 /// How much CPU time a look at many functions sees, unless it has cost [`COST`] by then.
 const SURVEY: Duration = Duration::from_millis(3);
-/// How long a look waits for a target that does not get a CPU, or wants none.
+/// The longest look, and how long one waits for a target that does not get a CPU, or wants none.
 const LONGEST: Duration = Duration::from_millis(10);
+/// How long such a look waits for a target that wants a CPU and gets none: it would be traced without being known.
+const STARVED: Duration = Duration::from_millis(100);
+/// The most threads that are asked whether they want one.
+const THREADS: usize = 256;
 /// What a look at many functions may cost the target: then it is known which are dear.
 const COST: Duration = Duration::from_millis(1);
 /// How often it is asked what that costs.
@@ -72,11 +78,21 @@ struct LookedAt {
     calls: u64,
 }
 
-/// What came of attaching functions one by one.
+/// A function that is attached to be looked at.
+#[derive(Debug, Clone, Copy)]
 struct Attached<'a> {
+    probe: &'a Probe,
+    record: u32,
+    since: Instant,
+    /// What a call costs the target, in nanoseconds.
+    price: f64,
+}
+
+/// What came of attaching functions one by one.
+struct Batch<'a> {
     /// Those that are not called all the time.
-    quiet: Vec<&'a Probe>,
-    /// The one after them that is: its index, the share of a core that it costs, and what was seen of it.
+    quiet: Vec<Attached<'a>>,
+    /// The one that is: its index, the share of a core that it costs, and what was seen of it.
     dear: Option<(u32, f64, Glance)>,
     /// How many were taken.
     taken: usize,
@@ -97,12 +113,7 @@ impl Looker {
         budget: f64,
         price: impl Fn(&Probe) -> f64 + Sync,
     ) -> BTreeMap<u32, Glance> {
-        let look = || {
-            // Each time that this waits for a CPU, the target runs into a probe.
-            priority::raise(None);
-            self.survey_here(libraries, probes, budget, &price)
-        };
-        thread::scope(|scope| scope.spawn(look).join()).unwrap_or_else(|panic| resume_unwind(panic))
+        before_others(|| self.survey_here(libraries, probes, budget, &price))
     }
 
     fn survey_here(
@@ -115,17 +126,19 @@ impl Looker {
         let (mut seen, mut rest) = (BTreeMap::new(), probes);
         while !rest.is_empty() {
             let mut session = Session::new(Arc::clone(&self.engine), Target { timed: false, ..self.target });
-            let Attached { quiet, dear, taken } = self.attach_quiet(&mut session, libraries, rest, price);
+            let Batch { quiet, dear, taken } = self.attach_quiet(&mut session, libraries, rest, price);
             rest = &rest[taken..];
             let began = Instant::now();
-            let glances = self.count(&session, &quiet, price);
+            let glances = self.count(&quiet);
+            let share_of = |(one, glance): &(Attached<'_>, Glance)| glance.calls_per_second(0.0) * one.price / 1e9;
+            let dearest = glances.iter().filter(|seen| share_of(seen) >= DEAR).map(|(one, _)| one.probe.index);
+            session.drop_single(&dearest.collect::<Vec<u32>>());
             session.switch_off();
             // They slow the target until they are gone, and the next batch need not wait for that.
             thread::spawn(move || session.give_back());
-            let cost = |(probe, glance): &(&Probe, Glance)| glance.calls_per_second(0.0) * price(probe) / 1e9;
-            let share: f64 = glances.iter().map(cost).sum();
+            let share: f64 = glances.iter().map(share_of).sum();
             let mut pause = began.elapsed().mul_f64((share / budget).clamp(0.0, 1e3));
-            seen.extend(glances.into_iter().map(|(probe, glance)| (probe.index, glance)));
+            seen.extend(glances.into_iter().map(|(one, glance)| (one.probe.index, glance)));
             if let Some((index, share, glance)) = dear {
                 pause = pause.max((glance.length + LOCKED).mul_f64(share.min(1.0) / SLOWED));
                 seen.insert(index, glance);
@@ -143,72 +156,75 @@ impl Looker {
         libraries: &[Library],
         probes: &'a [Probe],
         price: &impl Fn(&Probe) -> f64,
-    ) -> Attached<'a> {
-        let mut attached = Attached { quiet: Vec::new(), dear: None, taken: 0 };
+    ) -> Batch<'a> {
+        let mut batch = Batch { quiet: Vec::new(), dear: None, taken: 0 };
         for probe in probes.iter().take(TOGETHER) {
-            attached.taken += 1;
+            batch.taken += 1;
             session.attach(libraries, std::slice::from_ref(probe));
             let Some(record) = session.record(probe.index) else { continue };
+            let one = Attached { probe, record, since: Instant::now(), price: price(probe) };
+            batch.quiet.push(one);
             thread::sleep(MOMENT);
-            match self.glimpse(record, price(probe)) {
-                Some((share, glance)) if share >= DEAR => {
-                    session.drop_single(&[probe.index]);
-                    attached.dear = Some((probe.index, share, glance));
-                    break;
-                }
-                _ => attached.quiet.push(probe),
+            self.wait_for_glimpse(one);
+            // One that was still when it was attached may be called all the time since.
+            if let Some((place, (share, glance))) =
+                batch.quiet.iter().enumerate().find_map(|(place, one)| Some((place, self.dear(*one)?)))
+            {
+                let index = batch.quiet.remove(place).probe.index;
+                session.drop_single(&[index]);
+                batch.dear = Some((index, share, glance));
+                break;
             }
         }
-        attached
+        batch
     }
 
-    /// What a function costs that is called all the time, as a share of a core, and what was seen of it.
-    fn glimpse(&self, record: u32, price: f64) -> Option<(f64, Glance)> {
-        if self.reader.begun(record) < MANY {
-            return None;
+    /// Waits until enough calls of a function are seen, if it is called at all.
+    fn wait_for_glimpse(&self, one: Attached<'_>) {
+        if self.reader.begun(one.record) < MANY {
+            return;
         }
-        let before = self.reader.begun_by_shard(record);
-        let made = || more(&self.reader.begun_by_shard(record), &before);
-        let cost_ns = || made().iter().sum::<u64>() as f64 * price;
-        let began = Instant::now();
-        while began.elapsed() < GLIMPSE && cost_ns() < ENOUGH.as_secs_f64() * 1e9 {
+        while one.since.elapsed() < GLIMPSE && self.cost_ns(one) < ENOUGH.as_secs_f64() * 1e9 {
             thread::sleep(MOMENT);
         }
-        let (length, calls) = (began.elapsed(), made());
-        // The kernel counts CPU time by ticks of some milliseconds. Whoever calls all the time runs all the time.
-        let cpu = length * u32::try_from(calls.len()).unwrap_or(u32::MAX);
-        let glance = Glance { length, cpu, calls, ..Glance::default() };
-        Some((glance.calls_per_second(price) * price / 1e9, glance))
+    }
+
+    /// What a function has cost since it was attached, in nanoseconds.
+    fn cost_ns(&self, one: Attached<'_>) -> f64 {
+        self.reader.begun(one.record) as f64 * one.price
+    }
+
+    /// The share of a core that a function costs, and what was seen of it, if that is too much to leave a probe there any
+    /// longer.
+    fn dear(&self, one: Attached<'_>) -> Option<(f64, Glance)> {
+        let (length, calls) = (one.since.elapsed(), self.reader.begun_by_shard(one.record));
+        let glance = Glance { length, calls, ..Glance::default() };
+        let share = glance.calls_per_second(one.price) * one.price / 1e9;
+        let is_called_all_the_time = glance.all() >= MANY && length < 2 * GLIMPSE && share >= DEAR;
+        (is_called_all_the_time || self.cost_ns(one) >= ENOUGH.as_secs_f64() * 1e9).then_some((share, glance))
     }
 
     /// Counts calls of functions that have just been attached.
-    fn count<'a>(
-        &self,
-        session: &Session,
-        batch: &[&'a Probe],
-        price: &impl Fn(&Probe) -> f64,
-    ) -> Vec<(&'a Probe, Glance)> {
-        let records: Vec<(&Probe, u32)> =
-            batch.iter().filter_map(|probe| Some((*probe, session.record(probe.index)?))).collect();
+    fn count<'a>(&self, batch: &[Attached<'a>]) -> Vec<(Attached<'a>, Glance)> {
         // They were attached one after the other, and called since.
-        let before: Vec<Vec<u64>> = records.iter().map(|(_, record)| self.reader.begun_by_shard(*record)).collect();
+        let before: Vec<Vec<u64>> = batch.iter().map(|one| self.reader.begun_by_shard(one.record)).collect();
+        let calls = |(one, before): (&Attached<'a>, &Vec<u64>)| more(&self.reader.begun_by_shard(one.record), before);
         let spent_ns = || -> f64 {
-            let made = |record, before: &[u64]| more(&self.reader.begun_by_shard(record), before).iter().sum::<u64>();
-            let cost =
-                |((probe, record), before): (&(&Probe, u32), &Vec<u64>)| made(*record, before) as f64 * price(probe);
-            records.iter().zip(&before).map(cost).sum()
+            batch.iter().zip(&before).map(|seen| calls(seen).iter().sum::<u64>() as f64 * seen.0.price).sum()
         };
-        let (length, cpu) = self.watch(SURVEY, || spent_ns() >= COST.as_secs_f64() * 1e9);
-        let glance = |record, before: &[u64]| {
-            let calls = more(&self.reader.begun_by_shard(record), before);
-            Glance { length, cpu, calls, ..Glance::default() }
-        };
-        records.iter().zip(&before).map(|((probe, record), before)| (*probe, glance(*record, before))).collect()
+        let length = self.wait(SURVEY, || spent_ns() >= COST.as_secs_f64() * 1e9);
+        let glance = |seen| Glance { length, calls: calls(seen), ..Glance::default() };
+        batch.iter().zip(&before).map(|seen| (*seen.0, glance(seen))).collect()
     }
 
     /// Looks at a function; `None` if it cannot be looked at now. Only every so often calls are timed: that takes a
-    /// second probe, which is in the way longer.
-    pub(super) fn look(&mut self, libraries: &[Library], probe: &Probe) -> Option<Glance> {
+    /// second probe, which is in the way longer. `price` is what a call costs the target, in nanoseconds.
+    pub(super) fn look(
+        &mut self,
+        libraries: &[Library],
+        probe: &Probe,
+        price: impl Fn(Tracing) -> f64 + Sync,
+    ) -> Option<Glance> {
         if !self.is_free() {
             return None;
         }
@@ -217,33 +233,78 @@ impl Looker {
             self.looked_at.insert(probe.index, LookedAt { record, looks: 0, calls: 0 });
         }
         let LookedAt { record, looks, calls } = *self.looked_at.get(&probe.index)?;
-        let is_timed = self.target.timed && looks % TIMED_EVERY == 0;
-        let before = self.seen(record);
-        let mut session = Session::new(Arc::clone(&self.engine), Target { timed: is_timed, ..self.target });
+        let did = if self.target.timed && looks % TIMED_EVERY == 0 { Tracing::Timed } else { Tracing::Counted };
+        let mut session =
+            Session::new(Arc::clone(&self.engine), Target { timed: did == Tracing::Timed, ..self.target });
         session.adopt(probe.index, record);
-        let attached = !session.attach(libraries, std::slice::from_ref(probe)).attached.is_empty();
-        let (length, cpu) = if attached { self.watch(LOOK, || false) } else { Default::default() };
+        let glance = before_others(|| self.look_here(&mut session, (libraries, probe), record, price(did)));
+        self.leaving = Some(thread::spawn(move || session.let_go()));
+        let all = self.reader.begun(record);
+        self.looked_at.insert(probe.index, LookedAt { record, looks: looks.wrapping_add(1), calls: all });
+        let glance = glance?;
+        let others = all.saturating_sub(calls).saturating_sub(glance.all());
+        Some(Glance { is_timed: did == Tracing::Timed, others, ..glance })
+    }
+
+    fn look_here(
+        &self,
+        session: &mut Session,
+        (libraries, probe): (&[Library], &Probe),
+        record: u32,
+        price: f64,
+    ) -> Option<Glance> {
+        let (timed_before, total_before) = self.timed(record);
+        if session.attach(libraries, std::slice::from_ref(probe)).attached.is_empty() {
+            return None;
+        }
+        let (length, calls) = self.watch(record, price);
         let ending = Instant::now();
-        while is_timed && self.engine.in_flight(record) > 0 && ending.elapsed() < ENDING {
+        // Without a probe on the return there is none in flight.
+        while self.engine.in_flight(record) > 0 && ending.elapsed() < ENDING {
             thread::sleep(ASK);
         }
-        let after = self.seen(record);
-        self.leaving = Some(thread::spawn(move || session.let_go()));
-        let late = before.all().saturating_sub(calls);
-        self.looked_at.insert(probe.index, LookedAt { record, looks: looks.wrapping_add(1), calls: after.all() });
-        attached.then(|| Glance { length, cpu, is_timed, late, ..difference(&before, &after) })
+        let (timed_after, total_after) = self.timed(record);
+        let (timed, total_ns) = (timed_after - timed_before, total_after.saturating_sub(total_before));
+        Some(Glance { length, calls, timed, total_ns, ..Glance::default() })
+    }
+
+    /// Watches a function until a thread that does nothing but call it has had so much time for itself, where a call costs
+    /// `price` nanoseconds. Were all looks equally long, those at a moment with many calls would see less of what the threads do
+    /// by themselves, and show more calls than there are.
+    fn watch(&self, record: u32, price: f64) -> (Duration, Vec<u64>) {
+        let (began, before) = (Instant::now(), self.reader.begun_by_shard(record));
+        loop {
+            thread::sleep(ASK);
+            let (length, made) = (began.elapsed(), more(&self.reader.begun_by_shard(record), &before));
+            let paid_ns = made.iter().max().copied().unwrap_or(0) as f64 * price;
+            if length.as_secs_f64() - paid_ns / 1e9 >= LOOK.as_secs_f64() || length >= LONGEST {
+                return (length, made);
+            }
+        }
     }
 
     /// Waits until the target has used so much CPU time, there is a reason to end, or it takes too long. Returns how
-    /// long that was, and the CPU time that it has used meanwhile.
-    fn watch(&self, cpu: Duration, is_enough: impl Fn() -> bool) -> (Duration, Duration) {
+    /// long that was.
+    fn wait(&self, cpu: Duration, is_enough: impl Fn() -> bool) -> Duration {
         let before = self.cpu();
         let began = Instant::now();
-        let used = || self.cpu().saturating_sub(before);
-        while used() < cpu && !is_enough() && began.elapsed() < LONGEST {
-            thread::sleep(ASK);
+        while self.cpu().saturating_sub(before) < cpu && !is_enough() {
+            if began.elapsed() < LONGEST {
+                thread::sleep(ASK);
+            } else if began.elapsed() < STARVED && self.wants_a_cpu() {
+                thread::sleep(10 * ASK);
+            } else {
+                break;
+            }
         }
-        (began.elapsed(), used())
+        began.elapsed()
+    }
+
+    /// Whether a thread of the target runs, or would if there were a CPU for it.
+    fn wants_a_cpu(&self) -> bool {
+        let tasks = i32::try_from(self.target.pid.0).ok().and_then(|pid| Process::new(pid).ok()?.tasks().ok());
+        let runs = |task: Task| task.stat().is_ok_and(|stat| stat.state == 'R');
+        tasks.is_some_and(|tasks| tasks.flatten().take(THREADS).any(runs))
     }
 
     /// The CPU time of the target up to now.
@@ -265,26 +326,20 @@ impl Looker {
         self.engine.give_back(self.looked_at.into_values().map(|function| function.record));
     }
 
-    /// What stands in a record: as if one look had seen it.
-    fn seen(&self, record: u32) -> Glance {
+    /// The calls of a record that were timed, and the sum of their times in nanoseconds.
+    fn timed(&self, record: u32) -> (u64, u64) {
         let stats = self.reader.sample(record).map_or(nprof_common::MethodStats::ZERO, |sample| sample.stats);
-        Glance {
-            calls: self.reader.begun_by_shard(record),
-            timed: stats.histogram.iter().sum(),
-            total_ns: stats.total_ns,
-            ..Glance::default()
-        }
+        (stats.histogram.iter().sum(), stats.total_ns)
     }
 }
 
-/// What a look has seen, from what stood in its record before and after.
-fn difference(before: &Glance, after: &Glance) -> Glance {
-    Glance {
-        calls: more(&after.calls, &before.calls),
-        timed: after.timed.saturating_sub(before.timed),
-        total_ns: after.total_ns.saturating_sub(before.total_ns),
-        ..Glance::default()
-    }
+/// Does what keeps a probe in the way of the target: as long as that waited for a CPU, the target would run into the probe.
+fn before_others<T: Send>(look: impl FnOnce() -> T + Send) -> T {
+    let look = || {
+        priority::raise_above_all();
+        look()
+    };
+    thread::scope(|scope| scope.spawn(look).join()).unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// What was added to each shard.

@@ -14,6 +14,8 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// How often it is at the beginning, for so long: what little was seen before may have been no fair sample.
 const FIRST_PERIOD: Duration = Duration::from_millis(100);
 const FIRST: Duration = Duration::from_secs(2);
+/// A JVM that uses less than this many cores is not called over its budget before a period is over.
+const LEAST_CORES: f64 = 0.2;
 /// The share of a core that a function costs from which on it gets links of its own: what may soon be too dear is to be gone
 /// at once then.
 const WARM: f64 = 0.001;
@@ -180,12 +182,15 @@ impl Overhead {
             roster.reader().begun(watched.record).saturating_sub(before) as f64 * watched.call_ns
         };
         let spent_ns: f64 = self.watched.iter().map(cost_ns).sum();
-        spent_ns > budget * PERIOD.as_secs_f64() * 1e9 * self.cores.max(1.0)
+        spent_ns > budget * self.period().as_secs_f64() * 1e9 * self.cores.max(LEAST_CORES)
     }
 
     fn is_period_over(&self) -> bool {
-        let is_first = self.start.elapsed() < FIRST;
-        self.looked.elapsed() >= if is_first { FIRST_PERIOD } else { PERIOD }
+        self.looked.elapsed() >= self.period()
+    }
+
+    fn period(&self) -> Duration {
+        if self.start.elapsed() < FIRST { FIRST_PERIOD } else { PERIOD }
     }
 
     fn next_period(&mut self) -> Period {
@@ -234,10 +239,12 @@ impl Overhead {
         let Ok(place) = probes.binary_search_by_key(&index, |probe| probe.index) else {
             return self.governor.missed(self.start.elapsed(), index);
         };
-        let Some(mut glance) = self.looker.look(libraries, &probes[place]) else {
+        let (costs, site) = (self.calibrated.costs, &probes[place].site);
+        let price = |tracing| costs.of(tracing, site.cost);
+        let Some(mut glance) = self.looker.look(libraries, &probes[place], price) else {
             return self.governor.missed(self.start.elapsed(), index);
         };
-        let inside_ns = self.calibrated.prices.at(probes[place].site.cost).inside_ns;
+        let inside_ns = self.calibrated.prices.at(site.cost).inside_ns;
         glance.total_ns = glance.total_ns.saturating_sub(inside_ns.saturating_mul(glance.timed));
         let to = self.governor.looked(self.start.elapsed(), index, &glance);
         if to > Tracing::Detached {
