@@ -14,10 +14,8 @@ use super::trace::{Stop, every, refuse_unmatched};
 use crate::discover::Proc;
 use crate::model::{Jvm, Pid, Profile};
 use crate::resolve::select::Selection;
-use crate::trace::{OnCpu, OnCpuWanted, Options, Prepared, Recorder, Wanted};
+use crate::trace::{OnCpu, OnCpuWanted, Options, Pace, Prepared, Recorder, Wanted};
 
-/// How often it is asked whether there is something to do.
-const TICK: Duration = Duration::from_millis(100);
 /// How often a terminal is told how far it is.
 const TELL: Duration = Duration::from_millis(500);
 /// How much of a stack is normally copied, in bytes.
@@ -199,12 +197,12 @@ impl Live {
 
 async fn follow(live: &mut Live, stop: &mut Stop, told: &Told, duration: Option<Duration>) -> anyhow::Result<()> {
     let deadline = duration.map(|duration| Instant::now() + duration);
-    let (mut tick, mut tell) = (every(TICK), every(TELL));
+    let (mut pace, mut tell) = (Pace::start(), every(TELL));
     loop {
         tokio::select! {
             biased;
             reason = stop.wait(deadline) => return reason,
-            _ = tick.tick() => live.tick(),
+            () = pace.tick() => live.tick(),
             _ = tell.tick(), if told.is_terminal => told.progress(live),
         }
     }

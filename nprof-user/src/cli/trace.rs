@@ -22,10 +22,8 @@ use super::terminal::{harmless, say};
 use crate::discover::Proc;
 use crate::model::{Jvm, Pid};
 use crate::render::Scope;
-use crate::trace::{Ending, Options, Prepared, TargetEnd, TierWanted, Tracer};
+use crate::trace::{Ending, Options, Pace, Prepared, TargetEnd, TierWanted, Tracer};
 
-/// How often it is asked whether it is time to look for methods that have been bound since.
-const REFRESH: Duration = Duration::from_millis(100);
 /// How often a terminal is redrawn where the user does not say.
 const REDRAW: Duration = Duration::from_secs(1);
 
@@ -212,13 +210,13 @@ async fn follow(
     deadline: Option<Instant>,
     redraw: Duration,
 ) -> anyhow::Result<()> {
-    let mut refresh = every(REFRESH);
+    let mut pace = Pace::start();
     let mut redraw = every(redraw);
     loop {
         tokio::select! {
             biased;
             reason = stop.wait(deadline) => return reason.map(|_| ()),
-            _ = refresh.tick() => if tracer.is_due() { tracer.tick() },
+            () = pace.tick() => if tracer.is_due() { tracer.tick() },
             _ = redraw.tick(), if output.is_live() => output.update(&[tracer.snapshot()])?,
         }
     }

@@ -9,20 +9,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::{JoinError, JoinSet, spawn_blocking};
-use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until, timeout, timeout_at};
+use tokio::time::{sleep_until, timeout, timeout_at};
 
 use super::end::{Ending, TargetEnd};
 use super::joins::Joins;
 use super::losses::HostLosses;
 use super::slot::{Slot, Task};
-use super::{Calibrated, Error, Options, Prepared, Roster, Tracer};
+use super::{Calibrated, Error, Options, Pace, Prepared, Roster, Tracer};
 use crate::attach::{Engine, ExecEvents};
 use crate::collect::Reader;
 use crate::discover::{JvmFilter, JvmWatch, Proc, Program};
 use crate::model::{Jvm, Pid, Snapshot, StartTime};
 
-/// How often it is asked which JVMs have something due.
-const TICK: Duration = Duration::from_millis(100);
+/// How long after a failed look around the next one comes.
+const AGAIN: Duration = Duration::from_millis(100);
 /// JVMs that are worked on at the same time.
 const WORKERS: usize = 4;
 /// JVMs that join at the same time. One that is only starting takes up to some seconds and hardly any work.
@@ -91,7 +91,7 @@ pub struct Host {
     ending: JoinSet<(u64, Ending, Option<TargetEnd>)>,
     /// Results of JVMs that have been given out: what they had in the kernel can go to others.
     given_out: Vec<Tracer>,
-    tick: Interval,
+    pace: Pace,
 }
 
 impl std::fmt::Debug for Host {
@@ -110,8 +110,6 @@ impl Host {
         // Before the first look around: what starts from now on is told.
         let execs = ExecEvents::open()?;
         let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
-        let mut tick = interval(TICK);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             proc,
             start,
@@ -134,7 +132,7 @@ impl Host {
             working: JoinSet::new(),
             ending: JoinSet::new(),
             given_out: Vec::new(),
-            tick,
+            pace: Pace::start(),
         })
     }
 
@@ -178,7 +176,7 @@ impl Host {
                 Ok(event)
             }
             Some(Ok((id, ending, end))) = self.ending.join_next() => { self.has_ended(id, ending, end); Ok(None) }
-            _ = self.tick.tick() => {
+            () = self.pace.tick() => {
                 self.look_for_missed();
                 self.dispatch();
                 Ok(None)
@@ -252,7 +250,7 @@ impl Host {
         let now = Instant::now();
         let (mut watch, new) = looked.unwrap_or_else(|panic| {
             tracing::error!("all JVMs are looked for again: {}", Error::Defect { what: panic.to_string() });
-            (JvmWatch::new(now + TICK), Vec::new())
+            (JvmWatch::new(now + AGAIN), Vec::new())
         });
         for pid in self.started.drain(..) {
             watch.candidate(pid, now);
@@ -349,6 +347,7 @@ impl Host {
         self.slots.values_mut().filter(same).for_each(Slot::leave);
         let (id, roster) = (self.next_slot, Arc::clone(tracer.roster()));
         self.next_slot += 1;
+        self.pace.quicken();
         let slot = self.slots.entry(id).or_insert(Slot::new(tracer));
         if generation != self.generation && self.start.jvms.selects(&jvm) {
             slot.task = Some(Task::reselect(&self.start.options));

@@ -1,0 +1,70 @@
+//! How often a tracer is asked whether it has something to do.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Most of the time.
+const STEADY: Duration = Duration::from_millis(100);
+/// At first, for so long: a function that was still when it was looked at may be called all the time since, and no JVM is to
+/// notice.
+const QUICK: Duration = Duration::from_millis(10);
+const FIRST: Duration = Duration::from_secs(2);
+
+/// The moments at which tracers are asked.
+#[derive(Debug)]
+pub struct Pace {
+    next: Instant,
+    /// Until when they are close to each other.
+    quick_until: Instant,
+}
+
+impl Pace {
+    /// For tracers that begin now.
+    #[must_use]
+    pub fn start() -> Self {
+        let now = Instant::now();
+        Self { next: now + QUICK, quick_until: now + FIRST }
+    }
+
+    /// Another tracer begins now.
+    pub fn quicken(&mut self) {
+        *self = Self::start();
+    }
+
+    /// Waits for the next moment. Nothing is lost if it is given up.
+    pub async fn tick(&mut self) {
+        tokio::time::sleep_until(self.next).await;
+        let now = Instant::now();
+        self.next = now + if now < self.quick_until { QUICK } else { STEADY };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn ticks_in_a_second(pace: &mut Pace) -> usize {
+        let end = Instant::now() + Duration::from_secs(1);
+        let mut ticks = 0;
+        while Instant::now() < end {
+            pace.tick().await;
+            ticks += 1;
+        }
+        ticks
+    }
+
+    /// Check that it is quick for two seconds after each start, and steady else.
+    #[tokio::test(start_paused = true)]
+    async fn is_quick_at_first() {
+        let mut pace = Pace::start();
+        let mut ticks = Vec::new();
+        for second in 0..5 {
+            if second == 3 {
+                pace.quicken();
+            }
+            ticks.push(ticks_in_a_second(&mut pace).await / 10);
+        }
+        assert!(ticks[0] >= 8 && ticks[1] >= 8 && ticks[3] >= 8 && ticks[4] >= 8 && ticks[2] <= 2, "{ticks:?}");
+    }
+}
