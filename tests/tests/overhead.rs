@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use nprof_tests::child::{Child, Stream};
 use nprof_tests::jar::Jar;
 use nprof_tests::name::MethodName;
-use nprof_tests::nprof::{Outcome, outcome, spawn};
+use nprof_tests::nprof::{Outcome, outcome, run, spawn};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::report::{Report, Row};
 use nprof_tests::require::traced_on_every_jdk;
@@ -186,6 +186,46 @@ fn the_default_does_no_harm() -> Result<()> {
         let may_differ = 0.1 + 3.0 * error;
         ensure!((found / truth - 1.0).abs() < may_differ, "{found:.0} calls/s, {truth:.0} made: {row:?}");
         ensure!(row.calls < estimated / 2 && row.unwatched_ns > 0, "a native that is too dear was watched: {row:?}");
+        target.exit()
+    })
+}
+
+/// Check that a recording has what was too dear to watch in its place, with an estimate that is true within its error: in
+/// reports for people and for programs, in a picture, and in a comparison.
+#[test]
+fn recordings_have_the_dearest() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let jar = Jar::of(jdk, "dearest", "targets.Governed")?;
+        let mut target = RemoteProcess::governed(jdk, jar.path())?;
+        work(&mut target, 2.0)?;
+        let directory = tempfile::TempDir::new()?;
+        let file = directory.path().join("run.nprof").to_str().context("a path that is no text")?.to_owned();
+        let pid = target.pid().to_string();
+        let nprof =
+            spawn(&["record", "--pid", &pid, "--duration", "4s", "-o", &file, "--exclude", "targets.Many::m1"])?;
+        let worked = work(&mut target, 3.0)?;
+        let recorded = outcome(nprof)?;
+        ensure!(recorded.code == Some(0), "{recorded:?}");
+        let said = |args: &[&str]| -> Result<String> {
+            let run = run(args)?;
+            ensure!(run.code == Some(0), "{run:?}");
+            Ok(run.stdout)
+        };
+        let report: serde_json::Value = serde_json::from_str(&said(&["report", "--format", "json", &file])?)?;
+        let functions = report["functions"].as_array().context("no functions")?;
+        let hottest = functions.iter().find(|of| of["class"] == "targets.Many" && of["method"] == "m0");
+        let hottest = hottest.with_context(|| format!("m0 is missing: {report}"))?;
+        let number = |value: &serde_json::Value| value.as_f64().with_context(|| format!("no number in {hottest}"));
+        let (calls, error) = (number(&hottest["estimated_calls"])?, number(&hottest["estimate_error"])?);
+        let found = calls * 1e9 / number(&report["about"]["elapsed_ns"])?;
+        let truth = worked.calls * 1e9 / worked.wall_ns;
+        ensure!((found / truth - 1.0).abs() < 0.1 + 3.0 * error, "{found:.0} calls/s, {truth:.0} made: {hottest}");
+        for args in [["report", "--all", &file, ""], ["diff", "--top=0", &file, &file]] {
+            let table = said(args.strip_suffix(&[""]).unwrap_or(&args))?;
+            ensure!(table.lines().any(|line| line.ends_with("targets.Many::m0 ≈")), "{table}");
+        }
+        let folded = said(&["flamegraph", &file, "--format", "folded", "--weight", "calls"])?;
+        ensure!(folded.contains("[estimated: too dear to watch];targets.Many.m0 "), "{folded}");
         target.exit()
     })
 }

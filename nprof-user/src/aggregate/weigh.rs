@@ -11,8 +11,8 @@ mod tree;
 
 use self::tree::Tree;
 use crate::model::{
-    FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, StackTotals, Unit, Weighed,
-    Weight,
+    FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, StackTotals, Unit, Unseen,
+    Weighed, Weight,
 };
 
 /// How much of the frames is told apart.
@@ -78,6 +78,7 @@ pub fn open_ns(profile: &Profile) -> Vec<u64> {
 /// The frames that no stack of the recording has.
 struct Marks {
     no_stack: ProfileFrame,
+    unseen: ProfileFrame,
     /// For each function of the recording, the frame of its method.
     functions: Vec<ProfileFrame>,
     /// For each frame of the recording that is a native method, that it called back.
@@ -95,6 +96,7 @@ impl Marks {
         let cut = |stack: &ProfileStack| stack.cut.map(|reason| marker(format!("[stack cut: {reason}]")));
         Self {
             no_stack: marker("[no stack taken]".to_owned()),
+            unseen: marker("[estimated: too dear to watch]".to_owned()),
             functions: profile.functions.iter().map(native_method).collect(),
             called_back: profile.frames.iter().map(called_back).collect(),
             cut: profile.stacks.iter().map(cut).collect(),
@@ -184,6 +186,18 @@ impl<'a> Weigher<'a> {
         match share::divide(total, said) {
             Some(values) => samples.iter().zip(values).for_each(|(sample, value)| self.stack(sample, value)),
             None => self.tree.add(&[&self.marks.no_stack, &self.marks.functions[at]], total, 0),
+        }
+        if let Some(unseen) = function.unseen {
+            self.tree.add(&[&self.marks.unseen, &self.marks.functions[at]], self.estimated(unseen), 0);
+        }
+    }
+
+    /// What the weight at hand has of calls that nobody saw. Whether their threads ran is not known.
+    fn estimated(&self, unseen: Unseen) -> u64 {
+        match self.weight {
+            Weight::Time | Weight::SelfTime => unseen.total_ns,
+            Weight::Calls => unseen.calls,
+            Weight::OffCpu => 0,
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::CutReason;
+use super::{CutReason, Unseen};
 
 /// A finished recording of one JVM.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -188,6 +188,29 @@ pub struct FunctionTotals {
     pub probe_error_ns: u64,
     /// Whether the kernel single-steps an instruction for its probe, which costs about ten times as much as others do.
     pub single_stepped: bool,
+    /// What it did while it was too dear to watch, estimated: in none of the numbers above. `None` where it was watched all
+    /// the time.
+    pub unseen: Option<Unseen>,
+}
+
+impl FunctionTotals {
+    /// The calls that have ended, and those that nobody saw, estimated.
+    #[must_use]
+    pub fn all_calls(&self) -> u64 {
+        self.calls.saturating_add(self.unseen.map_or(0, |unseen| unseen.calls))
+    }
+
+    /// Their time in nanoseconds: of `total_ns`, `self_ns` or both, which nobody can tell of calls that were not seen.
+    #[must_use]
+    pub fn all_ns(&self, seen_ns: u64) -> u64 {
+        seen_ns.saturating_add(self.unseen.map_or(0, |unseen| unseen.total_ns))
+    }
+
+    /// How far [`all_calls`](Self::all_calls) may be off, as a share of it; `None` where every call was counted.
+    #[must_use]
+    pub fn estimate_error(&self) -> Option<f64> {
+        Some(self.unseen?.error_calls as f64 / self.all_calls().max(1) as f64)
+    }
 }
 
 /// What the samples of one function with one stack add up to.

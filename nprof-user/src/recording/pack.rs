@@ -5,7 +5,7 @@ use prost::Message;
 use super::numbers::{CUT_REASONS, KINDS, MODES, number};
 use super::wire::{self, Part};
 use crate::model::{
-    About, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, StackTotals, ThreadName, TimelineCall,
+    About, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, StackTotals, ThreadName, TimelineCall, Unseen,
 };
 
 /// How large a part may grow before the next one begins, in bytes.
@@ -104,7 +104,12 @@ fn function(function: &FunctionTotals) -> wire::Function {
         probe_ns: function.probe_ns,
         probe_error_ns: function.probe_error_ns,
         single_stepped: function.single_stepped,
+        unseen: function.unseen.map(unseen),
     }
+}
+
+fn unseen(Unseen { calls, error_calls, total_ns }: Unseen) -> wire::Unseen {
+    wire::Unseen { calls, error_calls, total_ns }
 }
 
 fn totals(totals: &StackTotals) -> wire::Totals {

@@ -13,7 +13,7 @@ use super::room::{self, Counted, Room};
 use super::{Error, MAGIC, VERSION, pack, read, read_within, write, write_part};
 use crate::model::{
     About, CutReason, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality,
-    StackTotals, ThreadName, TimelineCall,
+    StackTotals, ThreadName, TimelineCall, Unseen,
 };
 
 /// Written by the first version of the format; see `version_1_stays_readable`.
@@ -128,6 +128,8 @@ fn comes_back_as_it_was() {
         profile.functions.iter_mut().step_by(2).for_each(|function| function.single_stepped = true);
         profile.quality.guessed = u64::from(rows);
         profile.functions.iter_mut().step_by(2).for_each(|of| (of.probe_ns, of.probe_error_ns) = (7, 8));
+        let unseen = Unseen { calls: 9, error_calls: 10, total_ns: 11 };
+        profile.functions.iter_mut().step_by(2).for_each(|of| of.unseen = Some(unseen));
         assert_eq!(read_back(&written(&profile)).unwrap(), profile, "{rows} rows");
     }
 }

@@ -8,7 +8,7 @@ use super::Error;
 use super::numbers::{CUT_REASONS, KINDS, MODES, value};
 use super::wire::{self, Part};
 use crate::model::{
-    About, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, StackTotals, ThreadName, TimelineCall,
+    About, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, StackTotals, ThreadName, TimelineCall, Unseen,
 };
 
 /// What has been read so far.
@@ -139,7 +139,12 @@ fn function(function: wire::Function) -> FunctionTotals {
         probe_ns: function.probe_ns,
         probe_error_ns: function.probe_error_ns,
         single_stepped: function.single_stepped,
+        unseen: function.unseen.map(unseen),
     }
+}
+
+fn unseen(wire::Unseen { calls, error_calls, total_ns }: wire::Unseen) -> Unseen {
+    Unseen { calls, error_calls, total_ns }
 }
 
 fn totals(totals: wire::Totals) -> Result<StackTotals, Error> {

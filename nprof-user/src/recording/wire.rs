@@ -125,6 +125,20 @@ pub(super) struct Function {
     pub(super) probe_error_ns: u64,
     #[prost(bool, tag = "15")]
     pub(super) single_stepped: bool,
+    /// Only of functions that were too dear to watch.
+    #[prost(message, optional, tag = "16")]
+    pub(super) unseen: Option<Unseen>,
+}
+
+/// What nobody saw, estimated.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Unseen {
+    #[prost(uint64, tag = "1")]
+    pub(super) calls: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) error_calls: u64,
+    #[prost(uint64, tag = "3")]
+    pub(super) total_ns: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -26,6 +26,7 @@ const STUBS: &str = "stub: counted inside of the JVM: no probe is part of the ti
 
 /// What marks mean that recordings have too.
 pub(super) const SINGLE_STEPPED: &str = "the kernel single-steps an instruction of it: a call costs about ten times as much as others do, most of it inside of its time, from where it is taken off";
+pub(super) const ESTIMATED: &str = "too dear to watch all the time (--max-overhead): CALLS and TOTAL are estimates from short looks, and off by no more than ERROR in two of three cases; --tier stub counts and times every call";
 pub(super) const UNTIMED: &str = "some of its calls are counted but not timed, because their end was not seen";
 pub(super) const SHARED: &str = "one native function behind several methods; the row is the sum of their calls";
 
@@ -95,9 +96,7 @@ impl Mark {
                 "traced from a later moment on, when it was bound: earlier calls are not counted, rates are since then"
             }
             Self::SingleStepped => SINGLE_STEPPED,
-            Self::Estimated => {
-                "too dear to watch all the time (--max-overhead): CALLS and TOTAL are estimates from short looks, and off by no more than ERROR in two of three cases; --tier stub counts and times every call"
-            }
+            Self::Estimated => ESTIMATED,
             Self::Unwatched => {
                 "for some of the time its calls were not watched, to keep the cost of tracing low (--max-overhead): there were more calls than CALLS says, and CALLS/s is the rate while it was watched"
             }

@@ -15,9 +15,6 @@ use crate::model::{
 };
 use crate::profile::{Finished, OpenCall, Summed};
 
-/// So many methods that were too dear to watch are named in a recording.
-const UNWATCHED_NAMED: usize = 5;
-
 /// Puts a recording together. `records` gives the index of a function for the number of its record.
 pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, records: &HashMap<u32, u32>) -> Profile {
     let functions: HashMap<u32, u32> = (0u32..).zip(&snapshot.methods).map(|(place, of)| (of.index, place)).collect();
@@ -26,7 +23,7 @@ pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, re
     let mut summed = sums.finish();
     let quality = Quality {
         timeline_lost: taken.calls_lost + too_many,
-        losses: [above_zero(snapshot.losses.counts.iter().copied()), unwatched(&snapshot.methods)].concat(),
+        losses: above_zero(snapshot.losses.counts.iter().copied()),
         skipped: skipped(snapshot),
         ..quality(&summed, &taken, too_late)
     };
@@ -49,25 +46,6 @@ pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, re
         threads,
         quality,
     }
-}
-
-/// The calls that nobody counted because their methods were too dear to watch, as far as that is estimated: those of
-/// the methods with the most by name, the others together. Without this the hottest method of all would be missing.
-fn unwatched(methods: &[MethodSnapshot]) -> Vec<(String, u64)> {
-    let calls = |of: &MethodSnapshot| of.unseen.map_or(0, |unseen| unseen.calls);
-    let mut dear: Vec<&MethodSnapshot> = methods.iter().filter(|of| calls(of) > 0).collect();
-    dear.sort_by_key(|of| Reverse(calls(of)));
-    let (named, others) = dear.split_at(dear.len().min(UNWATCHED_NAMED));
-    let name = |of: &&MethodSnapshot| {
-        let known = of.methods.first().map(|known| format!("{}::{}", known.method.class, known.method.name));
-        format!("calls of {}, too dear to watch, about", known.unwrap_or_default().escape_debug())
-    };
-    let mut losses: Vec<(String, u64)> = named.iter().map(|of| (name(of), calls(of))).collect();
-    if !others.is_empty() {
-        let all = others.iter().map(|of| calls(of)).sum();
-        losses.push((format!("calls of {} more methods, too dear to watch, about", others.len()), all));
-    }
-    losses
 }
 
 /// Puts a recording by timer together. Each sample also stands for its part of those that were lost: they were not chosen
@@ -143,6 +121,7 @@ fn totals(measured: &MethodSnapshot) -> FunctionTotals {
         probe_ns: measured.probe_ns,
         probe_error_ns: measured.probe_error_ns,
         single_stepped: measured.cost == Some(ProbeCost::SingleStepped),
+        unseen: measured.unseen,
     }
 }
 
@@ -245,9 +224,8 @@ fn skipped(snapshot: &Snapshot) -> Vec<(String, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::borders::tests::function;
     use super::*;
-    use crate::model::{NativeCode, Unseen, VirtAddr};
+    use crate::model::{NativeCode, VirtAddr};
 
     fn method(name: &str, signature: &str) -> Method {
         let (class, name, signature) = ("a.N".to_owned(), name.to_owned(), signature.to_owned());
@@ -257,19 +235,6 @@ mod tests {
     fn frame(kind: ProfileFrameKind, name: &str) -> ProfileFrame {
         let (scope, signature, library) = ("a.N".to_owned(), "()V".to_owned(), String::new());
         ProfileFrame { kind, scope, name: name.to_owned(), signature, line: None, hidden: false, library }
-    }
-
-    /// Check that methods that were too dear to watch are named with their estimated calls, the most first, and that those
-    /// beyond the named ones are there together.
-    #[test]
-    fn names_what_was_too_dear() {
-        let hot = function(&["hot"]);
-        assert_eq!(unwatched(std::slice::from_ref(&hot)), []);
-        let unseen = |calls| Some(Unseen { calls, error_calls: 1, total_ns: 1 });
-        let methods: Vec<_> = (1..=7).map(|calls| MethodSnapshot { unseen: unseen(calls), ..hot.clone() }).collect();
-        let told = unwatched(&methods);
-        assert_eq!(told.iter().map(|(_, calls)| *calls).collect::<Vec<_>>(), [7, 6, 5, 4, 3, 3]);
-        assert!(told[0].0.contains("::hot, ") && told[5].0.starts_with("calls of 2 more methods"), "{told:?}");
     }
 
     /// Check that the probes' part is taken off call for call, and that no stack loses all it has.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Detail, NotRecorded, weigh};
 use crate::model::{
-    CutReason, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, StackTotals,
+    CutReason, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, StackTotals, Unseen,
     Weighed, Weight,
 };
 
@@ -173,6 +173,19 @@ fn marks_what_is_missing() {
     profile.calls[1].self_ns = 0.0;
     let expected = ["[stack cut: the stack is too deep];main;run;read 1000", "[no stack taken];copy 333"];
     assert_eq!(folded(&weighed(&profile, Weight::Time)), expected);
+}
+
+/// Check that what was too dear to watch has its width beside what was seen, by each weight that it is estimated for.
+#[test]
+fn estimates_have_width() {
+    let mut profile = profile();
+    profile.functions[1].unseen = Some(Unseen { calls: 950, error_calls: 9, total_ns: 2_000 });
+    let of = |weight| folded(&weighed(&profile, weight)).into_iter().filter(|line| line.contains("too dear")).collect();
+    let (time, calls): (Vec<String>, Vec<String>) = (of(Weight::Time), of(Weight::Calls));
+    assert_eq!(time, ["[estimated: too dear to watch];copy 2000"]);
+    assert_eq!(calls, ["[estimated: too dear to watch];copy 950"]);
+    profile.about.off_cpu = true;
+    assert!(!folded(&weighed(&profile, Weight::OffCpu)).iter().any(|line| line.contains("too dear")));
 }
 
 /// Check that frames which the VM hides are left out unless they are asked for, native methods never.

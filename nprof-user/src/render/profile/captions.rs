@@ -4,7 +4,7 @@ use super::super::units;
 use super::functions;
 use super::labels::clean;
 use crate::aggregate::open_ns;
-use crate::model::{Profile, ProfileFrameKind, ProfileMode, Quality, StackTotals, Weight};
+use crate::model::{FunctionTotals, Profile, ProfileFrameKind, ProfileMode, Quality, StackTotals, Unseen, Weight};
 
 /// How many functions a note names.
 const NAMED: usize = 8;
@@ -75,23 +75,23 @@ fn calls(profile: &Profile, weight: Weight) -> Vec<String> {
 }
 
 fn totals(profile: &Profile) -> Vec<String> {
-    let sum = |of: fn(&crate::model::FunctionTotals) -> u64| -> u64 {
-        profile.functions.iter().map(of).fold(0, u64::saturating_add)
-    };
+    let sum = |of: fn(&FunctionTotals) -> u64| -> u64 { profile.functions.iter().map(of).fold(0, u64::saturating_add) };
     let (calls, in_flight, untimed) = (sum(|f| f.calls), sum(|f| f.in_flight), sum(|f| f.untimed));
-    if calls == 0 && in_flight == 0 {
+    let unseen = estimated(profile);
+    if calls == 0 && in_flight == 0 && unseen.is_none() {
         return vec!["No traced native method was called.".to_owned()];
     }
     let mut line = format!(
         "Exact: {} of {}, {} in them",
         counted(calls, "call"),
-        counted(profile.functions.len() as u64, "native method"),
+        counted(profile.functions.iter().filter(is_seen).count() as u64, "native method"),
         units::duration(sum(|f| f.self_ns)),
     );
     if profile.about.off_cpu {
         line += &format!(", {} of it off the CPU", units::duration(sum(|f| f.off_cpu_ns)));
     }
     let mut notes = vec![line + "."];
+    notes.extend(unseen);
     if untimed > 0 {
         notes.push(format!("Counted without a time: {}.", counted(untimed, "call")));
     }
@@ -110,17 +110,37 @@ fn totals(profile: &Profile) -> Vec<String> {
     notes
 }
 
+/// Whether there is something exact to say of a function.
+fn is_seen(function: &&FunctionTotals) -> bool {
+    function.unseen.is_none() || function.calls > 0 || function.in_flight > 0
+}
+
+/// What nobody saw, because it was too dear to watch.
+fn estimated(profile: &Profile) -> Option<String> {
+    let unseen = profile.functions.iter().filter_map(|function| function.unseen);
+    let sum = |of: fn(Unseen) -> u64| unseen.clone().map(of).fold(0, u64::saturating_add);
+    let (calls, time) = (counted(sum(|of| of.calls), "call"), units::duration(sum(|of| of.total_ns)));
+    let names = named(profile, |function| function.unseen.is_some())?;
+    Some(format!(
+        "Estimated (≈), because all of them would have cost too much: about {calls} more, {time} in them: {names}."
+    ))
+}
+
 /// Which functions' calls cost far more than others', the longest first.
 fn single_stepped(profile: &Profile) -> Option<String> {
-    let ordered = functions::ordered(profile);
-    let stepped: Vec<_> = ordered.into_iter().filter(|function| function.single_stepped).collect();
-    let named = stepped.iter().take(NAMED).map(|function| clean(&format!("{}.{}", function.class, function.method)));
-    let mut names: Vec<String> = named.collect();
-    if stepped.len() > NAMED {
-        names.push(format!("{} more", units::count((stepped.len() - NAMED) as u64)));
-    }
     let what = "Single-stepped by the kernel (!), so that a call costs about ten times as much as others do";
-    (!names.is_empty()).then(|| format!("{what}: {}.", names.join(", ")))
+    Some(format!("{what}: {}.", named(profile, |function| function.single_stepped)?))
+}
+
+/// The names of such functions, the longest time first; `None` if there is none.
+fn named(profile: &Profile, which: impl Fn(&FunctionTotals) -> bool) -> Option<String> {
+    let all: Vec<_> = functions::ordered(profile).into_iter().filter(|function| which(function)).collect();
+    let named = all.iter().take(NAMED).map(|function| clean(&format!("{}.{}", function.class, function.method)));
+    let mut names: Vec<String> = named.collect();
+    if all.len() > NAMED {
+        names.push(format!("{} more", units::count((all.len() - NAMED) as u64)));
+    }
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// How many calls have a stack, and what was made of them.
@@ -222,7 +242,8 @@ mod tests {
     use super::super::samples;
     use super::{Captions, share};
     use crate::model::{
-        About, FunctionTotals, Profile, ProfileFrameKind, ProfileMode, ProfileStack, Quality, StackTotals, Weight,
+        About, FunctionTotals, Profile, ProfileFrameKind, ProfileMode, ProfileStack, Quality, StackTotals, Unseen,
+        Weight,
     };
 
     fn about() -> About {
@@ -273,6 +294,25 @@ mod tests {
             },
             ..Profile::default()
         }
+    }
+
+    /// Check that what was too dear to watch is named with its estimate, and does not count as exact.
+    #[test]
+    fn estimates_are_told() {
+        let mut profile = eventful();
+        let unseen = Some(Unseen { calls: 3_000_000, error_calls: 500, total_ns: 2_000_000_000 });
+        let hot = FunctionTotals { method: "hot".to_owned(), class: "a.B".to_owned(), unseen, ..Default::default() };
+        profile.functions.push(hot.clone());
+        let notes = Captions::of(&profile, Weight::Time).notes;
+        assert!(notes[0].starts_with("Exact: 4,000,000 calls of 2 native methods"), "{notes:?}");
+        assert!(notes[1].starts_with("Estimated (≈)"), "{notes:?}");
+        assert!(notes[1].ends_with("about 3,000,000 calls more, 2.00 s in them: a.B.hot."), "{notes:?}");
+        let alone = Profile { functions: vec![hot], about: about(), ..Profile::default() };
+        let notes = Captions::of(&alone, Weight::Time).notes;
+        assert!(
+            notes[0].starts_with("Exact: 0 calls of 0 native methods") && notes[1].starts_with("Estimated"),
+            "{notes:?}"
+        );
     }
 
     fn open(function: u32) -> StackTotals {

@@ -11,9 +11,14 @@ use crate::model::{FunctionTotals, Method, NativeCode, Profile, VirtAddr};
 /// The functions that were called: longest total time first, then most calls, then by name.
 pub(super) fn ordered(profile: &Profile) -> Vec<&FunctionTotals> {
     let mut functions: Vec<&FunctionTotals> =
-        profile.functions.iter().filter(|function| function.calls > 0 || function.in_flight > 0).collect();
-    functions.sort_by_key(|function| (Reverse((function.total_ns, function.calls)), key(function)));
+        profile.functions.iter().filter(|function| function.all_calls() > 0 || function.in_flight > 0).collect();
+    functions.sort_by_key(|function| (Reverse((all_ns(function), function.all_calls())), key(function)));
     functions
+}
+
+/// The time of all its calls, in nanoseconds, as far as it is measured or estimated.
+pub(super) fn all_ns(function: &FunctionTotals) -> u64 {
+    function.all_ns(function.total_ns)
 }
 
 /// What tells a function from others, in another recording too.
@@ -47,14 +52,21 @@ struct Column {
 pub(super) fn grid(profile: &Profile, functions: &[&FunctionTotals], labels: &[String]) -> Grid {
     let columns = columns(profile, functions);
     let open = Open::of(profile);
-    let rate = |function: &FunctionTotals| units::rate(notes::per_second(function.calls, profile.about.elapsed));
+    let is_estimated = functions.iter().any(|function| function.unseen.is_some());
+    let rate = |function: &FunctionTotals| units::rate(notes::per_second(function.all_calls(), profile.about.elapsed));
     let row = |(function, label): (&&FunctionTotals, &String)| {
-        let mut row = vec![units::count(function.calls), rate(function)];
+        let mut row = vec![units::count(function.all_calls())];
+        if is_estimated {
+            row.push(function.estimate_error().map_or_else(String::new, units::error));
+        }
+        row.push(rate(function));
         row.extend(columns.iter().map(|column| (column.cell)(function, open.ns(function))));
         row.extend([names::printable(&function.library).into_owned(), label.clone() + &marks(&[function])]);
         row
     };
-    let mut headers = vec![("CALLS", Align::Right), ("CALLS/s", Align::Right)];
+    let mut headers = vec![("CALLS", Align::Right)];
+    headers.extend(is_estimated.then_some(("ERROR", Align::Right)));
+    headers.push(("CALLS/s", Align::Right));
     headers.extend(columns.iter().map(|column| (column.title, Align::Right)));
     headers.extend([("LIBRARY", Align::Left), ("METHOD", Align::Left)]);
     Grid {
@@ -69,15 +81,15 @@ pub(super) fn grid(profile: &Profile, functions: &[&FunctionTotals], labels: &[S
 fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
     let column = |title, cell| Column { title, cell };
     let any = |wanted: fn(&FunctionTotals) -> bool| functions.iter().copied().any(wanted);
-    let mut columns = vec![column("TOTAL", |function, _| timed(function, function.total_ns))];
+    let mut columns = vec![column("TOTAL", |function, _| timed(function, all_ns(function)))];
     if any(|function| function.self_ns != function.total_ns) {
-        columns.push(column("SELF", |function, _| timed(function, function.self_ns)));
+        columns.push(column("SELF", |function, _| timed(function, function.all_ns(function.self_ns))));
     }
     if profile.about.off_cpu {
-        columns.push(column("OFF-CPU", |function, _| timed(function, function.off_cpu_ns)));
+        columns.push(column("OFF-CPU", |function, _| seen(function, function.off_cpu_ns)));
     }
     columns.push(column("AVG", |function, _| timed(function, average_ns(function))));
-    columns.push(column("MAX", |function, _| timed(function, function.max_ns)));
+    columns.push(column("MAX", |function, _| seen(function, function.max_ns)));
     if any(|function| function.in_flight > 0) {
         columns.push(column("IN FLIGHT", |function, _| units::count(function.in_flight)));
     }
@@ -88,17 +100,22 @@ fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
 }
 
 fn timed_calls(function: &FunctionTotals) -> u64 {
-    function.calls.saturating_sub(function.untimed)
+    function.all_calls().saturating_sub(function.untimed)
 }
 
 fn average_ns(function: &FunctionTotals) -> u64 {
     let calls = timed_calls(function);
-    function.total_ns.saturating_add(calls / 2).checked_div(calls).unwrap_or_default()
+    all_ns(function).saturating_add(calls / 2).checked_div(calls).unwrap_or_default()
 }
 
 /// A time, or `-` for a function none of whose calls was timed.
 fn timed(function: &FunctionTotals, ns: u64) -> String {
     if timed_calls(function) > 0 { units::duration(ns) } else { "-".to_owned() }
+}
+
+/// The same of a time that is known of calls that were seen, and not estimated for others.
+fn seen(function: &FunctionTotals, ns: u64) -> String {
+    if function.calls > function.untimed { units::duration(ns) } else { "-".to_owned() }
 }
 
 /// A property of a function that its numbers cannot be read without: the same as below the table of `trace`.
@@ -108,7 +125,8 @@ struct Mark {
     meaning: &'static str,
 }
 
-const MARKS: [Mark; 3] = [
+const MARKS: [Mark; 4] = [
+    Mark { symbol: '≈', applies: |function| function.unseen.is_some(), meaning: notes::ESTIMATED },
     Mark { symbol: '!', applies: |function| function.single_stepped, meaning: notes::SINGLE_STEPPED },
     Mark { symbol: '?', applies: |function| function.untimed > 0, meaning: notes::UNTIMED },
     Mark { symbol: '&', applies: |function| function.others > 0, meaning: notes::SHARED },

@@ -80,7 +80,8 @@ fn of_functions(
         writeln!(out, "left out, the terminal is too narrow: {}", removed.join(", "))?;
     }
     if !left_out.is_empty() {
-        let time_ns = |functions: &[&FunctionTotals]| sum(functions.iter().map(|function| function.self_ns));
+        let time_ns =
+            |functions: &[&FunctionTotals]| sum(functions.iter().map(|function| function.all_ns(function.self_ns)));
         let share = percent(time_ns(left_out), time_ns(&functions));
         writeln!(out, "left out: {}", rest(left_out.len(), share))?;
     }
@@ -173,7 +174,7 @@ pub(super) fn label(frame: &ProfileFrame) -> String {
 mod tests {
     use super::super::recorded;
     use super::{Extent, table};
-    use crate::model::{Profile, ProfileMode, ProfileStack, StackTotals};
+    use crate::model::{Profile, ProfileMode, ProfileStack, StackTotals, Unseen};
     use crate::render::grid::Screen;
 
     fn text(profile: &Profile, stacks: usize) -> String {
@@ -240,6 +241,25 @@ a.N::copy
             "{text}"
         );
         assert!(text.contains("as much as others do: a.N.copy."), "{text}");
+    }
+
+    /// Check that a function that was too dear to watch stands in its place by what is estimated, marked, with its share of
+    /// the picture.
+    #[test]
+    fn estimates_are_marked() {
+        let mut profile = recorded::profile();
+        profile.functions[0].unseen = Some(Unseen { calls: 990, error_calls: 100, total_ns: 99_000_000 });
+        let text = text(&profile, 1);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .filter(|line| line.contains("liba.so"))
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(rows[0][..5], ["1,000", "±", "10.0", "%", "100"], "{text}");
+        assert_eq!(rows[0][5..9], ["100", "ms", "100", "ms"], "{text}");
+        assert_eq!(rows[0][rows[0].len() - 2..], ["a.N::copy", "≈"], "{text}");
+        assert!(rows[1].ends_with(&["a.N::read", "?"]), "{text}");
+        assert!(text.contains("\n≈ too dear to watch all the time") && text.contains("[estimated: too dear"), "{text}");
     }
 
     /// Check that without stacks the table stands alone, and that a recording without calls says so.

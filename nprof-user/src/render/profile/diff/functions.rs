@@ -13,6 +13,9 @@ use super::super::{functions, report};
 use super::{scale, scaled};
 use crate::model::{FunctionTotals, Profile, ProfileMode};
 
+const ESTIMATED: &str =
+    "too dear to watch all the time (--max-overhead): its numbers are in part estimates from short looks";
+
 /// What one of two recordings says of a function, for each second of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Rate {
@@ -26,6 +29,8 @@ struct Row {
     label: String,
     /// Whether the kernel single-stepped an instruction of it in one of the recordings.
     stepped: bool,
+    /// Whether it was too dear to watch in one of them.
+    estimated: bool,
     before: Rate,
     after: Rate,
 }
@@ -33,6 +38,13 @@ struct Row {
 impl Row {
     fn change_ns(&self) -> u64 {
         self.after.time_ns.abs_diff(self.before.time_ns)
+    }
+
+    /// The name, with its marks.
+    fn marked(&self) -> String {
+        let marks = [(self.estimated, '≈'), (self.stepped, '!')];
+        let marks: String = marks.iter().filter(|(applies, _)| *applies).map(|(_, mark)| *mark).collect();
+        if marks.is_empty() { self.label.clone() } else { format!("{} {marks}", self.label) }
     }
 
     /// `+1.24 ms`, `-3.00 us`, `0 ns`.
@@ -85,6 +97,9 @@ pub fn table(before: &Profile, after: &Profile, top: usize, screen: Screen, out:
     if rows.iter().any(|row| row.stepped) {
         writeln!(out, "! {}", notes::SINGLE_STEPPED)?;
     }
+    if rows.iter().any(|row| row.estimated) {
+        writeln!(out, "≈ {ESTIMATED}")?;
+    }
     let length = |profile: &Profile| units::duration(nanoseconds(profile.about.elapsed));
     writeln!(out, "all numbers are per second of recording: A is {} long, B {}", length(before), length(after))?;
     if has_calls {
@@ -106,15 +121,16 @@ fn by_function(before: &Profile, after: &Profile) -> Vec<Row> {
             same.push(function);
             let rate = if is_after { new } else { old };
             // A function may be there twice, once for each library that was loaded.
-            rate.calls += notes::per_second(function.calls, profile.about.elapsed);
-            rate.time_ns = rate.time_ns.saturating_add(scaled(function.total_ns, to_second));
+            rate.calls += notes::per_second(function.all_calls(), profile.about.elapsed);
+            rate.time_ns = rate.time_ns.saturating_add(scaled(functions::all_ns(function), to_second));
         }
     }
     let named: Vec<&FunctionTotals> = found.values().filter_map(|(same, ..)| same.first().copied()).collect();
     let labels = functions::labels(&named);
     let row = |((same, before, after), label): ((Vec<&FunctionTotals>, _, _), String)| {
         let stepped = same.iter().any(|function| function.single_stepped);
-        Row { label, stepped, before, after }
+        let estimated = same.iter().any(|function| function.unseen.is_some());
+        Row { label, stepped, estimated, before, after }
     };
     found.into_values().zip(labels).map(row).collect()
 }
@@ -134,7 +150,8 @@ fn by_innermost_frame(before: &Profile, after: &Profile) -> Vec<Row> {
         }
     }
     let rate = |time_ns| Rate { calls: 0.0, time_ns };
-    let row = |(label, (old, new))| Row { label, stepped: false, before: rate(old), after: rate(new) };
+    let row =
+        |(label, (old, new))| Row { label, stepped: false, estimated: false, before: rate(old), after: rate(new) };
     found.into_iter().map(row).collect()
 }
 
@@ -149,7 +166,7 @@ fn grid(rows: &[Row], has_calls: bool) -> Grid {
             cells.extend([units::rate(row.before.calls), units::rate(row.after.calls)]);
         }
         cells.extend([units::duration(row.before.time_ns), units::duration(row.after.time_ns)]);
-        cells.extend([row.change(), row.share(), format!("{}{}", row.label, if row.stepped { " !" } else { "" })]);
+        cells.extend([row.change(), row.share(), row.marked()]);
         cells
     };
     Grid {
@@ -164,6 +181,7 @@ fn grid(rows: &[Row], has_calls: bool) -> Grid {
 mod tests {
     use super::super::super::recorded;
     use super::*;
+    use crate::model::Unseen;
 
     fn text(before: &Profile, after: &Profile, top: usize) -> String {
         let mut out = Vec::new();
@@ -201,6 +219,18 @@ TIME is exact wall-clock time, native methods called from there included
         let text = text(&recorded::profile(), &after, 0);
         assert!(text.contains("a.N::copy !\n") && !text.contains("a.N::read !"), "{text}");
         assert!(text.contains("\n! the kernel single-steps an instruction of it"), "{text}");
+    }
+
+    /// Check that estimated calls and times are compared like others, and marked.
+    #[test]
+    fn estimates_are_compared() {
+        let mut after = recorded::profile();
+        after.functions[0].unseen = Some(Unseen { calls: 990, error_calls: 100, total_ns: 99_000_000 });
+        let text = text(&recorded::profile(), &after, 0);
+        let row = text.lines().find(|line| line.ends_with("a.N::copy ≈")).unwrap();
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(cells[..6], ["1.00", "100", "100", "us", "10.0", "ms"], "{text}");
+        assert!(text.contains("\n≈ too dear to watch"), "{text}");
     }
 
     /// Check that a recording does not differ from itself.

@@ -71,6 +71,9 @@ struct Function<'a> {
     max_ns: u64,
     probe_ns: u64,
     probe_error_ns: u64,
+    estimated_calls: Option<u64>,
+    estimate_error: Option<f64>,
+    estimated_total_ns: Option<u64>,
     stacks: Vec<Stack<'a>>,
 }
 
@@ -127,6 +130,9 @@ fn function<'a>(
         max_ns: function.max_ns,
         probe_ns: function.probe_ns,
         probe_error_ns: function.probe_error_ns,
+        estimated_calls: function.unseen.map(|_unseen| function.all_calls()),
+        estimate_error: function.estimate_error(),
+        estimated_total_ns: function.unseen.map(|_unseen| functions::all_ns(function)),
         stacks: callers.function(function).iter().take(top).map(stack).collect(),
     }
 }
