@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::callers::{COUNTED, Callers, Recording, function, read};
 
 /// Natives that call back, work and sleep, one after the other.
-const WHEEL: &str = "outer:4,callBackTwice:2,nap1:1,direct:4,recursion40:2 2 1000 60000";
+const WHEEL: &str = "outer:4,callBackTwice:2,nap1:1,direct:4,recursion40:2 2 3000 60000";
 
 /// A recording in every format, by the ending of its file.
 struct Written(TempDir);
@@ -25,7 +25,8 @@ struct Written(TempDir);
 impl Written {
     fn new(target: &mut Callers) -> Result<Self> {
         let directory = TempDir::new()?;
-        let recording = Recording::start(target.pid(), &[&COUNTED[..], &["--timeline"]].concat())?;
+        let recording =
+            Recording::start(target.pid(), &[&COUNTED[..], &["--timeline", "--max-stacks", "5000"]].concat())?;
         target.run(&format!("go {WHEEL}"))?;
         let recorded = recording.finish_file()?;
         for ending in ["svg", "folded", "pb.gz", "speedscope.json", "trace.json", "nprof"] {
@@ -57,8 +58,9 @@ fn every_format_opens() -> Result<()> {
         let profile = read(&written.0.path().join("f.nprof"))?;
         let total_ns: u64 = profile.functions.iter().map(|function| function.self_ns).sum();
         let calls: u64 = profile.functions.iter().map(|function| function.calls).sum();
-        xml_is_well_formed(&written.bytes("svg")?).context("svg")?;
         let folded = String::from_utf8(written.bytes("folded")?)?;
+        xml_is_well_formed(&written.bytes("svg")?)
+            .with_context(|| format!("svg of {:?}:\n{folded}", profile.quality))?;
         let values = folded.lines().map(|line| Ok(line.rsplit(' ').next().unwrap_or_default().parse::<u64>()?));
         ensure!(values.sum::<Result<u64>>()? == total_ns, "folded");
         let sums = pprof_sums(&written.bytes("pb.gz")?)?;
