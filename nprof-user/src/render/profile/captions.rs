@@ -121,9 +121,7 @@ fn estimated(profile: &Profile) -> Option<String> {
     let sum = |of: fn(Unseen) -> u64| unseen.clone().map(of).fold(0, u64::saturating_add);
     let (calls, time) = (counted(sum(|of| of.calls), "call"), units::duration(sum(|of| of.total_ns)));
     let names = named(profile, |function| function.unseen.is_some())?;
-    Some(format!(
-        "Estimated (≈), because all of them would have cost too much: about {calls} more, {time} in them: {names}."
-    ))
+    Some(format!("Estimated (≈), too dear to watch all the time: about {calls} more, {time} in them: {names}."))
 }
 
 /// Which functions' calls cost far more than others', the longest first.
