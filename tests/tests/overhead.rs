@@ -170,9 +170,7 @@ fn the_default_does_no_harm() -> Result<()> {
         let worked = work(&mut target, 4.0)?;
         ensure!(worked.slowdown() < 1.05, "slowed down {} times: {worked:?}", worked.slowdown());
         let (report, _) = finish(nprof)?;
-        // A look may end while its one thread waits for a CPU inside of a call: no row counts that call.
-        let others = report.losses.iter().filter(|(reason, lost)| *reason != "unreturned" || **lost > 3);
-        ensure!(others.map(|(_, lost)| lost).sum::<u64>() == 0, "something was lost: {:?}", report.losses);
+        report.must_be_lossless()?;
         let row = report.needed_row(&MethodName::new("targets.Many", "m0", "()I"))?;
         let (estimated, error) = row.estimated_calls.zip(row.estimate_error).context("no estimate")?;
         let found = estimated as f64 * 1e9 / report.elapsed_ns as f64;

@@ -52,8 +52,9 @@ const ASK: Duration = Duration::from_micros(200);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Of so many looks at a function one times calls.
 const TIMED_EVERY: u32 = 8;
-/// How long calls that have begun in a look may go on.
-const ENDING: Duration = Duration::from_millis(1);
+/// How long calls that have begun in a look may go on, unless others have cost [`ENOUGH`] by then: a thread may wait for a CPU
+/// in one.
+const ENDING: Duration = Duration::from_millis(50);
 
 /// Looks at functions of one target.
 #[derive(Debug)]
@@ -258,13 +259,14 @@ impl Looker {
             return None;
         }
         let (length, calls) = self.watch(record, price);
-        let ending = Instant::now();
+        let (ending, ended) = (Instant::now(), self.reader.begun(record));
+        let cost_ns = || self.reader.begun(record).saturating_sub(ended) as f64 * price;
         // Without a probe on the return there is none in flight.
-        while self.engine.in_flight(record) > 0 && ending.elapsed() < ENDING {
+        while self.engine.in_flight(record) > 0 && ending.elapsed() < ENDING && cost_ns() < ENOUGH.as_secs_f64() * 1e9 {
             thread::sleep(ASK);
         }
         let (timed_after, total_after) = self.timed(record);
-        let (timed, total_ns) = (timed_after - timed_before, total_after.saturating_sub(total_before));
+        let (timed, total_ns) = (timed_after.saturating_sub(timed_before), total_after.saturating_sub(total_before));
         Some(Glance { length, calls, timed, total_ns, ..Glance::default() })
     }
 

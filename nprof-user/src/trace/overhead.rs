@@ -14,7 +14,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// How often it is at the beginning, for so long: what little was seen before may have been no fair sample.
 const FIRST_PERIOD: Duration = Duration::from_millis(100);
 const FIRST: Duration = Duration::from_secs(2);
-/// A JVM that uses less than this many cores is not called over its budget before a period is over.
+/// A JVM is taken to use at least so many cores where a period's budget is spent before the period is over.
 const LEAST_CORES: f64 = 0.2;
 /// The share of a core that a function costs from which on it gets links of its own: what may soon be too dear is to be gone
 /// at once then.
