@@ -52,7 +52,7 @@ pub(super) type Link<'a> = dyn FnMut(&Library, &[IndexedSite]) -> io::Result<Own
 /// Links that are to be closed: their other sites have been linked again.
 #[derive(Debug, Default)]
 pub(super) struct Replaced {
-    links: Vec<OwnedFd>,
+    pub links: Vec<OwnedFd>,
     /// The sites that they held and that have another link now.
     pub kept: Vec<(LibraryId, Vec<IndexedSite>)>,
     /// Indices that no link holds once these are closed.
@@ -133,13 +133,6 @@ pub(super) fn warn_unless_ended(what: &str, error: &io::Error) {
         tracing::debug!("{what}: {error}");
     } else {
         tracing::warn!("{what}: {error}");
-    }
-}
-
-impl Replaced {
-    /// Closes the old links.
-    pub(super) fn close(&mut self) {
-        close(std::mem::take(&mut self.links));
     }
 }
 

@@ -1,5 +1,6 @@
 //! One target with its probes attached.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
@@ -137,8 +138,8 @@ impl Session {
         let indices = |wanted: fn(&Due) -> bool| -> Vec<u32> {
             indices(wanted).into_iter().filter(|index| !dropped.contains(index)).collect()
         };
-        self.drop_entries(libraries, &indices(|due| due.entry == Some(false)));
-        self.drop_returns(libraries, probes, &indices(|due| due.on_return == Some(false)));
+        let is_hit_free = self.drop_entries(libraries, &indices(|due| due.entry == Some(false)));
+        self.drop_returns(libraries, probes, &indices(|due| due.on_return == Some(false)), is_hit_free);
         !due.is_empty()
     }
 
@@ -177,6 +178,20 @@ impl Session {
     pub fn detach(&mut self) {
         self.switches.stop();
         close(self.entries.take().chain(self.returns.take()).collect());
+        self.wait_for_closing();
+    }
+
+    /// Closes links without waiting for the kernel.
+    fn close_meanwhile(&mut self, links: Vec<OwnedFd>) {
+        self.closing.retain(|closing| !closing.is_finished());
+        if !links.is_empty() {
+            self.closing.push(thread::spawn(move || close(links)));
+        }
+    }
+
+    /// Waits until the links are gone that are being closed. There are two lanes: a third link to a site would count what
+    /// one of the others counts.
+    fn wait_for_closing(&mut self) {
         for closing in self.closing.drain(..) {
             // A panic there has been reported by its thread.
             drop(closing.join());
@@ -237,6 +252,10 @@ impl Session {
 
     /// Attaches probes of functions that had them before.
     fn attach_again(&mut self, libraries: &[Library], probes: &[Probe], indices: &[u32], kind: Kind) {
+        if indices.is_empty() {
+            return;
+        }
+        self.wait_for_closing();
         for (library, sites) in by_library(libraries, &chosen(probes, indices)) {
             let mut result = Attached::default();
             let linked = self.link(libraries, library, &sites, kind, &mut result);
@@ -252,30 +271,32 @@ impl Session {
     /// Takes away probes on returns. The others of their links have two for a moment, of which the second finds nothing
     /// to end.
     ///
-    /// A call that is not over needs its return: such a function waits for the next time.
-    fn drop_returns(&mut self, libraries: &[Library], probes: &[Probe], indices: &[u32]) {
+    /// A call that is not over needs its return: such a function waits for the next time. `is_hit_free` if every hit is
+    /// over that began before the functions were switched.
+    fn drop_returns(&mut self, libraries: &[Library], probes: &[Probe], indices: &[u32], is_hit_free: bool) {
         if indices.is_empty() {
             return;
         }
         let linker = Linker::of(&self.engine, self.target);
         let switches = &self.switches;
         // A hit that began before its function was switched may be about to begin a call.
-        for (library, sites) in by_library(libraries, &chosen(probes, indices)) {
-            linker.wait_for_hits(libraries, library, &sites, switches);
+        if !is_hit_free {
+            for (library, sites) in by_library(libraries, &chosen(probes, indices)) {
+                linker.wait_for_hits(libraries, library, &sites, switches);
+            }
         }
         let is_idle = |index: &u32| switches.record(*index).is_some_and(|record| self.engine.in_flight(record) == 0);
         let indices: Vec<u32> = indices.iter().copied().filter(is_idle).collect();
         let mut link = |library: &Library, sites: &[IndexedSite]| linker.link(library, sites, Kind::Return, switches);
-        let mut replaced = self.returns.replace(libraries, &indices, &mut link);
+        let replaced = self.returns.replace(libraries, &indices, &mut link);
         self.switches.attached(replaced.dropped.iter().copied(), true, false);
         self.switches.stuck(&replaced.stuck);
-        replaced.close();
+        self.close_meanwhile(replaced.links);
     }
 
     /// Takes away both probes of functions that have links of their own, at once and without waiting for the kernel: they
     /// are what is called most. Those with open calls are left, for these need their returns. Returns the others.
     pub fn drop_single(&mut self, indices: &[u32]) -> Vec<u32> {
-        self.closing.retain(|closing| !closing.is_finished());
         let mut dropped = Vec::new();
         for &index in indices {
             let has_open = |record| self.engine.in_flight(record) > 0;
@@ -289,23 +310,24 @@ impl Session {
             if links[1].is_some() {
                 self.switches.attached([index], true, false);
             }
-            self.closing.push(thread::spawn(move || close(links.into_iter().flatten().collect())));
+            self.close_meanwhile(links.into_iter().flatten().collect());
             dropped.push(index);
         }
         dropped
     }
 
     /// Takes away probes on entries. The others of their links are handed over to another: see
-    /// [`nprof_common::switch`].
-    fn drop_entries(&mut self, libraries: &[Library], indices: &[u32]) {
+    /// [`nprof_common::switch`]. Returns whether it has waited for all hits that began before.
+    fn drop_entries(&mut self, libraries: &[Library], indices: &[u32]) -> bool {
         if indices.is_empty() {
-            return;
+            return false;
         }
+        self.wait_for_closing();
         let linker = Linker::of(&self.engine, self.target);
         let switches = &self.switches;
         let mut link =
             |library: &Library, sites: &[IndexedSite]| linker.link(library, sites, Kind::OtherLane, switches);
-        let mut replaced = self.entries.replace(libraries, indices, &mut link);
+        let replaced = self.entries.replace(libraries, indices, &mut link);
         self.switches.attached(replaced.dropped.iter().copied(), false, false);
         self.switches.stuck(&replaced.stuck);
         let kept = || replaced.kept.iter().flat_map(|(_, sites)| sites).map(|site| site.index);
@@ -314,7 +336,8 @@ impl Session {
             linker.wait_for_hits(libraries, *library, sites, switches);
         }
         self.switches.hand_over(kept(), None);
-        replaced.close();
+        self.close_meanwhile(replaced.links);
+        !replaced.kept.is_empty()
     }
 }
 

@@ -1,7 +1,7 @@
 //! One round: the program in each state, each next to a time without nprof.
 
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nprof_tests::nprof::Trace;
@@ -10,13 +10,29 @@ use nprof_tests::usage::cpu_time;
 use crate::log::{CpuNotes, Pace, now};
 use crate::program::Running;
 
-/// What nprof is told in each state; nothing where it does not run.
-pub(crate) const STATES: [State; 4] = [
-    State { name: "none", options: None, most_percent: f64::INFINITY },
-    State { name: "default", options: Some(&[]), most_percent: 5.0 },
-    State { name: "--max-overhead off", options: Some(&["--max-overhead", "off"]), most_percent: f64::INFINITY },
-    State { name: "--tier stub", options: Some(&["--tier", "stub"]), most_percent: f64::INFINITY },
+/// All states.
+pub(crate) const STATES: [State; 5] = [
+    State { name: "none", beside: Beside::Nothing, most_percent: f64::INFINITY },
+    State { name: "a busy loop", beside: Beside::BusyLoop, most_percent: f64::INFINITY },
+    State { name: "default", beside: Beside::Nprof(&[]), most_percent: 5.0 },
+    State {
+        name: "--max-overhead off",
+        beside: Beside::Nprof(&["--max-overhead", "off"]),
+        most_percent: f64::INFINITY,
+    },
+    State { name: "--tier stub", beside: Beside::Nprof(&["--tier", "stub"]), most_percent: f64::INFINITY },
 ];
+
+/// What runs beside the program.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Beside {
+    Nothing,
+    /// A thread that takes a CPU where nprof does, at the start and the end, and touches nothing: what a start costs a
+    /// program that shares its core with it, whoever it is.
+    BusyLoop,
+    /// nprof, with these options.
+    Nprof(&'static [&'static str]),
+}
 
 /// Without nprof, before.
 const BEFORE: Duration = Duration::from_millis(1500);
@@ -28,6 +44,9 @@ const STARTED: Duration = Duration::from_secs(1);
 const AFTER: Duration = Duration::from_millis(1500);
 /// The JVM compiles again then what has had stubs: that is no part of what comes next.
 const REST: Duration = Duration::from_secs(1);
+/// How long nprof takes a CPU at its start and its end, about.
+const START: Duration = Duration::from_millis(500);
+const END: Duration = Duration::from_millis(100);
 /// A window of the start and of the end.
 const WINDOW: Duration = Duration::from_millis(100);
 /// Windows before everything was attached, and after; the same for the end.
@@ -38,7 +57,7 @@ const AT_END: [u32; 2] = [1, 10];
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct State {
     pub name: &'static str,
-    options: Option<&'static [&'static str]>,
+    beside: Beside,
     /// The most that an operation may cost more.
     pub most_percent: f64,
 }
@@ -71,7 +90,7 @@ pub(crate) fn measure(running: &mut Running, count: usize) -> Result<Rounds> {
         for number in 0..count {
             for step in 0..states.len() {
                 let state = states[(number + step) % states.len()];
-                rounds[state].push(measured(running, STATES[state].options).with_context(|| STATES[state].name)?);
+                rounds[state].push(measured(running, STATES[state].beside).with_context(|| STATES[state].name)?);
             }
         }
     }
@@ -80,22 +99,32 @@ pub(crate) fn measure(running: &mut Running, count: usize) -> Result<Rounds> {
 
 impl State {
     fn loads_shim(&self) -> bool {
-        self.options.is_some_and(|options| options.contains(&"stub"))
+        matches!(self.beside, Beside::Nprof(options) if options.contains(&"stub"))
     }
 }
 
 /// The program before, while and after nprof looks at it.
-fn measured(running: &mut Running, options: Option<&[&str]>) -> Result<Measured> {
+fn measured(running: &mut Running, beside: Beside) -> Result<Measured> {
     sleep(REST);
     running.log()?;
     let notes = CpuNotes::begin(running.pid());
     sleep(BEFORE);
     let begun = now()?;
-    let trace = options.map(|options| Trace::start_as_users_do(running.pid(), options)).transpose()?;
+    let trace = match beside {
+        Beside::Nprof(options) => Some(Trace::start_as_users_do(running.pid(), options)?),
+        Beside::BusyLoop => {
+            spin(START);
+            None
+        }
+        Beside::Nothing => None,
+    };
     let attached = now()?;
     sleep(DURING);
     let own = trace.as_ref().map_or(Ok(0.0), |trace| cpu_time(trace.pid()))?;
     let ending = now()?;
+    if beside == Beside::BusyLoop {
+        spin(END);
+    }
     let report = trace.map(Trace::finish).transpose()?;
     sleep(AFTER);
     let log = notes.with(&running.log()?)?;
@@ -114,6 +143,14 @@ fn measured(running: &mut Running, options: Option<&[&str]>) -> Result<Measured>
         natives: ratio(calls, elapsed) * 1e9,
         own: own / DURING.as_secs_f64(),
     })
+}
+
+/// Takes a CPU and does nothing.
+fn spin(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "seconds")]
