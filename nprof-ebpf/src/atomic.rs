@@ -3,12 +3,8 @@
 
 use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 
-use nprof_common::Loss;
-
-use crate::maps;
-
-/// How often a new maximum is tried before it is given up and counted as a loss. Each failed try means that
-/// another CPU has stored a larger maximum in between.
+/// How often a new maximum is tried before it is given up. Each failed try means that another CPU has stored a larger
+/// maximum in between.
 const MAX_TRIES: u32 = 16;
 
 /// Adds to a counter.
@@ -21,24 +17,24 @@ pub(crate) unsafe fn add(counter: *mut u64, value: u64) {
     unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, value) };
 }
 
-/// Raises a maximum.
+/// Raises a maximum. Returns whether it is no less than `value` now.
 ///
 /// # Safety
 /// `maximum` points into a map value.
 #[inline(always)]
-pub(crate) unsafe fn raise(maximum: *mut u64, value: u64) {
+pub(crate) unsafe fn raise(maximum: *mut u64, value: u64) -> bool {
     for _ in 0..MAX_TRIES {
         // SAFETY: the caller's promise. An aligned load is one instruction; volatile, so that it is not reused.
         let old = unsafe { maximum.read_volatile() };
         if value <= old {
-            return;
+            return true;
         }
         // SAFETY: the caller's promise.
         let (_, stored) =
             unsafe { atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(maximum, old, value) };
         if stored {
-            return;
+            return true;
         }
     }
-    maps::lose(Loss::MaxContended);
+    false
 }

@@ -15,7 +15,7 @@ use nprof_common::stack::collect;
 use nprof_common::{CallEvent, Frame, Frames, Loss, MAX_FRAMES, MethodStats};
 
 use crate::stacks::{Ended, Open};
-use crate::{atomic, maps, off_cpu, stacks, threads};
+use crate::{atomic, losses, maps, off_cpu, stacks, threads};
 
 /// Calls on their way out, where a timeline is wanted. One page, the least that the kernel makes; whoever reads them asks
 /// for more.
@@ -34,12 +34,12 @@ pub(crate) fn count(stats: *mut MethodStats) {
 pub(crate) fn begin(stats: *mut MethodStats, index: u32, sp: u64, env: u64) {
     // SAFETY: the map gave the pointer.
     unsafe { atomic::add(&raw mut (*stats).entered, 1) };
-    let Some(frames) = threads::frames_or_new() else { return give_up(index, Loss::NoFrame) };
+    let Some(frames) = threads::frames_or_new() else { return give_up(index, sp, Loss::NoFrame) };
     // SAFETY: the map gave the pointer, and no other thread has this one's frames.
     let frames = unsafe { &mut *frames };
     drop_left(frames, index, sp);
     let depth = frames.depth;
-    let Some(frame) = frames.frames.get_mut(depth as usize) else { return give_up(index, Loss::TooDeep) };
+    let Some(frame) = frames.frames.get_mut(depth as usize) else { return give_up(index, sp, Loss::TooDeep) };
     frames.depth = depth + 1;
     let off_ns = if maps::collects(collect::OFF_CPU) {
         off_cpu::total_ns(threads::current_tid()).unwrap_or(Frame::UNKNOWN)
@@ -79,7 +79,7 @@ pub(crate) unsafe fn end(sp: u64, now: u64, regs: *const pt_regs) {
             }
             return;
         }
-        give_up(frame.index, Loss::Unreturned);
+        give_up(frame.index, frame.sp, Loss::Unreturned);
     }
 }
 
@@ -118,7 +118,7 @@ fn drop_left(frames: &mut Frames, index: u32, sp: u64) {
             return;
         }
         frames.depth -= 1;
-        give_up(frame.index, Loss::Unreturned);
+        give_up(frame.index, frame.sp, Loss::Unreturned);
     }
 }
 
@@ -130,7 +130,7 @@ fn top(frames: &Frames) -> Option<Frame> {
 
 /// Counts a call whose end was not or will not be seen.
 #[inline(always)]
-fn give_up(index: u32, loss: Loss) {
+fn give_up(index: u32, sp: u64, loss: Loss) {
     if let Some(stats) = maps::stats(index) {
         // SAFETY: the map gave the pointer.
         unsafe { atomic::add(&raw mut (*stats).untimed, 1) };
@@ -139,14 +139,14 @@ fn give_up(index: u32, loss: Loss) {
             return;
         }
     }
-    maps::lose(loss);
+    losses::lose(loss, index, sp);
 }
 
 /// Records a call that has just been taken off `frames`, and charges its time to the call that made it.
 #[inline(always)]
 fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodStats, Ended)> {
     let time_ns = now.saturating_sub(call.start_ns);
-    let off_ns = if maps::collects(collect::OFF_CPU) { off_ns_since(call.off_ns) } else { 0 };
+    let off_ns = if maps::collects(collect::OFF_CPU) { off_ns_since(call) } else { 0 };
     if let Some(parent) = frames.frames.get_mut((frames.depth as usize).wrapping_sub(1)) {
         parent.child_ns += time_ns;
         if maps::collects(collect::OFF_CPU) {
@@ -154,7 +154,7 @@ fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodSt
         }
     }
     let Some(stats) = maps::stats(call.index) else {
-        maps::lose(Loss::BadIndex);
+        losses::lose(Loss::BadIndex, call.index, call.sp);
         return None;
     };
     let bucket = bucket_of(time_ns) as usize;
@@ -175,7 +175,9 @@ fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodSt
         unsafe { atomic::add(&raw mut (*stats).off_ns, self_off_ns) };
     }
     // SAFETY: as above.
-    unsafe { atomic::raise(&raw mut (*stats).max_ns, time_ns) };
+    if !unsafe { atomic::raise(&raw mut (*stats).max_ns, time_ns) } {
+        losses::lose(Loss::MaxContended, call.index, call.sp);
+    }
     if maps::collects(collect::CALLS) {
         tell(call.index, call.start_ns, time_ns);
     }
@@ -184,14 +186,14 @@ fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodSt
     Some((stats.cast_const(), ended))
 }
 
-/// How long the current thread was not running since that was `before`. Nothing is known of a call at whose beginning there
+/// How long the current thread was not running since the call began. Nothing is known of a call at whose beginning there
 /// was no place to note it, even if there is one now.
 #[inline(always)]
-fn off_ns_since(before: u64) -> u64 {
+fn off_ns_since(call: Frame) -> u64 {
     match off_cpu::total_ns(threads::current_tid()) {
-        Some(total_ns) if before != Frame::UNKNOWN => total_ns.saturating_sub(before),
+        Some(total_ns) if call.off_ns != Frame::UNKNOWN => total_ns.saturating_sub(call.off_ns),
         _ => {
-            maps::lose(Loss::NoOffCpu);
+            losses::lose(Loss::NoOffCpu, call.index, call.sp);
             0
         }
     }

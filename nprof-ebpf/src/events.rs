@@ -8,7 +8,7 @@ use aya_ebpf::macros::{btf_map, raw_tracepoint};
 use aya_ebpf::programs::RawTracePointContext;
 use nprof_common::{ExecEvent, Loss};
 
-use crate::maps;
+use crate::losses;
 
 /// Records on their way out. One page, the least that the kernel makes; whoever reads them asks for more.
 #[btf_map]
@@ -23,7 +23,7 @@ fn nprof_exec(_ctx: RawTracePointContext) -> i32 {
             record.write(ExecEvent::new(tgid));
             record.submit(0);
         }
-        None => maps::lose(Loss::MissedExec),
+        None => losses::lose(Loss::MissedExec, 0, 0),
     }
     0
 }

@@ -15,6 +15,7 @@ mod calls;
 mod events;
 mod frozen;
 mod handover;
+mod losses;
 mod maps;
 mod off_cpu;
 mod stacks;
@@ -40,7 +41,7 @@ fn nprof_enter(ctx: ProbeContext) -> u32 {
     // SAFETY: the kernel passes the registers of the interrupted thread, valid while the program runs.
     let sp = unsafe { (*ctx.regs).rsp };
     let Some(stats) = maps::stats(index) else {
-        maps::lose(Loss::BadIndex);
+        losses::lose(Loss::BadIndex, index, sp);
         return 0;
     };
     // SAFETY: the map gave the pointer. Volatile, because user space changes the word at any time.

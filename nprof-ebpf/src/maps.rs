@@ -1,4 +1,4 @@
-//! The records and the losses, and typed access to them.
+//! The records, what the loader has set, and typed access to both.
 
 use core::ptr;
 
@@ -6,18 +6,12 @@ use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::btf_maps::Array;
 use aya_ebpf::helpers::bpf_get_smp_processor_id;
 use aya_ebpf::macros::btf_map;
-use nprof_common::{AnchorPlace, Loss, MethodStats};
-
-use crate::atomic;
+use nprof_common::{AnchorPlace, MethodStats};
 
 /// The records: `shards` of them per dense index. The loader sets the size from the plan. Mappable, so that user
 /// space, and later the target, reads and writes it without a system call.
 #[btf_map]
 static NPROF_STATS: Array<MethodStats, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
-
-/// Counters by [`Loss`].
-#[btf_map]
-static NPROF_LOSSES: Array<u64, { Loss::ALL.len() }, { BPF_F_MMAPABLE as usize }> = Array::new();
 
 /// Shards per record, less one. Each CPU writes to the shard of its number: a record that all CPUs share costs
 /// more than everything else in the program.
@@ -98,13 +92,4 @@ pub(crate) fn first_shard(index: u32) -> Option<*mut MethodStats> {
     // SAFETY: as above.
     let mask = unsafe { ptr::read_volatile(&raw const SHARD_MASK) };
     NPROF_STATS.get_ptr_mut(index * (mask + 1))
-}
-
-/// Counts a loss.
-#[inline(always)]
-pub(crate) fn lose(loss: Loss) {
-    if let Some(counter) = NPROF_LOSSES.get_ptr_mut(loss as u32) {
-        // SAFETY: the map gave the pointer.
-        unsafe { atomic::add(counter, 1) };
-    }
 }

@@ -13,7 +13,7 @@ use crate::report::{JvmList, MethodList, Report};
 use crate::target::cargo_target_dir;
 
 /// What nprof prints on stderr when everything is attached.
-const ATTACHED: &str = "tracing ";
+pub const ATTACHED: &str = "tracing ";
 
 /// Has nprof time every call, whatever that costs.
 pub const UNGOVERNED: [&str; 2] = ["--max-overhead", "off"];

@@ -1,10 +1,14 @@
 //! What cannot be measured is counted and said: losses are provoked here, and must show.
 
-use anyhow::{Result, ensure};
-use nprof_tests::nprof::{Trace, methods, run};
+use anyhow::{Context as _, Result, ensure};
+use aya::programs::loaded_programs;
+use nprof_tests::child::Stream;
+use nprof_tests::nprof::{ATTACHED, Trace, methods, outcome, run, spawn};
 use nprof_tests::process::{Called, RemoteProcess};
 use nprof_tests::report::Report;
 use nprof_tests::require::traced_on_every_jdk;
+
+use rustix::process::Signal;
 
 use crate::TARGETS;
 
@@ -59,6 +63,44 @@ fn losses_do_not_spread() -> Result<()> {
         ensure!(report.needed_row(&called[0].methods[0])?.untimed == 0, "{:?}", report.methods);
         Ok(())
     })
+}
+
+/// Check that `-vv` tells each loss with method and thread, and that the programs have nothing of that otherwise.
+#[test]
+fn told_one_by_one() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let pid = target.pid().to_string();
+        let mut sizes = Vec::new();
+        for verbose in [&[][..], &["-vv"]] {
+            let others = entry_programs()?;
+            let mut nprof = spawn(&[verbose, &["trace", "--max-overhead", "off", "--pid", &pid, TARGETS]].concat())?;
+            nprof.line_with_prefix(Stream::Stderr, ATTACHED)?;
+            let own = entry_programs()?.into_iter().find(|program| !others.contains(program)).context("no program")?;
+            sizes.push(own.1);
+            let called = target.calls("deep", 1, 2)?;
+            nprof.signal(Signal::INT)?;
+            let ended = outcome(nprof)?;
+            let method = &called[0].methods[0];
+            let told = format!("too-deep: a call of {}::{} by thread ", method.class, method.method);
+            let lines = ended.stderr.lines().filter(|line| line.contains(&told)).count();
+            ensure!((lines > 1) != verbose.is_empty(), "{lines} lines of '{told}': {}", ended.stderr);
+        }
+        ensure!(sizes[0] < sizes[1], "bytes after verification, without and with losses told: {sizes:?}");
+        Ok(())
+    })
+}
+
+/// The programs at the entries of natives that are loaded now: their ids, and their size after verification in bytes.
+fn entry_programs() -> Result<Vec<(u32, u32)>> {
+    let mut programs = Vec::new();
+    for program in loaded_programs() {
+        let program = program?;
+        if program.name_as_str() == Some(nprof_common::programs::ENTER) {
+            programs.push((program.id(), program.size_translated().context("no size")?));
+        }
+    }
+    Ok(programs)
 }
 
 /// Check that a native that cannot be probed is said to be skipped, by `methods` as well, or else counted.

@@ -9,6 +9,7 @@ use nprof_common::histogram::BUCKETS;
 use nprof_common::{Cookie, Loss, MethodStats, Pace, Switch, maps};
 
 use super::feeds::{Collect, Feeds, fixed_point};
+use super::loss_log::LossLog;
 use super::object::{Object, Sizes};
 use super::{Error, probe_uprobe_multi, reach};
 use crate::model::{Library, Pid, Reach, VirtAddr};
@@ -33,6 +34,7 @@ pub struct Engine {
     reach: Reach,
     free: Mutex<Free>,
     stubs: Option<StubRecords>,
+    losses: Mutex<Option<LossLog>>,
 }
 
 /// Records for the stubs in a target, which maps them. They begin and end with a page, and no program writes to them.
@@ -125,11 +127,12 @@ impl Engine {
         let capacity = capacity.saturating_add(1).min(Cookie::MAX_INDEX);
         let (stubs, methods) = with_stubs(capacity, stubs, shards);
         let filtered = reach == Reach::Target;
-        let object = Object::load(Sizes { methods, shards, filtered }, collect)?;
+        let mut object = Object::load(Sizes { methods, shards, filtered }, collect)?;
+        let losses = Mutex::new(object.take_loss_log());
         let records = map_records(&object, methods, shards)?;
         let free = Mutex::new(Free { next: IDLE_RECORD + 1, returned: Vec::new() });
         let records = Arc::new(records);
-        Ok(Self { object, records, capacity, shards, reach, free, stubs })
+        Ok(Self { object, records, capacity, shards, reach, free, stubs, losses })
     }
 
     /// The records, mapped: value `index * shards + shard` is a [`MethodStats`]. All share one mapping: what each of
@@ -165,6 +168,12 @@ impl Engine {
     #[must_use]
     pub fn shards(&self) -> u32 {
         self.shards
+    }
+
+    /// The reader of single losses, for the first who asks, and where they are wanted.
+    #[must_use]
+    pub fn take_loss_log(&self) -> Option<LossLog> {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Whom the probes reach that are attached with this.

@@ -13,6 +13,7 @@ use nprof_common::{globals, maps, programs};
 
 use super::Error;
 use super::feeds::{AnchorEntry, Collect, Slot, VmEntry};
+use super::loss_log::{self, LossLog};
 use crate::sys::bpf::load_uprobe_multi;
 
 /// The object file that `cargo xtask bpf` has made.
@@ -50,7 +51,12 @@ impl Object {
     pub(super) fn load(sizes: Sizes, collect: &Collect) -> Result<Self, Error> {
         let (shard_mask, filtered) = (sizes.shards - 1, u32::from(sizes.filtered));
         let (bits, pages, target) = (collect.bits(), collect.pages(), collect.target.0);
-        let mut ebpf = EbpfLoader::new()
+        let level = loss_log::level();
+        let mut loader = EbpfLoader::new();
+        if !loss_log::is_wanted() {
+            loader.map_max_entries(loss_log::MAP, loss_log::UNUSED_BYTES);
+        }
+        let mut ebpf = loader
             .map_max_entries(maps::STATS, sizes.methods * sizes.shards)
             .map_max_entries(maps::STACKS, collect.stack_ring_bytes())
             .map_max_entries(maps::CALLS, collect.call_ring_bytes())
@@ -61,6 +67,7 @@ impl Object {
             .override_global(globals::ANCHOR_FROM_ENV, &collect.anchor_from_env, true)
             .override_global(globals::STACK_PAGES, &pages, true)
             .override_global(globals::TARGET, &target, true)
+            .override_global(aya_log::LEVEL, &level, true)
             // aya has no type for task storage; the programs alone use it.
             .allow_unsupported_maps()
             .load(OBJECT)
@@ -91,6 +98,11 @@ impl Object {
     /// If the object has no such ring, or no more.
     pub(super) fn take_ring(&mut self, name: &'static str) -> Result<RingBuf<MapData>, Error> {
         RingBuf::try_from(self.take(name)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+    }
+
+    /// The reader of single losses, if they are wanted.
+    pub(super) fn take_loss_log(&mut self) -> Option<LossLog> {
+        LossLog::take(&mut self.ebpf)
     }
 
     /// The map of where threads note their last Java frame.
@@ -132,6 +144,8 @@ pub(super) fn load_for_events(ring_bytes: u32) -> Result<Ebpf, Error> {
         .map_max_entries(maps::STATS, 1)
         .map_max_entries(maps::SLOTS, 1)
         .map_max_entries(maps::EXECS, ring_bytes)
+        .map_max_entries(loss_log::MAP, loss_log::UNUSED_BYTES)
+        .override_global(aya_log::LEVEL, &0u8, true)
         .allow_unsupported_maps()
         .load(OBJECT)
         .map_err(|error| Error::Maps(Box::new(error)))

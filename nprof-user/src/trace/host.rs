@@ -13,10 +13,10 @@ use tokio::time::{sleep_until, timeout, timeout_at};
 
 use super::end::{Ending, TargetEnd};
 use super::joins::Joins;
-use super::losses::HostLosses;
+use super::losses::{self, HostLosses};
 use super::slot::{Slot, Task};
 use super::{Calibrated, Error, Options, Pace, Prepared, Roster, Tracer};
-use crate::attach::{Engine, ExecEvents};
+use crate::attach::{Engine, ExecEvents, LossLog};
 use crate::collect::Reader;
 use crate::discover::{JvmFilter, JvmWatch, Proc, Program};
 use crate::model::{Jvm, Pid, Snapshot, StartTime};
@@ -67,6 +67,8 @@ pub struct Host {
     engine: Arc<Engine>,
     calibrated: Calibrated,
     losses: Arc<HostLosses>,
+    /// Single losses, if they are wanted.
+    loss_log: Option<LossLog>,
     /// Not there while it looks.
     watch: Option<JvmWatch>,
     looking: JoinSet<(JvmWatch, Vec<Jvm>)>,
@@ -113,6 +115,7 @@ impl Host {
         Ok(Self {
             proc,
             start,
+            loss_log: engine.take_loss_log(),
             engine,
             calibrated,
             losses: Arc::new(HostLosses::new(reader)),
@@ -178,9 +181,16 @@ impl Host {
             Some(Ok((id, ending, end))) = self.ending.join_next() => { self.has_ended(id, ending, end); Ok(None) }
             () = self.pace.tick() => {
                 self.look_for_missed();
+                self.tell_losses();
                 self.dispatch();
                 Ok(None)
             }
+        }
+    }
+
+    fn tell_losses(&mut self) {
+        if let Some(log) = &mut self.loss_log {
+            losses::tell(log, self.slots.values().map(|slot| &*slot.roster));
         }
     }
 

@@ -1,9 +1,11 @@
-//! What goes wrong in the measurement of all JVMs of a host together.
+//! What goes wrong in the measurement: of all JVMs of a host together, and one by one for the log.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nprof_common::Loss;
 
+use super::Roster;
+use crate::attach::{LossLog, Lost};
 use crate::collect::Reader;
 use crate::model::Losses;
 
@@ -40,5 +42,21 @@ impl HostLosses {
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed.load(Ordering::Relaxed)
+    }
+}
+
+/// The most losses that are told one by one at a time: a target can make as many as it likes.
+const MOST_TOLD: usize = 100;
+
+/// Tells each loss since the last time by itself, with the method that was called.
+pub(super) fn tell<'a>(log: &mut LossLog, rosters: impl Iterator<Item = &'a Roster> + Clone) {
+    let lost = log.read();
+    for Lost { loss, record, tid, sp } in lost.iter().take(MOST_TOLD) {
+        let name = rosters.clone().find_map(|roster| roster.name_of_record(*record));
+        let name = name.unwrap_or_else(|| format!("record {record}"));
+        tracing::debug!("{loss}: a call of {name} by thread {tid}, stack pointer {sp:#x}");
+    }
+    if let Some(more) = lost.len().checked_sub(MOST_TOLD).filter(|more| *more > 0) {
+        tracing::debug!("and {more} more losses");
     }
 }

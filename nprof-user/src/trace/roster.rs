@@ -177,6 +177,15 @@ impl Roster {
         self.reader.losses()
     }
 
+    /// The method whose calls are in a record, `class::method`.
+    pub(super) fn name_of_record(&self, record: u32) -> Option<String> {
+        let (index, ..) = self.switches.functions().into_iter().find(|(_, of, _)| *of == record)?;
+        let listed = Arc::clone(&self.lock().listed);
+        let probe = listed.probes.iter().find(|probe| probe.index == index)?;
+        let method = &probe.methods.first()?.method;
+        Some(format!("{}::{}", method.class, method.name))
+    }
+
     /// Everything measured from the start to now, or to the end if tracing was stopped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

@@ -11,8 +11,8 @@ use super::look::Looker;
 use super::overhead::Overhead;
 use super::prepared::MAX_FUNCTIONS;
 use super::roster::{Listed, Roster};
-use super::{Calibrated, Error, Options, downcalls};
-use crate::attach::{Attached, Engine, Session, Target, in_full};
+use super::{Calibrated, Error, Options, downcalls, losses};
+use crate::attach::{Attached, Engine, LossLog, Session, Target, in_full};
 use crate::collect::Reader;
 use crate::discover::Proc;
 use crate::hotspot::Vm;
@@ -62,6 +62,8 @@ pub struct Tracer {
     age: Duration,
     /// Whether it has linked downcalls.
     downcalls: bool,
+    /// Single losses, if they are wanted and nobody else reads them.
+    losses: Option<LossLog>,
 }
 
 /// What a tracer is made of.
@@ -95,6 +97,7 @@ impl Tracer {
         let roster = Roster::new(jvm.clone(), options.timed, (reader, stubs), switches, calibrated.prices);
         let now = Instant::now();
         let target = Target { pid: jvm.pid, timed: options.timed };
+        let losses = engine.take_loss_log();
         let looker = Looker::new(engine, roster.reader().clone(), target);
         let overhead = Overhead::new(calibrated, options.budget, looker, roster.start());
         let mut tracer = Self {
@@ -113,6 +116,7 @@ impl Tracer {
             looked: now,
             age,
             downcalls,
+            losses,
         };
         tracer.begin_stubs();
         let probes = tracer.planner.probes().to_vec();
@@ -150,12 +154,13 @@ impl Tracer {
     /// Whether it is time for another [`Self::tick`].
     #[must_use]
     pub fn is_due(&self) -> bool {
-        self.must_look() || self.tiers.is_some() || self.overhead.is_due(&self.roster)
+        self.must_look() || self.tiers.is_some() || self.losses.is_some() || self.overhead.is_due(&self.roster)
     }
 
     /// Does what is due: looks for methods that have been bound since, and keeps the cost within its bounds.
     pub fn tick(&mut self) {
         self.serve_stubs();
+        self.tell_losses();
         if self.must_look() {
             self.look_for_new();
         }
@@ -193,6 +198,13 @@ impl Tracer {
         self.overhead.publish(&self.roster);
         self.session.detach();
         self.end_stubs();
+        self.tell_losses();
+    }
+
+    fn tell_losses(&mut self) {
+        if let Some(log) = &mut self.losses {
+            losses::tell(log, [&*self.roster].into_iter());
+        }
     }
 
     /// Gives what it had in the kernel to others, when the JVM has ended: the results cannot be read any more.
