@@ -298,7 +298,7 @@ unsafe fn copy_pages(into: *mut u8, base: u64, pages: usize) -> u64 {
 fn anchor(tid: u32, env: u64) -> (Anchor, u64) {
     let mut anchor = Anchor { sp: 0, pc: 0, fp: 0 };
     // SAFETY: nobody deletes while programs run: user space only adds.
-    let place = unsafe { NPROF_ANCHORS.get(&tid) }.copied().or_else(|| maps::anchor_place(env));
+    let place = unsafe { NPROF_ANCHORS.get(tid) }.copied().or_else(|| maps::anchor_place(env));
     let Some(place) = place else { return (anchor, 0) };
     let words = [(&raw mut anchor.sp, place.sp), (&raw mut anchor.pc, place.pc), (&raw mut anchor.fp, place.fp)];
     for (word, from) in words {

@@ -24,10 +24,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     Ok(tally.finish())
 }
 
-/// Every check. Those of the `nprof-ebpf` crate are left to its build: it compiles for the BPF target alone.
+/// Every check.
 pub(crate) fn check_all(tally: &mut Tally) {
-    for (name, mut command) in [("formatting", formatting()), ("clippy", clippy()), ("documentation", documentation())]
-    {
+    for (name, mut command) in [
+        ("formatting", formatting()),
+        ("clippy", clippy()),
+        ("clippy on the BPF programs", clippy_on_bpf()),
+        ("documentation", documentation()),
+        ("dependencies", dependencies()),
+    ] {
         tally.check(name, || process::run(&mut command, cargo::BUILD_LIMIT));
     }
     if Machine::this().program("shellcheck").is_some() {
@@ -49,9 +54,28 @@ fn clippy() -> Command {
     command
 }
 
+/// As a program of this machine, which is only looked at: for the BPF target there is no compiler with clippy everywhere. The
+/// crate needs what a nightly compiler has, and no unwinding.
+fn clippy_on_bpf() -> Command {
+    let mut command = cargo::command("clippy");
+    command.args(["--package", "nprof-ebpf", "--", "--deny", "warnings"]);
+    command.env("RUSTC_BOOTSTRAP", "1").env("CARGO_ENCODED_RUSTFLAGS", "-Cpanic=abort");
+    // Other flags build everything again: not at the cost of the next ordinary build.
+    command.env("CARGO_TARGET_DIR", cargo::target_directory().join("clippy-bpf"));
+    command
+}
+
 fn documentation() -> Command {
     let mut command = cargo::command("doc");
     command.args(["--workspace", "--exclude", "nprof-ebpf", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings");
+    command
+}
+
+/// Licences, origins and versions, by `deny.toml`. Known weaknesses of what is used are looked up at a release: that list is on
+/// the network.
+fn dependencies() -> Command {
+    let mut command = cargo::command("deny");
+    command.args(["--locked", "--offline", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"]);
     command
 }
 

@@ -39,6 +39,13 @@ pub(crate) enum Remedy {
     RustSource,
     /// Components of the active toolchain.
     RustupComponents(&'static [&'static str]),
+    /// Compile a program that needs nothing but Rust.
+    CargoInstall {
+        /// The program.
+        name: &'static str,
+        /// Its version.
+        version: &'static str,
+    },
     /// Compile bpf-linker against Debian's LLVM.
     BpfLinker,
     /// A JVM from a Python package.
@@ -67,6 +74,7 @@ impl Remedy {
                 rustup && nightly.is_some_and(|it| it.llvm().is_none_or(|llvm| llvm <= LLVM))
             }
             Self::RustupComponents(_) => rustup,
+            Self::CargoInstall { .. } => true,
             Self::BpfLinker => apt || has_llvm(machine),
             Self::Wheel { .. } => apt || has_pip(machine),
             Self::Unreleased { .. } => apt,
@@ -80,6 +88,7 @@ impl Remedy {
             Self::WithoutService { package, unit } => format!("systemctl mask {unit} && apt-get install {package}"),
             Self::RustSource => process::describe(&rust_source()),
             Self::RustupComponents(components) => process::describe(&rustup_components(components)),
+            Self::CargoInstall { name, version } => process::describe(&cargo_install(name, version)),
             Self::BpfLinker => format!(
                 "apt-get install {} && LLVM_PREFIX={LLVM_PREFIX} LLVM_SYS_221_PREFIX={LLVM_PREFIX} cargo {}",
                 LLVM_PACKAGES.join(" "),
@@ -110,6 +119,7 @@ impl Remedy {
             }
             Self::RustSource => process::run(&mut rust_source(), DOWNLOAD_LIMIT),
             Self::RustupComponents(components) => process::run(&mut rustup_components(components), DOWNLOAD_LIMIT),
+            Self::CargoInstall { name, version } => process::run(&mut cargo_install(name, version), COMPILE_LIMIT),
             Self::BpfLinker => {
                 if !has_llvm(machine) {
                     install_packages(LLVM_PACKAGES)?;
@@ -151,6 +161,12 @@ fn rust_source() -> Command {
 fn rustup_components(components: &[&str]) -> Command {
     let mut command = Command::new("rustup");
     command.args(["component", "add"]).args(components);
+    command
+}
+
+fn cargo_install(name: &str, version: &str) -> Command {
+    let mut command = cargo::command("install");
+    command.args([name, "--version", version, "--locked", "--no-default-features"]);
     command
 }
 
