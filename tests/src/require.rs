@@ -9,11 +9,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::jdk::{self, Jdk, OLDEST_SUPPORTED};
 
-/// The JDK versions that are expected on a machine that runs these tests.
-const EXPECTED_VERSIONS: [u32; 2] = [17, 25];
-/// The other versions that a few strong tests run on: the oldest that is supported, the first with virtual threads, and the
-/// newest that there is.
-const EXPECTED_OTHERS: [u32; 3] = [11, 21, 26];
+/// The JDK versions that are expected on a machine that runs these tests: below `/usr/lib/jvm`, where every test runs on
+/// them, or in [`jdk::others`], where a few strong tests do.
+const EXPECTED_VERSIONS: [u32; 5] = [11, 17, 21, 25, 26];
 
 /// The first kernel with `uprobe_multi` links.
 const OLDEST_KERNEL: (u32, u32) = (6, 6);
@@ -128,16 +126,12 @@ pub fn rounds() -> Result<u32> {
 fn jdks() -> Result<Vec<Jdk>> {
     static REPORT: Once = Once::new();
     let (usable, old): (Vec<_>, Vec<_>) = Jdk::find_all()?.into_iter().partition(|jdk| jdk.version >= OLDEST_SUPPORTED);
-    let missing = missing_versions(&installed_versions(), &usable);
     REPORT.call_once(|| {
-        for version in &missing {
-            say(&format!("missing: no JDK {version} under /usr/lib/jvm: nothing is tested with it"));
-        }
         for jdk in &old {
             say(&format!("not used: {jdk} is older than the targets' sources ({OLDEST_SUPPORTED})"));
         }
     });
-    must_not_be_required(&missing, "/usr/lib/jvm")?;
+    must_have_versions(&usable, &Jdk::find_others()?)?;
     if usable.is_empty() && is_required("jvm") {
         bail!("required by NPROF_TEST_REQUIRE: no JDK under /usr/lib/jvm");
     }
@@ -146,20 +140,25 @@ fn jdks() -> Result<Vec<Jdk>> {
 
 /// The JVMs of other versions to test with. Prints once what is missing.
 fn others() -> Result<Vec<Jdk>> {
-    static REPORT: Once = Once::new();
     let found = Jdk::find_others()?;
-    let missing = missing_versions(&EXPECTED_OTHERS, &found);
-    let place = jdk::others();
-    REPORT.call_once(|| {
-        for version in &missing {
-            say(&format!("not run: nothing is tested with JDK {version}: it is not in {}", place.display()));
-        }
-    });
-    must_not_be_required(&missing, &place.display().to_string())?;
+    must_have_versions(&Jdk::find_all()?, &found)?;
     Ok(found)
 }
 
-fn must_not_be_required(missing: &[u32], place: &str) -> Result<()> {
+/// Says once which versions nothing is tested with.
+///
+/// # Errors
+/// If one is required that is not there.
+fn must_have_versions(main: &[Jdk], others: &[Jdk]) -> Result<()> {
+    static REPORT: Once = Once::new();
+    let found = [main, others].concat();
+    let missing = missing_versions(&expected_versions(), &found);
+    let place = format!("/usr/lib/jvm or {}", jdk::others().display());
+    REPORT.call_once(|| {
+        for version in &missing {
+            say(&format!("not run: nothing is tested with JDK {version}: it is not in {place}"));
+        }
+    });
     match missing.iter().find(|version| is_required(&version.to_string())) {
         Some(version) => bail!("required by NPROF_TEST_REQUIRE: no JDK {version} in {place}"),
         None => Ok(()),
@@ -170,11 +169,10 @@ fn missing_versions(expected: &[u32], found: &[Jdk]) -> Vec<u32> {
     expected.iter().copied().filter(|version| found.iter().all(|jdk| jdk.version != *version)).collect()
 }
 
-/// The versions that are expected under `/usr/lib/jvm`, and those that are required besides.
-fn installed_versions() -> Vec<u32> {
+/// The versions that are expected, and those that are required besides.
+fn expected_versions() -> Vec<u32> {
     let required = requirements().filter_map(|word| word.parse().ok());
     let mut wanted: Vec<u32> = EXPECTED_VERSIONS.into_iter().chain(required).collect();
-    wanted.retain(|version| !EXPECTED_OTHERS.contains(version));
     wanted.sort_unstable();
     wanted.dedup();
     wanted
@@ -249,6 +247,6 @@ mod tests {
     #[test]
     fn missing_versions_are_noticed() {
         let only_25 = [Jdk { version: 25, home: "/jdk".into() }];
-        assert_eq!(missing_versions(&EXPECTED_VERSIONS, &only_25), [17]);
+        assert_eq!(missing_versions(&EXPECTED_VERSIONS, &only_25), [11, 17, 21, 26]);
     }
 }

@@ -88,6 +88,14 @@ pub(crate) fn build_release() -> Result<Build> {
     build(command("build").arg("--release"))
 }
 
+/// The same with the checks of a debug build, of which the tests need most parts anyway.
+///
+/// # Errors
+/// When it fails or takes too long.
+pub(crate) fn build_debug() -> Result<Build> {
+    build(&mut command("build"))
+}
+
 /// The same in less time and room, to be seen once.
 ///
 /// # Errors

@@ -27,6 +27,11 @@ pub(crate) fn newest(machine: &Machine) -> Option<Jdk> {
     all(machine).pop()
 }
 
+/// The home of a JDK of this version.
+pub(crate) fn of_version(machine: &Machine, feature: u32) -> Option<PathBuf> {
+    all(machine).into_iter().find(|jdk| jdk.version.first() == Some(&feature)).map(|jdk| jdk.home)
+}
+
 /// Every JDK below `/usr/lib/jvm` and the one on the PATH, each once, the newest last.
 fn all(machine: &Machine) -> Vec<Jdk> {
     let mut homes: Vec<PathBuf> = fs::read_dir(machine.system("/usr/lib/jvm"))

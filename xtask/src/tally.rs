@@ -7,13 +7,19 @@ use anyhow::Result;
 
 use crate::FAILED;
 
-/// Counts of checks and tests, and the names of what failed.
+/// How a test says that it, or a part of it, was not run, before its name and the reason.
+const NOT_RUN: &str = "nprof-tests: not run: ";
+
+/// Counts of checks and tests, the names of what failed, and what was skipped.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Tally {
     passed: u64,
     failed: u64,
-    skipped: u64,
     failures: Vec<String>,
+    /// What was not checked, and why.
+    skips: Vec<String>,
+    /// The test that said something last. What it prints itself may stand between its name and its end.
+    running: String,
 }
 
 impl Tally {
@@ -42,8 +48,8 @@ impl Tally {
 
     /// Counts one check that could not be made.
     pub(crate) fn skip(&mut self, name: &str, why: &str) {
-        self.skipped += 1;
         println!("\n== {name}: skipped: {why}");
+        self.skips.push(format!("{name}: {why}"));
     }
 
     /// Counts the tests of a test binary if `line` is its summary, such as
@@ -53,9 +59,18 @@ impl Tally {
         if let Some(result) = line.strip_prefix("test result: ") {
             self.passed += count(result, "passed");
             self.failed += count(result, "failed");
-            self.skipped += count(result, "ignored");
-        } else if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
-            self.failures.push(name.to_owned());
+            return;
+        }
+        if let Some((name, rest)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
+            name.clone_into(&mut self.running);
+            if let Some(why) = rest.strip_prefix("ignored") {
+                self.skips.push(format!("{name}: {}", why.trim_start_matches(", ")));
+            }
+        }
+        if let Some((_, skip)) = line.split_once(NOT_RUN) {
+            self.skips.push(skip.to_owned());
+        } else if line == "FAILED" || line.ends_with(" ... FAILED") {
+            self.failures.push(self.running.clone());
         }
     }
 
@@ -69,9 +84,12 @@ impl Tally {
         self.failed
     }
 
-    /// Prints what failed and, as the last line, the counts.
+    /// Prints what was skipped, what failed and, as the last line, the counts.
     pub(crate) fn finish(&self) -> ExitCode {
         println!();
+        for skip in &self.skips {
+            println!("skipped: {skip}");
+        }
         for name in &self.failures {
             println!("failed: {name}");
         }
@@ -82,8 +100,8 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { passed, failed, skipped, failures: _ } = self;
-        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+        let Self { passed, failed, skips, .. } = self;
+        write!(f, "{passed} passed, {failed} failed, {} skipped", skips.len())
     }
 }
 
@@ -109,8 +127,13 @@ mod tests {
             .read("test result: FAILED. 40 passed; 2 failed; 0 ignored; 0 measured; 7 filtered out; finished in 1.00s");
         tally.read("test discover::finds_it ... ok");
         tally.read("test discover::loses_it ... FAILED");
-        assert_eq!(tally.to_string(), "45 passed, 2 failed, 1 skipped");
-        assert_eq!(tally.failures, ["discover::loses_it"]);
+        tally.read("test discover::tool ... ignored, it writes a file");
+        tally.read("test discover::breaks ... nprof-tests: a note");
+        tally.read("FAILED");
+        tally.read("test discover::other ... nprof-tests: not run: discover::other with JDK 17: it has none");
+        assert_eq!(tally.to_string(), "45 passed, 2 failed, 2 skipped");
+        assert_eq!(tally.skips, ["discover::tool: it writes a file", "discover::other with JDK 17: it has none"]);
+        assert_eq!(tally.failures, ["discover::loses_it", "discover::breaks"]);
         assert_eq!(tally.ran(), 47);
     }
 

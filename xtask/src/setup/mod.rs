@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::machine::Machine;
 use needs::{NEEDS, Need};
-pub(crate) use needs::{NEWEST, Purpose, debian_toolchain as debian_for_bpf, rustup_toolchain as nightly_for_bpf};
+pub(crate) use needs::{Purpose, debian_toolchain as debian_for_bpf, rustup_toolchain as nightly_for_bpf};
 
 /// The command.
 ///
@@ -53,17 +53,13 @@ pub(crate) fn ensure(purpose: Purpose) -> Result<usize> {
     for need in &missing {
         eprintln!("setup: missing: {}, {}", need.what, need.why);
     }
-    let is_by_hand = |need: &&&Need| !need.is_optional && need.remedies(&machine).next().is_none();
+    let is_by_hand = |need: &&&Need| need.remedies(&machine).next().is_none();
     let by_hand: Vec<&&Need> = missing.iter().filter(is_by_hand).collect();
     if !by_hand.is_empty() {
         bail!("setup can install this only as root on Debian 12; by hand:{}", instructions(&by_hand));
     }
     for need in &missing {
-        let installed = install(need, &machine).with_context(|| format!("cannot install {}", need.what));
-        match installed {
-            Err(error) if need.is_optional => eprintln!("setup: {error:#}; going on without it"),
-            installed => installed?,
-        }
+        install(need, &machine).with_context(|| format!("cannot install {}", need.what))?;
     }
     Ok(missing.len())
 }
@@ -74,11 +70,6 @@ fn needed_for(purpose: Purpose) -> impl Iterator<Item = &'static Need> {
 
 fn missing(machine: &Machine, purpose: Purpose) -> Vec<&'static Need> {
     needed_for(purpose).filter(|need| need.found(machine).is_none()).collect()
-}
-
-/// Whether this machine has what is called so in the table.
-pub(crate) fn has(what: &str) -> bool {
-    NEEDS.iter().any(|need| need.what == what && need.found(&Machine::this()).is_some())
 }
 
 /// Tries the remedies in order until the thing is there.

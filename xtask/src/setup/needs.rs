@@ -30,8 +30,6 @@ pub(crate) struct Need {
     pub(crate) why: &'static str,
     /// What it is needed for.
     pub(crate) purpose: Purpose,
-    /// Whether one does without it where it cannot be had.
-    pub(crate) is_optional: bool,
     /// Where it is, if it is there.
     find: fn(&Machine) -> Option<String>,
     /// Ways to get it, the preferred one first.
@@ -56,7 +54,6 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "a C compiler",
         why: "to link Rust programs and to compile the C sources of the tests",
         purpose: Purpose::Build,
-        is_optional: false,
         find: c_compiler,
         remedies: &[Remedy::Packages(&["gcc", "libc6-dev"])],
     },
@@ -64,7 +61,6 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "a JDK",
         why: "to compile and run the Java workload that is traced",
         purpose: Purpose::Build,
-        is_optional: false,
         find: |machine| jdk::newest(machine).map(|jdk| jdk.home.display().to_string()),
         remedies: &[Remedy::Packages(&["openjdk-17-jdk-headless"])],
     },
@@ -72,7 +68,6 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "an eBPF toolchain",
         why: "a Rust compiler with a `core` library for the bpfel-unknown-none target",
         purpose: Purpose::Bpf,
-        is_optional: false,
         find: bpf_toolchain,
         remedies: &[Remedy::RustSource, Remedy::Packages(&["rustc-web", "libstd-rust-web-dev-bpf"])],
     },
@@ -80,7 +75,6 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "bpf-linker",
         why: "to link the eBPF object",
         purpose: Purpose::Bpf,
-        is_optional: false,
         find: |machine| program(machine, "bpf-linker"),
         remedies: &[Remedy::BpfLinker],
     },
@@ -88,15 +82,20 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "rustfmt and clippy",
         why: "to lint",
         purpose: Purpose::Test,
-        is_optional: false,
         find: lint_tools,
         remedies: &[Remedy::RustupComponents(&["rustfmt", "clippy"])],
+    },
+    Need {
+        what: "cargo-deny",
+        why: "to check the licences and origins of what nprof is made of",
+        purpose: Purpose::Test,
+        find: |machine| program(machine, "cargo-deny"),
+        remedies: &[Remedy::CargoInstall { name: "cargo-deny", version: "0.20.2" }],
     },
     Need {
         what: "bpftool",
         why: "to see in the tests that nothing stays behind in the kernel",
         purpose: Purpose::Test,
-        is_optional: false,
         find: |machine| program(machine, "bpftool"),
         remedies: &[Remedy::Packages(&["bpftool"])],
     },
@@ -104,7 +103,6 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "bpftrace",
         why: "to compare counts and costs with another tool",
         purpose: Purpose::Test,
-        is_optional: false,
         find: |machine| program(machine, "bpftrace"),
         remedies: &[Remedy::Packages(&["bpftrace"])],
     },
@@ -112,7 +110,6 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "snappy for Java",
         why: "as a real JNI library under load",
         purpose: Purpose::Test,
-        is_optional: false,
         find: |machine| jni_library(machine, "snappy-java.jar", "libsnappyjava.so"),
         remedies: &[Remedy::Packages(&["libsnappy-java", "libsnappy-jni"])],
     },
@@ -120,7 +117,6 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "lz4 for Java",
         why: "as a real JNI library under load",
         purpose: Purpose::Test,
-        is_optional: false,
         find: |machine| jni_library(machine, "lz4-java.jar", "liblz4-java.so"),
         remedies: &[Remedy::Packages(&["liblz4-java", "liblz4-jni"])],
     },
@@ -128,7 +124,6 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "Prometheus",
         why: "to scrape nprof, and to check its alerts and the dashboard's queries (promtool)",
         purpose: Purpose::Test,
-        is_optional: false,
         find: |machine| program(machine, "promtool").and(program(machine, "prometheus")),
         remedies: &[Remedy::WithoutService { package: "prometheus", unit: "prometheus.service" }],
     },
@@ -136,7 +131,6 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "Chromium",
         why: "to look at flame graphs as their readers do",
         purpose: Purpose::Test,
-        is_optional: false,
         find: |machine| program(machine, "chromium"),
         remedies: &[Remedy::Packages(&["chromium"])],
     },
@@ -144,7 +138,6 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "Debian's packaging tools",
         why: "to make the Debian package and look into it",
         purpose: Purpose::Test,
-        is_optional: false,
         find: |machine| program(machine, "dpkg-deb").and(program(machine, "dpkg-shlibdeps")),
         remedies: &[Remedy::Packages(&["dpkg-dev"])],
     },
@@ -152,24 +145,34 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "a JVM of JDK 11",
         why: "to test the oldest version that is supported",
         purpose: Purpose::Test,
-        is_optional: false,
         find: |machine| jvm(machine, 11),
         remedies: &[Remedy::Wheel { feature: 11, version: "11.0.13.1" }],
+    },
+    Need {
+        what: "a JVM of JDK 17",
+        why: "to test a version that many still run",
+        purpose: Purpose::Test,
+        find: |machine| jvm(machine, 17),
+        remedies: &[Remedy::Wheel { feature: 17, version: "17.0.9.2" }],
     },
     Need {
         what: "a JVM of JDK 21",
         why: "to test the first version with virtual threads",
         purpose: Purpose::Test,
-        is_optional: false,
         find: |machine| jvm(machine, 21),
         remedies: &[Remedy::Wheel { feature: 21, version: "21.0.8.2" }],
     },
     Need {
-        what: NEWEST,
+        what: "a JVM of JDK 25",
+        why: "to test the newest version with long support",
+        purpose: Purpose::Test,
+        find: |machine| jvm(machine, 25),
+        remedies: &[Remedy::Wheel { feature: 25, version: "25.0.2.1" }],
+    },
+    Need {
+        what: "a JVM of JDK 26",
         why: "to test the newest version",
         purpose: Purpose::Test,
-        // Where it comes from changes every day.
-        is_optional: true,
         find: |machine| jvm(machine, 26),
         remedies: &[Remedy::Unreleased { feature: 26 }],
     },
@@ -177,7 +180,6 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "Tomcat 9 with its native library",
         why: "as a real program under load, by TLS",
         purpose: Purpose::Programs,
-        is_optional: false,
         find: |machine| debian_library(machine, "libtcnative-1.so").and(debian_jar(machine, "tomcat9-catalina.jar")),
         remedies: &[Remedy::Packages(&["libtomcat9-java", "libtcnative-1"])],
     },
@@ -185,7 +187,6 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "JNA",
         why: "as a real program under load, with SQLite",
         purpose: Purpose::Programs,
-        is_optional: false,
         find: |machine| jni_library(machine, "jna.jar", "libjnidispatch.system.so"),
         remedies: &[Remedy::Packages(&["libjna-java", "libjna-jni", "libsqlite3-0"])],
     },
@@ -193,23 +194,20 @@ pub(crate) const NEEDS: &[Need] = &[
         what: "SQLite's JDBC driver",
         why: "as a real program under load",
         purpose: Purpose::Programs,
-        is_optional: false,
         find: |machine| debian_jar(machine, "sqlite-jdbc.jar"),
         remedies: &[Remedy::Packages(&["libxerial-sqlite-jdbc-java"])],
     },
 ];
 
-/// What of the tests' needs may be missing.
-pub(crate) const NEWEST: &str = "a JVM of JDK 26";
-
 fn program(machine: &Machine, name: &str) -> Option<String> {
     Some(machine.program(name)?.display().to_string())
 }
 
-/// A JVM of another version, which only runs.
+/// A JVM of this version: a JDK of the system, or one that only runs.
 fn jvm(machine: &Machine, feature: u32) -> Option<String> {
-    let home = machine.jvms.join(feature.to_string());
-    home.join("bin/java").exists().then(|| home.display().to_string())
+    let own = machine.jvms.join(feature.to_string());
+    let own = own.join("bin/java").exists().then_some(own);
+    Some(own.or_else(|| jdk::of_version(machine, feature))?.display().to_string())
 }
 
 fn c_compiler(machine: &Machine) -> Option<String> {
