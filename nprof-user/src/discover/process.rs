@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use procfs::FromRead;
 use procfs::process::Stat;
-use rustix::fs::ResolveFlags;
 use rustix::io::Errno;
 
 use super::Error;
@@ -137,17 +136,9 @@ impl ProcessDir {
         Some(Path::new("/").join(inside))
     }
 
-    /// Opens a file by a path as the target sees it. Symbolic links, absolute ones included, stay inside the
-    /// target's root, and only a regular file is opened: a container cannot point nprof at the host's files, at a
-    /// device or at a pipe that blocks. A relative path starts at the target's working directory.
+    /// Opens a file by a path as the target sees it.
     pub(super) fn open_as_target(&self, path: &Path) -> io::Result<TargetFile> {
-        let (start, scope) = if path.is_absolute() {
-            (self.join("root"), ResolveFlags::IN_ROOT)
-        } else {
-            // A path that leaves the working directory upwards is refused rather than followed out of the root.
-            (self.join("cwd"), ResolveFlags::BENEATH)
-        };
-        TargetFile::open_from(&start, path, scope | ResolveFlags::NO_MAGICLINKS)
+        TargetFile::open_as_target(&self.path, path)
     }
 
     fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, Error> {

@@ -3,10 +3,7 @@
 //!
 //! Only a file with the library's build id is taken.
 
-use std::io;
 use std::path::{Path, PathBuf};
-
-use rustix::fs::ResolveFlags;
 
 use super::elf::Layout;
 use super::library_file::LibraryFile;
@@ -34,7 +31,9 @@ pub(super) fn find(pid: Pid, library: &Library, opened: &LibraryFile) -> Option<
     }
     let link = opened.layout.debug_link(&opened.file).ok().flatten();
     let by_name = link.map(|name| by_debug_link(&library.path, &name)).unwrap_or_default();
-    let mut in_target = [by_id].into_iter().chain(by_name).filter_map(|path| open_in_target(pid, &path).ok());
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let paths = [by_id].into_iter().chain(by_name);
+    let mut in_target = paths.filter_map(|path| TargetFile::open_as_target(&process, &path).ok());
     in_target.find(|file| has_build_id(file, build_id)).map(DebugFile::Target)
 }
 
@@ -55,10 +54,4 @@ fn by_debug_link(library: &Path, name: &str) -> Vec<PathBuf> {
 fn has_build_id(file: &TargetFile, expected: &[u8]) -> bool {
     let layout = Layout::read(file);
     layout.is_ok_and(|layout| layout.build_id.is_some_and(|(_, found)| found == expected))
-}
-
-/// Opens a path as the target sees it, whatever links it has put there.
-fn open_in_target(pid: Pid, path: &Path) -> io::Result<TargetFile> {
-    let root = format!("/proc/{pid}/root");
-    TargetFile::open_from(Path::new(&root), path, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
 }

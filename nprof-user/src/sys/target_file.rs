@@ -116,11 +116,24 @@ impl TargetFile {
         Self::found(target_of(path), find(target_of(path), None, path, OFlags::empty(), ResolveFlags::empty())?)
     }
 
-    /// Opens a path as it leads from the directory `start`, within the bounds that `resolve` sets.
+    /// Opens a path as the target with this directory under `/proc` sees it. Symbolic links, absolute ones included, stay
+    /// inside the target's root: a container cannot point nprof at the host's files. A relative path starts at the
+    /// target's working directory.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn open_from(start: &Path, path: &Path, resolve: ResolveFlags) -> io::Result<Self> {
+    pub fn open_as_target(process: &Path, path: &Path) -> io::Result<Self> {
+        let (start, scope) = if path.is_absolute() {
+            (process.join("root"), ResolveFlags::IN_ROOT)
+        } else {
+            // A path that leaves the working directory upwards is refused rather than followed out of the root.
+            (process.join("cwd"), ResolveFlags::BENEATH)
+        };
+        Self::open_from(&start, path, scope | ResolveFlags::NO_MAGICLINKS)
+    }
+
+    /// Opens a path as it leads from the directory `start`, within the bounds that `resolve` sets.
+    fn open_from(start: &Path, path: &Path, resolve: ResolveFlags) -> io::Result<Self> {
         let target = target_of(start);
         Self::found(target, find(target, Some(start), path, OFlags::empty(), resolve)?)
     }
