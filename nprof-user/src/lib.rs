@@ -8,6 +8,8 @@
 //!                                                        └─ govern (cost) ─┘           └─> export
 //! ```
 //!
+//! [`elf`] reads ELF files for all of them.
+//!
 //! [`trace`] puts the stages together, for one JVM or all of a host. [`service`] keeps that running by a [`config`], for
 //! scrapes ([`export`]) and commands ([`control`]). [`cli`] is what users type.
 
@@ -18,6 +20,7 @@ pub mod collect;
 pub mod config;
 pub mod control;
 pub mod discover;
+pub mod elf;
 pub mod export;
 pub mod govern;
 pub mod hotspot;

@@ -15,10 +15,11 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("sys", &["model"]),
+    ("elf", &["model", "sys"]),
     ("discover", &["model", "sys"]),
     ("hotspot", &["model", "sys"]),
     ("unwind", &["model", "sys", "hotspot"]),
-    ("native", &["model", "sys", "discover"]),
+    ("native", &["model", "sys", "elf", "discover"]),
     ("resolve", &["model", "sys", "native"]),
     ("shim", &["model", "sys", "discover", "hotspot"]),
     ("config", &["model", "discover", "resolve"]),

@@ -11,8 +11,9 @@ use gimli::{
 };
 
 use super::covered::{Covered, FunctionStarts, Ranges};
-use super::elf::{ElfFault, Layout};
+use super::library_file::read_headers;
 use super::rule::Rule;
+use crate::elf::{Fault, Sections};
 use crate::model::ElfAddr;
 use crate::sys::target_file::TargetFile;
 
@@ -55,21 +56,21 @@ pub(super) struct UnwindTable {
 /// # Errors
 /// If the file cannot be read.
 pub(crate) fn function_starts(file: &TargetFile) -> io::Result<FunctionStarts> {
-    match Layout::read(file) {
-        Ok(layout) => Ok(UnwindTable::read(file, &layout, MAX_SECTION)?.into_starts()),
-        Err(ElfFault::Read(error)) => Err(error),
+    match read_headers(file) {
+        Ok((_, sections)) => Ok(UnwindTable::read(file, &sections, MAX_SECTION)?.into_starts()),
+        Err(Fault::Read(error)) => Err(error),
         Err(_) => Ok(FunctionStarts::default()),
     }
 }
 
 impl UnwindTable {
     /// Reads and indexes what a file has, up to `room` bytes of it. What is damaged is left out.
-    pub(super) fn read(file: &TargetFile, layout: &Layout, room: u64) -> io::Result<Self> {
+    pub(super) fn read(file: &TargetFile, sections: &Sections, room: u64) -> io::Result<Self> {
         let mut table = Self { parts: Vec::new() };
         for (format, name) in [(Format::EhFrame, ".eh_frame"), (Format::DebugFrame, ".debug_frame")] {
             let room = room.saturating_sub(table.size());
-            if let Some(bytes) = layout.bytes(file, name, MAX_SECTION.min(room))? {
-                table.parts.push(Part::new(format, bytes, bases(layout)));
+            if let Some(bytes) = sections.bytes(file, name, MAX_SECTION.min(room))? {
+                table.parts.push(Part::new(format, bytes, bases(sections)));
             }
         }
         Ok(table)
@@ -92,13 +93,12 @@ impl UnwindTable {
 }
 
 /// What addresses in the sections may be relative to.
-fn bases(layout: &Layout) -> BaseAddresses {
-    let address = |name| layout.section(name).map_or(0, |section| section.address);
+fn bases(sections: &Sections) -> BaseAddresses {
     BaseAddresses::default()
-        .set_eh_frame(address(".eh_frame"))
-        .set_eh_frame_hdr(address(".eh_frame_hdr"))
-        .set_text(address(".text"))
-        .set_got(address(".got"))
+        .set_eh_frame(sections.address(".eh_frame"))
+        .set_eh_frame_hdr(sections.address(".eh_frame_hdr"))
+        .set_text(sections.address(".text"))
+        .set_got(sections.address(".got"))
 }
 
 impl Part {

@@ -5,8 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::elf::Layout;
-use super::library_file::LibraryFile;
+use super::library_file::{LibraryFile, read_headers};
 use crate::model::{Library, Pid};
 use crate::sys::target_file::TargetFile;
 
@@ -24,12 +23,12 @@ pub(super) enum DebugFile {
 
 /// Looks for the debug information of a library of the process `pid`.
 pub(super) fn find(pid: Pid, library: &Library, opened: &LibraryFile) -> Option<DebugFile> {
-    let (_, build_id) = opened.layout.build_id.as_ref()?;
+    let build_id = opened.build_id.as_ref()?;
     let by_id = by_build_id(build_id)?;
     if TargetFile::open(&by_id).is_ok_and(|file| has_build_id(&file, build_id)) {
         return Some(DebugFile::Host(by_id));
     }
-    let link = opened.layout.debug_link(&opened.file).ok().flatten();
+    let link = opened.sections.debug_link(&opened.file).ok().flatten();
     let by_name = link.map(|name| by_debug_link(&library.path, &name)).unwrap_or_default();
     let process = PathBuf::from(format!("/proc/{pid}"));
     let paths = [by_id].into_iter().chain(by_name);
@@ -52,6 +51,6 @@ fn by_debug_link(library: &Path, name: &str) -> Vec<PathBuf> {
 }
 
 fn has_build_id(file: &TargetFile, expected: &[u8]) -> bool {
-    let layout = Layout::read(file);
-    layout.is_ok_and(|layout| layout.build_id.is_some_and(|(_, found)| found == expected))
+    let found = read_headers(file).ok().and_then(|(_, sections)| sections.build_id(file).ok().flatten());
+    found.is_some_and(|(_, found)| found == expected)
 }

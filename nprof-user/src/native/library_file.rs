@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::MemfdFlags;
 
-use super::elf::{ElfFault, Layout};
-use crate::model::{ElfAddr, FileId, FileOffset, Library, Mapping, VirtAddr};
+use crate::elf::{self, Elf, Fault, Limits, Sections, Segment, load_bias};
+use crate::model::{FileId, FileOffset, Library, Mapping, VirtAddr};
 use crate::sys::remote_memory::ProcessMemory;
 use crate::sys::target_file::TargetFile;
 
@@ -40,7 +40,7 @@ pub enum LibraryError {
         path: PathBuf,
         /// What is wrong with it.
         #[source]
-        source: ElfFault,
+        source: Fault,
     },
     /// What stands in the file is not what stands in the process.
     #[error("{path} has been overwritten since it was mapped")]
@@ -50,11 +50,13 @@ pub enum LibraryError {
     },
 }
 
-/// An open library and its layout.
+/// An open library and what its headers say.
 #[derive(Debug)]
 pub(super) struct LibraryFile {
     pub(super) file: TargetFile,
-    pub(super) layout: Layout,
+    pub(super) code: Vec<Segment>,
+    pub(super) sections: Sections,
+    pub(super) build_id: Option<Vec<u8>>,
 }
 
 impl LibraryFile {
@@ -63,28 +65,31 @@ impl LibraryFile {
         let path = || library.open_path.clone();
         let file = if is_vdso(library) { copy_vdso(library, memory) } else { TargetFile::open(&library.open_path) };
         let file = file.map_err(|source| LibraryError::Open { path: path(), source })?;
-        let layout = Layout::read(&file).map_err(|source| LibraryError::Elf { path: path(), source })?;
-        if is_other(library, &layout, memory) {
+        let unfit = |source| LibraryError::Elf { path: path(), source };
+        let (code, sections) = read_headers(&file).map_err(unfit)?;
+        let build_id = sections.build_id(&file).map_err(|source| unfit(source.into()))?;
+        let bias = library.mappings.first().and_then(|mapping| load_bias(&code, mapping));
+        if let Some(((address, id), bias)) = build_id.as_ref().zip(bias)
+            && is_other(memory, VirtAddr(address.0.wrapping_add(bias)), id)
+        {
             return Err(LibraryError::Replaced { path: path() });
         }
-        Ok(Self { file, layout })
+        Ok(Self { file, code, sections, build_id: build_id.map(|(_, id)| id) })
     }
+}
+
+/// The segments of code and the sections of a file.
+pub(super) fn read_headers(file: &TargetFile) -> Result<(Vec<Segment>, Sections), Fault> {
+    let pieces = elf::pieces(file);
+    let elf = Elf::parse(&pieces, Limits::LIBRARY)?;
+    Ok((elf.code()?, elf.sections()?))
 }
 
 /// Whether the build id in the file differs from the one in memory. Where either has none, the path has to do, which
 /// opens the very file that is mapped.
-fn is_other(library: &Library, layout: &Layout, memory: &ProcessMemory) -> bool {
-    let Some((address, expected)) = &layout.build_id else { return false };
-    let loaded = library.mappings.first().and_then(|mapping| loaded_at(mapping, layout, *address));
+fn is_other(memory: &ProcessMemory, loaded: VirtAddr, expected: &[u8]) -> bool {
     let mut found = vec![0; expected.len()];
-    let read = loaded.map(|loaded| memory.read_exact(loaded, &mut found));
-    matches!(read, Some(Ok(()))) && found != *expected
-}
-
-/// Where in the process stands what the file loads at `address`, judged by a mapping of its code.
-fn loaded_at(mapping: &Mapping, layout: &Layout, address: ElfAddr) -> Option<VirtAddr> {
-    let code = layout.address_of(mapping.offset)?;
-    Some(VirtAddr(mapping.start.0.wrapping_sub(code.0).wrapping_add(address.0)))
+    memory.read_exact(loaded, &mut found).is_ok() && found != expected
 }
 
 /// The kernel's library in a process, if it has one.

@@ -1,7 +1,7 @@
 //! Native frames: from a thread's registers and a copy of its stack to the C and C++ functions that it is in, down to
 //! the Java code that called them or to the thread's first function.
 //!
-//! `elf` reads of a library's file what is needed and `address_space` says which library an address lies in. `cfi`
+//! `library_file` opens a library and `address_space` says which library an address lies in. `cfi`
 //! finds the rule by which a frame leads to its caller, `rule` follows it, [`NativeUnwinder`] does so frame by frame.
 //! [`Symbolizer`] names what was found; `debug_file` looks for a library's separate debug information. `covered` tells
 //! where functions begin, which has to do for those without a name.
@@ -14,7 +14,6 @@ mod address_space;
 mod cfi;
 mod covered;
 mod debug_file;
-mod elf;
 mod library_file;
 mod names;
 mod rule;

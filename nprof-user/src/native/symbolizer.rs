@@ -18,10 +18,10 @@ use super::address_space::AddressSpace;
 use super::cfi::UnwindTable;
 use super::covered::FunctionStarts;
 use super::debug_file::{self, DebugFile};
-use super::elf::{ElfFault, Layout};
 use super::library_file::{LibraryError, LibraryFile, memory_file, vdso};
 use super::names::{Names, NativeFrame, Owner, unknown};
 use super::sample::CodeAddress;
+use crate::elf::{self, Fault, Segment};
 use crate::model::{ElfAddr, Library, Pid, VirtAddr};
 use crate::sys::remote_memory::ProcessMemory;
 use crate::sys::target_file::TargetFile;
@@ -43,7 +43,7 @@ const VM: &str = "libjvm.so";
 /// A library whose functions can be named.
 #[derive(Debug)]
 struct Symbols {
-    layout: Layout,
+    code: Vec<Segment>,
     owner: Owner,
     /// What blazesym opens.
     path: PathBuf,
@@ -152,7 +152,9 @@ impl Symbolizer {
             loaded
         });
         let Ok(symbols) = symbols else { return Some(owner(&known.library).nameless(offset.0)) };
-        let Some(address) = symbols.layout.address_of(offset) else { return Some(symbols.owner.nameless(offset.0)) };
+        let Some(address) = elf::address_of(&symbols.code, offset) else {
+            return Some(symbols.owner.nameless(offset.0));
+        };
         if let Some(frames) = self.named.get(&(known.serial, address)) {
             return Some(Arc::clone(frames));
         }
@@ -210,13 +212,13 @@ impl Symbols {
     fn load(library: &Library, memory: &ProcessMemory, room: Room) -> Result<Self, LibraryError> {
         let opened = LibraryFile::open(library, memory)?;
         let debug = debug_file::find(memory.pid(), library, &opened);
-        let LibraryFile { file, layout } = opened;
+        let LibraryFile { file, code, sections, .. } = opened;
         let owner = owner(library);
         // What cannot be read of this is missed by functions without a name alone.
-        let starts = UnwindTable::read(&file, &layout, room.starts).map(UnwindTable::into_starts);
+        let starts = UnwindTable::read(&file, &sections, room.starts).map(UnwindTable::into_starts);
         let starts = Arc::new(starts.unwrap_or_default());
         if let Some(DebugFile::Host(path)) = debug {
-            return Ok(Self { layout, owner, path, copy: None, starts });
+            return Ok(Self { code, owner, path, copy: None, starts });
         }
         let copied = match debug {
             Some(DebugFile::Target(debug)) => copy(&debug, room.copy).or_else(|_too_large| copy(&file, room.copy)),
@@ -225,7 +227,7 @@ impl Symbols {
         let failed = |source| LibraryError::Elf { path: library.open_path.clone(), source };
         let (copy, size) = copied.map_err(failed)?;
         let path = format!("/proc/self/fd/{}", copy.as_raw_fd()).into();
-        Ok(Self { layout, owner, path, copy: Some((copy, size)), starts })
+        Ok(Self { code, owner, path, copy: Some((copy, size)), starts })
     }
 
     /// The size of the copy, in bytes.
@@ -240,10 +242,10 @@ fn owner(library: &Library) -> Owner {
 }
 
 /// A copy of a file in memory, and its size.
-fn copy(file: &TargetFile, room: u64) -> Result<(File, u64), ElfFault> {
+fn copy(file: &TargetFile, room: u64) -> Result<(File, u64), Fault> {
     let limit = MAX_COPY.min(room);
     if file.about().len > limit {
-        return Err(ElfFault::TooLarge);
+        return Err(Fault::TooLarge);
     }
     let mut copy = memory_file()?;
     let mut bytes = BufReader::with_capacity(AT_A_TIME, file.stream().take(limit));

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::address_space::AddressSpace;
 use super::cfi::{Context, UnwindTable};
-use super::elf::Layout;
 use super::library_file::{LibraryError, LibraryFile, vdso};
 use super::rule::{RegisterFile, Rule};
 use super::sample::{CodeAddress, NativeEnd, NativeSample, NativeStack, Registers};
 use super::stack_copy::StackCopy;
+use crate::elf::{self, Segment};
 use crate::model::{CutReason, ElfAddr, Library, Pid, VirtAddr};
 use crate::sys::remote_memory::ProcessMemory;
 
@@ -24,7 +24,7 @@ const MAX_TABLES: u64 = 256 << 20;
 /// What is known of a library's code.
 #[derive(Debug)]
 struct Code {
-    layout: Layout,
+    segments: Vec<Segment>,
     table: UnwindTable,
 }
 
@@ -181,7 +181,7 @@ impl NativeUnwinder {
             loaded
         });
         let code = code.as_ref().ok()?;
-        let address = code.layout.address_of(offset)?;
+        let address = elf::address_of(&code.segments, offset)?;
         if self.rules.len() >= MAX_RULES {
             self.rules.clear();
         }
@@ -192,10 +192,10 @@ impl NativeUnwinder {
 
 /// Reads a library whose unwind information may take `room` bytes.
 fn load(library: &Library, memory: &ProcessMemory, room: u64) -> Result<Code, LibraryError> {
-    let loaded = LibraryFile::open(library, memory).and_then(|LibraryFile { file, layout }| {
-        let table = UnwindTable::read(&file, &layout, room);
+    let loaded = LibraryFile::open(library, memory).and_then(|LibraryFile { file, code, sections, .. }| {
+        let table = UnwindTable::read(&file, &sections, room);
         let table = table.map_err(|source| LibraryError::Open { path: library.open_path.clone(), source })?;
-        Ok(Code { layout, table })
+        Ok(Code { segments: code, table })
     });
     if let Err(error) = &loaded {
         tracing::debug!(library = %library.path.display(), %error, "no native frames");
