@@ -20,7 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hotspot", &["model", "sys"]),
     ("unwind", &["model", "sys", "hotspot"]),
     ("native", &["model", "sys", "elf", "discover"]),
-    ("resolve", &["model", "sys", "native"]),
+    ("resolve", &["model", "sys", "elf", "native"]),
     ("shim", &["model", "sys", "discover", "hotspot"]),
     ("config", &["model", "discover", "resolve"]),
     ("attach", &["model", "sys"]),

@@ -6,15 +6,17 @@
 
 mod section;
 mod segment;
+mod symbol;
 
 use std::io;
 
-use object::elf::FileHeader64;
+use object::elf::{FileHeader64, SHT_DYNSYM, SHT_SYMTAB, SectionType};
 use object::read::elf::FileHeader as _;
 use object::{LittleEndian, ReadCache, ReadRef};
 
 pub(crate) use self::section::Sections;
-pub(crate) use self::segment::{Segment, address_of, load_bias};
+pub(crate) use self::segment::{Segment, address_of, load_bias, offset_of};
+pub(crate) use self::symbol::Symbols;
 use crate::sys::target_file::{Stream, TargetFile};
 
 /// What is wrong with a file.
@@ -39,11 +41,13 @@ pub(crate) struct Limits {
     pub(crate) headers: u32,
     /// The names of all sections together, in bytes.
     pub(crate) names: u64,
+    /// A table of symbols, and their names, in bytes.
+    pub(crate) symbols: u64,
 }
 
 impl Limits {
     /// More than any real library has.
-    pub(crate) const LIBRARY: Self = Self { headers: 1 << 16, names: 16 << 20 };
+    pub(crate) const LIBRARY: Self = Self { headers: 1 << 16, names: 16 << 20, symbols: 128 << 20 };
 }
 
 /// A file whose header has been read. The rest is read when it is asked for.
@@ -80,5 +84,20 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
         let headers = self.header.section_headers(LittleEndian, self.data)?;
         let names = self.header.shstrndx(LittleEndian, self.data)?;
         Sections::read(headers, names, self.limits.names, self.data)
+    }
+
+    /// The symbols for other files.
+    pub(crate) fn dynamic_symbols(&self) -> Result<Symbols<'data>, Fault> {
+        self.symbols(SHT_DYNSYM)
+    }
+
+    /// The symbols for debuggers, which may be many.
+    pub(crate) fn debug_symbols(&self) -> Result<Symbols<'data>, Fault> {
+        self.symbols(SHT_SYMTAB)
+    }
+
+    fn symbols(&self, kind: SectionType) -> Result<Symbols<'data>, Fault> {
+        let sections = self.header.section_headers(LittleEndian, self.data)?;
+        Symbols::read(sections, kind, self.limits.symbols, self.data)
     }
 }

@@ -1,5 +1,7 @@
 //! Segments: which part of a file is loaded where.
 
+use std::ops::Range;
+
 use object::LittleEndian;
 use object::elf::{PF_X, PT_LOAD, ProgramHeader64};
 use object::read::elf::ProgramHeader as _;
@@ -24,6 +26,11 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
+    /// Where it begins and ends in the file.
+    pub(crate) fn range(&self) -> Range<FileOffset> {
+        FileOffset(self.offset)..FileOffset(self.offset.saturating_add(self.file_size))
+    }
+
     /// The address of a place in the file, if this segment were all of it.
     pub(crate) fn address_of(&self, offset: FileOffset) -> ElfAddr {
         ElfAddr(self.address.0.wrapping_add(offset.0).wrapping_sub(self.offset))
@@ -53,6 +60,14 @@ pub(super) fn code(headers: &[ProgramHeader64<LittleEndian>]) -> Result<Vec<Segm
 /// The address, in the file's own numbering, at which what is mapped of a place in the file is loaded.
 pub(crate) fn address_of(code: &[Segment], offset: FileOffset) -> Option<ElfAddr> {
     Some(code.iter().find(|segment| segment.maps(offset))?.address_of(offset))
+}
+
+/// Where in the file the byte at an address stands, if it is code.
+pub(crate) fn offset_of(code: &[Segment], address: ElfAddr) -> Option<FileOffset> {
+    code.iter().find_map(|segment| {
+        let distance = address.0.checked_sub(segment.address.0).filter(|distance| *distance < segment.file_size)?;
+        segment.offset.checked_add(distance).map(FileOffset)
+    })
 }
 
 /// What to add to an address of the file to get the address in memory, modulo 2^64, judged by a mapping of its code.

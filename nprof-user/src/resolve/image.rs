@@ -7,9 +7,14 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::elf::{self, Fault, Segment};
+use crate::elf::{self, Elf, Fault, Limits, Segment};
 use crate::model::{ElfAddr, FileOffset};
 use crate::sys::target_file::TargetFile;
+
+/// No executable segment of a real library comes near this, in bytes.
+const MAX_CODE: u64 = 1 << 30;
+/// JNI's prefixes for functions that the VM finds by name: of ordinary ones and of critical ones.
+const JNI_PREFIXES: [&str; 2] = ["Java_", "JavaCritical_"];
 
 /// Why a library's file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -46,9 +51,51 @@ pub enum ImageError {
 pub struct Image {
     path: PathBuf,
     file: TargetFile,
-    segments: Vec<Segment>,
+    tables: Tables,
+}
+
+/// What is read at once.
+#[derive(Debug)]
+struct Tables {
+    /// The segments of code, no longer than what the file really has for them.
+    code: Vec<Segment>,
+    /// The functions with JNI names.
     exports: HashMap<String, FileOffset>,
+    /// Where the exported functions of any name begin, sorted.
     functions: Vec<FileOffset>,
+}
+
+impl Tables {
+    fn read(file: &TargetFile) -> Result<Self, Fault> {
+        let pieces = elf::pieces(file);
+        let elf = Elf::parse(&pieces, Limits::LIBRARY)?;
+        let (mut code, symbols) = (elf.code()?, elf.dynamic_symbols()?);
+        if code.iter().any(|segment| segment.file_size > MAX_CODE) {
+            return Err(Fault::TooLarge);
+        }
+        for segment in &mut code {
+            segment.file_size = segment.file_size.min(file.about().len.saturating_sub(segment.offset));
+        }
+        let mut functions: Vec<_> = symbols.addresses().filter_map(|at| elf::offset_of(&code, at)).collect();
+        functions.sort_unstable();
+        functions.dedup();
+        let mut exports = HashMap::new();
+        for export in symbols.named(&JNI_PREFIXES) {
+            let (name, address) = export?;
+            exports.extend(elf::offset_of(&code, address).map(|place| (name.to_owned(), place)));
+        }
+        Ok(Self { code, exports, functions })
+    }
+
+    /// Hands over where the functions begin that are named in a table of any kind.
+    fn named_functions(&self, file: &TargetFile, found: impl FnMut(FileOffset)) -> Result<(), Fault> {
+        let pieces = elf::pieces(file);
+        let elf = Elf::parse(&pieces, Limits::LIBRARY)?;
+        let (exported, all) = (elf.dynamic_symbols()?, elf.debug_symbols()?);
+        let functions = exported.functions().chain(all.functions());
+        functions.filter_map(|address| elf::offset_of(&self.code, address)).for_each(found);
+        Ok(())
+    }
 }
 
 impl Image {
@@ -62,25 +109,24 @@ impl Image {
 
     /// As [`Self::open`], from a file that is open already.
     pub(super) fn read(path: &Path, file: TargetFile) -> Result<Self, ImageError> {
-        let tables = elf::read(&file).map_err(|fault| fault.of(path))?;
-        let elf::Tables { segments, exports, functions } = tables;
-        Ok(Self { path: path.to_owned(), file, segments, exports, functions })
+        let tables = Tables::read(&file).map_err(|fault| ImageError::of(path, fault))?;
+        Ok(Self { path: path.to_owned(), file, tables })
     }
 
     /// Where the function that is exported under a JNI name begins.
     #[must_use]
     pub fn export(&self, jni_name: &str) -> Option<FileOffset> {
-        self.exports.get(jni_name).copied()
+        self.tables.exports.get(jni_name).copied()
     }
 
     /// Where the functions with JNI names begin, in no order.
     pub(super) fn exports(&self) -> impl Iterator<Item = FileOffset> {
-        self.exports.values().copied()
+        self.tables.exports.values().copied()
     }
 
     /// Where the exported functions begin, those with other names too; sorted.
     pub(super) fn functions(&self) -> &[FileOffset] {
-        &self.functions
+        &self.tables.functions
     }
 
     /// The file, to read.
@@ -99,14 +145,13 @@ impl Image {
     /// # Errors
     /// If the file cannot be read or claims absurd tables.
     pub(super) fn named_functions(&self, found: impl FnMut(FileOffset)) -> Result<(), ImageError> {
-        elf::named_functions(&self.file, &self.segments, found).map_err(|fault| fault.of(&self.path))
+        self.tables.named_functions(&self.file, found).map_err(|fault| ImageError::of(&self.path, fault))
     }
 
     /// The address, in the file's own numbering, of code at an offset.
     pub(super) fn address_of(&self, offset: FileOffset) -> Option<ElfAddr> {
-        let around = |s: &&Segment| s.executable && s.offset <= offset.0 && offset.0 - s.offset < s.file_size;
-        let segment = self.segments.iter().find(around)?;
-        segment.address.checked_add(offset.0 - segment.offset).map(ElfAddr)
+        let around = self.tables.code.iter().find(|segment| segment.range().contains(&offset));
+        around.map(|segment| segment.address_of(offset))
     }
 
     pub(super) fn read_error(&self, source: io::Error) -> ImageError {
@@ -133,17 +178,17 @@ impl Image {
 
     /// First and last-plus-one offset of each executable segment.
     pub(super) fn code_segments(&self) -> impl Iterator<Item = (FileOffset, FileOffset)> {
-        let executable = self.segments.iter().filter(|segment| segment.executable);
-        executable
-            .map(|segment| (FileOffset(segment.offset), FileOffset(segment.offset.saturating_add(segment.file_size))))
+        self.tables.code.iter().map(|segment| (segment.range().start, segment.range().end))
     }
 }
 
-impl Fault {
-    fn of(self, path: &Path) -> ImageError {
-        match self {
-            Self::Parse(source) => ImageError::Parse { path: path.to_owned(), source },
-            Self::TooLarge => ImageError::TooLarge { path: path.to_owned() },
+impl ImageError {
+    fn of(path: &Path, fault: Fault) -> Self {
+        let path = path.to_owned();
+        match fault {
+            Fault::Read(source) => Self::Read { path, source },
+            Fault::Parse(source) => Self::Parse { path, source },
+            Fault::TooLarge => Self::TooLarge { path },
         }
     }
 }

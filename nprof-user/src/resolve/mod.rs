@@ -2,7 +2,6 @@
 //! index, and why the others cannot.
 
 mod code;
-mod elf;
 mod guard;
 mod image;
 mod images;

@@ -1,0 +1,84 @@
+//! Symbols: the functions and variables that a file names.
+
+use object::elf::{SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC, STT_TLS, SectionHeader64, SectionType, Sym64};
+use object::read::elf::{SectionHeader as _, Sym as _};
+use object::{LittleEndian, ReadRef};
+
+use super::Fault;
+use crate::model::ElfAddr;
+
+/// The longest name that is looked at, in bytes, and what all names that are asked for may take together.
+const MAX_NAME: usize = 16 << 10;
+const MAX_NAMES: usize = 64 << 20;
+
+/// The symbols of one table.
+#[derive(Debug, Default)]
+pub(crate) struct Symbols<'data> {
+    symbols: &'data [Sym64<LittleEndian>],
+    names: &'data [u8],
+}
+
+impl<'data> Symbols<'data> {
+    /// Reads the first table of a kind; one without symbols if there is none.
+    pub(super) fn read(
+        sections: &[SectionHeader64<LittleEndian>],
+        kind: SectionType,
+        limit: u64,
+        data: impl ReadRef<'data>,
+    ) -> Result<Self, Fault> {
+        let table = sections.iter().find(|section| section.sh_type(LittleEndian) == kind);
+        let names = table.and_then(|table| sections.get(table.sh_link(LittleEndian) as usize));
+        let Some((table, names)) = table.zip(names) else { return Ok(Self::default()) };
+        if table.sh_size(LittleEndian).max(names.sh_size(LittleEndian)) > limit {
+            return Err(Fault::TooLarge);
+        }
+        Ok(Self { symbols: table.data_as_array(LittleEndian, data)?, names: names.data(LittleEndian, data)? })
+    }
+
+    /// The addresses of what is in the file.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = ElfAddr> {
+        self.defined().map(address)
+    }
+
+    /// The addresses of functions. Other things, such as labels, are left out.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = ElfAddr> {
+        self.defined().filter(|symbol| symbol.st_type() == STT_FUNC).map(address)
+    }
+
+    /// Name and address of what is in the file under a name that begins with one of these.
+    pub(crate) fn named(&self, beginnings: &[&str]) -> impl Iterator<Item = Result<(&'data str, ElfAddr), Fault>> {
+        let mut left = MAX_NAMES;
+        self.defined().filter_map(move |symbol| {
+            let name = self.name(symbol, beginnings, &mut left).transpose()?;
+            Some(name.map(|name| (name, address(symbol))))
+        })
+    }
+
+    /// What is in the file: not in another one, no variable of a thread, and no function that chooses the function.
+    fn defined(&self) -> impl Iterator<Item = &'data Sym64<LittleEndian>> {
+        self.symbols.iter().filter(|symbol| {
+            symbol.st_shndx(LittleEndian) != SHN_UNDEF && !matches!(symbol.st_type(), STT_TLS | STT_GNU_IFUNC)
+        })
+    }
+
+    /// The name of a symbol, if it begins with one of these. Its length is taken from what is `left` for names.
+    fn name(
+        &self,
+        symbol: &Sym64<LittleEndian>,
+        beginnings: &[&str],
+        left: &mut usize,
+    ) -> Result<Option<&'data str>, Fault> {
+        let rest = self.names.get(symbol.st_name(LittleEndian) as usize..).unwrap_or_default();
+        if !beginnings.iter().any(|beginning| rest.starts_with(beginning.as_bytes())) {
+            return Ok(None);
+        }
+        let name = &rest[..rest.len().min(MAX_NAME)];
+        let end = name.iter().position(|&byte| byte == 0).ok_or(Fault::TooLarge)?;
+        *left = left.checked_sub(end).ok_or(Fault::TooLarge)?;
+        Ok(str::from_utf8(&name[..end]).ok())
+    }
+}
+
+fn address(symbol: &Sym64<LittleEndian>) -> ElfAddr {
+    ElfAddr(symbol.st_value(LittleEndian))
+}
