@@ -74,3 +74,40 @@ pub(crate) fn offset_of(code: &[Segment], address: ElfAddr) -> Option<FileOffset
 pub(crate) fn load_bias(code: &[Segment], mapping: &Mapping) -> Option<u64> {
     Some(mapping.start.0.wrapping_sub(address_of(code, mapping.offset)?.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(address: u64, offset: u64, file_size: u64) -> Segment {
+        Segment { address: ElfAddr(address), offset, file_size }
+    }
+
+    /// Check that the page before a segment has addresses, as it is mapped too, and that the byte behind it has none.
+    #[test]
+    fn first_page_is_mapped_whole() {
+        let code = [segment(0x2b7c0, 0x2a7c0, 0x100)];
+        let address = |offset| address_of(&code, FileOffset(offset)).map(|address| address.0);
+        assert_eq!([address(0x29fff), address(0x2a000)], [None, Some(0x2b000)]);
+        assert_eq!([address(0x2a8bf), address(0x2a8c0)], [Some(0x2b8bf), None]);
+    }
+
+    /// Check that only bytes of the segment itself are code, and that the way back leads to the same place.
+    #[test]
+    fn offsets_are_inside() {
+        let code = [segment(0x2b7c0, 0x2a7c0, 0x100)];
+        for (address, place) in [(0x2b7bf, None), (0x2b7c0, Some(0x2a7c0)), (0x2b8bf, Some(0x2a8bf)), (0x2b8c0, None)] {
+            let found = offset_of(&code, ElfAddr(address));
+            assert_eq!(found, place.map(FileOffset));
+            assert!(found.is_none_or(|place| address_of(&code, place) == Some(ElfAddr(address))));
+        }
+    }
+
+    /// Check that a segment that claims to end beyond all files holds nothing.
+    #[test]
+    fn overflow_is_nowhere() {
+        let code = [segment(0x1000, u64::MAX - 1, 0x10)];
+        assert_eq!(address_of(&code, FileOffset(u64::MAX - 1)), None);
+        assert_eq!(offset_of(&code, ElfAddr(0x1004)), None);
+    }
+}

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::memory::MemoryError;
+use crate::elf::Fault;
 
 /// What stands between nprof and a VM's tables.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +27,7 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it.
         #[source]
-        source: object::read::Error,
+        source: Fault,
     },
     /// The mappings of the VM's file do not fit its headers.
     #[error("the mappings of {} do not fit the file", path.display())]

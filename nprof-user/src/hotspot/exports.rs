@@ -7,21 +7,17 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use object::elf::{FileHeader64, PF_X, PN_XNUM, PT_LOAD, ProgramHeader64, SHT_DYNSYM, SectionHeader64, Sym64};
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
-use object::read::{ReadCache, StringTable};
-use object::{LittleEndian, ReadRef, SectionIndex};
+use object::ReadRef;
 
 use super::Error;
+use crate::elf::{self, Elf, Fault, Limits, Segment};
 use crate::model::{ElfAddr, Library, Mapping, VirtAddr};
 use crate::sys::target_file::TargetFile;
 
 /// Enough for a libjvm that exports all of its 70,000 symbols instead of 300; no hostile file gets more.
-const MAX_TABLE_BYTES: u64 = 32 << 20;
-/// The pages in which the loader maps a file; segments start anywhere within one.
-const PAGE: u64 = 4096;
+const LIMITS: Limits = Limits { symbols: 32 << 20, ..Limits::LIBRARY };
 /// All names of interest start so.
-const PREFIX: &[u8] = b"gHotSpot";
+const PREFIX: &str = "gHotSpot";
 
 /// The exported variables of one libjvm in one process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,15 +33,11 @@ impl Exports {
     pub(crate) fn of(libjvm: &Library) -> Result<Self, Error> {
         let path = || libjvm.path.clone();
         let file = TargetFile::open(&libjvm.open_path).map_err(|source| Error::LibraryFile { path: path(), source })?;
-        let elf =
-            read_elf(&ReadCache::new(file.stream())).map_err(|source| Error::BadLibrary { path: path(), source })?;
-        let bias = load_bias(&elf.code, &libjvm.mappings).ok_or_else(|| Error::NotMapped { path: path() })?;
+        let (code, variables) =
+            read_elf(&elf::pieces(&file)).map_err(|source| Error::BadLibrary { path: path(), source })?;
+        let bias = load_bias(&code, &libjvm.mappings).ok_or_else(|| Error::NotMapped { path: path() })?;
         Ok(Self {
-            variables: elf
-                .symbols
-                .into_iter()
-                .map(|(name, addr)| (name, VirtAddr(addr.0.wrapping_add(bias))))
-                .collect(),
+            variables: variables.into_iter().map(|(name, addr)| (name, VirtAddr(addr.0.wrapping_add(bias)))).collect(),
             text: libjvm
                 .mappings
                 .iter()
@@ -61,93 +53,21 @@ impl Exports {
     }
 }
 
-/// What is wanted of the file.
-#[derive(Default)]
-struct Elf {
-    /// The executable segments.
-    code: Vec<Segment>,
-    symbols: Vec<(String, ElfAddr)>,
-}
-
-/// Where a loaded part of the file lies in the file and in its own numbering.
-#[derive(Debug, Clone, Copy)]
-struct Segment {
-    offset: u64,
-    file_size: u64,
-    addr: ElfAddr,
-}
-
-type Header = FileHeader64<LittleEndian>;
-
-fn read_elf<'data>(data: impl ReadRef<'data>) -> object::read::Result<Elf> {
-    let header = Header::parse(data)?;
-    let endian = header.endian()?;
-    if header.e_phnum(endian) == PN_XNUM || header.e_shnum(endian) == 0 {
-        // The real number would stand elsewhere, with 32 bits: more than any library has.
-        return Ok(Elf::default());
-    }
-    let code = header
-        .program_headers(endian, data)?
-        .iter()
-        .filter(|segment| is_code(segment))
-        .map(|segment| Segment {
-            offset: segment.p_offset(endian),
-            file_size: segment.p_filesz(endian),
-            addr: ElfAddr(segment.p_vaddr(endian)),
-        })
-        .collect();
-    let symbols = read_symbols(header, data)?;
-    Ok(Elf { code, symbols })
-}
-
-fn is_code(segment: &ProgramHeader64<LittleEndian>) -> bool {
-    let executable = segment.p_flags(LittleEndian).contains(PF_X);
-    segment.p_type(LittleEndian) == PT_LOAD && executable
-}
-
-fn read_symbols<'data, R: ReadRef<'data>>(header: &Header, data: R) -> object::read::Result<Vec<(String, ElfAddr)>> {
-    let endian = header.endian()?;
-    let sections = header.sections(endian, data)?;
-    let Some(section) = sections.iter().find(|section| section.sh_type(endian) == SHT_DYNSYM) else {
-        return Ok(Vec::new());
-    };
-    let strings = sections.section(SectionIndex(section.sh_link(endian) as usize))?;
-    if table_bytes(section) > MAX_TABLE_BYTES || table_bytes(strings) > MAX_TABLE_BYTES {
-        return Ok(Vec::new());
-    }
-    let strings = strings.data(endian, data)?;
-    let strings = StringTable::new(strings, 0, strings.len() as u64);
-    let mut symbols = Vec::new();
-    for symbol in section.data_as_array::<Sym64<LittleEndian>, R>(endian, data)? {
-        let name = symbol.name(endian, strings).unwrap_or_default();
-        if name.starts_with(PREFIX) && symbol.st_value(endian) != 0 {
-            let addr = ElfAddr(symbol.st_value(endian));
-            symbols.push((String::from_utf8_lossy(name).into_owned(), addr));
-        }
-    }
-    Ok(symbols)
-}
-
-fn table_bytes(section: &SectionHeader64<LittleEndian>) -> u64 {
-    section.sh_size(LittleEndian)
+/// The segments of code, and the addresses of the variables in the file's own numbering.
+fn read_elf<'data>(data: impl ReadRef<'data>) -> Result<(Vec<Segment>, HashMap<String, ElfAddr>), Fault> {
+    let elf = Elf::parse(data, LIMITS)?;
+    let symbols = elf.dynamic_symbols()?;
+    let variables = symbols.named(&[PREFIX]).map(|variable| variable.map(|(name, address)| (name.to_owned(), address)));
+    Ok((elf.code()?, variables.collect::<Result<_, _>>()?))
 }
 
 /// What to add to an address of the file to get the address in memory, modulo 2^64: the same for every executable
 /// mapping, or it is not known.
 fn load_bias(code: &[Segment], mappings: &[Mapping]) -> Option<u64> {
-    let mut biases = mappings.iter().filter(|mapping| mapping.executable).map(|mapping| {
-        let segment = code.iter().find(|segment| covers(segment, mapping))?;
-        let addr = segment.addr.0.wrapping_sub(segment.offset).wrapping_add(mapping.offset.0);
-        Some(mapping.start.0.wrapping_sub(addr))
-    });
+    let executable = mappings.iter().filter(|mapping| mapping.executable);
+    let mut biases = executable.map(|mapping| elf::load_bias(code, mapping));
     let first = biases.next()??;
     biases.all(|bias| bias == Some(first)).then_some(first)
-}
-
-/// Whether the mapping begins in `segment`, whose first page is mapped whole.
-fn covers(segment: &Segment, mapping: &Mapping) -> bool {
-    let first_page = segment.offset & !(PAGE - 1);
-    segment.offset.checked_add(segment.file_size).is_some_and(|end| (first_page..end).contains(&mapping.offset.0))
 }
 
 #[cfg(test)]
@@ -166,7 +86,7 @@ mod tests {
         }
     }
 
-    const CODE: Segment = Segment { offset: 0x2a7c0, file_size: 0x10_0000, addr: ElfAddr(0x2b7c0) };
+    const CODE: Segment = Segment { offset: 0x2a7c0, file_size: 0x10_0000, address: ElfAddr(0x2b7c0) };
 
     /// Check that the bias takes in that a segment lies elsewhere in the file than in memory and starts mid-page.
     #[test]

@@ -200,7 +200,7 @@ mod tests {
         assert!(Error::from(old).is_unsupported());
         let elf32 = [&b"\x7fELF\x01\x01\x01"[..], &[0; 64]].concat();
         let source = object::elf::FileHeader64::<object::LittleEndian>::parse(&*elf32).unwrap_err();
-        let narrow = hotspot::Error::BadLibrary { path: "/jdk/libjvm.so".into(), source };
+        let narrow = hotspot::Error::BadLibrary { path: "/jdk/libjvm.so".into(), source: source.into() };
         let narrow = Error::from(narrow);
         assert!(narrow.is_unsupported());
         assert_eq!(narrow.to_string(), "/jdk/libjvm.so is not a 64-bit little-endian ELF library");
