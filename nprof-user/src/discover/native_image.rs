@@ -3,52 +3,18 @@
 //! The file is the target's and may be hostile, and every process of the host is asked: the check reads three small
 //! pieces at most and never follows a size without a limit.
 
-use object::LittleEndian;
-use object::elf::{FileHeader64, SectionHeader64};
-use object::pod;
-use object::read::elf::{FileHeader, SectionHeader};
-
+use crate::elf::{self, Elf, Limits};
 use crate::sys::target_file::TargetFile;
 
-const HEAP_SECTION: &[u8] = b".svm_heap";
+const HEAP_SECTION: &str = ".svm_heap";
 /// An executable has some tens of sections; one with more is not looked at.
-const MAX_SECTIONS: u16 = 1024;
-const MAX_NAMES_BYTES: u64 = 64 << 10;
+const LIMITS: Limits = Limits { headers: 1024, names: 64 << 10, symbols: 0 };
 
 /// Whether the file is such an executable. A file that cannot be read or is no 64-bit ELF file is none.
 pub(super) fn is_native_image(file: &TargetFile) -> bool {
-    has_heap_section(file).unwrap_or(false)
-}
-
-fn has_heap_section(file: &TargetFile) -> Option<bool> {
-    let bytes = read_at(file, 0, size_of::<FileHeader64<LittleEndian>>())?;
-    let (header, _) = pod::from_bytes::<FileHeader64<LittleEndian>>(&bytes).ok()?;
-    header.is_supported().then_some(())?;
-    let endian = header.endian().ok()?;
-
-    let count = header.e_shnum(endian);
-    let size = size_of::<SectionHeader64<LittleEndian>>();
-    if count > MAX_SECTIONS || usize::from(header.e_shentsize(endian)) != size {
-        return Some(false);
-    }
-    let table = read_at(file, header.e_shoff(endian), size * usize::from(count))?;
-    let (sections, _) = pod::slice_from_bytes::<SectionHeader64<LittleEndian>>(&table, usize::from(count)).ok()?;
-
-    let names = sections.get(usize::from(header.e_shstrndx(endian).index()?))?;
-    let names_bytes = names.sh_size(endian).min(MAX_NAMES_BYTES);
-    let names = read_at(file, names.sh_offset(endian), usize::try_from(names_bytes).ok()?)?;
-    Some(sections.iter().any(|section| {
-        usize::try_from(section.sh_name(endian))
-            .ok()
-            .and_then(|at| names.get(at..)?.strip_prefix(HEAP_SECTION))
-            .is_some_and(|rest| rest.first() == Some(&0))
-    }))
-}
-
-fn read_at(file: &TargetFile, offset: u64, length: usize) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; length];
-    file.read_exact_at(&mut bytes, offset).ok()?;
-    Some(bytes)
+    let pieces = elf::pieces(file);
+    let sections = Elf::parse(&pieces, LIMITS).and_then(|elf| elf.sections());
+    sections.is_ok_and(|sections| sections.has(HEAP_SECTION))
 }
 
 #[cfg(test)]

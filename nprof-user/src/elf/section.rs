@@ -39,6 +39,11 @@ impl Sections {
         Ok(Self { headers: headers.to_vec(), names })
     }
 
+    /// Whether there is a section of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
     /// Where a section is loaded; 0 if it is not, or is not there.
     pub(crate) fn address(&self, name: &str) -> u64 {
         self.find(name).map_or(0, |header| header.sh_addr(LittleEndian))
