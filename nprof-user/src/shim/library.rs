@@ -8,10 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use object::{Object, ObjectSegment, ObjectSymbol, SegmentFlags, elf};
-
 use super::Refusal;
 use crate::discover::{self, Proc};
+use crate::elf::{self, Elf, Limits};
 use crate::model::{Jvm, Library, Mapping, Method, NativeCode, Pid, VirtAddr};
 use crate::sys::target_file::TargetFile;
 
@@ -83,17 +82,13 @@ impl Layout {
     }
 
     fn read() -> Option<Self> {
-        let library = object::File::parse(BYTES).ok()?;
-        let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.0 & elf::PF_X.0 != 0);
-        let code = library.segments().find(|segment| is_code(segment.flags()))?;
-        let (begin, size) = code.file_range();
-        let offset = begin & !(PAGE - 1);
-        let site = library.symbols().find(|symbol| symbol.name() == Ok(SLOW_SITE))?;
-        Some(Self {
-            offset,
-            length: (begin + size).next_multiple_of(PAGE) - offset,
-            slow_site: site.address().checked_sub(code.address())?.checked_add(begin)?,
-        })
+        let library = Elf::parse(BYTES, Limits::LIBRARY).ok()?;
+        let (code, symbols) = (library.code().ok()?, library.debug_symbols().ok()?);
+        let (_, site) = symbols.named(&[SLOW_SITE]).flatten().find(|(name, _)| *name == SLOW_SITE)?;
+        let place = code.first()?.range();
+        let offset = place.start.0 & !(PAGE - 1);
+        let length = place.end.0.next_multiple_of(PAGE) - offset;
+        Some(Self { offset, length, slow_site: elf::offset_of(&code, site)?.0 })
     }
 
     /// Whether a library is mapped as the embedded one would be.
@@ -155,8 +150,8 @@ fn is_own_file(path: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use object::LittleEndian;
     use object::read::elf::{ElfFile64, FileHeader};
+    use object::{LittleEndian, Object as _, ObjectSymbol as _};
 
     use super::*;
     use crate::model::{FileId, FileOffset};
