@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use nprof_common::{StackHeader, StackKind};
 
+use super::stacks::interrupted;
 use crate::attach::{Feeds, StackRecord};
 use crate::discover::Proc;
 use crate::hotspot;
-use crate::model::{Library, Pid, VirtAddr};
+use crate::model::{Library, Pid};
 use crate::sys::remote_memory::{MemoryError, ProcessMemory};
-use crate::unwind::{JavaFrame, Sample, Unwinder};
+use crate::unwind::{JavaFrame, Unwinder};
 
 /// How many calls are kept.
 const KEPT: usize = 50;
@@ -187,17 +188,7 @@ fn sample(proc: &Proc, pid: Pid, header: &StackHeader, callers: Vec<String>) -> 
 
 /// Who made the call, the innermost first. The first frame is the native method itself, which everybody knows.
 fn callers(unwinder: &mut Unwinder<ProcessMemory>, taken: &StackRecord<'_>) -> Result<Vec<String>, MemoryError> {
-    let StackRecord { header, stack, .. } = *taken;
-    let [pc, sp, fp] = [header.pc, header.sp, header.fp].map(VirtAddr);
-    let java = unwinder.unwind(&Sample {
-        pc,
-        sp,
-        fp,
-        stack,
-        stack_base: VirtAddr(header.base()),
-        frozen: None,
-        collections: header.collections.checked_sub(1),
-    })?;
+    let java = unwinder.unwind(&interrupted(taken))?;
     Ok(java.frames.iter().filter(|frame| !frame.hidden && !frame.method.is_native).map(named).collect())
 }
 

@@ -216,7 +216,7 @@ fn probed(taken: &StackRecord<'_>) -> Option<ProbedReturn> {
 }
 
 /// Where the thread was interrupted.
-fn interrupted<'a>(taken: &StackRecord<'a>) -> Sample<'a> {
+pub(super) fn interrupted<'a>(taken: &StackRecord<'a>) -> Sample<'a> {
     let StackRecord { header, stack, .. } = *taken;
     Sample {
         pc: VirtAddr(header.pc),
