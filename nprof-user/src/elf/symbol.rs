@@ -82,3 +82,45 @@ impl<'data> Symbols<'data> {
 fn address(symbol: &Sym64<LittleEndian>) -> ElfAddr {
     ElfAddr(symbol.st_value(LittleEndian))
 }
+
+#[cfg(test)]
+mod tests {
+    use object::pod;
+
+    use super::*;
+
+    /// Symbols as they stand in a file: each of section 1, with a place in the names and an address.
+    fn words(symbols: &[(u64, u64)]) -> Vec<u64> {
+        symbols.iter().flat_map(|(name, address)| [name | 1 << 48, *address, 0]).collect()
+    }
+
+    fn symbols<'a>(words: &'a [u64], names: &'a [u8]) -> Symbols<'a> {
+        Symbols { symbols: pod::slice_from_all_bytes(pod::bytes_of_slice(words)).unwrap(), names }
+    }
+
+    /// Check that names are chosen by how they begin, and that a place outside of the names has none.
+    #[test]
+    fn names_by_their_beginning() {
+        let words = words(&[(0, 1), (4, 2), (6, 3), (99, 4)]);
+        let symbols = symbols(&words, b"abc\0b\0ad\0");
+        let named: Vec<(&str, ElfAddr)> = symbols.named(&["a", "x"]).map(Result::unwrap).collect();
+        assert_eq!(named, [("abc", ElfAddr(1)), ("ad", ElfAddr(3))]);
+        assert_eq!(symbols.addresses().count(), 4);
+    }
+
+    /// Check that a name without an end, a long one, and one that many symbols share are refused before they are copied.
+    #[test]
+    fn hostile_names_are_refused() {
+        let refused = |words: &[u64], names: &[u8]| {
+            let last = symbols(words, names).named(&["a"]).last();
+            matches!(last, Some(Err(Fault::TooLarge)))
+        };
+        let one = words(&[(0, 1)]);
+        assert!(refused(&one, b"abc"));
+        let long = |length: usize| [vec![b'a'; length], vec![0]].concat();
+        assert!(refused(&one, &long(MAX_NAME)) && !refused(&one, &long(MAX_NAME - 1)));
+        let shared = |count: usize| words(&vec![(0, 1); count]);
+        let most = MAX_NAMES / (MAX_NAME - 1);
+        assert!(refused(&shared(most + 1), &long(MAX_NAME - 1)) && !refused(&shared(most), &long(MAX_NAME - 1)));
+    }
+}

@@ -125,7 +125,8 @@ pub(super) fn memory_file() -> io::Result<File> {
     Ok(File::from(rustix::fs::memfd_create("nprof-library", MemfdFlags::CLOEXEC)?))
 }
 
-/// The kernel's library from its first byte to the end of its section headers, which are its last.
+/// The kernel's library from its first byte to the end of its section headers, which are its last. How much that is, it
+/// says itself; the copy is then read as any other file.
 fn read_image(memory: &ProcessMemory, start: VirtAddr) -> Option<Vec<u8>> {
     let mut header = [0; 64];
     memory.read_exact(start, &mut header).ok()?;
