@@ -25,7 +25,9 @@ pub use cookie::Cookie;
 pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
 pub use loss::Loss;
-pub use stack::{Anchor, AnchorPlace, CallEvent, Chunk, FrozenPlaces, Pace, StackHeader, StackKind, VmPlaces};
+pub use stack::{
+    CallEvent, Chunk, FrozenPlaces, LastJavaFrame, LastJavaFramePlace, Pace, StackHeader, StackKind, VmPlaces,
+};
 pub use stats::{MethodStats, Mode};
 pub use switch::Switch;
 #[cfg(not(target_arch = "bpf"))]
@@ -49,7 +51,7 @@ pub mod maps {
     pub const CALLS: &str = "NPROF_CALLS";
     /// One `Pace`.
     pub const PACE: &str = "NPROF_PACE";
-    /// `AnchorPlace`s by thread number.
+    /// `LastJavaFramePlace`s by thread number.
     pub const ANCHORS: &str = "NPROF_ANCHORS";
     /// One `VmPlaces`.
     pub const VM: &str = "NPROF_VM";

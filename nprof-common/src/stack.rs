@@ -45,7 +45,7 @@ pub struct StackHeader {
     /// Of the rest, the time that the thread was not running.
     pub off_ns: u64,
     /// How likely it was that this one is taken, of 2^32; 2^32 if it was certain.
-    pub chance: u64,
+    pub probability: u64,
     /// Where the thread was in user space.
     pub pc: u64,
     /// The stack pointer there.
@@ -62,7 +62,7 @@ pub struct StackHeader {
     /// there is none.
     pub call_sp: u64,
     /// The last Java frame as the thread itself notes it when it leaves Java; zeros if it is in Java or not known.
-    pub anchor: Anchor,
+    pub anchor: LastJavaFrame,
     /// How many bytes of the stack follow.
     pub stack_bytes: u64,
     /// Of a thread that runs a continuation, as virtual threads do: the stack pointer at which it was entered; 0 for others.
@@ -78,7 +78,7 @@ pub struct StackHeader {
 /// The last Java frame of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
-pub struct Anchor {
+pub struct LastJavaFrame {
     /// Its stack pointer; 0 while the thread is in Java.
     pub sp: u64,
     /// Its program counter; may be 0.
@@ -117,7 +117,7 @@ impl StackHeader {
             time_ns,
             child_ns,
             off_ns,
-            chance,
+            probability,
             pc,
             sp,
             fp,
@@ -143,7 +143,7 @@ impl StackHeader {
             time_ns,
             child_ns,
             off_ns,
-            chance,
+            probability,
             pc,
             sp,
             fp,
@@ -151,7 +151,7 @@ impl StackHeader {
             rax,
             rbx,
             call_sp,
-            anchor: Anchor { sp: a_sp, pc: a_pc, fp: a_fp },
+            anchor: LastJavaFrame { sp: a_sp, pc: a_pc, fp: a_fp },
             stack_bytes,
             entry_sp,
             frozen_bytes,
@@ -332,7 +332,7 @@ pub struct Pace {
     /// proportion to its time. Nested traced calls do not count. 0: time has no influence.
     pub period_ns: u64,
     /// The chance of a thread that stops running inside of a call, of 2^32.
-    pub stop_chance: u64,
+    pub stop_probability: u64,
     /// No stack is taken once `taken` has reached this.
     pub allowed: u64,
     /// Stacks that were taken since the programs were loaded.
@@ -357,12 +357,12 @@ const _: () = assert!(size_of::<Pace>() == 64);
 /// Where a thread notes its last Java frame: addresses in its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-pub struct AnchorPlace {
-    /// Of [`Anchor::sp`].
+pub struct LastJavaFramePlace {
+    /// Of [`LastJavaFrame::sp`].
     pub sp: u64,
-    /// Of [`Anchor::pc`].
+    /// Of [`LastJavaFrame::pc`].
     pub pc: u64,
-    /// Of [`Anchor::fp`].
+    /// Of [`LastJavaFrame::fp`].
     pub fp: u64,
     /// The thread's `JavaThread`.
     pub thread: u64,
@@ -398,7 +398,7 @@ mod tests {
         bytes.extend([8; 4]);
         let (header, stack, frozen) = StackHeader::from_bytes(&bytes).unwrap();
         assert_eq!((header.kind, header.index, header.tgid, header.tid), (100, 0, 101, 1));
-        assert_eq!((header.now_ns, header.chance, header.pc), (2 << 32 | 102, 6 << 32 | 106, 7 << 32 | 107));
+        assert_eq!((header.now_ns, header.probability, header.pc), (2 << 32 | 102, 6 << 32 | 106, 7 << 32 | 107));
         assert_eq!((header.bcp, header.anchor.sp, header.anchor.fp), (10 << 32 | 110, 14 << 32 | 114, 16 << 32 | 116));
         assert_eq!((header.entry_sp, header.frozen_more), (18 << 32 | 118, 20 << 32 | 120));
         assert_eq!(header.collections, 21 << 32 | 121);

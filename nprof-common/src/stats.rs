@@ -30,7 +30,7 @@ pub struct MethodStats {
     /// Of `total_ns` less `child_ns`, the time that the threads were not running; measured only where it is wanted.
     pub off_ns: u64,
     /// How likely it is that the stack of a call is taken, of 2^32, whatever its time; user space changes it at any time.
-    pub chance: u64,
+    pub probability: u64,
     /// Not 0 if the record is for short looks at a function: a call that outlasts one is no loss.
     pub brief: u64,
     /// Room for what later collectors count. Always zero now.
@@ -50,7 +50,7 @@ impl MethodStats {
         child_ns: 0,
         max_ns: 0,
         off_ns: 0,
-        chance: 0,
+        probability: 0,
         brief: 0,
         reserved: [0; 1],
         histogram: [0; BUCKETS],

@@ -120,9 +120,10 @@ fn nprof_switch(ctx: BtfTracePointContext) -> i32 {
         && maps::collects(collect::INSIDE)
         && let Some(call) = calls::innermost()
     {
-        let chance = stacks::stop_chance();
+        let probability = stacks::stop_probability();
         // SAFETY: the thread that stops is still the current one.
-        if chance != 0 && unsafe { stacks::of_thread(StackKind::Stop, Some(call), chance, user_registers()) } {
+        if probability != 0 && unsafe { stacks::of_thread(StackKind::Stop, Some(call), probability, user_registers()) }
+        {
             off_cpu::mark_taken(away);
         }
     }

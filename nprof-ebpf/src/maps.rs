@@ -6,7 +6,7 @@ use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::btf_maps::Array;
 use aya_ebpf::helpers::bpf_get_smp_processor_id;
 use aya_ebpf::macros::btf_map;
-use nprof_common::{AnchorPlace, MethodStats};
+use nprof_common::{LastJavaFramePlace, MethodStats};
 
 /// The records: `shards` of them per dense index. The loader sets the size from the plan. Mappable, so that user
 /// space, and later the target, reads and writes it without a system call.
@@ -40,11 +40,11 @@ static ANCHOR_FROM_ENV: [i64; 3] = [0; 3];
 
 /// Where the thread with this `JNIEnv` notes its last Java frame, as far as that is known.
 #[inline(always)]
-pub(crate) fn anchor_place(env: u64) -> Option<AnchorPlace> {
+pub(crate) fn anchor_place(env: u64) -> Option<LastJavaFramePlace> {
     // SAFETY: a constant that the loader has set; volatile, or the compiler would take its initial value.
     let [sp, pc, fp] = unsafe { ptr::read_volatile(&raw const ANCHOR_FROM_ENV) };
     let place = |offset: i64| env.wrapping_add_signed(offset);
-    (env != 0 && sp != 0).then(|| AnchorPlace { sp: place(sp), pc: place(pc), fp: place(fp), thread: 0 })
+    (env != 0 && sp != 0).then(|| LastJavaFramePlace { sp: place(sp), pc: place(pc), fp: place(fp), thread: 0 })
 }
 
 /// Whether this is to be collected. As with [`is_filtered`], what is not costs nothing.

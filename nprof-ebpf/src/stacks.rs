@@ -10,7 +10,7 @@ use aya_ebpf::helpers::generated::{bpf_get_prandom_u32, bpf_probe_read_user, bpf
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::macros::btf_map;
 use nprof_common::stack::{MAX_PAGES, PAGE};
-use nprof_common::{Anchor, AnchorPlace, MethodStats, Pace, StackHeader, StackKind};
+use nprof_common::{LastJavaFrame, LastJavaFramePlace, MethodStats, Pace, StackHeader, StackKind};
 
 use crate::{atomic, frozen, maps, vm};
 
@@ -24,7 +24,7 @@ static NPROF_PACE: Array<Pace, 1, { aya_ebpf::bindings::BPF_F_MMAPABLE as usize 
 
 /// Where threads note their last Java frame, by thread.
 #[btf_map]
-static NPROF_ANCHORS: HashMap<u32, AnchorPlace, 1> = HashMap::new();
+static NPROF_ANCHORS: HashMap<u32, LastJavaFramePlace, 1> = HashMap::new();
 
 /// The reader looks on its own every few milliseconds: to wake it would cost the thread more than to take the stack.
 const QUIETLY: u64 = BPF_RB_NO_WAKEUP as u64;
@@ -59,17 +59,17 @@ pub(crate) struct Open {
 pub(crate) unsafe fn of_call(stats: *const MethodStats, call: Ended, regs: *const pt_regs) {
     let Some(pace) = NPROF_PACE.get_ptr_mut(0) else { return };
     // SAFETY: the caller's promise. Volatile, because user space changes the word at any time.
-    let per_call = unsafe { (&raw const (*stats).chance).read_volatile() };
+    let per_call = unsafe { (&raw const (*stats).probability).read_volatile() };
     // SAFETY: as above; the map gave the pointer.
     let period_ns = unsafe { (&raw const (*pace).period_ns).read_volatile() };
     let self_ns = call.time_ns.saturating_sub(call.child_ns);
-    let chance = chance_of(per_call, self_ns, period_ns);
+    let probability = probability_of(per_call, self_ns, period_ns);
     // SAFETY: the helper takes no pointer.
-    if chance < Pace::CERTAIN && u64::from(unsafe { bpf_get_prandom_u32() }) >= chance {
+    if probability < Pace::CERTAIN && u64::from(unsafe { bpf_get_prandom_u32() }) >= probability {
         return;
     }
     let Ended { index, now_ns, time_ns, child_ns, off_ns, env } = call;
-    let header = StackHeader { index, now_ns, time_ns, child_ns, off_ns, chance, ..header(StackKind::Return) };
+    let header = StackHeader { index, now_ns, time_ns, child_ns, off_ns, probability, ..header(StackKind::Return) };
     // SAFETY: the caller's promise.
     let header = at(header, unsafe { &*regs });
     // SAFETY: as above.
@@ -89,7 +89,7 @@ pub(crate) unsafe fn of_slow_call(regs: *const pt_regs) {
     // SAFETY: the helper takes no pointer.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     let (index, time_ns) = (regs.rdi as u32, regs.rsi);
-    let header = StackHeader { index, now_ns, time_ns, chance: Pace::CERTAIN, ..header(StackKind::Slow) };
+    let header = StackHeader { index, now_ns, time_ns, probability: Pace::CERTAIN, ..header(StackKind::Slow) };
     let mut header = at(header, regs);
     header.sp = regs.rbp.wrapping_add(16);
     for (word, from) in [(&raw mut header.fp, regs.rbp), (&raw mut header.pc, regs.rbp.wrapping_add(8))] {
@@ -105,12 +105,12 @@ pub(crate) unsafe fn of_slow_call(regs: *const pt_regs) {
 /// # Safety
 /// `regs` are those of the current thread in user space.
 #[inline(always)]
-pub(crate) unsafe fn of_thread(kind: StackKind, call: Option<Open>, chance: u64, regs: *const pt_regs) -> bool {
+pub(crate) unsafe fn of_thread(kind: StackKind, call: Option<Open>, probability: u64, regs: *const pt_regs) -> bool {
     let Some(pace) = NPROF_PACE.get_ptr_mut(0) else { return false };
     // SAFETY: the helper takes no pointer.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     let Open { index, sp, env } = call.unwrap_or(Open { index: StackHeader::NO_CALL, sp: 0, env: 0 });
-    let header = StackHeader { index, now_ns, chance, call_sp: sp, ..header(kind) };
+    let header = StackHeader { index, now_ns, probability, call_sp: sp, ..header(kind) };
     // SAFETY: the caller's promise.
     let header = at(header, unsafe { &*regs });
     // SAFETY: as above.
@@ -119,12 +119,16 @@ pub(crate) unsafe fn of_thread(kind: StackKind, call: Option<Open>, chance: u64,
 
 /// Decides whether the stack of a thread that stops is taken: returns the chance that it had, or 0.
 #[inline(always)]
-pub(crate) fn stop_chance() -> u64 {
+pub(crate) fn stop_probability() -> u64 {
     let Some(pace) = NPROF_PACE.get_ptr_mut(0) else { return 0 };
     // SAFETY: the map gave the pointer. Volatile, because user space changes the word at any time.
-    let chance = unsafe { (&raw const (*pace).stop_chance).read_volatile() };
+    let probability = unsafe { (&raw const (*pace).stop_probability).read_volatile() };
     // SAFETY: the helper takes no pointer.
-    if chance < Pace::CERTAIN && u64::from(unsafe { bpf_get_prandom_u32() }) >= chance { 0 } else { chance }
+    if probability < Pace::CERTAIN && u64::from(unsafe { bpf_get_prandom_u32() }) >= probability {
+        0
+    } else {
+        probability
+    }
 }
 
 /// Tells how long a thread has not been running whose stack was taken when it stopped.
@@ -170,7 +174,7 @@ fn header(kind: StackKind) -> StackHeader {
         time_ns: 0,
         child_ns: 0,
         off_ns: 0,
-        chance: 0,
+        probability: 0,
         pc: 0,
         sp: 0,
         fp: 0,
@@ -178,7 +182,7 @@ fn header(kind: StackKind) -> StackHeader {
         rax: 0,
         rbx: 0,
         call_sp: 0,
-        anchor: Anchor { sp: 0, pc: 0, fp: 0 },
+        anchor: LastJavaFrame { sp: 0, pc: 0, fp: 0 },
         stack_bytes: 0,
         entry_sp: 0,
         frozen_bytes: 0,
@@ -195,7 +199,7 @@ fn at(header: StackHeader, regs: &pt_regs) -> StackHeader {
 
 /// A chance for the call as such, and one for each nanosecond that it took.
 #[inline(always)]
-fn chance_of(per_call: u64, self_ns: u64, period_ns: u64) -> u64 {
+fn probability_of(per_call: u64, self_ns: u64, period_ns: u64) -> u64 {
     if period_ns == 0 {
         return per_call;
     }
@@ -295,8 +299,8 @@ unsafe fn copy_pages(into: *mut u8, base: u64, pages: usize) -> u64 {
 /// The last Java frame of a thread as it notes it now, and its `JavaThread`; zeros if it is in Java or not known. Threads
 /// that user space has not met yet are known by the first argument of the call that they are in.
 #[inline(always)]
-fn anchor(tid: u32, env: u64) -> (Anchor, u64) {
-    let mut anchor = Anchor { sp: 0, pc: 0, fp: 0 };
+fn anchor(tid: u32, env: u64) -> (LastJavaFrame, u64) {
+    let mut anchor = LastJavaFrame { sp: 0, pc: 0, fp: 0 };
     // SAFETY: nobody deletes while programs run: user space only adds.
     let place = unsafe { NPROF_ANCHORS.get(tid) }.copied().or_else(|| maps::anchor_place(env));
     let Some(place) = place else { return (anchor, 0) };

@@ -144,9 +144,9 @@ impl Agent {
             return None;
         }
         let number = self.methods.number_of(id, name)?;
-        let manner = self.methods.manner(number).or_else(|| self.policy()?.binds);
-        let manner = manner.filter(|_| !is_vm_linked(&name.dotted_class()));
-        let stub = manner.and_then(|manner| self.methods.stub_for(number, address, manner));
+        let options = self.methods.options(number).or_else(|| self.policy()?.binds);
+        let options = options.filter(|_| !is_vm_linked(&name.dotted_class()));
+        let stub = options.and_then(|options| self.methods.stub_for(number, address, options));
         self.publish(number, id, address, name, stub);
         stub
     }

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use nprof_common::MethodStats;
 use nprof_common::histogram::{LARGEST, QUARTERS};
 use nprof_common::switch;
-use nprof_common::wire::chance_of;
+use nprof_common::wire::probability_of;
 
 use crate::clock::Clock;
 use crate::records::{Place, SHARD_BITS};
@@ -70,7 +70,7 @@ impl Mode {
             Self::Off => (OFF, 0),
             Self::Count => (COUNT, 0),
             Self::Time => (TIME, 0),
-            Self::Sample(chance) => (SAMPLE, chance),
+            Self::Sample(probability) => (SAMPLE, probability),
         }
     }
 
@@ -80,7 +80,7 @@ impl Mode {
         match every {
             0 => Self::Count,
             1 => Self::Time,
-            _ => Self::Sample(chance_of(every)),
+            _ => Self::Sample(probability_of(every)),
         }
     }
 }
@@ -113,7 +113,7 @@ pub struct Parameters {
 #[repr(C, align(64))]
 struct Row {
     mode: AtomicU32,
-    chance: AtomicU32,
+    probability: AtomicU32,
     original: AtomicUsize,
     place: AtomicU64,
     threshold_ns: AtomicU64,
@@ -143,7 +143,7 @@ global_asm!(
     STUBS = const STUBS,
     ROW_SIZE = const size_of::<Row>(),
     MODE = const offset_of!(Row, mode),
-    CHANCE = const offset_of!(Row, chance),
+    CHANCE = const offset_of!(Row, probability),
     ORIGINAL = const offset_of!(Row, original),
     RECORDS = const offset_of!(Row, place),
     THRESHOLD = const offset_of!(Row, threshold_ns),
@@ -280,8 +280,8 @@ impl Stub {
 
     /// Changes what is done at calls that begin from now on. Calls in flight end as they began.
     pub fn set_mode(self, mode: Mode) {
-        let (mode, chance) = mode.words();
-        self.row().chance.store(chance, Ordering::Relaxed);
+        let (mode, probability) = mode.words();
+        self.row().probability.store(probability, Ordering::Relaxed);
         self.row().mode.store(mode, Ordering::Release);
     }
 

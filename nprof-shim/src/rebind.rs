@@ -12,7 +12,7 @@ use crate::agent::Agent;
 use crate::helper::{self, Binding, Helpers};
 use crate::jni::Jni;
 use crate::jvmti::{self, MethodId, MethodName};
-use crate::methods::{Manner, Wanted};
+use crate::methods::{StubOptions, Wanted};
 use crate::pool::Stub;
 use crate::scan::{Bound, bound_methods, locate};
 use crate::slots::{self, Slots};
@@ -90,8 +90,8 @@ pub(crate) fn apply(agent: &Agent, jni: Jni, wanted: Vec<Wanted>) -> Result<Outc
     for wanted in wanted {
         let bound = locate(agent, jni, helpers, slots, &wanted);
         let stub = bound.and_then(|bound| Stub::at(bound.address));
-        match (wanted.manner, bound) {
-            (Some(manner), Some(bound)) => match stub_for(agent, &wanted, bound, manner) {
+        match (wanted.options, bound) {
+            (Some(options), Some(bound)) => match stub_for(agent, &wanted, bound, options) {
                 Some(chosen) if stub == Some(chosen) => outcome.stubbed.push((wanted.number, chosen)),
                 Some(stub) => stubbed.push(Stubbed { number: Some(wanted.number), bound, name: wanted.name, stub }),
                 None => outcome.failed += 1,
@@ -119,11 +119,11 @@ pub(crate) fn apply(agent: &Agent, jni: Jni, wanted: Vec<Wanted>) -> Result<Outc
 }
 
 /// The stub of a method that is wanted.
-fn stub_for(agent: &Agent, wanted: &Wanted, bound: Bound, manner: Manner) -> Option<Stub> {
+fn stub_for(agent: &Agent, wanted: &Wanted, bound: Bound, options: StubOptions) -> Option<Stub> {
     if is_vm_linked(&wanted.name.dotted_class()) {
         return None;
     }
-    agent.methods.stub_for(wanted.number, bound.native(), manner)
+    agent.methods.stub_for(wanted.number, bound.native(), options)
 }
 
 /// Gives all methods their own addresses back that still have a stub's. Tells how many have one for all that.

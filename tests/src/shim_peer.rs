@@ -167,7 +167,7 @@ impl Connection {
             first: FIRST,
             records,
             bind_mode: OFF.0,
-            bind_chance: OFF.1,
+            bind_probability: OFF.1,
             bind_threshold_ns: u64::MAX,
             stub_binds: false,
         }
@@ -325,8 +325,8 @@ impl Connection {
     ///
     /// # Errors
     /// When nobody listens.
-    pub fn watch(&self, methods: &[Bound], (mode, chance): (u32, u32)) -> Result<()> {
-        let watch = |number| ToShim::Watch(Watch { number, mode, chance, threshold_ns: u64::MAX });
+    pub fn watch(&self, methods: &[Bound], (mode, probability): (u32, u32)) -> Result<()> {
+        let watch = |number| ToShim::Watch(Watch { number, mode, probability, threshold_ns: u64::MAX });
         methods.iter().try_for_each(|method| self.send(&watch(method.number)))
     }
 

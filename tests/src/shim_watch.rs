@@ -12,7 +12,7 @@ use crate::shim::{Records, agent_path, library, load_copy};
 use crate::shim_peer::{Connection, Listener};
 
 /// What is done at calls: mode and chance, such as [`crate::shim_peer::TIME`].
-pub type Manner = (u32, u32);
+pub type StubOptions = (u32, u32);
 
 /// As many records as the agent has stubs.
 const RECORDS: u32 = 4_096;
@@ -32,20 +32,20 @@ impl Watched {
     ///
     /// # Errors
     /// When the JVM or the agent does not take it.
-    pub fn load(jdk: &Jdk, pid: u32, classes: &str, manner: Manner) -> Result<Self> {
-        Self::load_copy(jdk, pid, &library()?, classes, manner)
+    pub fn load(jdk: &Jdk, pid: u32, classes: &str, options: StubOptions) -> Result<Self> {
+        Self::load_copy(jdk, pid, &library()?, classes, options)
     }
 
     /// The same with a copy of the agent.
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub fn load_copy(jdk: &Jdk, pid: u32, library: &Path, classes: &str, manner: Manner) -> Result<Self> {
+    pub fn load_copy(jdk: &Jdk, pid: u32, library: &Path, classes: &str, options: StubOptions) -> Result<Self> {
         let listener = Listener::new()?;
         load_copy(jdk, pid, library, &listener.option())?;
         let mut connection = listener.accept()?;
-        connection.welcome(welcome(manner))?;
-        Self::watch(connection, classes, manner)
+        connection.welcome(welcome(options))?;
+        Self::watch(connection, classes, options)
     }
 
     /// The same in a JVM that `start` starts with the option that it is given: from the first bind on.
@@ -54,18 +54,18 @@ impl Watched {
     /// As [`Self::load`].
     pub fn from_the_start(
         classes: &str,
-        manner: Manner,
+        options: StubOptions,
         start: impl FnOnce(&str) -> Result<RemoteProcess>,
     ) -> Result<(RemoteProcess, Self)> {
         let listener = Listener::new()?;
         let agent = agent_path(&listener.option())?;
-        let (target, connection) = while_welcomed(&listener, manner, || start(&agent))?;
-        Ok((target, Self::watch(connection, classes, manner)?))
+        let (target, connection) = while_welcomed(&listener, options, || start(&agent))?;
+        Ok((target, Self::watch(connection, classes, options)?))
     }
 
-    fn watch(connection: Connection, classes: &str, manner: Manner) -> Result<Self> {
+    fn watch(connection: Connection, classes: &str, options: StubOptions) -> Result<Self> {
         let mut watched = Self { connection, classes: classes.to_owned() };
-        watched.set_manner(manner)?;
+        watched.set_options(options)?;
         Ok(watched)
     }
 
@@ -73,9 +73,9 @@ impl Watched {
     ///
     /// # Errors
     /// When the agent does not answer.
-    pub fn set_manner(&mut self, manner: Manner) -> Result<()> {
+    pub fn set_options(&mut self, options: StubOptions) -> Result<()> {
         self.connection.scan()?;
-        self.connection.watch(&self.connection.methods_of(&self.classes), manner)?;
+        self.connection.watch(&self.connection.methods_of(&self.classes), options)?;
         self.connection.apply()?;
         Ok(())
     }
@@ -129,13 +129,13 @@ impl Watched {
 /// When that cannot be done, or no agent connects.
 pub fn while_welcomed<T>(
     listener: &Listener,
-    manner: Manner,
+    options: StubOptions,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<(T, Connection)> {
     thread::scope(|scope| {
         let connected = scope.spawn(|| {
             let mut connection = listener.accept()?;
-            connection.welcome(welcome(manner))?;
+            connection.welcome(welcome(options))?;
             Ok::<_, anyhow::Error>(connection)
         });
         let done = work()?;
@@ -144,6 +144,6 @@ pub fn while_welcomed<T>(
     })
 }
 
-fn welcome((bind_mode, bind_chance): Manner) -> Welcome {
-    Welcome { bind_mode, bind_chance, stub_binds: true, ..Connection::usual_welcome(RECORDS, SHARDS) }
+fn welcome((bind_mode, bind_probability): StubOptions) -> Welcome {
+    Welcome { bind_mode, bind_probability, stub_binds: true, ..Connection::usual_welcome(RECORDS, SHARDS) }
 }

@@ -212,9 +212,9 @@ fn room_for_code() -> Result<()> {
 }
 
 /// Numbers by chance, the same in each run.
-struct Chance(u64);
+struct Probability(u64);
 
-impl Chance {
+impl Probability {
     /// Up to so many milliseconds.
     fn within(&mut self, milliseconds: u64) -> Duration {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -228,7 +228,7 @@ impl Chance {
 fn killed_at_any_moment() -> Result<()> {
     const KILLED: usize = 12;
     traced_on_every_jdk(|jdk| {
-        let mut chance = Chance(0x6e70_726f);
+        let mut probability = Probability(0x6e70_726f);
         let mut target = target(jdk)?;
         let pid = target.pid().to_string();
         for round in 0..KILLED {
@@ -236,11 +236,11 @@ fn killed_at_any_moment() -> Result<()> {
             if round % 3 == 0 {
                 // While it detaches, or shortly after.
                 let trace = Trace::start(target.pid(), &["--tier", "stub", PATTERN])?;
-                trace.end_without_waiting(Signal::INT, chance.within(100))?;
+                trace.end_without_waiting(Signal::INT, probability.within(100))?;
             } else {
                 let mut nprof = spawn(&["trace", "--tier", "stub", "--pid", &pid, PATTERN])?;
                 // No synchronisation: the moment is to be any.
-                std::thread::sleep(chance.within(1_000));
+                std::thread::sleep(probability.within(1_000));
                 nprof.kill()?;
             }
             must_be_right(&target.run("unload")?, None)?;

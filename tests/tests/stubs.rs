@@ -10,14 +10,14 @@ use nprof_tests::require::{does_not_concern, on_every_jdk};
 use nprof_tests::shape_source;
 use nprof_tests::shim::{Record, Records, agent_path, library};
 use nprof_tests::shim_peer::{COUNT, Listener, OFF, SIXTEENTH, TIME};
-use nprof_tests::shim_watch::{Manner, Watched, while_welcomed};
+use nprof_tests::shim_watch::{StubOptions, Watched, while_welcomed};
 
 /// The class with natives of every shape.
 pub(crate) const GENERATED: &str = "targets.Generated";
 /// Enough for more than there are CPUs here.
 pub(crate) const THREADS: u64 = 4;
 const ROUNDS: u64 = 50;
-const MANNERS: [Manner; 4] = [OFF, COUNT, SIXTEENTH, TIME];
+const OPTIONS: [StubOptions; 4] = [OFF, COUNT, SIXTEENTH, TIME];
 /// Stubs find their shards by restartable sequences, in the agent's words. Without them there are two more ways.
 const RSEQ: u32 = 0;
 /// Has the C library not register threads for restartable sequences.
@@ -52,16 +52,16 @@ fn generated(records: &Records) -> Result<Vec<Record>> {
 }
 
 /// Checks that each shape was seen as often as it was called, and timed as it was to be.
-pub(crate) fn must_be_exact(records: &Records, manner: Manner, calls: u64) -> Result<()> {
+pub(crate) fn must_be_exact(records: &Records, options: StubOptions, calls: u64) -> Result<()> {
     records.must_be_without_notes()?;
     for shape in generated(records)? {
-        let right = match manner {
+        let right = match options {
             OFF => shape == Record::default(),
             COUNT => shape.counted == calls && shape.entered == 0,
             TIME => shape.entered == calls && shape.counted == 0,
             _ => shape.calls() == calls && shape.entered > 0 && shape.counted > shape.entered,
         };
-        ensure!(right && shape.ended == shape.entered, "{calls} calls, {manner:?}: {shape:?}");
+        ensure!(right && shape.ended == shape.entered, "{calls} calls, {options:?}: {shape:?}");
         ensure!(shape.max_ns <= shape.total_ns, "{shape:?}");
     }
     Ok(())
@@ -70,16 +70,16 @@ pub(crate) fn must_be_exact(records: &Records, manner: Manner, calls: u64) -> Re
 /// Calls the shapes on a JVM that starts with the agent, and checks results and counts. Returns how stubs found shards.
 fn from_the_start(
     jdk: &Jdk,
-    options: &[&str],
+    arguments: &[&str],
     variables: &[(&str, &str)],
     classes: &str,
-    manner: Manner,
+    options: StubOptions,
 ) -> Result<u32> {
-    let start = |agent: &str| RemoteProcess::stubs(jdk, &[options, &[agent]].concat(), variables);
-    let (mut target, mut watched) = Watched::from_the_start(classes, manner, start)?;
+    let start = |agent: &str| RemoteProcess::stubs(jdk, &[arguments, &[agent]].concat(), variables);
+    let (mut target, mut watched) = Watched::from_the_start(classes, options, start)?;
     call_shapes(&mut target, THREADS, ROUNDS)?;
     let records = watched.records()?;
-    must_be_exact(&records, manner, THREADS * ROUNDS).with_context(|| format!("{options:?}"))?;
+    must_be_exact(&records, options, THREADS * ROUNDS).with_context(|| format!("{options:?}"))?;
     let sharding = watched.connection.hello()?.sharding;
     watched.exit(target)?;
     Ok(sharding)
@@ -89,8 +89,8 @@ fn from_the_start(
 #[test]
 fn every_shape_in_every_mode() -> Result<()> {
     on_every_jdk(|jdk| {
-        for manner in MANNERS {
-            let sharding = from_the_start(jdk, &[], &[], "targets.", manner)?;
+        for options in OPTIONS {
+            let sharding = from_the_start(jdk, &[], &[], "targets.", options)?;
             ensure!(sharding == RSEQ, "{sharding}");
         }
         Ok(())
@@ -107,12 +107,12 @@ fn a_hot_native() -> Result<()> {
             let start = |agent: &str| RemoteProcess::stubs(jdk, &[agent], variables);
             let (mut target, mut watched) = Watched::from_the_start("targets.Stubs", COUNT, start)?;
             let mut made = 0;
-            for manner in [COUNT, SIXTEENTH, TIME] {
-                watched.set_manner(manner)?;
+            for options in [COUNT, SIXTEENTH, TIME] {
+                watched.set_options(options)?;
                 target.run(&format!("spins {threads} {CALLS}"))?;
                 made += threads * CALLS;
                 let empty = watched.records()?.record("targets.Stubs", "empty", "()V");
-                ensure!(empty.calls() == made && empty.ended == empty.entered, "{made} calls, {manner:?}: {empty:?}");
+                ensure!(empty.calls() == made && empty.ended == empty.entered, "{made} calls, {options:?}: {empty:?}");
             }
             watched.exit(target)?;
         }
@@ -125,8 +125,8 @@ fn a_hot_native() -> Result<()> {
 #[test]
 fn without_restartable_sequences() -> Result<()> {
     on_every_jdk(|jdk| {
-        for manner in MANNERS {
-            let sharding = from_the_start(jdk, &[], &WITHOUT_RSEQ, "targets.", manner)?;
+        for options in OPTIONS {
+            let sharding = from_the_start(jdk, &[], &WITHOUT_RSEQ, "targets.", options)?;
             ensure!(sharding != RSEQ, "{sharding}");
         }
         Ok(())
@@ -160,11 +160,11 @@ fn virtual_threads() -> Result<()> {
         if jdk.version < 21 {
             return does_not_concern(jdk, "it has no virtual threads");
         }
-        for manner in [COUNT, TIME] {
+        for options in [COUNT, TIME] {
             let start = |agent: &str| RemoteProcess::stubs(jdk, &[agent], &[]);
-            let (mut target, mut watched) = Watched::from_the_start(ALL, manner, start)?;
+            let (mut target, mut watched) = Watched::from_the_start(ALL, options, start)?;
             must_be_right(&target.run("virtual 100 10")?, Some(1_000))?;
-            must_be_exact(&watched.records()?, manner, 1_000)?;
+            must_be_exact(&watched.records()?, options, 1_000)?;
             watched.exit(target)?;
         }
         Ok(())
@@ -176,9 +176,9 @@ fn virtual_threads() -> Result<()> {
 #[test]
 fn calls_that_end_otherwise() -> Result<()> {
     on_every_jdk(|jdk| {
-        for manner in [COUNT, TIME] {
+        for options in [COUNT, TIME] {
             let start = |agent: &str| RemoteProcess::shapes_on(jdk, &[agent]);
-            let (mut target, mut watched) = Watched::from_the_start(ALL, manner, start)?;
+            let (mut target, mut watched) = Watched::from_the_start(ALL, options, start)?;
             for (shape, threads, rounds) in [("all", 4, 200), ("deep", 2, 5), ("jumping", 4, 100), ("dying", 2, 10)] {
                 let before = watched.records()?;
                 let mut called = target.calls(shape, threads, rounds)?;
@@ -188,7 +188,7 @@ fn calls_that_end_otherwise() -> Result<()> {
                 });
                 let after = watched.records()?;
                 after.must_be_without_notes()?;
-                after.must_equal(&before, &called).with_context(|| format!("{shape}, {manner:?}"))?;
+                after.must_equal(&before, &called).with_context(|| format!("{shape}, {options:?}"))?;
             }
             let records = watched.records()?;
             let died = records.record("targets.Dying", "die", "()V");
@@ -252,15 +252,15 @@ fn the_jvm_says_the_same() -> Result<()> {
 #[test]
 fn late_attach() -> Result<()> {
     on_every_jdk(|jdk| {
-        for manner in MANNERS {
+        for options in OPTIONS {
             let mut target = RemoteProcess::stubs(jdk, &[], &[])?;
             call_shapes(&mut target, THREADS, 1)?;
             target.run("load 4")?;
             let mut watched = Watched::load(jdk, target.pid(), ALL, OFF)?;
             must_be_right(&target.run("unload")?, None)?;
-            watched.set_manner(manner)?;
+            watched.set_options(options)?;
             call_shapes(&mut target, THREADS, ROUNDS)?;
-            must_be_exact(&watched.records()?, manner, THREADS * ROUNDS)?;
+            must_be_exact(&watched.records()?, options, THREADS * ROUNDS)?;
             watched.exit(target)?;
         }
         Ok(())
@@ -300,8 +300,8 @@ fn attach_in_silence() -> Result<()> {
         let mut target = RemoteProcess::stubs(jdk, &["-Xcheck:jni"], &[])?;
         let said = target.run("platform")?;
         ensure!(said.len() == 1, "{said:?}");
-        for manner in [TIME, COUNT] {
-            let mut watched = Watched::load(jdk, target.pid(), ALL, manner)?;
+        for options in [TIME, COUNT] {
+            let mut watched = Watched::load(jdk, target.pid(), ALL, options)?;
             let again = target.run("platform")?;
             ensure!(again == said, "{again:?}");
             let records = watched.detach()?;

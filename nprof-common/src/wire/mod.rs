@@ -37,7 +37,7 @@ pub const SAMPLE: u32 = 3;
 
 /// The chance with which one call of so many is timed, of 2^32. From two on: one of one has a mode of its own.
 #[must_use]
-pub const fn chance_of(every: u32) -> u32 {
+pub const fn probability_of(every: u32) -> u32 {
     let every = if every < 2 { 2 } else { every };
     u32::MAX / every + 1
 }

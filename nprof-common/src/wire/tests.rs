@@ -34,7 +34,7 @@ const WELCOME: Welcome = Welcome {
     first: 3 << 33,
     records: 5,
     bind_mode: SAMPLE,
-    bind_chance: 1 << 28,
+    bind_probability: 1 << 28,
     bind_threshold_ns: u64::MAX,
     stub_binds: false,
 };
@@ -58,7 +58,7 @@ fn to_shim() -> Vec<ToShim> {
     vec![
         ToShim::Welcome(WELCOME),
         ToShim::Scan,
-        ToShim::Watch(Watch { number: 1, mode: 2, chance: 3, threshold_ns: 4 }),
+        ToShim::Watch(Watch { number: 1, mode: 2, probability: 3, threshold_ns: 4 }),
         ToShim::Unwatch(5),
         ToShim::Apply(6),
         ToShim::Detach,

@@ -38,7 +38,7 @@ parts! {
         /// The mode of methods that are bound from now on ([`super::SAMPLE`], [`crate::Mode`]).
         pub bind_mode: u32,
         /// The chance that goes with it, of 2^32.
-        pub bind_chance: u32,
+        pub bind_probability: u32,
         /// From how many nanoseconds on a call of such a method is slow.
         pub bind_threshold_ns: u64,
         /// Whether methods that are bound from now on get a stub at once.
@@ -54,7 +54,7 @@ parts! {
         /// What is done at its calls ([`super::SAMPLE`], [`crate::Mode`]).
         pub mode: u32,
         /// The chance that goes with it, of 2^32.
-        pub chance: u32,
+        pub probability: u32,
         /// From how many nanoseconds on a call is slow.
         pub threshold_ns: u64,
     }

@@ -12,7 +12,7 @@ use nprof_common::wire::{Applied, Bound, FromShim, How, NO_INDEX, SAMPLE, Scanne
 use super::{Link, Policy};
 use crate::agent::Agent;
 use crate::jni::Jni;
-use crate::methods::Manner;
+use crate::methods::StubOptions;
 use crate::pool::{self, Mode, Stub};
 use crate::records::{Records, Run};
 use crate::{clock, rebind, scan};
@@ -67,8 +67,8 @@ pub(super) fn follow(agent: &Agent, link: &Arc<Link>, message: ToShim, file: Opt
         ToShim::Welcome(_) => {}
         ToShim::Scan => visit(agent, |jni| scan_all(agent, link, jni))?,
         ToShim::Watch(watch) => {
-            let manner = manner(watch.mode, watch.chance, watch.threshold_ns)?;
-            agent.methods.watch(watch.number, manner);
+            let options = options(watch.mode, watch.probability, watch.threshold_ns)?;
+            agent.methods.watch(watch.number, options);
         }
         ToShim::Unwatch(number) => agent.methods.unwatch(number),
         ToShim::Apply(serial) => visit(agent, |jni| apply(agent, link, jni, serial))?,
@@ -102,7 +102,7 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, file: Option<OwnedF
     if welcome.record_bytes as usize != RECORD {
         return Err(Refusal::RecordSize(welcome.record_bytes));
     }
-    let binds = manner(welcome.bind_mode, welcome.bind_chance, welcome.bind_threshold_ns)?;
+    let binds = options(welcome.bind_mode, welcome.bind_probability, welcome.bind_threshold_ns)?;
     let policy = Policy { binds: welcome.stub_binds.then_some(binds) };
     let run = Run { first: welcome.first, records: welcome.records, shards: welcome.shards };
     // The records may get the addresses of those of an earlier run, whose calls are not to come to them.
@@ -125,7 +125,7 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, file: Option<OwnedF
 }
 
 /// What a mode's numbers mean. Without a steady clock nothing is timed.
-fn manner(mode: u32, chance: u32, threshold_ns: u64) -> Result<Manner, Refusal> {
+fn options(mode: u32, probability: u32, threshold_ns: u64) -> Result<StubOptions, Refusal> {
     const OFF: u32 = nprof_common::Mode::Off as u32;
     const COUNT: u32 = nprof_common::Mode::Count as u32;
     const TIME: u32 = nprof_common::Mode::Time as u32;
@@ -134,10 +134,10 @@ fn manner(mode: u32, chance: u32, threshold_ns: u64) -> Result<Manner, Refusal> 
         COUNT => Mode::Count,
         TIME | SAMPLE if !clock::is_steady() => Mode::Count,
         TIME => Mode::Time,
-        SAMPLE => Mode::Sample(chance),
+        SAMPLE => Mode::Sample(probability),
         unknown => return Err(Refusal::Mode(unknown)),
     };
-    Ok(Manner { mode, threshold_ns })
+    Ok(StubOptions { mode, threshold_ns })
 }
 
 fn scan_all(agent: &Agent, link: &Link, jni: Jni) {
@@ -207,9 +207,9 @@ pub(super) fn orphaned(agent: &Agent, link: &Arc<Link>) {
     if !agent.disconnect(link) {
         return;
     }
-    agent.methods.change(|manner| match manner.mode {
-        Mode::Off => manner,
-        _ => Manner { mode: Mode::Count, ..manner },
+    agent.methods.change(|options| match options.mode {
+        Mode::Off => options,
+        _ => StubOptions { mode: Mode::Count, ..options },
     });
     if agent.stage.is_live() {
         // If the VM does not let us in, it tells of things that nobody listens to.

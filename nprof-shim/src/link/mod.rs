@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use nprof_common::wire::{self, FromShim, MAX_PACKET, ToShim};
 
-use crate::methods::Manner;
+use crate::methods::StubOptions;
 
 /// How long nprof may keep our thread waiting with an answer. After that it is dropped.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,7 +37,7 @@ pub(crate) struct Link {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Policy {
     /// How methods are watched that are bound from now on; `None` if they are not.
-    pub(crate) binds: Option<Manner>,
+    pub(crate) binds: Option<StubOptions>,
 }
 
 /// Messages that were not sent, and how many of them nprof knows of.

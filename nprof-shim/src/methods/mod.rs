@@ -18,7 +18,7 @@ use jvmti_bindings::mutf8::decode_cstr_lossy;
 
 /// What is done at the calls of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Manner {
+pub(crate) struct StubOptions {
     pub(crate) mode: Mode,
     pub(crate) threshold_ns: u64,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Wanted {
     pub(crate) number: u32,
     pub(crate) id: MethodId,
     pub(crate) name: MethodName,
-    pub(crate) manner: Option<Manner>,
+    pub(crate) options: Option<StubOptions>,
 }
 
 /// All methods that were ever bound.
@@ -57,7 +57,7 @@ struct Known {
     name: MethodName,
     /// The number of its record.
     index: Option<u32>,
-    manner: Option<Manner>,
+    options: Option<StubOptions>,
     /// Whether the VM is to be told what is wanted.
     is_pending: bool,
     /// The stub that counts, or did.
@@ -76,40 +76,40 @@ impl Methods {
     }
 
     /// How a method is watched, if it is.
-    pub(crate) fn manner(&self, number: u32) -> Option<Manner> {
-        self.lock().known(number)?.manner
+    pub(crate) fn options(&self, number: u32) -> Option<StubOptions> {
+        self.lock().known(number)?.options
     }
 
     /// The stub for a method that is bound to `address`, which counts from now on; the same again for the same two.
     /// `None` when there is no stub or no record left.
-    pub(crate) fn stub_for(&self, number: u32, address: usize, manner: Manner) -> Option<Stub> {
-        self.lock().stub_for(number, address, manner)
+    pub(crate) fn stub_for(&self, number: u32, address: usize, options: StubOptions) -> Option<Stub> {
+        self.lock().stub_for(number, address, options)
     }
 
     /// A method is bound to one of its stubs again, by us or by another agent that leaves: it counts, if it is watched.
     pub(crate) fn bound_again(&self, stub: Stub) {
         let mut inner = self.lock();
         let owner = inner.owners.get(&stub).copied();
-        let manner = owner.and_then(|number| inner.known(number)?.manner);
-        if let (Some(number), Some(manner)) = (owner, manner) {
-            inner.let_count(number, stub, manner);
+        let options = owner.and_then(|number| inner.known(number)?.options);
+        if let (Some(number), Some(options)) = (owner, options) {
+            inner.let_count(number, stub, options);
         }
     }
 
     /// A method is to be watched. If it has a stub, that counts at once.
-    pub(crate) fn watch(&self, number: u32, manner: Manner) {
+    pub(crate) fn watch(&self, number: u32, options: StubOptions) {
         let mut inner = self.lock();
         let Some(known) = inner.known(number) else { return };
-        (known.manner, known.is_pending) = (Some(manner), true);
+        (known.options, known.is_pending) = (Some(options), true);
         if let Some(stub) = known.latest {
-            inner.let_count(number, stub, manner);
+            inner.let_count(number, stub, options);
         }
     }
 
     /// A method is no longer to be watched: nothing is recorded of calls that begin from now on.
     pub(crate) fn unwatch(&self, number: u32) {
         if let Some(known) = self.lock().known(number) {
-            (known.manner, known.is_pending) = (None, true);
+            (known.options, known.is_pending) = (None, true);
             known.latest.into_iter().for_each(|stub| stub.set_mode(Mode::Off));
         }
     }
@@ -124,12 +124,12 @@ impl Methods {
     }
 
     /// Changes what is done at the calls of all methods that are watched.
-    pub(crate) fn change(&self, change: impl Fn(Manner) -> Manner) {
+    pub(crate) fn change(&self, change: impl Fn(StubOptions) -> StubOptions) {
         for known in &mut self.lock().list {
-            known.manner = known.manner.map(&change);
-            if let (Some(stub), Some(manner)) = (known.latest, known.manner) {
-                stub.set_threshold_ns(manner.threshold_ns);
-                stub.set_mode(manner.mode);
+            known.options = known.options.map(&change);
+            if let (Some(stub), Some(options)) = (known.latest, known.options) {
+                stub.set_threshold_ns(options.threshold_ns);
+                stub.set_mode(options.mode);
             }
         }
     }
@@ -155,7 +155,7 @@ impl Methods {
 
 impl Known {
     fn wanted(&self, number: u32) -> Wanted {
-        Wanted { number, id: self.id, name: self.name.clone(), manner: self.manner }
+        Wanted { number, id: self.id, name: self.name.clone(), options: self.options }
     }
 }
 
@@ -166,7 +166,7 @@ impl Inner {
 
     fn unwatch_all(&mut self) {
         for known in &mut self.list {
-            (known.manner, known.is_pending) = (None, false);
+            (known.options, known.is_pending) = (None, false);
         }
         Stub::all().for_each(|stub| stub.set_mode(Mode::Off));
     }
@@ -178,19 +178,19 @@ impl Inner {
             return Some(number);
         }
         let number = u32::try_from(self.list.len()).ok()?;
-        let known = Known { id, name: name.clone(), index: None, manner: None, is_pending: false, latest: None };
+        let known = Known { id, name: name.clone(), index: None, options: None, is_pending: false, latest: None };
         self.list.push(known);
         self.by_id.insert(id, number);
         Some(number)
     }
 
-    fn stub_for(&mut self, number: u32, address: usize, manner: Manner) -> Option<Stub> {
-        self.known(number)?.manner = Some(manner);
+    fn stub_for(&mut self, number: u32, address: usize, options: StubOptions) -> Option<Stub> {
+        self.known(number)?.options = Some(options);
         let stub = match self.stubs.get(&(number, address)) {
             Some(&stub) => stub,
             None => self.take_stub(number, address)?,
         };
-        self.let_count(number, stub, manner).then_some(stub)
+        self.let_count(number, stub, options).then_some(stub)
     }
 
     /// A new stub, which does nothing yet.
@@ -206,7 +206,7 @@ impl Inner {
     }
 
     /// Makes a stub the one of its method that counts. `false` where there is no record for it.
-    fn let_count(&mut self, number: u32, stub: Stub, manner: Manner) -> bool {
+    fn let_count(&mut self, number: u32, stub: Stub, options: StubOptions) -> bool {
         let index = self.index_of(number);
         let place = index.and_then(|index| self.records?.place(index));
         let (Some(index), Some(place), Some(known)) = (index, place, self.known(number)) else { return false };
@@ -214,8 +214,8 @@ impl Inner {
             before.set_mode(Mode::Off);
         }
         stub.set_place(place, index);
-        stub.set_threshold_ns(manner.threshold_ns);
-        stub.set_mode(manner.mode);
+        stub.set_threshold_ns(options.threshold_ns);
+        stub.set_mode(options.mode);
         true
     }
 

@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use super::*;
 
-const COUNT: Manner = Manner { mode: Mode::Count, threshold_ns: u64::MAX };
+const COUNT: StubOptions = StubOptions { mode: Mode::Count, threshold_ns: u64::MAX };
 
 fn name(method: &str) -> MethodName {
     let [class, name, signature] = ["La/B;", method, "(IJ)V"].map(|text| CString::new(text).unwrap());
@@ -47,7 +47,7 @@ fn one_counts() {
     assert_eq!(off(), (true, false));
     methods.bound_again(first);
     assert_eq!(off(), (false, true));
-    methods.change(|manner| Manner { mode: Mode::Time, ..manner });
+    methods.change(|options| StubOptions { mode: Mode::Time, ..options });
     assert_eq!(off(), (false, true));
     assert_eq!(stub(2), second);
     assert_eq!(off(), (true, false));
@@ -58,7 +58,7 @@ fn one_counts() {
 
 /// Check that what is wanted is handed out once, and that a method that has a stub counts at once.
 #[test]
-fn wishes() {
+fn requests() {
     let methods = with_room_for(8);
     let [first, second] = [1, 2].map(|id| methods.number_of(MethodId(id), &name("m")).unwrap());
     let stub = methods.stub_for(first, 5, COUNT).unwrap();
@@ -66,7 +66,7 @@ fn wishes() {
     methods.unwatch(first);
     methods.watch(second, COUNT);
     methods.watch(77, COUNT);
-    let wanted: Vec<_> = methods.take_pending().iter().map(|wanted| (wanted.number, wanted.manner)).collect();
+    let wanted: Vec<_> = methods.take_pending().iter().map(|wanted| (wanted.number, wanted.options)).collect();
     assert_eq!(wanted, [(first, None), (second, Some(COUNT))]);
     assert_eq!(methods.take_pending(), []);
     assert!(stub.is_off());

@@ -333,7 +333,7 @@ fn places_change_under_load() {
 
 /// Check that the chance of a mode is that of one call in as many.
 #[test]
-fn chances() {
+fn probabilities() {
     assert_eq!(Mode::one_of(2), Mode::Sample(1 << 31));
     assert_eq!(Mode::one_of(16), Mode::Sample(1 << 28));
     assert_eq!((Mode::one_of(0), Mode::one_of(1)), (Mode::Count, Mode::Time));

@@ -259,8 +259,8 @@ impl Engine {
     }
 
     /// Says how likely it is that the stack of one of a function's calls is taken, from 0 to 1.
-    pub fn set_chance(&self, record: u32, chance: f64) {
-        self.store(record, offset_of!(MethodStats, chance), fixed_point(chance));
+    pub fn set_sample_probability(&self, record: u32, probability: f64) {
+        self.store(record, offset_of!(MethodStats, probability), fixed_point(probability));
     }
 
     /// Writes a field of each shard of a record.

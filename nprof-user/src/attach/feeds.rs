@@ -6,7 +6,7 @@ use std::{fmt, io};
 
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use nprof_common::stack::{MAX_PAGES, PAGE, collect};
-use nprof_common::{AnchorPlace, CallEvent, Frame, Frames, Pace, SLOTS, StackHeader, VmPlaces};
+use nprof_common::{CallEvent, Frame, Frames, LastJavaFramePlace, Pace, SLOTS, StackHeader, VmPlaces};
 
 use crate::model::{Pid, VirtAddr};
 use crate::sys::mapped_array::MappedArray;
@@ -116,14 +116,14 @@ impl Collect {
     }
 }
 
-/// An [`AnchorPlace`] as aya passes it to the kernel.
-pub(super) type AnchorEntry = [u64; size_of::<AnchorPlace>() / size_of::<u64>()];
+/// A [`LastJavaFramePlace`] as aya passes it to the kernel.
+pub(super) type LastJavaFrameEntry = [u64; size_of::<LastJavaFramePlace>() / size_of::<u64>()];
 
 /// What comes out of the kernel.
 pub struct Feeds {
     stacks: RingBuf<MapData>,
     calls: RingBuf<MapData>,
-    anchors: HashMap<MapData, u32, AnchorEntry>,
+    anchors: HashMap<MapData, u32, LastJavaFrameEntry>,
     slots: Array<MapData, Slot>,
     vm: Array<MapData, VmEntry>,
     pace: MappedArray,
@@ -163,7 +163,7 @@ impl Feeds {
     pub(super) fn new(
         stacks: RingBuf<MapData>,
         calls: RingBuf<MapData>,
-        anchors: HashMap<MapData, u32, AnchorEntry>,
+        anchors: HashMap<MapData, u32, LastJavaFrameEntry>,
         slots: Array<MapData, Slot>,
         vm: Array<MapData, VmEntry>,
         pace: MappedArray,
@@ -225,8 +225,8 @@ impl Feeds {
     }
 
     /// The chance that the stack of a thread is taken which stops running inside of a call.
-    pub fn set_stop_chance(&self, chance: f64) {
-        self.store(offset_of!(Pace, stop_chance), fixed_point(chance));
+    pub fn set_stop_probability(&self, probability: f64) {
+        self.store(offset_of!(Pace, stop_probability), fixed_point(probability));
     }
 
     /// Allows `more` stacks beyond those that were taken by now.
@@ -261,8 +261,8 @@ impl fmt::Debug for Feeds {
 }
 
 /// A chance of 0 to 1 as the programs compare it.
-pub(super) fn fixed_point(chance: f64) -> u64 {
+pub(super) fn fixed_point(probability: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 2^32")]
-    let fixed = (chance.clamp(0.0, 1.0) * Pace::CERTAIN as f64) as u64;
+    let fixed = (probability.clamp(0.0, 1.0) * Pace::CERTAIN as f64) as u64;
     fixed
 }

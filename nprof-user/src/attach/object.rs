@@ -12,7 +12,7 @@ use nprof_common::stack::collect;
 use nprof_common::{globals, maps, programs};
 
 use super::Error;
-use super::feeds::{AnchorEntry, Collect, Slot, VmEntry};
+use super::feeds::{Collect, LastJavaFrameEntry, Slot, VmEntry};
 use super::loss_log::{self, LossLog};
 use crate::sys::bpf::load_uprobe_multi;
 
@@ -109,7 +109,7 @@ impl Object {
     ///
     /// # Errors
     /// As [`Self::take_ring`].
-    pub(super) fn take_anchors(&mut self) -> Result<HashMap<MapData, u32, AnchorEntry>, Error> {
+    pub(super) fn take_anchors(&mut self) -> Result<HashMap<MapData, u32, LastJavaFrameEntry>, Error> {
         HashMap::try_from(self.take(maps::ANCHORS)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
     }
 

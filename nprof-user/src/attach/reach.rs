@@ -16,7 +16,7 @@ use super::features::instruction;
 use crate::model::Reach;
 use crate::sys::bpf::{UprobeMulti, create_word, link_uprobe_multi, load_uprobe_multi};
 use crate::sys::mapped_array::MappedArray;
-use crate::sys::specimen::Specimen;
+use crate::sys::probe_target::ProbeTarget;
 
 /// So many processes are tried as one that is not nprof: the first may have ended, or be another namespace's.
 const OTHERS: usize = 16;
@@ -40,7 +40,7 @@ pub fn reach() -> io::Result<Reach> {
 struct Trial {
     program: OwnedFd,
     hits: MappedArray,
-    specimen: Specimen,
+    probe_target: ProbeTarget,
     /// Where the function stands in nprof's file.
     offset: u64,
 }
@@ -50,21 +50,21 @@ impl Trial {
         let word = create_word()?;
         let program = load_uprobe_multi("nprof_reach", &count_into(word.as_fd())?, c"Dual MIT/GPL")?;
         let hits = MappedArray::map(word.as_fd(), 1, size_of::<u64>())?;
-        let specimen = Specimen::of_filters();
-        let offset = offset_in_file(&fs::read_to_string("/proc/self/maps")?, specimen.address);
-        Ok(Self { program, hits, specimen, offset: offset.ok_or(io::ErrorKind::NotFound)? })
+        let probe_target = ProbeTarget::of_filters();
+        let offset = offset_in_file(&fs::read_to_string("/proc/self/maps")?, probe_target.address);
+        Ok(Self { program, hits, probe_target, offset: offset.ok_or(io::ErrorKind::NotFound)? })
     }
 
     /// A probe for another process must not be seen in this one, and a probe for this one must be hit by every thread.
     fn run(&self) -> io::Result<Reach> {
-        if !self.specimen.is_untouched() {
+        if !self.probe_target.is_untouched() {
             // Somebody else's probe is there: nothing can be seen.
             return Ok(Reach::Everyone);
         }
         let Some(for_other) = self.link_for_other()? else { return Ok(Reach::Everyone) };
-        let leaves_alone = self.specimen.is_untouched() && self.hits_by_call() == 0;
+        let leaves_alone = self.probe_target.is_untouched() && self.hits_by_call() == 0;
         let for_self = self.link(std::process::id())?;
-        let is_there = !self.specimen.is_untouched();
+        let is_there = !self.probe_target.is_untouched();
         let hits_of_a_thread = thread::scope(|scope| scope.spawn(|| self.hits_by_call()).join()).unwrap_or(0);
         // Nothing waits for these to go: they count what nobody reads any more.
         thread::spawn(move || drop((for_other, for_self)));
@@ -75,7 +75,7 @@ impl Trial {
     fn hits_by_call(&self) -> u64 {
         let hits = || self.hits.load(0).unwrap_or(0);
         let before = hits();
-        self.specimen.call(1);
+        self.probe_target.call(1);
         hits() - before
     }
 

@@ -175,7 +175,7 @@ impl Live {
     fn tell_demoted(&self) {
         if let Self::Calls(recorder) = self {
             let mut demoted = Demoted::default();
-            demoted.add(&recorder.snapshot(), &recorder.tracer().roster().spent().unwrap_or_default());
+            demoted.add(&recorder.snapshot(), &recorder.tracer().traced_jvm().spent().unwrap_or_default());
             demoted.tell(RECORDED);
         }
     }

@@ -159,7 +159,7 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     result?;
     let snapshot = tracer.snapshot();
     let mut demoted = Demoted::default();
-    demoted.add(&snapshot, &tracer.roster().spent().unwrap_or_default());
+    demoted.add(&snapshot, &tracer.traced_jvm().spent().unwrap_or_default());
     output.finish(&[snapshot])?;
     if !quiet {
         stop.tell(tracer.jvm());

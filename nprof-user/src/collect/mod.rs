@@ -169,7 +169,7 @@ mod tests {
     fn words_of(stats: &MethodStats) -> Vec<u64> {
         let head =
             [stats.switch, stats.counted, stats.entered, stats.untimed, stats.total_ns, stats.child_ns, stats.max_ns];
-        [&head[..], &[stats.off_ns, stats.chance, stats.brief], &stats.reserved, &stats.histogram].concat()
+        [&head[..], &[stats.off_ns, stats.probability, stats.brief], &stats.reserved, &stats.histogram].concat()
     }
 
     /// A record in which every field has a value of its own.

@@ -3,24 +3,24 @@
 //!
 //! ```text
 //! Sampler    a thread: reads the ring ─> unwinder ─> naming ─> Sums      every few milliseconds
-//! pacer      how likely calls are to be sampled from now on              every 20 ms
+//! rate controller      how likely calls are to be sampled from now on              every 20 ms
 //! Sums       chance and times of each sample, added up by function and stack
 //! ```
 
-mod anchors;
 mod interner;
+mod last_java_frames;
 mod mounted;
 mod naming;
+mod off_cpu_samples;
 mod open;
-mod pacer;
+mod rate_controller;
 mod sampler;
 mod slow;
 mod stacks;
-mod stops;
 mod sums;
 
 pub use open::OpenCall;
-pub use pacer::{Flow, Pacer, Paces};
+pub use rate_controller::{Flow, Paces, RateController};
 pub use sampler::{Finished, Flows, Sampler, Setup};
 pub use slow::{SlowCalls, SlowSample};
 pub use sums::{Summed, Sums};

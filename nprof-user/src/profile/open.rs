@@ -4,7 +4,7 @@ use nprof_common::stack::PAGE;
 use nprof_common::{Frame, StackHeader};
 
 use super::Sums;
-use super::anchors::Anchors;
+use super::last_java_frames::LastJavaFrames;
 use super::stacks::Stacks;
 use crate::attach::Feeds;
 use crate::model::VirtAddr;
@@ -30,7 +30,7 @@ pub struct OpenCall {
 pub(super) fn find(
     memory: &ProcessMemory,
     feeds: &Feeds,
-    anchors: &mut Anchors,
+    anchors: &mut LastJavaFrames,
     stacks: &mut Stacks,
     sums: &mut Sums,
     stack_bytes: u32,

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use nprof_common::{CallEvent, Pace, StackHeader, StackKind};
 
-use super::anchors::Anchors;
+use super::last_java_frames::LastJavaFrames;
 use super::mounted::Mounted;
+use super::off_cpu_samples::OffCpuSamples;
 use super::stacks::Stacks;
-use super::stops::Stops;
 use super::sums::Share;
-use super::{Flow, OpenCall, Pacer, Sums, open};
+use super::{Flow, OpenCall, RateController, Sums, open};
 use crate::attach::{Collect, Engine, Feeds, Taken};
 use crate::discover::Proc;
 use crate::hotspot;
@@ -101,13 +101,13 @@ struct Worker {
     collect: Collect,
     engine: Arc<Engine>,
     flows: Flows,
-    pacer: Pacer,
+    rate_controller: RateController,
     stacks: Stacks,
-    anchors: Anchors,
+    anchors: LastJavaFrames,
     mounted: Mounted,
     /// A stack came from a thread that was not there at the last look.
     has_new_threads: bool,
-    stops: Stops,
+    off_cpu_samples: OffCpuSamples,
     finished: Finished,
     shared: Arc<Shared>,
 }
@@ -123,7 +123,7 @@ impl Sampler {
         let mut unwinder = Unwinder::open(memory.clone(), &libjvm)?;
         let mut threads = Threads::open(memory, &libjvm)?;
         let mounted = Mounted::find(&mut feeds, &mut unwinder, &mut threads)?;
-        let anchors = Anchors::new(proc.clone(), pid, threads);
+        let anchors = LastJavaFrames::new(proc.clone(), pid, threads);
         let shared = Arc::new(Shared::default());
         // Half of the stacks are taken inside of calls, where that is wanted.
         let of_calls = match collect {
@@ -131,8 +131,8 @@ impl Sampler {
             Collect { inside: true, .. } => collect.max_stacks / 2,
             _ => collect.max_stacks,
         };
-        let pacer = Pacer::new(collect.max_stacks, of_calls);
-        let stops = Stops::new(collect.max_stacks / 4);
+        let rate_controller = RateController::new(collect.max_stacks, of_calls);
+        let off_cpu_samples = OffCpuSamples::new(collect.max_stacks / 4);
         let told = Arc::clone(&shared);
         let (ready, is_ready) = mpsc::channel();
         // Names of native code are looked up by what cannot leave its thread.
@@ -146,12 +146,12 @@ impl Sampler {
                 collect,
                 engine,
                 flows,
-                pacer,
+                rate_controller,
                 stacks,
                 anchors,
                 mounted,
                 has_new_threads: false,
-                stops,
+                off_cpu_samples,
                 finished,
                 shared,
             };
@@ -237,17 +237,19 @@ impl Worker {
     }
 
     fn pace(&mut self, passed: Duration, taken: u64) {
-        let paces = self.pacer.step(&(self.flows)(), passed, taken);
-        for (record, chance) in paces.chances {
-            self.engine.set_chance(record, chance);
+        let paces = self.rate_controller.step(&(self.flows)(), passed, taken);
+        for (record, probability) in paces.probabilities {
+            self.engine.set_sample_probability(record, probability);
         }
         self.feeds.set_period(Some(paces.period));
         self.feeds.allow(paces.allow);
-        self.feeds.set_stop_chance(self.stops.chance(passed));
+        self.feeds.set_stop_probability(self.off_cpu_samples.probability(passed));
     }
 
     fn read(&mut self) {
-        let Self { feeds, stacks, stops, finished, shared, collect, anchors, mounted, has_new_threads, .. } = self;
+        let Self {
+            feeds, stacks, off_cpu_samples, finished, shared, collect, anchors, mounted, has_new_threads, ..
+        } = self;
         let in_native = collect.inside || collect.everywhere;
         let mut read = Vec::new();
         feeds.read_stacks(|record| {
@@ -273,11 +275,11 @@ impl Worker {
         // Named only now: that takes its time, and what the next stacks lead to may be gone by then.
         for (header, frames) in read {
             match frames {
-                None => stops.resume(&header, &mut finished.sums),
+                None => off_cpu_samples.resume(&header, &mut finished.sums),
                 Some(frames) => {
                     shared.stacks.fetch_add(1, Ordering::Relaxed);
                     let number = stacks.number(&frames, &mut finished.sums);
-                    add(&header, number, stops, finished, collect);
+                    add(&header, number, off_cpu_samples, finished, collect);
                 }
             }
         }
@@ -291,7 +293,13 @@ impl Worker {
 }
 
 /// Adds a stack, by its number.
-fn add(header: &StackHeader, number: u32, stops: &mut Stops, finished: &mut Finished, collect: &Collect) {
+fn add(
+    header: &StackHeader,
+    number: u32,
+    off_cpu_samples: &mut OffCpuSamples,
+    finished: &mut Finished,
+    collect: &Collect,
+) {
     let record = (header.index != StackHeader::NO_CALL).then_some(header.index);
     match (header.kind, record) {
         (kind, Some(record)) if kind == StackKind::Return as u32 => {
@@ -300,7 +308,7 @@ fn add(header: &StackHeader, number: u32, stops: &mut Stops, finished: &mut Fini
                 finished.sampled.insert((header.tid, header.now_ns.wrapping_sub(header.time_ns)), number);
             }
         }
-        (kind, _) if kind == StackKind::Stop as u32 => stops.stop(header, record, number, &mut finished.sums),
+        (kind, _) if kind == StackKind::Stop as u32 => off_cpu_samples.stop(header, record, number, &mut finished.sums),
         _ => {
             let period_ns = collect.period.as_nanos() as f64;
             let share = Share { time_ns: period_ns, self_ns: period_ns, ..Share::default() };
@@ -311,7 +319,7 @@ fn add(header: &StackHeader, number: u32, stops: &mut Stops, finished: &mut Fini
 
 /// What a sampled call stands for.
 fn share(header: &StackHeader) -> Share {
-    let calls = Pace::CERTAIN as f64 / header.chance.max(1) as f64;
+    let calls = Pace::CERTAIN as f64 / header.probability.max(1) as f64;
     let self_ns = header.time_ns.saturating_sub(header.child_ns);
     Share {
         calls,
@@ -323,7 +331,7 @@ fn share(header: &StackHeader) -> Share {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("pacer", &self.pacer).finish_non_exhaustive()
+        f.debug_struct("Worker").field("pacer", &self.rate_controller).finish_non_exhaustive()
     }
 }
 

@@ -49,13 +49,13 @@ impl Shared {
 }
 
 fn jvm_status(living: &Living) -> JvmStatus {
-    let (roster, states) = (&living.roster, living.roster.states());
-    let spent = roster.spent();
+    let (traced_jvm, states) = (&living.traced_jvm, living.traced_jvm.states());
+    let spent = traced_jvm.spent();
     let functions: BTreeMap<Tracing, usize> =
         Tracing::ALL.into_iter().zip(states.functions).filter(|(_, count)| *count > 0).collect();
     JvmStatus {
-        pid: roster.jvm().pid.0,
-        main: roster.jvm().main.clone(),
+        pid: traced_jvm.jvm().pid.0,
+        main: traced_jvm.jvm().main.clone(),
         labels: living.labels.0.iter().cloned().collect(),
         functions,
         demoted: states.demoted,
@@ -65,11 +65,11 @@ fn jvm_status(living: &Living) -> JvmStatus {
 }
 
 fn demoted_functions(living: &Living) -> Vec<FunctionStatus> {
-    let demoted = living.roster.spent().map(|spent| spent.demoted).unwrap_or_default();
+    let demoted = living.traced_jvm.spent().map(|spent| spent.demoted).unwrap_or_default();
     let listed = demoted.into_iter().filter_map(|(index, (rate, why))| {
-        let (class, method) = living.roster.name(index)?;
+        let (class, method) = living.traced_jvm.name(index)?;
         // The user may have switched it since the governor last looked.
-        let traced = living.roster.traced(index).filter(|traced| traced.is_demoted())?;
+        let traced = living.traced_jvm.traced(index).filter(|traced| traced.is_demoted())?;
         Some(FunctionStatus { class, method, state: traced.tracing, wanted: traced.wanted, why, rate: Some(rate) })
     });
     listed.take(DEMOTED_LISTED).collect()

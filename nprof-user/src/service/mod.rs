@@ -1,7 +1,7 @@
 //! `nprof serve` without its sockets: all JVMs of the host are traced, and whoever asks gets an answer.
 //!
 //! [`Service`] runs the [`Host`] and keeps what is known of its JVMs in [`Shared`], behind one lock. Scrapes work on that on
-//! other threads, commands on this one. They read the rosters and mapped memory, and wait for each other, never for a JVM.
+//! other threads, commands on this one. They read the traced JVMs and mapped memory, and wait for each other, never for a JVM.
 
 mod controlled;
 mod pages;
@@ -83,11 +83,11 @@ impl Service {
 
     async fn take_in(&self, event: Event) {
         match event {
-            Event::Joined(roster) => self.shared.joined(roster),
+            Event::Joined(traced_jvm) => self.shared.joined(traced_jvm),
             // A scrape may be reading it: not on this thread, which everybody waits for.
-            Event::Ended(roster, snapshot) => {
+            Event::Ended(traced_jvm, snapshot) => {
                 let shared = Arc::clone(&self.shared);
-                let retired = spawn_blocking(move || shared.ended(&roster, *snapshot, Instant::now())).await;
+                let retired = spawn_blocking(move || shared.ended(&traced_jvm, *snapshot, Instant::now())).await;
                 if let Err(panic) = retired {
                     tracing::error!("the results of a JVM that has ended are lost: {panic}");
                 }

@@ -15,7 +15,7 @@ use crate::govern::Costs;
 use crate::model::{Jvm, JvmLabels, Snapshot, Tracing};
 use crate::resolve::select::Selection;
 use crate::sys::errand;
-use crate::trace::{Calibrated, Error, Host, HostLosses, Joins, Roster, Rule};
+use crate::trace::{Calibrated, Error, Host, HostLosses, Joins, Rule, TracedJvm};
 
 /// Rules of users that are kept for JVMs that are yet to start.
 const RULES_KEPT: usize = 1_000;
@@ -55,7 +55,7 @@ struct State {
 /// A JVM that is traced, and what it is called.
 #[derive(Debug, Clone)]
 pub(super) struct Living {
-    pub roster: Arc<Roster>,
+    pub traced_jvm: Arc<TracedJvm>,
     pub labels: Arc<JvmLabels>,
 }
 
@@ -88,7 +88,7 @@ impl Shared {
     #[must_use]
     pub fn extent(&self) -> (usize, usize) {
         let living = self.living();
-        (living.len(), living.iter().map(|living| living.roster.methods()).sum())
+        (living.len(), living.iter().map(|living| living.traced_jvm.methods()).sum())
     }
 
     /// One scrape. Other scrapes wait for it; commands, and JVMs that join or end, do not.
@@ -100,7 +100,7 @@ impl Shared {
             (state.living.clone(), state.backlog.take(), self.facts(&mut state))
         };
         backlog.tell(&mut exporter);
-        let measure = |Living { roster, labels }: Living| Measured { labels, snapshot: roster.snapshot() };
+        let measure = |Living { traced_jvm, labels }: Living| Measured { labels, snapshot: traced_jvm.snapshot() };
         let measured: Vec<Measured> = living.into_iter().map(measure).collect();
         exporter.collect(&measured, &facts, Instant::now())
     }
@@ -120,12 +120,12 @@ impl Shared {
     fn facts(&self, state: &mut State) -> HostFacts {
         state.untraced.retain(|jvm| self.proc.is_same(jvm));
         let [mut demotions, mut promotions] = state.past_changes;
-        for spent in state.living.iter().filter_map(|living| living.roster.spent()) {
+        for spent in state.living.iter().filter_map(|living| living.traced_jvm.spent()) {
             demotions += spent.changes[0];
             promotions += spent.changes[1];
         }
         let probes = |living: &Living| {
-            let states = living.roster.states();
+            let states = living.traced_jvm.states();
             let with_probe = Tracing::ALL.into_iter().filter(|state| *state > Tracing::Detached);
             with_probe.map(|state| states.functions[state as usize]).sum::<usize>()
         };
@@ -147,22 +147,24 @@ impl Shared {
         }
     }
 
-    pub(super) fn joined(&self, roster: Arc<Roster>) {
+    pub(super) fn joined(&self, traced_jvm: Arc<TracedJvm>) {
         let mut state = self.lock();
         let rules: Vec<Rule> = state.rules.iter().map(|(_, rule)| rule.clone()).collect();
         for rule in &rules {
-            roster.obey(rule);
+            traced_jvm.obey(rule);
         }
-        roster.set_rules(rules);
-        let labels = Arc::new(self.proc.labels(roster.jvm(), &state.labels));
-        state.living.push(Living { roster, labels });
+        traced_jvm.set_rules(rules);
+        let labels = Arc::new(self.proc.labels(traced_jvm.jvm(), &state.labels));
+        state.living.push(Living { traced_jvm, labels });
     }
 
-    pub(super) fn ended(&self, roster: &Arc<Roster>, snapshot: Snapshot, now: Instant) {
+    pub(super) fn ended(&self, traced_jvm: &Arc<TracedJvm>, snapshot: Snapshot, now: Instant) {
         let mut state = self.lock();
-        let Some(place) = state.living.iter().position(|living| Arc::ptr_eq(&living.roster, roster)) else { return };
-        let Living { roster, labels } = state.living.swap_remove(place);
-        if let Some(spent) = roster.spent() {
+        let Some(place) = state.living.iter().position(|living| Arc::ptr_eq(&living.traced_jvm, traced_jvm)) else {
+            return;
+        };
+        let Living { traced_jvm, labels } = state.living.swap_remove(place);
+        if let Some(spent) = traced_jvm.spent() {
             state.past_changes[0] += spent.changes[0];
             state.past_changes[1] += spent.changes[1];
         }
@@ -188,7 +190,7 @@ impl Shared {
             state.labels = config.labels.clone();
             let State { living, labels, backlog, .. } = &mut *state;
             for living in living {
-                living.labels = Arc::new(self.proc.labels(living.roster.jvm(), labels));
+                living.labels = Arc::new(self.proc.labels(living.traced_jvm.jvm(), labels));
             }
             backlog.relabel();
         }
@@ -199,7 +201,7 @@ impl Shared {
     pub(super) fn rule(&self, patterns: Vec<String>, selection: Selection, wanted: Tracing) -> usize {
         let mut state = self.lock();
         let rule = Rule { selection, wanted };
-        let concerned = state.living.iter().map(|living| living.roster.obey(&rule)).sum();
+        let concerned = state.living.iter().map(|living| living.traced_jvm.obey(&rule)).sum();
         if concerned > 0 {
             // The same words again take the place of what they said before.
             state.rules.retain(|(known, _)| *known != patterns);
@@ -207,7 +209,7 @@ impl Shared {
             let surplus = state.rules.len().saturating_sub(RULES_KEPT);
             state.rules.drain(..surplus);
             let rules: Vec<Rule> = state.rules.iter().map(|(_, rule)| rule.clone()).collect();
-            state.living.iter().for_each(|living| living.roster.set_rules(rules.clone()));
+            state.living.iter().for_each(|living| living.traced_jvm.set_rules(rules.clone()));
         }
         concerned
     }

@@ -246,7 +246,7 @@ mod tests {
         first: 0,
         records: 8,
         bind_mode: 1,
-        bind_chance: 0,
+        bind_probability: 0,
         bind_threshold_ns: u64::MAX,
         stub_binds: true,
     };

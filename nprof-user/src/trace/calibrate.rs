@@ -12,7 +12,7 @@ use crate::discover::Proc;
 use crate::govern::Costs;
 use crate::model::{FileOffset, Library, LibraryId, Pid, Price, Prices, Probe, ProbeCost, Site, Tracing, VirtAddr};
 use crate::sys::cpu_clock::CpuClock;
-use crate::sys::specimen::Specimen;
+use crate::sys::probe_target::ProbeTarget;
 
 /// Calls of a round. A round is so short that most are not interrupted.
 const CALLS: u64 = 500;
@@ -42,27 +42,29 @@ pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Calibrated, Error>
     let mut calibrated = Calibrated { costs, prices: Prices::default(), detaches: false };
     let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
     let mut insides = [Inside { ns: 0.0, error_ns: 0.0 }; 2];
-    for (place, cost, specimen) in
-        [(0, ProbeCost::Emulated, Specimen::emulated()), (1, ProbeCost::SingleStepped, Specimen::single_stepped())]
-    {
-        let probe = probe_on(&libraries, specimen, cost)
+    for (place, cost, probe_target) in [
+        (0, ProbeCost::Emulated, ProbeTarget::emulated()),
+        (1, ProbeCost::SingleStepped, ProbeTarget::single_stepped()),
+    ] {
+        let probe = probe_on(&libraries, probe_target, cost)
             .ok_or_else(|| Error::Defect { what: "nprof's own code is not mapped".to_owned() })?;
-        let bare = ns_per_call(specimen);
+        let bare = ns_per_call(probe_target);
         let mut session = Session::new(Arc::clone(engine), Target { pid, timed: true });
         if let Some((error, _)) = session.attach(&libraries, std::slice::from_ref(&probe)).failed.pop() {
             return Err(error.into());
         }
-        let cost_of = |tracing| (ns_in(session.switches(), tracing, specimen) - bare).max(1.0);
+        let cost_of = |tracing| (ns_in(session.switches(), tracing, probe_target) - bare).max(1.0);
         calibrated.costs.timed_ns[place] = cost_of(Tracing::Timed);
         if let Some(record) = session.switches().record(probe.index) {
-            insides[place] = inside::measure(specimen, &reader, record, bare);
+            insides[place] = inside::measure(probe_target, &reader, record, bare);
         }
         calibrated.costs.off_ns[place] = cost_of(Tracing::Off);
         // What is only counted for good has no probe on its return.
         session.switches().allow(probe.index, Tracing::Counted);
         session.settle(&libraries, std::slice::from_ref(&probe));
-        calibrated.costs.counted_ns[place] = (ns_in(session.switches(), Tracing::Counted, specimen) - bare).max(1.0);
-        calibrated.detaches = session.hands_over(&libraries, &probe, CALLS, || specimen.call(CALLS));
+        calibrated.costs.counted_ns[place] =
+            (ns_in(session.switches(), Tracing::Counted, probe_target) - bare).max(1.0);
+        calibrated.detaches = session.hands_over(&libraries, &probe, CALLS, || probe_target.call(CALLS));
         session.detach();
         session.give_back();
     }
@@ -88,19 +90,19 @@ fn price(costs: &Costs, place: usize, inside: Inside) -> Price {
     }
 }
 
-fn ns_in(switches: &Switches, tracing: Tracing, specimen: Specimen) -> f64 {
+fn ns_in(switches: &Switches, tracing: Tracing, probe_target: ProbeTarget) -> f64 {
     switches.want([0], tracing);
-    ns_per_call(specimen)
+    ns_per_call(probe_target)
 }
 
 /// The middle of some rounds, in nanoseconds of CPU time per call: what other threads do on a busy machine meanwhile is no
 /// cost of a probe.
-fn ns_per_call(specimen: Specimen) -> f64 {
+fn ns_per_call(probe_target: ProbeTarget) -> f64 {
     let clock = CpuClock::of_this_thread();
     let mut rounds = [0.0; ROUNDS];
     for round in &mut rounds {
         let began = clock.read().unwrap_or_default();
-        specimen.call(CALLS);
+        probe_target.call(CALLS);
         let spent = clock.read().unwrap_or_default().saturating_sub(began);
         *round = spent.as_secs_f64() * 1e9 / CALLS as f64;
     }
@@ -109,8 +111,8 @@ fn ns_per_call(specimen: Specimen) -> f64 {
 }
 
 /// A probe on the first instruction of a function of this process.
-fn probe_on(libraries: &[Library], specimen: Specimen, cost: ProbeCost) -> Option<Probe> {
-    let address = VirtAddr(specimen.address);
+fn probe_on(libraries: &[Library], probe_target: ProbeTarget, cost: ProbeCost) -> Option<Probe> {
+    let address = VirtAddr(probe_target.address);
     let (place, mapping) = libraries.iter().enumerate().find_map(|(place, library)| {
         let mapping = library.mappings.iter().find(|mapping| mapping.contains(address))?;
         Some((LibraryId(place), mapping))

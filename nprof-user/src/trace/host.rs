@@ -15,7 +15,7 @@ use super::end::{Ending, TargetEnd};
 use super::joins::Joins;
 use super::losses::{self, HostLosses};
 use super::slot::{Slot, Task};
-use super::{Calibrated, Error, Options, Pace, Prepared, Roster, Tracer};
+use super::{Calibrated, Error, Options, Pace, Prepared, TracedJvm, Tracer};
 use crate::attach::{Engine, ExecEvents, LossLog};
 use crate::collect::Reader;
 use crate::discover::{JvmFilter, JvmWatch, Proc, Program};
@@ -53,9 +53,9 @@ pub struct Start {
 #[derive(Debug)]
 pub enum Event {
     /// A JVM is traced from now on.
-    Joined(Arc<Roster>),
-    /// A JVM is not traced any more: these are its last results. Its roster cannot be read after the next call.
-    Ended(Arc<Roster>, Box<Snapshot>),
+    Joined(Arc<TracedJvm>),
+    /// A JVM is not traced any more: these are its last results. They cannot be read after the next call.
+    Ended(Arc<TracedJvm>, Box<Snapshot>),
     /// A JVM is not traced.
     Untraced(Box<Jvm>, Error),
 }
@@ -190,7 +190,7 @@ impl Host {
 
     fn tell_losses(&mut self) {
         if let Some(log) = &mut self.loss_log {
-            losses::tell(log, self.slots.values().map(|slot| &*slot.roster));
+            losses::tell(log, self.slots.values().map(|slot| &*slot.traced_jvm));
         }
     }
 
@@ -201,7 +201,7 @@ impl Host {
         self.generation += 1;
         let task = Task::reselect(&self.start.options);
         for slot in self.slots.values_mut().filter(|slot| !slot.is_leaving) {
-            let jvm = slot.roster.jvm();
+            let jvm = slot.traced_jvm.jvm();
             if self.start.jvms.selects(jvm) {
                 slot.task = Some(task.clone());
             } else {
@@ -228,7 +228,7 @@ impl Host {
         &self.joins
     }
 
-    /// Stops the tracing of all JVMs. The rosters stay readable.
+    /// Stops the tracing of all JVMs. The traced JVMs stay readable.
     pub async fn stop(&mut self) {
         self.waiting.clear();
         self.joining.shutdown().await;
@@ -352,10 +352,11 @@ impl Host {
             Err(error) => return Some(Event::Untraced(Box::new(jvm), error)),
         };
         // The same process may have run another JVM before, in whose place this one is.
-        let same =
-            |slot: &&mut Slot| slot.roster.jvm().pid == jvm.pid && slot.roster.jvm().start_time == jvm.start_time;
+        let same = |slot: &&mut Slot| {
+            slot.traced_jvm.jvm().pid == jvm.pid && slot.traced_jvm.jvm().start_time == jvm.start_time
+        };
         self.slots.values_mut().filter(same).for_each(Slot::leave);
-        let (id, roster) = (self.next_slot, Arc::clone(tracer.roster()));
+        let (id, traced_jvm) = (self.next_slot, Arc::clone(tracer.traced_jvm()));
         self.next_slot += 1;
         self.pace.quicken();
         let slot = self.slots.entry(id).or_insert(Slot::new(tracer));
@@ -366,7 +367,7 @@ impl Host {
             slot.leave();
         }
         self.wait_for_end(id, &jvm, program);
-        Some(Event::Joined(roster))
+        Some(Event::Joined(traced_jvm))
     }
 
     /// Waits for the end of a JVM that ran `program` when it was read.
@@ -393,7 +394,7 @@ impl Host {
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.is_gone |= ending == Ending::Process;
             if ending == Ending::Program && !slot.is_leaving {
-                let jvm = slot.roster.jvm();
+                let jvm = slot.traced_jvm.jvm();
                 tracing::info!("process {} ({}) has become another program", jvm.pid, jvm.main.escape_debug());
             }
             slot.leave();
@@ -432,7 +433,7 @@ impl Host {
                 // Its probes went with it. What it has in the kernel is not given to others: nobody knows its state.
                 tracing::error!(
                     "process {} is not traced any more: {}",
-                    slot.roster.jvm().pid,
+                    slot.traced_jvm.jvm().pid,
                     Error::Defect { what: panic.to_string() }
                 );
                 slot.is_leaving = true;

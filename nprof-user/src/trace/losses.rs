@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nprof_common::Loss;
 
-use super::Roster;
+use super::TracedJvm;
 use crate::attach::{LossLog, Lost};
 use crate::collect::Reader;
 use crate::model::Losses;
@@ -49,10 +49,10 @@ impl HostLosses {
 const MOST_TOLD: usize = 100;
 
 /// Tells each loss since the last time by itself, with the method that was called.
-pub(super) fn tell<'a>(log: &mut LossLog, rosters: impl Iterator<Item = &'a Roster> + Clone) {
+pub(super) fn tell<'a>(log: &mut LossLog, traced_jvms: impl Iterator<Item = &'a TracedJvm> + Clone) {
     let lost = log.read();
     for Lost { loss, record, tid, sp } in lost.iter().take(MOST_TOLD) {
-        let name = rosters.clone().find_map(|roster| roster.name_of_record(*record));
+        let name = traced_jvms.clone().find_map(|traced_jvm| traced_jvm.name_of_record(*record));
         let name = name.unwrap_or_else(|| format!("record {record}"));
         tracing::debug!("{loss}: a call of {name} by thread {tid}, stack pointer {sp:#x}");
     }

@@ -23,10 +23,10 @@ mod overhead;
 mod pace;
 mod prepared;
 mod recorder;
-mod roster;
 mod slot;
 mod slow;
 mod stubs;
+mod traced_jvm;
 mod tracer;
 mod vm;
 
@@ -41,8 +41,8 @@ pub use overhead::Spent;
 pub use pace::Pace;
 pub use prepared::Prepared;
 pub use recorder::{Recorder, Wanted};
-pub use roster::{Roster, Rule};
 pub use stubs::check_stubs;
+pub use traced_jvm::{Rule, TracedJvm};
 pub use tracer::Tracer;
 pub use vm::{check_stacks, survey, wait_until_ready};
 

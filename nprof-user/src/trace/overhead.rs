@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::look::Looker;
-use super::{Calibrated, Roster};
+use super::{Calibrated, TracedJvm};
 use crate::attach::Session;
 use crate::govern::{Budget, Change, Governor, Observed, Period, Why};
 use crate::model::{Bound, Library, Pid, Probe, Tracing, Unseen};
@@ -94,8 +94,8 @@ impl Overhead {
         }
     }
 
-    pub(super) fn is_due(&self, roster: &Roster) -> bool {
-        self.is_period_over() || self.may_look() || self.is_urgent(roster)
+    pub(super) fn is_due(&self, traced_jvm: &TracedJvm) -> bool {
+        self.is_period_over() || self.may_look() || self.is_urgent(traced_jvm)
     }
 
     pub(super) fn set_budget(&mut self, share: Option<f64>) {
@@ -104,12 +104,12 @@ impl Overhead {
     }
 
     /// Finds out, before functions are attached, which are too dear to begin with. Returns those that may become so.
-    pub(super) fn begin(&mut self, roster: &Roster, session: &mut Session, plan: Plan<'_>) -> Vec<u32> {
+    pub(super) fn begin(&mut self, traced_jvm: &TracedJvm, session: &mut Session, plan: Plan<'_>) -> Vec<u32> {
         let Some(budget) = self.budget.filter(|_| self.calibrated.detaches) else { return Vec::new() };
         // What is not bound yet is not called either.
         let is_bound = |probe: &&Probe| probe.methods.iter().any(|known| known.bound != Bound::Predicted);
         let probes: Vec<Probe> = plan.1.iter().filter(is_bound).cloned().collect();
-        let wanted = if roster.is_timed() { Tracing::Timed } else { Tracing::Counted };
+        let wanted = if traced_jvm.is_timed() { Tracing::Timed } else { Tracing::Counted };
         let observed = self.survey(budget, wanted, (plan.0, &probes));
         session.admit(&probes);
         let second = Duration::from_secs(1);
@@ -119,7 +119,7 @@ impl Overhead {
             session.switches().begin_with(change.id, change.to);
             self.spent.changes[0] += 1;
         }
-        tell(&changes, &observed, roster.jvm().pid, plan.1);
+        tell(&changes, &observed, traced_jvm.jvm().pid, plan.1);
         self.warmest(&observed)
     }
 
@@ -148,21 +148,21 @@ impl Overhead {
     }
 
     /// Looks at what the last period cost, and demotes and promotes functions.
-    pub(super) fn govern(&mut self, roster: &Roster, session: &mut Session, plan: Plan<'_>) {
-        if self.is_period_over() || self.is_urgent(roster) {
+    pub(super) fn govern(&mut self, traced_jvm: &TracedJvm, session: &mut Session, plan: Plan<'_>) {
+        if self.is_period_over() || self.is_urgent(traced_jvm) {
             let period = self.next_period();
-            let observed = self.observe(roster, plan.1);
+            let observed = self.observe(traced_jvm, plan.1);
             let changes = self.governor.decide(period, &observed);
             self.apply(&changes, session);
-            tell(&changes, &observed, roster.jvm().pid, plan.1);
+            tell(&changes, &observed, traced_jvm.jvm().pid, plan.1);
             session.settle(plan.0, plan.1);
         }
         if self.looker.is_free()
             && let Some(index) = self.governor.due_look()
         {
-            self.look(index, roster, session, plan);
+            self.look(index, traced_jvm, session, plan);
         }
-        self.publish(roster);
+        self.publish(traced_jvm);
     }
 
     /// Gives back what it has in the kernel, when the target has ended.
@@ -175,11 +175,11 @@ impl Overhead {
     }
 
     /// Whether a whole period's budget is spent, though the period is not over.
-    fn is_urgent(&self, roster: &Roster) -> bool {
+    fn is_urgent(&self, traced_jvm: &TracedJvm) -> bool {
         let Some(budget) = self.budget else { return false };
         let cost_ns = |watched: &Watched| {
             let before = self.seen.get(&watched.index).copied().unwrap_or(0);
-            roster.reader().begun(watched.record).saturating_sub(before) as f64 * watched.call_ns
+            traced_jvm.reader().begun(watched.record).saturating_sub(before) as f64 * watched.call_ns
         };
         let spent_ns: f64 = self.watched.iter().map(cost_ns).sum();
         spent_ns > budget * self.period().as_secs_f64() * 1e9 * self.cores.max(LEAST_CORES)
@@ -206,14 +206,14 @@ impl Overhead {
     }
 
     /// The calls of each function since the last look.
-    fn observe(&mut self, roster: &Roster, probes: &[Probe]) -> Vec<Observed> {
-        let functions = roster.switches().functions();
-        let most = QUIET / roster.reader().shards().max(1);
+    fn observe(&mut self, traced_jvm: &TracedJvm, probes: &[Probe]) -> Vec<Observed> {
+        let functions = traced_jvm.switches().functions();
+        let most = QUIET / traced_jvm.reader().shards().max(1);
         self.watched.clear();
         let observed = functions.into_iter().filter_map(|(index, record, traced)| {
             // Probes are in the order of the index.
             let place = probes.binary_search_by_key(&index, |probe| probe.index).ok()?;
-            let begun = roster.reader().begun(record);
+            let begun = traced_jvm.reader().begun(record);
             let before = self.seen.insert(index, begun).unwrap_or(0);
             let calls = begun.saturating_sub(before);
             let (cost, wanted, tracing) = (probes[place].site.cost, traced.wanted, traced.tracing);
@@ -235,7 +235,7 @@ impl Overhead {
     }
 
     /// Looks at a detached function, to see what it does and whether it may be traced again.
-    fn look(&mut self, index: u32, roster: &Roster, session: &mut Session, (libraries, probes): Plan<'_>) {
+    fn look(&mut self, index: u32, traced_jvm: &TracedJvm, session: &mut Session, (libraries, probes): Plan<'_>) {
         let Ok(place) = probes.binary_search_by_key(&index, |probe| probe.index) else {
             return self.governor.missed(self.start.elapsed(), index);
         };
@@ -251,20 +251,20 @@ impl Overhead {
             session.switches().allow(index, to);
             session.settle(libraries, probes);
             self.spent.changes[1] += 1;
-            let pid = roster.jvm().pid;
+            let pid = traced_jvm.jvm().pid;
             tracing::info!("process {pid}: {} is promoted to {to}: {}", name_of(probes, index), Why::Retry);
             if let Some(record) = session.record(index) {
-                self.seen.insert(index, roster.reader().begun(record));
+                self.seen.insert(index, traced_jvm.reader().begun(record));
             }
         }
     }
 
     /// Lets everybody know what tracing has cost up to now, and what is estimated.
-    pub(super) fn publish(&mut self, roster: &Roster) {
+    pub(super) fn publish(&mut self, traced_jvm: &TracedJvm) {
         (self.spent.total, self.spent.share) = (self.governor.spent(), self.governor.share());
         self.spent.demoted = self.governor.demoted().map(|(id, rate, why)| (id, (rate, why.to_string()))).collect();
         self.spent.unseen = self.governor.unseen(self.start.elapsed());
-        roster.set_spent(self.spent.clone());
+        traced_jvm.set_spent(self.spent.clone());
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nprof_common::Mode;
 
 use super::slow::{self, Slow};
-use super::stubs::{self, Manner, Stubs};
+use super::stubs::{self, StubOptions, Stubs};
 use super::tracer::{Parts, Tiers, Tracer, YOUNG};
 use super::vm::{describe, ended_or, open};
 use super::{Calibrated, Error, Options, TierWanted, calibrate, downcalls};
@@ -132,8 +132,8 @@ impl Prepared {
         let mode = if self.options.timed { Mode::Time } else { Mode::Count };
         let threshold_ns =
             self.options.slow.map_or(u64::MAX, |slow| u64::try_from(slow.as_nanos()).unwrap_or(u64::MAX));
-        let manner = Manner { mode, threshold_ns, time_every: self.options.time_every };
-        match Stubs::begin(connection, self.jvm.pid, &engine, &reader, manner) {
+        let options = StubOptions { mode, threshold_ns, time_every: self.options.time_every };
+        match Stubs::begin(connection, self.jvm.pid, &engine, &reader, options) {
             Ok(mut stubs) => {
                 let slow = self.options.slow.map(|_threshold| {
                     Slow::start(&self.proc, &self.jvm, (&engine, feeds), VirtAddr(hello.slow_site), threshold_ns)

@@ -7,7 +7,7 @@ use super::assemble::assemble;
 use super::error::Part;
 use super::prepared::Prepared;
 use super::vm::ended_or;
-use super::{Error, Roster, Tracer, calibrate, on_cpu};
+use super::{Error, TracedJvm, Tracer, calibrate, on_cpu};
 use crate::attach::{Collect, Engine, Feeds};
 use crate::discover::{Proc, libjvm};
 use crate::model::{About, Jvm, Library, Profile, ProfileMode, Snapshot};
@@ -71,7 +71,7 @@ impl Prepared {
             calibrate(&proc, &engine)?
         };
         let tracer = self.attach_to(&engine, calibrated)?;
-        let flows = flows(Arc::clone(tracer.roster()));
+        let flows = flows(Arc::clone(tracer.traced_jvm()));
         let setup = sampler_setup(&proc, &jvm, engine, feeds, &collect, flows)?;
         let sampler =
             Sampler::start(setup).map_err(|error| ended_or(Error::reading(Part::Stacks, &jvm, error), &proc, &jvm))?;
@@ -138,17 +138,17 @@ impl Recorder {
         let finished = self.sampler.finish().map_err(|error| Error::Defect { what: error.to_string() })?;
         self.tracer.stop();
         let records: HashMap<u32, u32> =
-            self.tracer.roster().records().map(|(index, record)| (record, index)).collect();
+            self.tracer.traced_jvm().records().map(|(index, record)| (record, index)).collect();
         Ok(assemble(self.about, &snapshot, finished, &records))
     }
 }
 
 /// What the functions of a JVM have done, for whoever asks.
-fn flows(roster: Arc<Roster>) -> Flows {
+fn flows(traced_jvm: Arc<TracedJvm>) -> Flows {
     Box::new(move || {
-        let reader = roster.reader();
+        let reader = traced_jvm.reader();
         let flow = |(_, record)| Flow { record, calls: reader.begun(record), self_ns: reader.self_ns(record) };
-        roster.records().map(flow).collect()
+        traced_jvm.records().map(flow).collect()
     })
 }
 

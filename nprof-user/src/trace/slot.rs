@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::host::Event;
-use super::{Options, Roster, Tracer};
+use super::{Options, TracedJvm, Tracer};
 use crate::model::Snapshot;
 use crate::resolve::select::Selection;
 
 /// A JVM that is traced, or was.
 pub(super) struct Slot {
-    pub roster: Arc<Roster>,
+    pub traced_jvm: Arc<TracedJvm>,
     /// Not there while it is worked on.
     pub tracer: Option<Tracer>,
     /// What is to be done next, ahead of what is due by time.
@@ -51,8 +51,8 @@ impl Task {
 
 impl Slot {
     pub(super) fn new(tracer: Tracer) -> Self {
-        let roster = Arc::clone(tracer.roster());
-        Self { roster, tracer: Some(tracer), task: None, is_leaving: false, is_told: false, is_gone: false }
+        let traced_jvm = Arc::clone(tracer.traced_jvm());
+        Self { traced_jvm, tracer: Some(tracer), task: None, is_leaving: false, is_told: false, is_gone: false }
     }
 
     /// The JVM is not to be traced any more.
@@ -74,7 +74,7 @@ impl Slot {
             return None;
         }
         self.is_told = true;
-        let snapshot = Snapshot { ended: true, ..self.roster.snapshot() };
-        Some(Event::Ended(Arc::clone(&self.roster), Box::new(snapshot)))
+        let snapshot = Snapshot { ended: true, ..self.traced_jvm.snapshot() };
+        Some(Event::Ended(Arc::clone(&self.traced_jvm), Box::new(snapshot)))
     }
 }

@@ -10,7 +10,7 @@ pub(super) use self::tiers::Tiers;
 use super::look::Looker;
 use super::overhead::Overhead;
 use super::prepared::MAX_FUNCTIONS;
-use super::roster::{Listed, Roster};
+use super::traced_jvm::{Listed, TracedJvm};
 use super::{Calibrated, Error, Options, downcalls, losses};
 use crate::attach::{Attached, Engine, LossLog, Session, Target, in_full};
 use crate::collect::Reader;
@@ -45,7 +45,7 @@ pub struct Tracer {
     vm: Vm<ProcessMemory>,
     planner: Planner,
     session: Session,
-    roster: Arc<Roster>,
+    traced_jvm: Arc<TracedJvm>,
     overhead: Overhead,
     tiers: Option<Tiers>,
     /// When the probes that were attached after the start were.
@@ -94,19 +94,19 @@ impl Tracer {
         let Parts { engine, calibrated, age, downcalls, .. } = parts;
         let stubs = tiers.as_ref().map(Tiers::recorded);
         let switches = Arc::clone(session.switches());
-        let roster = Roster::new(jvm.clone(), options.timed, (reader, stubs), switches, calibrated.prices);
+        let traced_jvm = TracedJvm::new(jvm.clone(), options.timed, (reader, stubs), switches, calibrated.prices);
         let now = Instant::now();
         let target = Target { pid: jvm.pid, timed: options.timed };
         let losses = engine.take_loss_log();
-        let looker = Looker::new(engine, roster.reader().clone(), target);
-        let overhead = Overhead::new(calibrated, options.budget, looker, roster.start());
+        let looker = Looker::new(engine, traced_jvm.reader().clone(), target);
+        let overhead = Overhead::new(calibrated, options.budget, looker, traced_jvm.start());
         let mut tracer = Self {
             proc,
             jvm,
             vm,
             planner,
             session,
-            roster: Arc::new(roster),
+            traced_jvm: Arc::new(traced_jvm),
             overhead,
             tiers,
             late: BTreeMap::new(),
@@ -135,26 +135,26 @@ impl Tracer {
 
     /// What is known of it, to be read at any time.
     #[must_use]
-    pub fn roster(&self) -> &Arc<Roster> {
-        &self.roster
+    pub fn traced_jvm(&self) -> &Arc<TracedJvm> {
+        &self.traced_jvm
     }
 
     /// How many methods are traced: more than functions, where methods share one.
     #[must_use]
     pub fn methods(&self) -> usize {
-        self.roster.methods()
+        self.traced_jvm.methods()
     }
 
     /// Everything measured from the start to now, or to the end if tracing was stopped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        self.roster.snapshot()
+        self.traced_jvm.snapshot()
     }
 
     /// Whether it is time for another [`Self::tick`].
     #[must_use]
     pub fn is_due(&self) -> bool {
-        self.must_look() || self.tiers.is_some() || self.losses.is_some() || self.overhead.is_due(&self.roster)
+        self.must_look() || self.tiers.is_some() || self.losses.is_some() || self.overhead.is_due(&self.traced_jvm)
     }
 
     /// Does what is due: looks for methods that have been bound since, and keeps the cost within its bounds.
@@ -164,9 +164,9 @@ impl Tracer {
         if self.must_look() {
             self.look_for_new();
         }
-        if self.overhead.is_due(&self.roster) {
+        if self.overhead.is_due(&self.traced_jvm) {
             let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
-            self.overhead.govern(&self.roster, &mut self.session, (libraries, probes));
+            self.overhead.govern(&self.traced_jvm, &mut self.session, (libraries, probes));
         }
     }
 
@@ -194,8 +194,8 @@ impl Tracer {
     pub fn stop(&mut self) {
         // What was bound just now has been counted, and is to have a name.
         self.serve_stubs();
-        self.roster.end();
-        self.overhead.publish(&self.roster);
+        self.traced_jvm.end();
+        self.overhead.publish(&self.traced_jvm);
         self.session.detach();
         self.end_stubs();
         self.tell_losses();
@@ -203,7 +203,7 @@ impl Tracer {
 
     fn tell_losses(&mut self) {
         if let Some(log) = &mut self.losses {
-            losses::tell(log, [&*self.roster].into_iter());
+            losses::tell(log, [&*self.traced_jvm].into_iter());
         }
     }
 
@@ -233,7 +233,7 @@ impl Tracer {
     }
 
     fn must_look(&self) -> bool {
-        let is_young = self.age + self.roster.elapsed() < YOUNG;
+        let is_young = self.age + self.traced_jvm.elapsed() < YOUNG;
         let pause = if is_young { LOOK_EVERY_WHILE_YOUNG } else { LOOK_EVERY };
         !self.vm.is_left_out() && self.looked.elapsed() >= pause.max(self.vm.pause())
     }
@@ -265,7 +265,7 @@ impl Tracer {
         let had_downcalls = self.downcalls;
         self.downcalls |= downcalls::are_linked(&found.methods);
         let added = if found.complete {
-            let (session, reader) = (&self.session, self.roster.reader());
+            let (session, reader) = (&self.session, self.traced_jvm.reader());
             let is_counted = |index| session.record(index).is_some_and(|record| reader.begun(record) > 0);
             self.planner.renew(&found.methods, &libraries, is_counted)
         } else {
@@ -274,8 +274,8 @@ impl Tracer {
         if !added.is_empty() {
             self.order_stubs();
             let attached = self.attach_probes(&added);
-            self.roster.obey_all(&added);
-            let now = self.roster.elapsed();
+            self.traced_jvm.obey_all(&added);
+            let now = self.traced_jvm.elapsed();
             self.late.extend(attached.attached.iter().map(|&index| (index, now)));
             self.take_in(attached, usize::MAX)?;
         }
@@ -314,7 +314,7 @@ impl Tracer {
         let is_traced = |skipped: &&Skipped| self.is_stubbed(skipped);
         let mut skipped: Vec<Skipped> = self.planner.skipped().filter(|skipped| !is_traced(skipped)).cloned().collect();
         skipped.sort_by(|a, b| name_of(a).cmp(&name_of(b)));
-        self.roster.list(Listed {
+        self.traced_jvm.list(Listed {
             probes: self.planner.probes().to_vec(),
             libraries: self.planner.libraries().iter().map(Library::name).collect(),
             late: self.late.clone(),

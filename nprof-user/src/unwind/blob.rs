@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::depth::Depths;
+use super::assumption::Assumption;
+use super::cfa_offset::CfaOffsets;
 use super::layout::{CodeLayout, field, signed_field};
 use super::scopes::{PcDesc, Scopes};
-use super::witness::Witness;
 use super::{FrameKind, JavaFrame};
 use crate::hotspot::{Number, Reader, RemoteMemory, at, is_plausible, number};
 use crate::model::VirtAddr;
@@ -80,12 +80,12 @@ pub(super) struct Blob {
     pub(super) code: Range<VirtAddr>,
     /// In bytes, without the return address of the caller's caller: from a frame's stack pointer to its sender's.
     pub(super) frame_bytes: u64,
-    pub(super) witnesses: Vec<Witness>,
+    pub(super) assumptions: Vec<Assumption>,
     pub(super) nmethod: Option<Nmethod>,
     /// Its instructions, of stubs in which a thread was interrupted.
     pub(super) text: Option<Arc<[u8]>>,
     /// What they do to the stack, of compiled code in which a thread was interrupted.
-    pub(super) depths: Option<Arc<Depths>>,
+    pub(super) depths: Option<Arc<CfaOffsets>>,
 }
 
 /// What a compiled method or wrapper has besides.
@@ -143,7 +143,7 @@ impl Blob {
             kind,
             code,
             frame_bytes,
-            witnesses: witnesses(layout, begin, header, kind),
+            assumptions: assumptions(layout, begin, header, kind),
             nmethod: None,
             text: None,
             depths: None,
@@ -152,17 +152,17 @@ impl Blob {
 }
 
 /// What shows that the blob is still the same: for compiled methods the number of the compilation, above all.
-fn witnesses(layout: &CodeLayout, begin: VirtAddr, header: &Header, kind: BlobKind) -> Vec<Witness> {
+fn assumptions(layout: &CodeLayout, begin: VirtAddr, header: &Header, kind: BlobKind) -> Vec<Assumption> {
     let mut fields = vec![Number { offset: layout.blob.name, width: 8 }, layout.blob.size];
     if matches!(kind, BlobKind::Compiled | BlobKind::NativeWrapper) {
         fields.push(Number { offset: layout.nmethod.method, width: 8 });
         fields.push(layout.nmethod.compile_id);
     }
-    let witness = |wanted: Number| {
+    let assumption = |wanted: Number| {
         let value = header.number(wanted)?;
-        Some(Witness { addr: at(begin, wanted.offset), width: wanted.width, value })
+        Some(Assumption { addr: at(begin, wanted.offset), width: wanted.width, value })
     };
-    fields.into_iter().filter_map(witness).collect()
+    fields.into_iter().filter_map(assumption).collect()
 }
 
 impl Nmethod {

@@ -7,13 +7,13 @@
 //! was in the copy, the frames are not shown.
 
 use super::MAX_FRAMES;
+use super::assumption::{Assumption, changed};
 use super::blob::BlobKind;
 use super::entered::Entered;
 use super::frozen_layout::FrozenLayout;
 use super::objects::{Colours, Object, Objects, Reference};
 use super::sender::{Registers, Stop, Walk};
 use super::stack_copy::{StackCopy, slot_address};
-use super::witness::{Witness, changed};
 use crate::hotspot::{RemoteMemory, at};
 use crate::model::{CutReason, VirtAddr};
 use crate::sys::remote_memory::MemoryError;
@@ -103,13 +103,14 @@ impl<M: RemoteMemory> Walk<'_, M> {
     }
 
     /// Whether the thread is still where it was when its stack was copied, and whether what led to its frames is so.
-    fn still_holds(&mut self, path: &[Witness]) -> Result<bool, MemoryError> {
-        let witnesses: Vec<((), Witness)> = self.words.iter().chain(path).map(|witness| ((), *witness)).collect();
-        Ok(changed(self.reader, &witnesses, None)?.0.is_empty())
+    fn still_holds(&mut self, path: &[Assumption]) -> Result<bool, MemoryError> {
+        let assumptions: Vec<((), Assumption)> =
+            self.words.iter().chain(path).map(|assumption| ((), *assumption)).collect();
+        Ok(changed(self.reader, &assumptions, None)?.0.is_empty())
     }
 
     /// Reads the frames. Everything that led to them is added to `path`.
-    fn thaw(&mut self, layout: &FrozenLayout, here: Registers, path: &mut Vec<Witness>) -> Result<Registers, Stop> {
+    fn thaw(&mut self, layout: &FrozenLayout, here: Registers, path: &mut Vec<Assumption>) -> Result<Registers, Stop> {
         let entered = self.entered(layout)?;
         let running = self.running_thread(layout, entered, here, path)?;
         // The entry names the continuation: it is not that of another virtual thread that runs here by now.
@@ -141,10 +142,15 @@ impl<M: RemoteMemory> Walk<'_, M> {
         Ok(blob.is_some_and(|blob| blob.kind == BlobKind::NativeWrapper))
     }
 
-    fn thaw_chunks(&mut self, objects: &mut Objects, running: &Running, path: &mut Vec<Witness>) -> Result<(), Stop> {
+    fn thaw_chunks(
+        &mut self,
+        objects: &mut Objects,
+        running: &Running,
+        path: &mut Vec<Assumption>,
+    ) -> Result<(), Stop> {
         let colours = objects.colours(self.reader)?.ok_or(CutReason::FrozenFrames)?;
         let [carrier] = self.reader.numbers([(running.thread_object, 8)])?.ok_or(CutReason::FrozenFrames)?;
-        path.push(Witness { addr: running.thread_object, width: 8, value: carrier });
+        path.push(Assumption { addr: running.thread_object, width: 8, value: carrier });
         let carrier = leads_to(objects.outside(carrier, colours))?;
         let continuation = self.follow(objects, colours, carrier, CONTINUATION, path)?;
         let mut next = Some(self.follow(objects, colours, continuation, TAIL, path)?);
@@ -154,7 +160,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
             };
             let mut object = self.object(objects, addr)?;
             let chunk = self.chunk(objects, colours, &mut object, continuation);
-            path.append(&mut object.witnesses);
+            path.append(&mut object.assumptions);
             let chunk = chunk?;
             self.chunk_frames(&chunk)?;
             next = chunk.parent;
@@ -174,11 +180,11 @@ impl<M: RemoteMemory> Walk<'_, M> {
         colours: Colours,
         from: VirtAddr,
         field: &str,
-        path: &mut Vec<Witness>,
+        path: &mut Vec<Assumption>,
     ) -> Result<VirtAddr, Stop> {
         let mut object = self.object(objects, from)?;
         let value = object.number(field, objects.reference_bytes());
-        path.append(&mut object.witnesses);
+        path.append(&mut object.assumptions);
         leads_to(objects.within(value.ok_or(CutReason::FrozenFrames)?, colours))
     }
 
@@ -189,7 +195,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
         layout: &FrozenLayout,
         entered: Entered,
         here: Registers,
-        path: &mut Vec<Witness>,
+        path: &mut Vec<Assumption>,
     ) -> Result<Running, Stop> {
         let mut reason = CutReason::StackTooShort;
         let returns = self.stack.find(self.fixed.call_stub_return.0, here.sp);
@@ -202,7 +208,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
             let stack = base.saturating_sub(size)..base;
             let entries = here.sp.0..=here.sp.0.saturating_add(MAX_ARGUMENTS);
             if stack.contains(&here.sp.0) && entries.contains(&entry) && entry.is_multiple_of(8) {
-                path.push(Witness { addr: at(thread, entered.noted), width: 8, value: entry });
+                path.push(Assumption { addr: at(thread, entered.noted), width: 8, value: entry });
                 let entry = Registers { sp: VirtAddr(entry), pc: entered.code, fp: VirtAddr(0) };
                 return Ok(Running { entry, thread_object: VirtAddr(handle) });
             }

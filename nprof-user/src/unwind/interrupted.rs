@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use iced_x86::Register;
 
-use super::ahead::{Exit, MAX_CALL, Machine, Text, WayOut, WaysOut, above, ends_with_call};
 use super::blob::BlobKind;
-use super::depth::{Depth, Depths};
+use super::cfa_offset::{CfaOffset, CfaOffsets};
 use super::sender::{Registers, Stop, Walk};
+use super::simulate::{Exit, MAX_CALL, Machine, Text, WayOut, WaysOut, above, ends_with_call};
 use super::stack_copy::slot_address;
 use super::{FrameKind, Interrupted, Sample, not_entrant};
 use crate::hotspot::{RemoteMemory, at};
@@ -83,7 +83,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
         self.propose(thread, caller)
     }
 
-    fn caller_at(&self, thread: &Interrupted<'_>, depth: Depth) -> Result<Registers, Stop> {
+    fn caller_at(&self, thread: &Interrupted<'_>, depth: CfaOffset) -> Result<Registers, Stop> {
         let bytes = u64::try_from(depth.bytes).map_err(|_error| CutReason::MidFrame)?;
         let base = if depth.from_top { VirtAddr(self.stack.word(thread.at.sp)?) } else { thread.at.sp };
         if base < thread.at.sp || base.0 - thread.at.sp.0 > MAX_SAVED_SP {
@@ -96,7 +96,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
     }
 
     /// The depths of a blob's code, from its instructions or from memory.
-    fn depths(&mut self, begin: VirtAddr, code: &Range<VirtAddr>, whole: i64) -> Result<Arc<Depths>, Stop> {
+    fn depths(&mut self, begin: VirtAddr, code: &Range<VirtAddr>, whole: i64) -> Result<Arc<CfaOffsets>, Stop> {
         if let Some(known) = self.code.get(begin).and_then(|blob| blob.depths.clone()) {
             return Ok(known);
         }
@@ -106,7 +106,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
         if let Some(entry) = entry.and_then(|entry| usize::try_from(entry).ok()) {
             not_entrant::restore(&mut bytes, entry, whole);
         }
-        let depths = Arc::new(Depths::of(&bytes, whole));
+        let depths = Arc::new(CfaOffsets::of(&bytes, whole));
         if let Some(blob) = self.code.get_mut(begin) {
             blob.depths = Some(Arc::clone(&depths));
         }

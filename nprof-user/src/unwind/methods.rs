@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::MethodName;
+use super::assumption::{Assumption, joined};
 use super::freshness::ReadAt;
 use super::layout::CodeLayout;
 use super::lines::Lines;
 use super::symbols::read_texts;
-use super::witness::{Witness, joined};
 use crate::hotspot::{Number, Reader, RemoteMemory, at, class_name, is_method_descriptor, is_plausible};
 use crate::model::VirtAddr;
 use crate::sys::remote_memory::MemoryError;
@@ -28,7 +28,7 @@ pub(super) struct Method {
     pub(super) name: Arc<MethodName>,
     /// Whether the VM leaves its frames out of stack traces.
     pub(super) hidden: bool,
-    pub(super) witnesses: Vec<Witness>,
+    pub(super) assumptions: Vec<Assumption>,
     pub(super) read_at: ReadAt,
     /// The loader of its class.
     pub(super) loader: VirtAddr,
@@ -131,12 +131,12 @@ impl Methods {
         let hidden = parts.hidden || is_continuation_entry(&name);
         let code = at(parts.const_method, layout.const_method.size);
         let lines = parts.read_lines(reader, layout)?;
-        let mut witnesses = parts.witnesses;
-        witnesses.extend(symbol_witness(reader, layout, parts.symbols[0])?);
-        let witnesses = joined(witnesses);
+        let mut assumptions = parts.assumptions;
+        assumptions.extend(symbol_assumption(reader, layout, parts.symbols[0])?);
+        let assumptions = joined(assumptions);
         let read_at = ReadAt::default();
         let (loader, code_size) = (parts.loader, parts.code_size);
-        Ok(Some(Method { name: Arc::new(name), hidden, witnesses, read_at, loader, code, code_size, lines }))
+        Ok(Some(Method { name: Arc::new(name), hidden, assumptions, read_at, loader, code, code_size, lines }))
     }
 
     fn intern(&mut self, text: String) -> Arc<str> {
@@ -163,7 +163,7 @@ struct Parts {
     loader: VirtAddr,
     /// The class, if only its address tells it from others of its name.
     anonymous: Option<VirtAddr>,
-    witnesses: Vec<Witness>,
+    assumptions: Vec<Assumption>,
 }
 
 impl Parts {
@@ -208,11 +208,11 @@ impl Parts {
         let loader = VirtAddr(loader);
         let anonymous = is_anonymous(reader, layout, loader)?.then_some(klass);
         let read = [(wanted[0], pool), (wanted[1], name_index), (wanted[2], signature_index), (wanted[5], code_size)];
-        let mut witnesses = read.map(|((addr, width), value)| Witness { addr, width, value }).to_vec();
-        let pointer = |addr, value| Witness { addr, width: 8, value };
-        witnesses.push(pointer(own[0].0, const_method.0));
-        witnesses.push(pointer(at(VirtAddr(pool), layout.names.pool.holder), klass.0));
-        witnesses.push(pointer(at(klass, layout.names.klass.name), symbols[0].0));
+        let mut assumptions = read.map(|((addr, width), value)| Assumption { addr, width, value }).to_vec();
+        let pointer = |addr, value| Assumption { addr, width: 8, value };
+        assumptions.push(pointer(own[0].0, const_method.0));
+        assumptions.push(pointer(at(VirtAddr(pool), layout.names.pool.holder), klass.0));
+        assumptions.push(pointer(at(klass, layout.names.klass.name), symbols[0].0));
         Ok(Some(Self {
             const_method,
             flags,
@@ -223,7 +223,7 @@ impl Parts {
             symbols,
             loader,
             anonymous,
-            witnesses,
+            assumptions,
         }))
     }
 
@@ -259,18 +259,18 @@ fn is_anonymous<M: RemoteMemory>(
 }
 
 /// What shows that the class's name is still the same, should its memory be used for another name.
-fn symbol_witness<M: RemoteMemory>(
+fn symbol_assumption<M: RemoteMemory>(
     reader: &mut Reader<M>,
     layout: &CodeLayout,
     symbol: VirtAddr,
-) -> Result<Option<Witness>, MemoryError> {
+) -> Result<Option<Assumption>, MemoryError> {
     let Some(tag) = layout.symbol_tag else {
         return Ok(None);
     };
     let (addr, width) = number_at(symbol, tag);
-    // One that cannot be read any more is a witness as well: it will not hold.
+    // One that cannot be read any more is an assumption as well: it will not hold.
     let value = reader.numbers([(addr, width)])?.map_or(u64::MAX, |[value]| value);
-    Ok(Some(Witness { addr, width, value }))
+    Ok(Some(Assumption { addr, width, value }))
 }
 
 /// The class that a constant pool belongs to, and the symbols of class, name and signature.

@@ -2,7 +2,7 @@
 //! exact Java frames, without frame pointers, without an agent, and without stopping anything.
 //!
 //! Threads that were interrupted anywhere in Java code are unwound as well: `interrupted` finds the caller of the innermost
-//! frame, by what the instructions around do to the stack (`depth`, `ahead`, and `not_entrant` for code that the VM has
+//! frame, by what the instructions around do to the stack (`cfa_offset`, `simulate`, and `not_entrant` for code that the VM has
 //! changed). `threads` lists the VM's threads, with what it takes to find the last Java frame of one that is in native code.
 //!
 //! `sender` knows how each kind of frame leads to its caller, by what `code_cache` and `blob` say of the code that an
@@ -10,15 +10,15 @@
 //! virtual threads that are frozen in the heap are found by `frozen`, with `objects` and `classes`.
 //!
 //! Code comes and goes while this runs. What was read is remembered, and everything that a stack relied on is looked at
-//! again in one read when the stack is done (`witness`); if something has changed, the stack is unwound again. This has
+//! again in one read when the stack is done (`assumption`); if something has changed, the stack is unwound again. This has
 //! to happen within milliseconds of the copy: the VM may reuse the memory of code that no thread runs any more. A stack
 //! that cannot be followed to its end says so, with the reason ([`End::Cut`]); what it has up to there is right.
 
-mod ahead;
+mod assumption;
 mod blob;
+mod cfa_offset;
 mod classes;
 mod code_cache;
-mod depth;
 mod entered;
 mod frame;
 mod freshness;
@@ -36,6 +36,7 @@ mod not_entrant;
 mod objects;
 mod scopes;
 mod sender;
+mod simulate;
 mod stack_copy;
 mod symbols;
 #[cfg(test)]
@@ -43,12 +44,11 @@ mod testing;
 mod thread_list;
 mod threads;
 mod unsigned5;
-mod witness;
 
 pub use frame::{Crossing, CrossingKind, End, FrameKind, JavaFrame, JavaStack, MethodName};
 
 pub use frozen_copy::FrozenCopy;
-pub use threads::{AnchorOffsets, JavaThread, Threads};
+pub use threads::{JavaThread, LastJavaFrameOffsets, Threads};
 
 use crate::hotspot::{
     Error, Exports, Pages, Reader, RemoteMemory, Tables, lasting_loaders, read_int_constants, read_long_constants,
@@ -103,7 +103,7 @@ impl<'a> Sample<'a> {
     }
 
     /// The sample of a thread that is in native code or in the VM, at the Java frame that its anchor tells of: the three
-    /// words that [`AnchorOffsets`] lead to. `None` if there is no Java frame (`sp` is zero), or the copy, which begins at
+    /// words that [`LastJavaFrameOffsets`] lead to. `None` if there is no Java frame (`sp` is zero), or the copy, which begins at
     /// `stack_base`, does not hold what has to be known of it.
     #[must_use]
     pub fn at_anchor(sp: VirtAddr, pc: VirtAddr, fp: VirtAddr, stack: &'a [u8], stack_base: VirtAddr) -> Option<Self> {

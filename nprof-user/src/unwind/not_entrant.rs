@@ -45,7 +45,7 @@ fn leads_out(rest: &[u8], entry: usize, length: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::depth::Depths;
+    use super::super::cfa_offset::CfaOffsets;
     use super::restore;
 
     /// What stands before the entry: a check of the receiver's class.
@@ -73,7 +73,7 @@ mod tests {
             let code = restored(&[&BEFORE, &JUMP_OUT, &first[5..], rest]);
             assert_eq!(code, compiled);
             let nop = (BEFORE.len() + first.len() + 5) as u64;
-            let depth = Depths::of(&code, WHOLE).at(nop).unwrap();
+            let depth = CfaOffsets::of(&code, WHOLE).at(nop).unwrap();
             assert_eq!((depth.bytes, depth.saved), (WHOLE, true));
         }
     }

@@ -1,15 +1,15 @@
 //! Java objects in the heap of a running VM: what class they are of, and where their references lead. They move, so all
-//! that is read of them comes with witnesses.
+//! that is read of them comes with assumptions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use nprof_common::FrozenPlaces;
 
+use super::assumption::Assumption;
 use super::classes::{Class, read_class};
 use super::frozen_layout::{FrozenLayout, ObjectLayout};
 use super::layout::{CodeLayout, field};
-use super::witness::Witness;
 use crate::hotspot::{Number, Reader, RemoteMemory, at, is_plausible, read_flags};
 use crate::model::VirtAddr;
 use crate::sys::remote_memory::MemoryError;
@@ -92,7 +92,7 @@ pub(super) struct Object {
     pub(super) class: Arc<Class>,
     bytes: Vec<u8>,
     /// What shows that it is still the same, as far as its fields were looked at.
-    pub(super) witnesses: Vec<Witness>,
+    pub(super) assumptions: Vec<Assumption>,
 }
 
 impl Object {
@@ -100,7 +100,7 @@ impl Object {
     pub(super) fn number(&mut self, name: &str, width: usize) -> Option<u64> {
         let offset = self.class.offset(name)?;
         let value = field(&self.bytes, Number { offset, width })?;
-        self.witnesses.push(Witness { addr: at(self.addr, offset), width, value });
+        self.assumptions.push(Assumption { addr: at(self.addr, offset), width, value });
         Some(value)
     }
 }
@@ -224,7 +224,7 @@ impl Objects {
         let Some(bytes) = found else {
             return Ok(None);
         };
-        let Some((klass, witness)) = self.klass(addr, &bytes) else {
+        let Some((klass, assumption)) = self.klass(addr, &bytes) else {
             return Ok(None);
         };
         let known = self.classes.get(&klass).map(Arc::clone);
@@ -235,7 +235,7 @@ impl Objects {
                 None => return Ok(None),
             },
         };
-        Ok(Some(Object { addr, class, bytes, witnesses: vec![witness] }))
+        Ok(Some(Object { addr, class, bytes, assumptions: vec![assumption] }))
     }
 
     fn remember(&mut self, klass: VirtAddr, class: Arc<Class>) -> Arc<Class> {
@@ -247,7 +247,7 @@ impl Objects {
     }
 
     /// The class of an object that begins with `bytes`, and what says so.
-    fn klass(&self, addr: VirtAddr, bytes: &[u8]) -> Option<(VirtAddr, Witness)> {
+    fn klass(&self, addr: VirtAddr, bytes: &[u8]) -> Option<(VirtAddr, Assumption)> {
         let mark = field(bytes, Number { offset: 0, width: 8 })?;
         if mark & FORWARDED == FORWARDED {
             return None;
@@ -268,7 +268,7 @@ impl Objects {
             }
         };
         let klass = VirtAddr(klass);
-        is_plausible(klass).then_some((klass, Witness { addr: at(addr, offset), width, value }))
+        is_plausible(klass).then_some((klass, Assumption { addr: at(addr, offset), width, value }))
     }
 }
 
@@ -321,7 +321,9 @@ mod tests {
     fn finds_the_class() {
         let bytes = |mark: u64, next: u64| [mark.to_le_bytes(), next.to_le_bytes()].concat();
         let class = |header, bytes: &[u8]| {
-            objects(header, Form::Plain).klass(VirtAddr(0x8000), bytes).map(|(klass, witness)| (klass.0, witness.value))
+            objects(header, Form::Plain)
+                .klass(VirtAddr(0x8000), bytes)
+                .map(|(klass, assumption)| (klass.0, assumption.value))
         };
         let narrow = Header::Narrow { offset: 8, base: 0x10_0000, shift: 3 };
         let in_mark = Header::InMark { first_bit: 42, base: 0x10_0000, shift: 10 };

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
+use super::assumption::{Assumption, changed};
 use super::blob::BlobKind;
 use super::code_cache::CodeCache;
 use super::entered::Entered;
@@ -11,7 +12,6 @@ use super::layout::CodeLayout;
 use super::methods::{Method, Methods};
 use super::objects::Objects;
 use super::stack_copy::{StackCopy, slot_address};
-use super::witness::{Witness, changed};
 use super::{Crossing, CrossingKind, FrameKind, JavaFrame, MAX_FRAMES};
 use crate::hotspot::{Error, Reader, RemoteMemory, at, is_plausible};
 use crate::model::{CutReason, VirtAddr};
@@ -127,7 +127,7 @@ pub(super) struct Walk<'a, M> {
     pub(super) crossings: Vec<Crossing>,
     pub(super) relied: BTreeSet<Relied>,
     /// The words of the thread's stack that led here.
-    pub(super) words: Vec<Witness>,
+    pub(super) words: Vec<Assumption>,
     /// How many frames and crossings there were before the first that came from the heap.
     pub(super) before_frozen: Option<(usize, usize)>,
 }
@@ -220,16 +220,16 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
     /// Looks again at all that was relied on, and forgets what has changed. If all holds, says how many collections of the
     /// heap had begun by then, as `counter` counts them.
     pub(super) fn confirm(&mut self, counter: Option<VirtAddr>) -> Result<Confirmed, MemoryError> {
-        let mut witnesses: Vec<(Relied, Witness)> = Vec::new();
+        let mut assumptions: Vec<(Relied, Assumption)> = Vec::new();
         for &relied in &self.relied {
             let of_it = match relied {
-                Relied::Blob(begin) => self.code.get(begin).map(|blob| &blob.witnesses[..]),
-                Relied::Method(addr) => self.methods.known(addr).map(|method| &method.witnesses[..]),
+                Relied::Blob(begin) => self.code.get(begin).map(|blob| &blob.assumptions[..]),
+                Relied::Method(addr) => self.methods.known(addr).map(|method| &method.assumptions[..]),
             };
-            witnesses.extend(of_it.unwrap_or_default().iter().map(|witness| (relied, *witness)));
+            assumptions.extend(of_it.unwrap_or_default().iter().map(|assumption| (relied, *assumption)));
         }
         // The counter at the same time: what was read before a collection began is right, and so is what it is compared with.
-        let (changed, collections) = changed(self.reader, &witnesses, counter.map(|counter| (counter, 4)))?;
+        let (changed, collections) = changed(self.reader, &assumptions, counter.map(|counter| (counter, 4)))?;
         if changed.is_empty() {
             return Ok(Confirmed::Holds { collections });
         }
@@ -311,7 +311,7 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
     pub(super) fn word(&mut self, addr: VirtAddr) -> Result<u64, CutReason> {
         let value = self.stack.word(addr)?;
         if !self.stack.is_chunk && self.layout.frozen.is_some() {
-            self.words.push(Witness { addr, width: 8, value });
+            self.words.push(Assumption { addr, width: 8, value });
         }
         Ok(value)
     }

@@ -24,7 +24,7 @@ pub struct JavaThread {
 /// Offsets from the start of a `JavaThread` to the three words of its anchor, in bytes. They are read together, and tell
 /// of a Java frame while the first is not zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AnchorOffsets {
+pub struct LastJavaFrameOffsets {
     /// `_last_Java_sp`.
     pub sp: u64,
     /// `_last_Java_pc`.
@@ -39,7 +39,7 @@ struct ThreadsLayout {
     list: ListLayout,
     os_thread: u64,
     thread_id: Number,
-    anchor: AnchorOffsets,
+    anchor: LastJavaFrameOffsets,
     /// Of the `JNIEnv` in a `JavaThread`, said or assumed.
     jni_env: u64,
 }
@@ -96,7 +96,7 @@ impl<M: RemoteMemory> Threads<M> {
 
     /// Where in every `JavaThread` the anchor lies.
     #[must_use]
-    pub fn anchor_offsets(&self) -> AnchorOffsets {
+    pub fn anchor_offsets(&self) -> LastJavaFrameOffsets {
         self.layout.anchor
     }
 
@@ -156,7 +156,7 @@ impl ThreadsLayout {
         let mut look = Lookup::new(tables);
         let anchor = look.offset("JavaThread", "_anchor");
         let word = |look: &mut Lookup<'_>, field| anchor + look.offset("JavaFrameAnchor", field);
-        let anchor_offsets = AnchorOffsets {
+        let anchor_offsets = LastJavaFrameOffsets {
             sp: word(&mut look, "_last_Java_sp"),
             pc: word(&mut look, "_last_Java_pc"),
             fp: word(&mut look, "_last_Java_fp"),
@@ -233,7 +233,7 @@ mod tests {
             list: ListLayout::Array { list: LIST, length: Number { offset: 0, width: 4 }, threads: 8 },
             os_thread: 0x10,
             thread_id: Number { offset: 0x20, width: 4 },
-            anchor: AnchorOffsets { sp: 0x28, pc: 0x30, fp: 0x38 },
+            anchor: LastJavaFrameOffsets { sp: 0x28, pc: 0x30, fp: 0x38 },
             jni_env: 0x48,
         };
         Threads { reader: Reader::new(memory), layout, list: Vec::new() }

@@ -6,7 +6,7 @@ use nprof_tests::jdk::Jdk;
 use nprof_tests::nprof::Trace;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::shim_peer::{COUNT as COUNTED, OFF, SIXTEENTH, TIME as TIMED};
-use nprof_tests::shim_watch::{Manner, Watched};
+use nprof_tests::shim_watch::{StubOptions, Watched};
 use nprof_tests::target;
 
 /// Calls per measurement.
@@ -18,7 +18,7 @@ const METHOD: &str = "targets.Stubs::empty";
 const SYMBOL: &str = "Java_targets_Stubs_empty";
 
 /// The states of the agent: their names, and what it is told before; to leave, last.
-pub(crate) const STATES: [(&str, Option<Manner>); 5] = [
+pub(crate) const STATES: [(&str, Option<StubOptions>); 5] = [
     ("off", Some(OFF)),
     ("count", Some(COUNTED)),
     ("every 16th timed", Some(SIXTEENTH)),
@@ -70,9 +70,9 @@ impl Round {
         let without = plain.spin()?;
         let mut with = [[0.0; THREADS.len()]; STATES.len()];
         let mut watched = Watched::load(jdk, agent.0.pid(), "targets.Stubs", TIMED)?;
-        for ((_, manner), times) in STATES.into_iter().zip(&mut with) {
-            match manner {
-                Some(manner) => watched.set_manner(manner)?,
+        for ((_, options), times) in STATES.into_iter().zip(&mut with) {
+            match options {
+                Some(options) => watched.set_options(options)?,
                 None => drop(watched.detach()?),
             }
             // What was bound again is compiled again, meanwhile.

@@ -50,9 +50,9 @@ fn from_the_start() -> Result<()> {
         let (mut connection, mut target) = std::thread::scope(|scope| {
             let accepted = scope.spawn(|| {
                 let mut connection = listener.accept()?;
-                let (bind_mode, bind_chance) = COUNT;
+                let (bind_mode, bind_probability) = COUNT;
                 let usual = Connection::usual_welcome(RECORDS, 2);
-                connection.welcome(Welcome { bind_mode, bind_chance, stub_binds: true, ..usual })?;
+                connection.welcome(Welcome { bind_mode, bind_probability, stub_binds: true, ..usual })?;
                 Ok::<_, anyhow::Error>(connection)
             });
             let target = RemoteProcess::stubs(jdk, &[&agent_path(&listener.option())?], &[])?;

@@ -79,9 +79,9 @@ async fn follow(
     let mut watchdog = notify::watchdog_interval().map(interval);
     loop {
         tokio::select! {
-            wish = signals.next() => match wish {
-                Wish::Stop => return Ok(()),
-                Wish::Reload => {
+            request = signals.next() => match request {
+                Request::Stop => return Ok(()),
+                Request::Reload => {
                     notify::reloading();
                     reload(args, &mut config, service, running);
                     notify::ready();
@@ -180,7 +180,7 @@ async fn tick(interval: Option<&mut Interval>) {
 
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum Request {
     Stop,
     Reload,
 }
@@ -201,17 +201,17 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Wish {
+    async fn next(&mut self) -> Request {
         tokio::select! {
-            _ = self.interrupt.recv() => Wish::Stop,
-            _ = self.terminate.recv() => Wish::Stop,
-            _ = self.reload.recv() => Wish::Reload,
+            _ = self.interrupt.recv() => Request::Stop,
+            _ = self.terminate.recv() => Request::Stop,
+            _ = self.reload.recv() => Request::Reload,
         }
     }
 
     /// Waits for the wish to stop. What is read again later is not read before the start.
     async fn stop(&mut self) {
-        while self.next().await != Wish::Stop {}
+        while self.next().await != Request::Stop {}
     }
 }
 

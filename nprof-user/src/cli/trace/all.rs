@@ -14,7 +14,7 @@ use crate::cli::terminal::say;
 use crate::discover::{JvmFilter, Proc};
 use crate::model::{Jvm, Losses, Snapshot};
 use crate::render::Scope;
-use crate::trace::{Error, Event, Host, Options, Roster, Start, calibrate};
+use crate::trace::{Error, Event, Host, Options, Start, TracedJvm, calibrate};
 
 /// Functions that can be traced at a time, of all JVMs together.
 const CAPACITY: u32 = 16_384;
@@ -26,7 +26,7 @@ const ENDED_KEPT: usize = 256;
 /// What there is to print.
 #[derive(Default)]
 struct Results {
-    living: Vec<Arc<Roster>>,
+    living: Vec<Arc<TracedJvm>>,
     ended: VecDeque<Snapshot>,
     /// How many ended JVMs are no longer in `ended`.
     forgotten: u64,
@@ -91,10 +91,10 @@ fn open(options: Options) -> anyhow::Result<Host> {
 impl Results {
     fn take_in(&mut self, event: Event) {
         match event {
-            Event::Joined(roster) => self.living.push(roster),
-            Event::Ended(roster, snapshot) => {
-                self.living.retain(|living| !Arc::ptr_eq(living, &roster));
-                self.demoted.add(&snapshot, &roster.spent().unwrap_or_default());
+            Event::Joined(traced_jvm) => self.living.push(traced_jvm),
+            Event::Ended(traced_jvm, snapshot) => {
+                self.living.retain(|living| !Arc::ptr_eq(living, &traced_jvm));
+                self.demoted.add(&snapshot, &traced_jvm.spent().unwrap_or_default());
                 self.keep(*snapshot);
             }
             Event::Untraced(jvm, error) => self.problem(&jvm, &error),
@@ -117,7 +117,7 @@ impl Results {
     /// snapshot, and those of the others are zero.
     fn snapshots(&self, losses: &Losses) -> Vec<Snapshot> {
         let mut snapshots: Vec<Snapshot> = self.ended.iter().cloned().collect();
-        snapshots.extend(self.living.iter().map(|roster| roster.snapshot()));
+        snapshots.extend(self.living.iter().map(|traced_jvm| traced_jvm.snapshot()));
         for (place, snapshot) in snapshots.iter_mut().enumerate() {
             snapshot.losses = if place == 0 { losses.clone() } else { none(losses) };
         }
@@ -126,8 +126,8 @@ impl Results {
 
     /// The JVMs that live are not traced any more either.
     fn end(&mut self) {
-        for roster in &self.living {
-            self.demoted.add(&roster.snapshot(), &roster.spent().unwrap_or_default());
+        for traced_jvm in &self.living {
+            self.demoted.add(&traced_jvm.snapshot(), &traced_jvm.spent().unwrap_or_default());
         }
     }
 
@@ -141,7 +141,7 @@ impl Results {
     /// Says that everything is attached that runs now. Scripts wait for this line.
     #[expect(clippy::print_stderr, reason = "the announcement has a form of its own")]
     fn announce(&self) {
-        let methods: usize = self.living.iter().map(|roster| roster.methods()).sum();
+        let methods: usize = self.living.iter().map(|traced_jvm| traced_jvm.methods()).sum();
         let jvms = self.living.len();
         let noun = if jvms == 1 { "JVM" } else { "JVMs" };
         eprintln!("tracing {methods} methods of {jvms} {noun}, and of those that start");

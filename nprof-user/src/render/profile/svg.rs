@@ -1,11 +1,11 @@
 //! The flame graph as a page of its own: searchable, a colour for each kind of frame.
 //!
 //! Stacks become a `tree` of boxes, each with a number. inferno gets only these numbers: it lays the boxes out and brings
-//! the script that zooms and searches. `dress` then gives each box its name, colour and tooltip, and puts the
+//! the script that zooms and searches. `annotate` then gives each box its name, colour and tooltip, and puts the
 //! `heading` above, for which inferno has no place. The same input gives the same bytes.
 
+mod annotate;
 mod arguments;
-mod dress;
 mod heading;
 mod palette;
 mod tree;
@@ -40,7 +40,7 @@ pub fn write(weighed: &Weighed, captions: &Captions, out: &mut dyn Write) -> io:
     let mut bare = Vec::new();
     flamegraph::from_lines(&mut options(captions), lines.iter().map(String::as_str), &mut bare)?;
     let heading = Heading::new(captions, &tree);
-    dress::dress(&bare, &tree, &heading, out)
+    annotate::annotate(&bare, &tree, &heading, out)
 }
 
 fn options(captions: &Captions) -> Options<'static> {

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 
 use crate::collect::Reader;
-use crate::sys::specimen::Specimen;
+use crate::sys::probe_target::ProbeTarget;
 
 /// Calls that follow each other at once.
 const WARM_CALLS: usize = 300;
@@ -26,24 +26,30 @@ pub(super) struct Inside {
 }
 
 /// Measures it with a function that is being timed, with the number `record`, and that takes `bare_ns` by itself.
-pub(super) fn measure(specimen: Specimen, reader: &Reader, record: u32, bare_ns: f64) -> Inside {
+pub(super) fn measure(probe_target: ProbeTarget, reader: &Reader, record: u32, bare_ns: f64) -> Inside {
     let mut read_through = vec![1_u8; OTHER_WORK];
     let mut other_work = || {
         for line in read_through.chunks_mut(LINE) {
             line[0] = black_box(line[0].wrapping_add(1));
         }
     };
-    let warm = readings(specimen, reader, record, WARM_CALLS, || {});
-    let cool = readings(specimen, reader, record, COOL_CALLS, &mut other_work);
+    let warm = readings(probe_target, reader, record, WARM_CALLS, || {});
+    let cool = readings(probe_target, reader, record, COOL_CALLS, &mut other_work);
     between(warm, cool, bare_ns)
 }
 
 /// What single calls read as, each after something else.
-fn readings(specimen: Specimen, reader: &Reader, record: u32, calls: usize, mut before: impl FnMut()) -> Vec<u64> {
+fn readings(
+    probe_target: ProbeTarget,
+    reader: &Reader,
+    record: u32,
+    calls: usize,
+    mut before: impl FnMut(),
+) -> Vec<u64> {
     let one = |_| {
         before();
         let so_far = reader.self_ns(record);
-        specimen.call(1);
+        probe_target.call(1);
         reader.self_ns(record).saturating_sub(so_far)
     };
     (0..calls).map(one).collect()

@@ -4,8 +4,8 @@
 //! its stub before it is called, and nprof decides later whether it stays.
 
 mod connect;
-mod ledger;
 mod share;
+mod stub_states;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use nprof_common::{MethodStats, Mode};
 
 pub use self::connect::check_stubs;
 pub(super) use self::connect::{connect, fall_back};
-use self::ledger::{Known, Ledger, Planned, Standing};
+use self::stub_states::{Known, Planned, Standing, StubStates};
 use super::Error;
 use crate::aggregate::{StubSample, Timed};
 use crate::attach::{Engine, Seen};
@@ -39,7 +39,7 @@ const MOST_SCANS: u32 = 5;
 
 /// What stubs do at calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Manner {
+pub(super) struct StubOptions {
     pub mode: Mode,
     /// From how many nanoseconds on a call is slow.
     pub threshold_ns: u64,
@@ -53,8 +53,8 @@ pub(super) struct Stubs {
     pid: Pid,
     /// `None` when the shim is gone.
     connection: Option<Connection>,
-    ledger: Ledger,
-    manner: Manner,
+    stub_states: StubStates,
+    options: StubOptions,
     /// Whether methods are to have stubs.
     wanted: bool,
     /// Where the stubs are in the target.
@@ -97,10 +97,10 @@ impl Stubs {
         pid: Pid,
         engine: &Engine,
         reader: &Reader,
-        manner: Manner,
+        options: StubOptions,
     ) -> Result<Self, Error> {
         let hello = *connection.hello();
-        let manner = Manner { mode: if hello.steady_clock { manner.mode } else { Mode::Count }, ..manner };
+        let options = StubOptions { mode: if hello.steady_clock { options.mode } else { Mode::Count }, ..options };
         let records =
             engine.stub_records().ok_or_else(|| Error::Defect { what: "stubs without records".to_owned() })?;
         let welcome = Welcome {
@@ -109,9 +109,9 @@ impl Stubs {
             record_bytes: RECORD_BYTES,
             first: records.first,
             records: records.records,
-            bind_mode: manner.mode as u32,
-            bind_chance: 0,
-            bind_threshold_ns: manner.threshold_ns,
+            bind_mode: options.mode as u32,
+            bind_probability: 0,
+            bind_threshold_ns: options.threshold_ns,
             stub_binds: true,
         };
         connection.welcome(welcome, engine.stats_map()?)?;
@@ -119,8 +119,8 @@ impl Stubs {
         let mut stubs = Self {
             pid,
             connection: Some(connection),
-            ledger: Ledger::new(manner),
-            manner,
+            stub_states: StubStates::new(options),
+            options,
             wanted: true,
             pool: hello.pool_start..hello.pool_end,
             reader: reader.elsewhere(records.first, records.shards),
@@ -169,7 +169,7 @@ impl Stubs {
     pub(super) fn order(&mut self, planner: &Planner, is_probed: impl Fn(u32) -> bool) {
         let wanted = self.are_wanted();
         let plan = Known { by_id: by_id(planner), others: &|bound| unplanned(planner, bound) };
-        let orders = self.ledger.decide(&plan, wanted, self.now(), is_probed);
+        let orders = self.stub_states.decide(&plan, wanted, self.now(), is_probed);
         for order in orders {
             self.send(order);
         }
@@ -177,36 +177,36 @@ impl Stubs {
 
     /// Has only some calls timed of methods that have been called often, if that is wanted. Returns whether there are more
     /// of them than before.
-    pub(super) fn thin_out(&mut self) -> bool {
-        if self.manner.mode != Mode::Time || self.manner.time_every < 2 {
+    pub(super) fn time_fewer(&mut self) -> bool {
+        if self.options.mode != Mode::Time || self.options.time_every < 2 {
             return false;
         }
         let reader = &self.reader;
         let often = |record| (reader.begun(record) >= OFTEN).then(|| reader.sample(record)).flatten();
-        let orders = self.ledger.thin_out(|record| often(record).map(|sample| Timed::of(&sample.stats)));
-        let is_thinner = !orders.is_empty();
+        let orders = self.stub_states.time_fewer(|record| often(record).map(|sample| Timed::of(&sample.stats)));
+        let times_fewer = !orders.is_empty();
         for order in orders {
             self.send(order);
         }
-        is_thinner
+        times_fewer
     }
 
     /// Whether it may be that orders follow from what the shim has said before.
     pub(super) fn has_doubts(&self) -> bool {
-        self.ledger.has_doubts()
+        self.stub_states.has_doubts()
     }
 
     /// Waits until the shim has done all of that, or is gone.
     pub(super) fn wait_until_settled(&mut self) {
-        self.wait(|stubs| stubs.ledger.is_settled());
-        if self.connection.is_some() && !self.ledger.is_settled() {
+        self.wait(|stubs| stubs.stub_states.is_settled());
+        if self.connection.is_some() && !self.stub_states.is_settled() {
             tracing::warn!("the shim in process {} has not bound its stubs for {} s", self.pid, PATIENCE.as_secs());
         }
     }
 
     /// Whether the shim has done all that it was asked to.
     pub(super) fn is_settled(&self) -> bool {
-        self.ledger.is_settled()
+        self.stub_states.is_settled()
     }
 
     /// Methods with the addresses that they were bound to, where the VM holds those of stubs. Methods of which the shim has
@@ -216,13 +216,15 @@ impl Stubs {
         let mut translated = Vec::with_capacity(methods.len());
         for mut method in held.into_iter().chain(methods) {
             match method.code {
-                NativeCode::Bound(address) if self.pool.contains(&address.0) => match self.ledger.original(&method) {
-                    Some(original) => {
-                        method.code = NativeCode::Bound(original);
-                        translated.push(method);
+                NativeCode::Bound(address) if self.pool.contains(&address.0) => {
+                    match self.stub_states.original(&method) {
+                        Some(original) => {
+                            method.code = NativeCode::Bound(original);
+                            translated.push(method);
+                        }
+                        None => self.held.push(method),
                     }
-                    None => self.held.push(method),
-                },
+                }
                 _ => translated.push(method),
             }
         }
@@ -232,29 +234,29 @@ impl Stubs {
     /// Who is to see the calls of a function with these methods.
     pub(super) fn share(&self, methods: &[PlannedMethod]) -> Seen {
         let wanted = self.are_wanted();
-        let standings: Vec<Standing> = methods.iter().map(|known| self.ledger.standing(known, wanted)).collect();
+        let standings: Vec<Standing> = methods.iter().map(|known| self.stub_states.standing(known, wanted)).collect();
         share::share(&standings, wanted)
     }
 
     /// A probe sees the calls of this function that no stub has counted.
     pub(super) fn probed(&mut self, index: u32) {
-        self.ledger.probed(index);
+        self.stub_states.probed(index);
     }
 
     /// Whether a method has a stub that counts.
     pub(super) fn has_stub(&self, known: &PlannedMethod) -> bool {
-        self.connection.is_some() && self.ledger.standing(known, true) == Standing::Stubbed
+        self.connection.is_some() && self.stub_states.standing(known, true) == Standing::Stubbed
     }
 
     /// Whether a method has a stub that counts, or gets one when it is bound.
     pub(super) fn sees(&self, known: &PlannedMethod) -> bool {
-        self.connection.is_some() && self.ledger.standing(known, self.are_wanted()) != Standing::Probed
+        self.connection.is_some() && self.stub_states.standing(known, self.are_wanted()) != Standing::Probed
     }
 
     /// The selected methods with a record.
     pub(super) fn listed(&self) -> Vec<Listed> {
-        let tracing = if self.manner.mode == Mode::Time { Tracing::Timed } else { Tracing::Counted };
-        let listed = |(entry, planned, record): (&ledger::Entry, &Planned, u32)| Listed {
+        let tracing = if self.options.mode == Mode::Time { Tracing::Timed } else { Tracing::Counted };
+        let listed = |(entry, planned, record): (&stub_states::Entry, &Planned, u32)| Listed {
             about: StubSample {
                 record,
                 method: planned.method.clone(),
@@ -269,7 +271,7 @@ impl Stubs {
             probe: planned.probe,
             last: self.last.as_ref().map(|last| last.get(&record).copied().unwrap_or(MethodStats::ZERO)),
         };
-        self.ledger.recorded().map(listed).collect()
+        self.stub_states.recorded().map(listed).collect()
     }
 
     /// The records.
@@ -287,8 +289,8 @@ impl Stubs {
     pub(super) fn give_up(&mut self) -> Option<shim::Error> {
         let why = self.lost.take()?;
         let sample = |(_, _, record)| Some((record, self.reader.sample(record)?.stats));
-        self.last = Some(self.ledger.recorded().filter_map(sample).collect());
-        self.ledger.give_up();
+        self.last = Some(self.stub_states.recorded().filter_map(sample).collect());
+        self.stub_states.give_up();
         Some(why)
     }
 
@@ -314,12 +316,12 @@ impl Stubs {
     fn take_in(&mut self, message: FromShimOwned) {
         match message {
             FromShimOwned::Bound(bound) => {
-                if let Err(methods) = self.ledger.bound(bound, self.now()) {
+                if let Err(methods) = self.stub_states.bound(bound, self.now()) {
                     self.lose(shim::Error::TooMany { pid: self.pid, methods });
                 }
             }
-            FromShimOwned::Stubbed(stubbed) => self.ledger.stubbed(&stubbed),
-            FromShimOwned::Applied(applied) => self.ledger.applied(applied.serial),
+            FromShimOwned::Stubbed(stubbed) => self.stub_states.stubbed(&stubbed),
+            FromShimOwned::Applied(applied) => self.stub_states.applied(applied.serial),
             FromShimOwned::Scanned(scanned) => {
                 self.is_scanned = true;
                 if scanned.unreadable > 0 {

@@ -1,6 +1,6 @@
 //! Who is to see the calls of a function, of which stubs may see some methods and its probe the others.
 
-use super::ledger::Standing;
+use super::stub_states::Standing;
 use crate::attach::Seen;
 
 /// Who is to see the calls of a function by the standing of each of its methods. Where stubs are on their way out, its

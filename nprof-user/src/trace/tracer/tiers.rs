@@ -16,9 +16,9 @@ use super::Tracer;
 use crate::attach::{Attached, Seen};
 use crate::model::{Inventory, Library, Probe, Skipped};
 use crate::shim;
-use crate::trace::roster::StubRecords;
 use crate::trace::slow::Slow;
 use crate::trace::stubs::{Listed, Stubs};
+use crate::trace::traced_jvm::StubRecords;
 
 /// How long a thread may take from where the VM has told it the address of a native to the native itself. Until then,
 /// the native's probe stays when stubs have taken over.
@@ -113,7 +113,7 @@ impl Tracer {
     /// Attaches probes, as far as the budget allows; what may soon be too dear with links of its own.
     fn attach_within_budget(&mut self, probes: &[Probe]) -> Attached {
         let libraries = self.planner.libraries();
-        let warm = self.overhead.begin(&self.roster, &mut self.session, (libraries, probes));
+        let warm = self.overhead.begin(&self.traced_jvm, &mut self.session, (libraries, probes));
         let (warm, rest): (Vec<Probe>, Vec<Probe>) =
             probes.iter().cloned().partition(|probe| warm.contains(&probe.index));
         let mut attached = self.session.attach(libraries, &rest);
@@ -130,7 +130,7 @@ impl Tracer {
             tiers.told = self.planner.changes();
             tiers.stubs.order(&self.planner, |_index| false);
             tiers.stubs.wait_until_settled();
-            tiers.stubs.begin_late(self.roster.start());
+            tiers.stubs.begin_late(self.traced_jvm.start());
         }
     }
 
@@ -138,9 +138,9 @@ impl Tracer {
     pub(super) fn serve_stubs(&mut self) {
         let Some(tiers) = &mut self.tiers else { return };
         let has_news = tiers.stubs.read();
-        let is_thinner = tiers.stubs.thin_out();
+        let times_fewer = tiers.stubs.time_fewer();
         if tiers.stubs.is_lost() {
-            return self.bear_loss(has_news);
+            return self.go_on_without_stubs(has_news);
         }
         let is_due = has_news || tiers.stubs.has_doubts() || tiers.told != self.planner.changes();
         if has_news && let Err(error) = self.refresh() {
@@ -150,7 +150,7 @@ impl Tracer {
             self.order_stubs();
         }
         let is_waiting = self.tiers.as_ref().is_some_and(|tiers| !tiers.retire.is_empty());
-        if ((is_due || is_waiting) && self.share_out()) || has_news || is_thinner {
+        if ((is_due || is_waiting) && self.share_out()) || has_news || times_fewer {
             self.publish();
         }
     }
@@ -224,7 +224,7 @@ impl Tracer {
     }
 
     /// Goes on by probes alone when the shim is gone and the JVM is not.
-    fn bear_loss(&mut self, has_news: bool) {
+    fn go_on_without_stubs(&mut self, has_news: bool) {
         if has_news {
             // Its last words.
             self.order_stubs();

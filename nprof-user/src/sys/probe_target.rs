@@ -7,13 +7,13 @@ const PUSH_RBP: u8 = 0x55;
 
 /// A function that does nothing.
 #[derive(Debug, Clone, Copy)]
-pub struct Specimen {
+pub struct ProbeTarget {
     /// Where it begins.
     pub address: u64,
     function: extern "C" fn(),
 }
 
-impl Specimen {
+impl ProbeTarget {
     /// One that begins with an instruction that kernels emulate under a probe.
     #[must_use]
     pub fn emulated() -> Self {

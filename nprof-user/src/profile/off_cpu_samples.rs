@@ -16,7 +16,7 @@ const FIRST: f64 = 1.0 / 16.0;
 
 /// Stacks whose time is not known yet.
 #[derive(Debug)]
-pub(super) struct Stops {
+pub(super) struct OffCpuSamples {
     /// Stacks per second.
     wanted: f64,
     waiting: HashMap<u32, Waiting>,
@@ -35,7 +35,7 @@ struct Waiting {
     factor: f64,
 }
 
-impl Stops {
+impl OffCpuSamples {
     /// For so many stacks per second.
     pub(super) fn new(wanted: u32) -> Self {
         let wanted = f64::from(wanted);
@@ -44,7 +44,7 @@ impl Stops {
 
     /// A thread stops.
     pub(super) fn stop(&mut self, header: &StackHeader, record: Option<u32>, stack: u32, sums: &mut Sums) {
-        let factor = Pace::CERTAIN as f64 / header.chance.max(1) as f64;
+        let factor = Pace::CERTAIN as f64 / header.probability.max(1) as f64;
         self.seen += factor;
         sums.add_inside(record, stack, Share::default());
         self.waiting.insert(header.tid, Waiting { record, stack, factor });
@@ -59,7 +59,7 @@ impl Stops {
     }
 
     /// The chance from now on, `passed` after the last time.
-    pub(super) fn chance(&mut self, passed: Duration) -> f64 {
+    pub(super) fn probability(&mut self, passed: Duration) -> f64 {
         let now = std::mem::take(&mut self.seen) / passed.as_secs_f64().max(1e-6);
         self.rate += (now - self.rate) * NEW;
         (self.wanted / self.rate.max(f64::MIN_POSITIVE)).min(1.0)
@@ -71,21 +71,21 @@ impl Stops {
 mod tests {
     use super::*;
 
-    fn header(tid: u32, chance: u64, time_ns: u64) -> StackHeader {
-        StackHeader { tid, chance, time_ns, ..StackHeader::default() }
+    fn header(tid: u32, probability: u64, time_ns: u64) -> StackHeader {
+        StackHeader { tid, probability, time_ns, ..StackHeader::default() }
     }
 
     /// Check that the time of a stop is added to its own stack, for as many as it stands for, and that a thread which was
     /// not seen to stop adds nothing.
     #[test]
     fn time_comes_later() {
-        let (mut stops, mut sums) = (Stops::new(100), Sums::default());
+        let (mut off_cpu_samples, mut sums) = (OffCpuSamples::new(100), Sums::default());
         let stacks = [sums.stack(vec![0], None), sums.stack(vec![1], None)];
-        stops.stop(&header(7, Pace::CERTAIN / 4, 0), Some(3), stacks[0], &mut sums);
-        stops.stop(&header(8, Pace::CERTAIN, 0), Some(3), stacks[1], &mut sums);
-        stops.resume(&header(7, 0, 500), &mut sums);
-        stops.resume(&header(7, 0, 500), &mut sums);
-        stops.resume(&header(9, 0, 500), &mut sums);
+        off_cpu_samples.stop(&header(7, Pace::CERTAIN / 4, 0), Some(3), stacks[0], &mut sums);
+        off_cpu_samples.stop(&header(8, Pace::CERTAIN, 0), Some(3), stacks[1], &mut sums);
+        off_cpu_samples.resume(&header(7, 0, 500), &mut sums);
+        off_cpu_samples.resume(&header(7, 0, 500), &mut sums);
+        off_cpu_samples.resume(&header(9, 0, 500), &mut sums);
         let inside = sums.finish().inside;
         let of: Vec<_> = inside.iter().map(|sum| (sum.stack, sum.samples, sum.off_cpu_ns)).collect();
         assert_eq!(of, [(0, 1, 2000.0), (1, 1, 0.0)]);
@@ -93,19 +93,24 @@ mod tests {
 
     /// Check that the chance settles where as many stacks are taken as are wanted, and that all are where there are few.
     #[test]
-    fn chance_follows_rate() {
+    fn probability_follows_rate() {
         for (rate, wanted) in [(10_000.0, 250.0), (50.0, 50.0)] {
-            let (mut stops, mut sums, mut chance) = (Stops::new(250), Sums::default(), FIRST);
+            let (mut off_cpu_samples, mut sums, mut probability) = (OffCpuSamples::new(250), Sums::default(), FIRST);
             let stack = sums.stack(vec![0], None);
             let (mut due, mut taken): (f64, f64) = (0.0, 0.0);
             for step in 0..200 {
-                due += rate * chance * 0.02;
+                due += rate * probability * 0.02;
                 while due >= 1.0 {
                     due -= 1.0;
                     taken += if step < 100 { 0.0 } else { 1.0 };
-                    stops.stop(&header(1, (chance * Pace::CERTAIN as f64) as u64, 0), None, stack, &mut sums);
+                    off_cpu_samples.stop(
+                        &header(1, (probability * Pace::CERTAIN as f64) as u64, 0),
+                        None,
+                        stack,
+                        &mut sums,
+                    );
                 }
-                chance = stops.chance(Duration::from_millis(20));
+                probability = off_cpu_samples.probability(Duration::from_millis(20));
             }
             // In the last two seconds.
             assert!((taken / 2.0 - wanted).abs() < wanted * 0.2, "{taken} {wanted}");

@@ -40,7 +40,7 @@ pub struct Flow {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Paces {
     /// Records whose chance has changed, and the new chance.
-    pub chances: Vec<(u32, f64)>,
+    pub probabilities: Vec<(u32, f64)>,
     /// A call that lasts this long is taken for certain.
     pub period: Duration,
     /// How many more stacks may be taken from now on.
@@ -49,7 +49,7 @@ pub struct Paces {
 
 /// Adapts to what is being called.
 #[derive(Debug)]
-pub struct Pacer {
+pub struct RateController {
     /// Stacks per second, of all kinds.
     max_stacks: f64,
     /// Stacks per second of calls that return.
@@ -67,11 +67,11 @@ struct Known {
     flow: Flow,
     /// Calls per second.
     rate: f64,
-    chance: f64,
+    probability: f64,
 }
 
-impl Pacer {
-    /// A pacer for so many stacks per second, `of_calls` of them of calls that return. The others are chosen elsewhere, and
+impl RateController {
+    /// A rate controller for so many stacks per second, `of_calls` of them of calls that return. The others are chosen elsewhere, and
     /// only allowed here.
     #[must_use]
     pub fn new(max_stacks: u32, of_calls: u32) -> Self {
@@ -95,12 +95,12 @@ impl Pacer {
         // Time is known only when calls end, in bursts: at first the mean since the start says more.
         let forget = forget.max(passed / self.elapsed);
         self.time_rate += (now - self.time_rate) * forget;
-        Paces { chances: self.chances(), period: self.period(), allow: self.allow(passed, taken) }
+        Paces { probabilities: self.probabilities(), period: self.period(), allow: self.allow(passed, taken) }
     }
 
     /// Takes in what a function has done. Returns its time since the last step.
     fn note(&mut self, flow: Flow, passed: f64, forget: f64) -> u64 {
-        let unknown = Known { flow: Flow { calls: 0, self_ns: 0, ..flow }, rate: 0.0, chance: UNKNOWN };
+        let unknown = Known { flow: Flow { calls: 0, self_ns: 0, ..flow }, rate: 0.0, probability: UNKNOWN };
         let known = self.known.entry(flow.record).or_insert(unknown);
         let calls = flow.calls.saturating_sub(known.flow.calls) as f64 / passed;
         // What becomes faster is believed at once: too many stacks would be lost, too few are only fewer.
@@ -111,16 +111,18 @@ impl Pacer {
     }
 
     /// The chances that have changed.
-    fn chances(&mut self) -> Vec<(u32, f64)> {
+    fn probabilities(&mut self) -> Vec<(u32, f64)> {
         let level = level(self.known.values().map(|known| known.rate), self.of_calls * CALLS);
         let mut changed = Vec::new();
         for (record, known) in &mut self.known {
             let never = known.flow.calls == 0;
-            let chance = if never { UNKNOWN } else { (level / known.rate.max(f64::MIN_POSITIVE)).min(1.0) };
+            let probability = if never { UNKNOWN } else { (level / known.rate.max(f64::MIN_POSITIVE)).min(1.0) };
             // Each change is a write for each CPU.
-            if (chance - known.chance).abs() > known.chance * 0.05 || (chance == 1.0) != (known.chance == 1.0) {
-                known.chance = chance;
-                changed.push((*record, chance));
+            if (probability - known.probability).abs() > known.probability * 0.05
+                || (probability == 1.0) != (known.probability == 1.0)
+            {
+                known.probability = probability;
+                changed.push((*record, probability));
             }
         }
         changed.sort_unstable_by_key(|(record, _)| *record);
@@ -177,11 +179,11 @@ mod tests {
         call_ns: f64,
     }
 
-    /// Runs a pacer for some seconds. Returns the expected stacks per second of each function in the last second, by call
+    /// Runs a rate controller for some seconds. Returns the expected stacks per second of each function in the last second, by call
     /// and by time.
-    fn run(max_stacks: u32, loads: &[Load], seconds: f64) -> (Pacer, Vec<f64>) {
-        let mut pacer = Pacer::new(max_stacks, max_stacks);
-        let mut chances = vec![UNKNOWN; loads.len()];
+    fn run(max_stacks: u32, loads: &[Load], seconds: f64) -> (RateController, Vec<f64>) {
+        let mut rate_controller = RateController::new(max_stacks, max_stacks);
+        let mut probabilities = vec![UNKNOWN; loads.len()];
         let mut period = MAX_PERIOD;
         let steps = (seconds / STEP.as_secs_f64()) as u64;
         for step in 1..=steps {
@@ -190,16 +192,17 @@ mod tests {
                 Flow { record: record as u32, calls, self_ns: (calls as f64 * load.call_ns) as u64 }
             };
             let flows: Vec<Flow> = loads.iter().enumerate().map(flows).collect();
-            let paces = pacer.step(&flows, STEP, 0);
-            for (record, chance) in paces.chances {
-                chances[record as usize] = chance;
+            let paces = rate_controller.step(&flows, STEP, 0);
+            for (record, probability) in paces.probabilities {
+                probabilities[record as usize] = probability;
             }
             period = paces.period;
         }
-        let chance =
-            |(load, chance): (&Load, &f64)| load.rate * (chance + load.call_ns / period.as_nanos() as f64).min(1.0);
-        let stacks = loads.iter().zip(&chances).map(chance).collect();
-        (pacer, stacks)
+        let probability = |(load, probability): (&Load, &f64)| {
+            load.rate * (probability + load.call_ns / period.as_nanos() as f64).min(1.0)
+        };
+        let stacks = loads.iter().zip(&probabilities).map(probability).collect();
+        (rate_controller, stacks)
     }
 
     /// Check that a rare function keeps all of its calls beside a flood of others, and that the sum stays within bounds.
@@ -225,39 +228,39 @@ mod tests {
     /// Check that a flood that begins suddenly is cut by the next step.
     #[test]
     fn sudden_flood() {
-        let (mut pacer, _) = run(1000, &[Load { rate: 10.0, call_ns: 1e3 }], 3.0);
-        let before = pacer.known[&0].flow.calls;
-        let paces = pacer.step(&[Flow { record: 0, calls: before + 20_000, self_ns: 0 }], STEP, 0);
-        let [(0, chance)] = paces.chances[..] else { panic!("{paces:?}") };
-        assert!(chance * 1e6 <= 1000.0, "{chance}");
+        let (mut rate_controller, _) = run(1000, &[Load { rate: 10.0, call_ns: 1e3 }], 3.0);
+        let before = rate_controller.known[&0].flow.calls;
+        let paces = rate_controller.step(&[Flow { record: 0, calls: before + 20_000, self_ns: 0 }], STEP, 0);
+        let [(0, probability)] = paces.probabilities[..] else { panic!("{paces:?}") };
+        assert!(probability * 1e6 <= 1000.0, "{probability}");
     }
 
     /// Check that short calls are not all taken before the first of them has ended: they would use up what is allowed.
     #[test]
     fn start_without_knowledge() {
-        let period = Pacer::new(1000, 1000).step(&[Flow { record: 0, calls: 1, self_ns: 0 }], STEP, 0).period;
+        let period = RateController::new(1000, 1000).step(&[Flow { record: 0, calls: 1, self_ns: 0 }], STEP, 0).period;
         assert!(period > Duration::from_millis(1), "{period:?}");
     }
 
     /// Check that no more is allowed than the pace, a burst after quiet times aside.
     #[test]
     fn tokens() {
-        let mut pacer = Pacer::new(1000, 1000);
-        assert_eq!(pacer.step(&[], STEP, 0).allow, 20);
-        assert_eq!(pacer.step(&[], STEP, 20).allow, 20);
-        assert_eq!(pacer.step(&[], STEP, 5).allow, 35);
-        assert_eq!(pacer.step(&[], Duration::from_secs(10), 0).allow, 1000);
-        assert_eq!(pacer.step(&[], STEP, 1000).allow, 20);
-        assert_eq!(pacer.step(&[], STEP, 500).allow, 0);
+        let mut rate_controller = RateController::new(1000, 1000);
+        assert_eq!(rate_controller.step(&[], STEP, 0).allow, 20);
+        assert_eq!(rate_controller.step(&[], STEP, 20).allow, 20);
+        assert_eq!(rate_controller.step(&[], STEP, 5).allow, 35);
+        assert_eq!(rate_controller.step(&[], Duration::from_secs(10), 0).allow, 1000);
+        assert_eq!(rate_controller.step(&[], STEP, 1000).allow, 20);
+        assert_eq!(rate_controller.step(&[], STEP, 500).allow, 0);
     }
 
     /// Check that what timers choose is allowed besides what calls may have, also after a long wait.
     #[test]
     fn tokens_for_timers() {
-        let mut pacer = Pacer::new(1000, 500);
-        assert_eq!(pacer.step(&[], STEP, 0).allow, 1000);
-        assert_eq!(pacer.step(&[], STEP, 300).allow, 720);
-        assert_eq!(pacer.step(&[], Duration::from_secs(10), 20).allow, 1000);
+        let mut rate_controller = RateController::new(1000, 500);
+        assert_eq!(rate_controller.step(&[], STEP, 0).allow, 1000);
+        assert_eq!(rate_controller.step(&[], STEP, 300).allow, 720);
+        assert_eq!(rate_controller.step(&[], Duration::from_secs(10), 20).allow, 1000);
     }
 
     /// Check the level: rates below it are whole, the others are cut to it.

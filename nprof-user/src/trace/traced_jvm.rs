@@ -20,7 +20,7 @@ use crate::resolve::select::Selection;
 
 /// The functions of one JVM, and access to their records.
 #[derive(Debug)]
-pub struct Roster {
+pub struct TracedJvm {
     jvm: Jvm,
     timed: bool,
     started: Timestamp,
@@ -80,8 +80,8 @@ impl Listed {
     }
 }
 
-impl Roster {
-    /// A roster without functions.
+impl TracedJvm {
+    /// A traced JVM without functions.
     pub(super) fn new(
         jvm: Jvm,
         timed: bool,

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use nprof_common::Anchor;
+use nprof_common::LastJavaFrame;
 
 use crate::attach::Feeds;
 use crate::discover::Proc;
@@ -13,7 +13,7 @@ use crate::unwind::Threads;
 
 /// The Java threads that the programs know of.
 #[derive(Debug)]
-pub(super) struct Anchors {
+pub(super) struct LastJavaFrames {
     proc: Proc,
     pid: Pid,
     threads: Threads<ProcessMemory>,
@@ -25,7 +25,7 @@ pub(super) struct Anchors {
     names: HashMap<u32, String>,
 }
 
-impl Anchors {
+impl LastJavaFrames {
     pub(super) fn new(proc: Proc, pid: Pid, threads: Threads<ProcessMemory>) -> Self {
         Self { proc, pid, threads, numbers: HashMap::new(), told: HashMap::new(), names: HashMap::new() }
     }
@@ -77,7 +77,7 @@ impl Anchors {
     ///
     /// # Errors
     /// What makes all reads of the target fail: it has ended.
-    pub(super) fn read(&self, memory: &ProcessMemory, tid: u32) -> Result<Option<Anchor>, MemoryError> {
+    pub(super) fn read(&self, memory: &ProcessMemory, tid: u32) -> Result<Option<LastJavaFrame>, MemoryError> {
         let thread = self.numbers.get(&tid).and_then(|number| self.threads.find(*number));
         let Some(thread) = thread else { return Ok(None) };
         let offsets = self.threads.anchor_offsets();
@@ -91,7 +91,7 @@ impl Anchors {
             }
         }
         let [sp, pc, fp] = words;
-        Ok((sp != 0).then_some(Anchor { sp, pc, fp }))
+        Ok((sp != 0).then_some(LastJavaFrame { sp, pc, fp }))
     }
 
     /// Whether a thread was there at the last look, Java or not.

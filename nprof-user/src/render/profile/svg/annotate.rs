@@ -23,7 +23,7 @@ const TEXT_PADDING: f64 = 3.0;
 ///
 /// # Errors
 /// Those of `out`, and `bare` being no drawing of this tree.
-pub(super) fn dress(bare: &[u8], tree: &Tree, heading: &Heading, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn annotate(bare: &[u8], tree: &Tree, heading: &Heading, out: &mut dyn Write) -> io::Result<()> {
     let mut reader = Reader::from_reader(bare);
     let mut dresser = Dresser { tree, heading, out: Writer::new(out), node: &tree.nodes()[0], inside: Inside::Other };
     loop {

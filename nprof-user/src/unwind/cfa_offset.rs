@@ -18,7 +18,7 @@ const MAX_DEPTH: i64 = 1 << 20;
 
 /// The stack before an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Depth {
+pub(super) struct CfaOffset {
     /// Bytes from the stack pointer up to the return address.
     pub(super) bytes: i64,
     /// Whether the caller's frame pointer has been put below the return address. If not, it is in the register.
@@ -30,10 +30,10 @@ pub(super) struct Depth {
     pub(super) from_top: bool,
 }
 
-/// [`Depth`], and what is needed to follow it.
+/// [`CfaOffset`], and what is needed to follow it.
 #[derive(Debug, Clone, Copy)]
 struct State {
-    depth: Depth,
+    depth: CfaOffset,
     /// Whether the stack pointer has been set to something that is not known.
     lost: bool,
     /// What `bytes` were when a register was set to the stack pointer, by the register's number.
@@ -42,7 +42,7 @@ struct State {
 
 impl State {
     fn new(bytes: i64, saved: bool) -> Self {
-        let depth = Depth { bytes, saved, in_call_stub: false, from_top: false };
+        let depth = CfaOffset { bytes, saved, in_call_stub: false, from_top: false };
         Self { depth, lost: false, copies: [None; REGISTERS] }
     }
 
@@ -77,16 +77,16 @@ impl State {
         match instruction.mnemonic() {
             Mnemonic::Leave => {
                 let bytes = self.copy_of(Register::RBP)? - WORD;
-                self.depth = Depth { bytes, saved: false, from_top: false, ..self.depth };
+                self.depth = CfaOffset { bytes, saved: false, from_top: false, ..self.depth };
             }
             Mnemonic::Mov if sets(instruction, Register::RSP) => {
                 let bytes = self.copy_of(instruction.op1_register())?;
-                self.depth = Depth { bytes, from_top: false, ..self.depth };
+                self.depth = CfaOffset { bytes, from_top: false, ..self.depth };
             }
             // From here on, until it is popped, it does not matter what the stack pointer itself is.
             Mnemonic::Push => {
                 let bytes = self.copy_of(instruction.op0_register()).filter(|_| !pushes(instruction, Register::RBP))?;
-                self.depth = Depth { bytes, from_top: true, ..self.depth };
+                self.depth = CfaOffset { bytes, from_top: true, ..self.depth };
             }
             Mnemonic::Pop if sets(instruction, Register::RSP) && self.depth.from_top && !self.lost => {
                 self.depth.from_top = false;
@@ -165,12 +165,12 @@ fn on_stack(instruction: &Instruction) -> Option<i64> {
 
 /// The depth at every instruction of a piece of code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Depths {
+pub(super) struct CfaOffsets {
     /// Where the depth changes, by bytes from the start of the code.
-    changes: Vec<(u64, Option<Depth>)>,
+    changes: Vec<(u64, Option<CfaOffset>)>,
 }
 
-impl Depths {
+impl CfaOffsets {
     /// Follows the code from its start. `whole` is the depth of a whole frame.
     pub(super) fn of(code: &[u8], whole: i64) -> Self {
         let mut flow = Flow { code, whole, states: BTreeMap::new() };
@@ -183,7 +183,7 @@ impl Depths {
             }
             next += u64::try_from(instruction.len().max(1)).unwrap_or(1);
         }
-        let mut changes: Vec<(u64, Option<Depth>)> = Vec::new();
+        let mut changes: Vec<(u64, Option<CfaOffset>)> = Vec::new();
         for (at, depth) in flow.states {
             if changes.last().is_none_or(|(_, last)| *last != depth) {
                 changes.push((at, depth));
@@ -193,17 +193,17 @@ impl Depths {
     }
 
     /// The depth before the instruction at `offset`; `None` if it is not known.
-    pub(super) fn at(&self, offset: u64) -> Option<Depth> {
+    pub(super) fn at(&self, offset: u64) -> Option<CfaOffset> {
         let after = self.changes.partition_point(|(at, _)| *at <= offset);
         self.changes.get(after.checked_sub(1)?)?.1
     }
 }
 
-/// The work of [`Depths::of`].
+/// The work of [`CfaOffsets::of`].
 struct Flow<'a> {
     code: &'a [u8],
     whole: i64,
-    states: BTreeMap<u64, Option<Depth>>,
+    states: BTreeMap<u64, Option<CfaOffset>>,
 }
 
 impl Flow<'_> {
@@ -308,7 +308,7 @@ mod tests {
 
     fn depths(parts: &[&[u8]]) -> Vec<Option<(i64, bool)>> {
         let code = parts.concat();
-        let found = Depths::of(&code, 0x28);
+        let found = CfaOffsets::of(&code, 0x28);
         let mut at = 0;
         parts
             .iter()
@@ -389,7 +389,7 @@ mod tests {
         ];
         let gone = Some((0, false));
         assert_eq!(depths(&parts), [gone, gone, Some((0x40, false)), None, gone, gone, gone]);
-        let found = Depths::of(&parts.concat(), 0x28);
+        let found = CfaOffsets::of(&parts.concat(), 0x28);
         assert_eq!(
             [11, 12, 13, 14].map(|at| found.at(at).map(|depth| depth.from_top)),
             [None, Some(true), Some(true), Some(false)]
@@ -427,7 +427,7 @@ mod tests {
     fn tells_stubs_between_methods() {
         let parts: [&[u8]; 3] = [&[RET], &[0x48, 0xbb, 1, 2, 3, 4, 5, 6, 7, 8], &[0xe9, 0, 1, 0, 0]];
         let code = parts.concat();
-        let found = Depths::of(&code, 0x28);
+        let found = CfaOffsets::of(&code, 0x28);
         assert_eq!(found.at(1).map(|depth| (depth.bytes, depth.in_call_stub)), Some((0x30, true)));
         assert_eq!(found.at(11).map(|depth| depth.in_call_stub), Some(true));
     }
@@ -449,10 +449,10 @@ mod tests {
             &[0x90],
         ];
         let code = parts.concat();
-        let found = Depths::of(&code, 0x28);
-        let body = Depth { bytes: 0x28, saved: true, in_call_stub: false, from_top: false };
+        let found = CfaOffsets::of(&code, 0x28);
+        let body = CfaOffset { bytes: 0x28, saved: true, in_call_stub: false, from_top: false };
         assert_eq!([5, 15, 21].map(|at| found.at(at)), [Some(body); 3]);
-        let stub = Depth { bytes: 0x30, in_call_stub: true, ..body };
+        let stub = CfaOffset { bytes: 0x30, in_call_stub: true, ..body };
         assert_eq!([27, 37].map(|at| found.at(at)), [Some(stub); 2]);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nprof_common::is_vm_linked;
 use nprof_common::wire::{self, ToShim, Watch};
 
-use super::Manner;
+use super::StubOptions;
 use crate::aggregate::Timed;
 use crate::model::{Bound as HowBound, Method, PlannedMethod, VirtAddr};
 use crate::shim::{Bound, How, Stubbed};
@@ -24,8 +24,8 @@ const ENTRY_BYTES: usize = 512;
 
 /// What is known of all methods.
 #[derive(Debug)]
-pub(super) struct Ledger {
-    manner: Manner,
+pub(super) struct StubStates {
+    options: StubOptions,
     /// What the entries take.
     bytes: usize,
     /// By the shim's number.
@@ -97,9 +97,9 @@ pub(super) enum Standing {
     Probed,
 }
 
-impl Ledger {
-    pub(super) fn new(manner: Manner) -> Self {
-        Self { manner, bytes: 0, entries: BTreeMap::new(), by_id: HashMap::new(), ordered: 0, answered: 0 }
+impl StubStates {
+    pub(super) fn new(options: StubOptions) -> Self {
+        Self { options, bytes: 0, entries: BTreeMap::new(), by_id: HashMap::new(), ordered: 0, answered: 0 }
     }
 
     /// The shim knows a method, or knows something new of it.
@@ -170,14 +170,14 @@ impl Ledger {
         now: Duration,
         is_probed: impl Fn(u32) -> bool,
     ) -> Vec<ToShim> {
-        let (mut orders, manner, serial) = (Vec::new(), self.manner, self.ordered + 1);
+        let (mut orders, options, serial) = (Vec::new(), self.options, self.ordered + 1);
         for entry in self.entries.values_mut() {
             entry.look_up(plan);
             entry.was_probed |= entry.planned.as_ref().and_then(|known| known.probe).is_some_and(&is_probed);
             if let Some(state) = entry.next(wants_stubs, now, serial) {
                 let number = entry.bound.number;
                 match state {
-                    State::Asked(_) => orders.push(ToShim::Watch(manner.watch(number, entry.sampled.is_some()))),
+                    State::Asked(_) => orders.push(ToShim::Watch(options.watch(number, entry.sampled.is_some()))),
                     State::Own if entry.bound.index.is_some() || entry.state != State::Unasked => {
                         orders.push(ToShim::Unwatch(number));
                     }
@@ -195,14 +195,14 @@ impl Ledger {
 
     /// Says of which methods only some calls are to be timed from now on: those for which `often` gives what has been timed
     /// of them.
-    pub(super) fn thin_out(&mut self, often: impl Fn(u32) -> Option<Timed>) -> Vec<ToShim> {
+    pub(super) fn time_fewer(&mut self, often: impl Fn(u32) -> Option<Timed>) -> Vec<ToShim> {
         let mut orders = Vec::new();
         let stubbed =
             self.entries.values_mut().filter(|entry| entry.state == State::Stubbed && entry.sampled.is_none());
         for entry in stubbed {
             entry.sampled = entry.bound.index.and_then(&often);
             if entry.sampled.is_some() {
-                orders.push(ToShim::Watch(self.manner.watch(entry.bound.number, true)));
+                orders.push(ToShim::Watch(self.options.watch(entry.bound.number, true)));
             }
         }
         orders
@@ -316,11 +316,11 @@ fn is_named(bound: &Bound, method: &Method) -> bool {
     (&bound.class, &bound.name, &bound.signature) == (&method.class, &method.name, &method.signature)
 }
 
-impl Manner {
+impl StubOptions {
     fn watch(self, number: u32, is_sampled: bool) -> Watch {
-        let (mode, chance) =
-            if is_sampled { (wire::SAMPLE, wire::chance_of(self.time_every)) } else { (self.mode as u32, 0) };
-        Watch { number, mode, chance, threshold_ns: self.threshold_ns }
+        let (mode, probability) =
+            if is_sampled { (wire::SAMPLE, wire::probability_of(self.time_every)) } else { (self.mode as u32, 0) };
+        Watch { number, mode, probability, threshold_ns: self.threshold_ns }
     }
 }
 
