@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: what tracing costs, side by side with empty probes and with bpftrace, and what the service,
-//! the stacks and the stubs take, as Markdown on stdout.
+//! `cargo xtask bench`: what tracing costs, side by side with empty probes and with bpftrace, and what the service, the
+//! answer to a scrape, the stacks and the stubs take, as Markdown on stdout.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::process;
 use crate::setup::{self, Purpose};
 
 /// What runs without an argument.
-const USUAL: [&str; 4] = ["overhead", "service", "stacks", "stubs"];
+const USUAL: [&str; 5] = ["exposition", "overhead", "service", "stacks", "stubs"];
 /// A whole application takes long: only if it is asked for.
 const APPLICATION: &str = "application";
 /// How many rounds it has without `--rounds`, and at most.
@@ -81,8 +81,8 @@ fn chosen(arguments: &[String]) -> Result<Vec<Bench>> {
         [PROGRAMS, "--rounds", rounds, "--only", word] => Ok(vec![programs(parsed(rounds)?, word)]),
         [name] if USUAL.contains(&name) => Ok(USUAL.into_iter().filter(|known| *known == name).map(bench).collect()),
         _ => bail!(
-            "bench [overhead | service | stacks | stubs | application [--rounds N] | programs [--rounds N [--only WORD]] | \
-             soak [--minutes N]]"
+            "bench [exposition | overhead | service | stacks | stubs | application [--rounds N] | \
+             programs [--rounds N [--only WORD]] | soak [--minutes N]]"
         ),
     }
 }
