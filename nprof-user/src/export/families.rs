@@ -1,39 +1,18 @@
 //! The metrics, one row each: name, kind, unit, labels and what it means. Everything that is said about a metric, in a
 //! scrape or in `docs/metrics.md`, comes from here.
 
-/// What kind of numbers a family has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Only rises, until nprof restarts.
-    Counter,
-    /// Rises and falls.
-    Gauge,
-    /// Call times, by duration.
-    Histogram,
-}
-
-impl Kind {
-    /// The word of both text formats.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
-}
+use prometheus_client::metrics::MetricType;
 
 /// One metric with all its series.
 #[derive(Debug)]
 pub(super) struct Family {
     /// The name, without the `_total` of counters.
     pub(super) name: &'static str,
-    /// The kind.
-    pub(super) kind: Kind,
+    /// What kind of numbers: counters only rise, until nprof restarts; a histogram has call times by duration.
+    pub(super) kind: MetricType,
     /// The unit, which the name ends with; empty where there is none.
     pub(super) unit: &'static str,
     /// The labels, for people.
-    #[cfg_attr(not(test), expect(dead_code, reason = "only docs/metrics.md says it, and a test writes that"))]
     pub(super) labels: &'static str,
     /// What it means.
     pub(super) help: &'static str,
@@ -42,7 +21,12 @@ pub(super) struct Family {
 impl Family {
     /// What the name of a sample ends with.
     pub(super) fn suffix(&self) -> &'static str {
-        if self.kind == Kind::Counter { "_total" } else { "" }
+        if matches!(self.kind, MetricType::Counter) { "_total" } else { "" }
+    }
+
+    /// Whether each method has series of its own.
+    pub(super) fn is_of_methods(&self) -> bool {
+        self.labels.starts_with(METHOD)
     }
 }
 
@@ -58,7 +42,7 @@ macro_rules! families {
 
         /// All families, in the order of output.
         pub(super) static TABLE: &[Family] = &[
-            $(Family { name: $name, kind: Kind::$kind, unit: $unit, labels: $labels, help: $help }),*
+            $(Family { name: $name, kind: MetricType::$kind, unit: $unit, labels: $labels, help: $help }),*
         ];
     };
 }
@@ -141,6 +125,13 @@ mod tests {
     use std::collections::HashSet;
 
     use super::TABLE;
+
+    /// Check that the families of methods are the first, as they are written first, and that there are others.
+    #[test]
+    fn methods_come_first() {
+        assert!(TABLE.is_sorted_by_key(|family| !family.is_of_methods()));
+        assert_eq!(TABLE.iter().filter(|family| family.is_of_methods()).count(), 8);
+    }
 
     /// Check what all names must be: different, with the unit at their end and nothing at it that a format adds.
     #[test]

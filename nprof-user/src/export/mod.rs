@@ -5,8 +5,8 @@
 //! their number. Its [`Exposition`] is a plain value that is encoded as [`Format`] says. What each metric means stands
 //! in one table, `families`, which `docs/metrics.md` is made from.
 //!
-//! Formats are written here and not by the `prometheus` crate: it knows no native histograms, holds counters as floats,
-//! and was three times too slow for 10,000 histograms.
+//! The families of JVMs and of nprof itself are in a registry of the crate `prometheus-client`, which writes them as
+//! Protobuf. Text and what there is of each method are written here: `docs/decisions/8-what-the-registry-holds.md`.
 
 mod backlog;
 #[cfg(test)]
@@ -22,6 +22,7 @@ mod labels;
 mod lasting;
 mod native;
 mod process;
+mod registered;
 
 pub use backlog::Backlog;
 pub use exporter::Exporter;

@@ -1,11 +1,11 @@
 //! What nprof itself uses, for the usual `process_*` metrics.
 //!
-//! The collector of the `prometheus` crate is not used: it rounds CPU time down to whole seconds, of which a tracer
-//! that is to cost less than 1 % of a core has few.
+//! The crate `prometheus-client` has no collector of that. The one of the crate `prometheus` rounds CPU time down to whole
+//! seconds, of which a tracer that is to cost less than 1 % of a core has few.
 
 use procfs::process::{LimitValue, Process};
 
-use super::exposition::{Exposition, Value};
+use super::exposition::{Collected, Value};
 use super::families::Id;
 use super::labels::Labels;
 
@@ -49,7 +49,7 @@ impl Usage {
     }
 
     /// Adds the metrics.
-    pub(super) fn show(&self, out: &mut Exposition) {
+    pub(super) fn show(&self, out: &mut Collected) {
         let none = Labels::of_host([]);
         let values = [
             (Id::ProcessCpu, self.cpu_ns.map(Value::Nanoseconds)),

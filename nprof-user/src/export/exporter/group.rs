@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::as_u64;
 use super::seats::{Name, Seat, Seats};
 use super::series::{Series, nanoseconds};
-use crate::export::exposition::{Exposition, Value};
+use crate::export::exposition::{Collected, Value};
 use crate::export::families::Id;
 use crate::export::input::Limits;
 use crate::export::labels::Labels;
@@ -144,7 +144,7 @@ impl Group {
     }
 
     /// Adds the series to the scrape.
-    pub(super) fn show(&self, out: &mut Exposition) {
+    pub(super) fn show(&self, out: &mut Collected) {
         for series in self.own.iter().chain(&self.shared) {
             series.show(out);
         }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::group::Group;
-use super::exposition::{Exposition, Value};
+use super::exposition::{Collected, Exposition, Value};
 use super::families::Id;
 use super::input::{Host, Limits, Measured};
 use super::labels::Labels;
@@ -76,7 +76,7 @@ impl Exporter {
             group_of(&mut self.groups, &measured.labels);
             jvms.entry(&measured.labels).or_default().push(&measured.snapshot);
         }
-        let mut out = Exposition::new();
+        let mut out = Collected::new();
         for (labels, group) in &mut self.groups {
             group.update(jvms.get(labels.as_ref()).map_or(&[], Vec::as_slice), &self.limits, now);
         }
@@ -87,7 +87,7 @@ impl Exporter {
         }
         self.show_host(host, &mut out);
         usage.show(&mut out);
-        out
+        out.finish()
     }
 
     /// Drops the groups that have been without a JVM for too long. Only when all living JVMs are known: others may not
@@ -108,7 +108,7 @@ impl Exporter {
         }
     }
 
-    fn show_host(&self, host: &Host, out: &mut Exposition) {
+    fn show_host(&self, host: &Host, out: &mut Collected) {
         let none = Labels::of_host([]);
         for (reason, n) in &host.losses.counts {
             out.push(Id::Losses, &Labels::of_host([("reason", reason)]), Value::Whole(*n));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::export::durations::Durations;
-use crate::export::exposition::{Exposition, Value};
+use crate::export::exposition::{Collected, Value};
 use crate::export::families::Id;
 use crate::export::labels::Labels;
 use crate::model::{MethodSnapshot, Tracing};
@@ -109,7 +109,7 @@ impl Series {
     }
 
     /// Adds the series to the scrape.
-    pub(super) fn show(&self, out: &mut Exposition) {
+    pub(super) fn show(&self, out: &mut Collected) {
         let Totals { calls, untimed, self_ns, probe_ns, unwatched_ns, durations } = &self.shown;
         out.push(Id::NativeCalls, &self.labels, Value::Whole(*calls));
         if self.timed {

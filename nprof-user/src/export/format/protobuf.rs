@@ -1,176 +1,89 @@
 //! The Protobuf format: messages of `io.prometheus.client`, each after its length. Histograms carry both their classic
 //! buckets and the native ones, so that a scraper can take either.
 //!
-//! The messages are written down here with the numbers of their fields in `metrics.proto` of Prometheus' client model;
-//! fields that nprof never sets are left out.
+//! The registry is written by its crate, `prometheus-client`. The families of methods are written here, in the crate's
+//! messages, of which there is one at a time: all of them together are several times as much memory as their bytes
+//! (`docs/decisions/8-what-the-registry-holds.md`).
 
-use prost::Message;
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
+    self, Bucket, BucketSpan, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily,
+};
+use prometheus_client::encoding::prometheus_protobuf::{EncodeError, encode_to_vec};
+use prometheus_client::metrics::MetricType;
+use prost::{Message, encode_length_delimiter};
 
 use crate::export::durations::{CLASSIC, Durations, classic_bound_seconds};
-use crate::export::exposition::{Exposition, Series, Value};
-use crate::export::families::{Family, Kind};
+use crate::export::exposition::{Exposition, Series, Value, seconds};
+use crate::export::families::Family;
 use crate::export::native::{self, Native};
 
-/// Writes the Protobuf format. One family is built at a time: together they would take more memory than their bytes.
+/// Writes the Protobuf format.
 pub(in crate::export) fn protobuf(exposition: &Exposition) -> Vec<u8> {
+    encoded(exposition).unwrap_or_else(|error| {
+        tracing::error!("a scrape cannot be written as Protobuf: {error}");
+        Vec::new()
+    })
+}
+
+fn encoded(exposition: &Exposition) -> Result<Vec<u8>, EncodeError> {
     let mut out = Vec::new();
-    for (family, series) in exposition.families() {
-        out.extend(message(family, series).encode_length_delimited_to_vec());
+    for (family, series) in exposition.families().filter(|(family, _)| family.is_of_methods()) {
+        let message = encoded_family(family, series)?;
+        encode_length_delimiter(message.len(), &mut out)?;
+        out.extend(message);
     }
-    out
+    out.extend(encode_to_vec(&exposition.registry)?);
+    Ok(out)
 }
 
-fn message(family: &Family, series: &[Series]) -> MetricFamily {
-    MetricFamily {
-        name: Some(format!("{}{}", family.name, family.suffix())),
-        help: Some(family.help.to_owned()),
-        kind: Some(match family.kind {
-            Kind::Counter => MetricType::Counter,
-            Kind::Gauge => MetricType::Gauge,
-            Kind::Histogram => MetricType::Histogram,
-        } as i32),
-        metric: series.iter().map(|series| metric(family.kind, series)).collect(),
-        unit: (!family.unit.is_empty()).then(|| family.unit.to_owned()),
-    }
-}
-
-fn metric(kind: Kind, series: &Series) -> Metric {
-    let pairs = series.labels.pairs();
-    let label = pairs.map(|(name, value)| LabelPair { name: Some(name.to_owned()), value: Some(value.to_owned()) });
-    let mut metric = Metric { label: label.collect(), ..Metric::default() };
-    let value = match &series.value {
-        Value::Durations(durations) => {
-            metric.histogram = Some(histogram(durations));
-            return metric;
-        }
-        Value::Whole(n) => as_float(*n),
-        Value::Nanoseconds(ns) => seconds(*ns),
-        Value::Share(share) => *share,
+/// A family, without its length. Messages that stand behind each other are one, with the metrics of all.
+fn encoded_family(family: &Family, series: &[Series]) -> Result<Vec<u8>, EncodeError> {
+    let head = MetricFamily {
+        name: format!("{}{}", family.name, family.suffix()),
+        help: family.help.to_owned(),
+        r#type: prometheus_data_model::MetricType::from(family.kind).into(),
+        unit: family.unit.to_owned(),
+        metric: Vec::new(),
     };
-    match kind {
-        Kind::Counter => metric.counter = Some(Counter { value: Some(value) }),
-        Kind::Gauge | Kind::Histogram => metric.gauge = Some(Gauge { value: Some(value) }),
+    let mut out = head.encode_to_vec();
+    for series in series {
+        let one = MetricFamily { metric: vec![metric(family.kind, series)], ..MetricFamily::default() };
+        one.encode(&mut out)?;
+    }
+    Ok(out)
+}
+
+fn metric(kind: MetricType, series: &Series) -> Metric {
+    let pairs = series.labels.pairs();
+    let label = pairs.map(|(name, value)| LabelPair { name: name.to_owned(), value: value.to_owned() }).collect();
+    let mut metric = Metric { label, ..Metric::default() };
+    match (kind, series.value.number()) {
+        (MetricType::Counter, Some(value)) => metric.counter = Some(Counter { value, ..Counter::default() }),
+        (_, Some(value)) => metric.gauge = Some(Gauge { value }),
+        (_, None) => {}
+    }
+    if let Value::Durations(durations) = &series.value {
+        metric.histogram = Some(histogram(durations));
     }
     metric
 }
 
 fn histogram(durations: &Durations) -> Histogram {
-    let native = Native::new(durations);
-    let bounds = CLASSIC.iter().map(|(last, _)| classic_bound_seconds(*last)).zip(durations.cumulative());
+    let Native { zero_count, spans, deltas } = Native::new(durations);
+    let classic = CLASSIC.iter().zip(durations.cumulative());
+    let bucket =
+        |(&(last, _), n)| Bucket { cumulative_count: n, upper_bound: classic_bound_seconds(last), ..Bucket::default() };
     Histogram {
-        sample_count: Some(durations.count()),
-        sample_sum: Some(seconds(durations.sum_ns)),
-        bucket: bounds.map(|(bound, n)| Bucket { cumulative_count: Some(n), upper_bound: Some(bound) }).collect(),
-        schema: Some(native::SCHEMA),
-        zero_threshold: Some(native::ZERO_THRESHOLD),
-        zero_count: Some(native.zero_count),
-        positive_span: native
-            .spans
-            .iter()
-            .map(|&(offset, length)| BucketSpan { offset: Some(offset), length: Some(length) })
-            .collect(),
-        positive_delta: native.deltas,
+        sample_count: durations.count(),
+        sample_sum: seconds(durations.sum_ns),
+        bucket: classic.map(bucket).collect(),
+        schema: native::SCHEMA,
+        zero_threshold: native::ZERO_THRESHOLD,
+        zero_count,
+        positive_span: spans.into_iter().map(|(offset, length)| BucketSpan { offset, length }).collect(),
+        positive_delta: deltas,
+        ..Histogram::default()
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "the format has floats only; exact below 2^53")]
-fn as_float(n: u64) -> f64 {
-    n as f64
-}
-
-/// Nanoseconds in seconds, rounded once.
-fn seconds(ns: u64) -> f64 {
-    as_float(ns) / 1e9
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct MetricFamily {
-    #[prost(string, optional, tag = "1")]
-    name: Option<String>,
-    #[prost(string, optional, tag = "2")]
-    help: Option<String>,
-    #[prost(enumeration = "MetricType", optional, tag = "3")]
-    kind: Option<i32>,
-    #[prost(message, repeated, tag = "4")]
-    metric: Vec<Metric>,
-    #[prost(string, optional, tag = "5")]
-    unit: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
-#[repr(i32)]
-enum MetricType {
-    Counter = 0,
-    Gauge = 1,
-    Histogram = 4,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Metric {
-    #[prost(message, repeated, tag = "1")]
-    label: Vec<LabelPair>,
-    #[prost(message, optional, tag = "2")]
-    gauge: Option<Gauge>,
-    #[prost(message, optional, tag = "3")]
-    counter: Option<Counter>,
-    #[prost(message, optional, tag = "7")]
-    histogram: Option<Histogram>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct LabelPair {
-    #[prost(string, optional, tag = "1")]
-    name: Option<String>,
-    #[prost(string, optional, tag = "2")]
-    value: Option<String>,
-}
-
-#[derive(Clone, Copy, PartialEq, Message)]
-struct Gauge {
-    #[prost(double, optional, tag = "1")]
-    value: Option<f64>,
-}
-
-#[derive(Clone, Copy, PartialEq, Message)]
-struct Counter {
-    #[prost(double, optional, tag = "1")]
-    value: Option<f64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Histogram {
-    #[prost(uint64, optional, tag = "1")]
-    sample_count: Option<u64>,
-    #[prost(double, optional, tag = "2")]
-    sample_sum: Option<f64>,
-    #[prost(message, repeated, tag = "3")]
-    bucket: Vec<Bucket>,
-    #[prost(sint32, optional, tag = "5")]
-    schema: Option<i32>,
-    #[prost(double, optional, tag = "6")]
-    zero_threshold: Option<f64>,
-    #[prost(uint64, optional, tag = "7")]
-    zero_count: Option<u64>,
-    #[prost(message, repeated, tag = "12")]
-    positive_span: Vec<BucketSpan>,
-    #[prost(sint64, repeated, tag = "13")]
-    positive_delta: Vec<i64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Bucket {
-    #[prost(uint64, optional, tag = "1")]
-    cumulative_count: Option<u64>,
-    #[prost(double, optional, tag = "2")]
-    upper_bound: Option<f64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct BucketSpan {
-    #[prost(sint32, optional, tag = "1")]
-    offset: Option<i32>,
-    #[prost(uint32, optional, tag = "2")]
-    length: Option<u32>,
 }
 
 #[cfg(test)]
@@ -191,19 +104,19 @@ mod tests {
 
     /// A metric in one line, with all that is set in it.
     fn line(metric: &Metric) -> String {
-        let Metric { label, gauge, counter, histogram } = metric;
-        let labels: Vec<String> = label.iter().map(|pair| format!("{}={:?}", pair.name(), pair.value())).collect();
+        let Metric { label, gauge, counter, histogram, .. } = metric;
+        let labels: Vec<String> = label.iter().map(|pair| format!("{}={:?}", pair.name, pair.value)).collect();
         let mut line = labels.join(" ");
-        for (kind, value) in [("gauge", gauge.map(|g| g.value())), ("counter", counter.map(|c| c.value()))] {
+        for (kind, value) in [("gauge", gauge.map(|g| g.value)), ("counter", counter.as_ref().map(|c| c.value))] {
             if let Some(value) = value {
                 write!(line, " {kind} {value}").unwrap();
             }
         }
         if let Some(h) = histogram {
-            let buckets: Vec<(u64, f64)> = h.bucket.iter().map(|b| (b.cumulative_count(), b.upper_bound())).collect();
-            let spans: Vec<(i32, u32)> = h.positive_span.iter().map(|s| (s.offset(), s.length())).collect();
-            let (schema, zero, threshold) = (h.schema(), h.zero_count(), h.zero_threshold());
-            write!(line, " count {} sum {} classic {buckets:?}", h.sample_count(), h.sample_sum()).unwrap();
+            let buckets: Vec<(u64, f64)> = h.bucket.iter().map(|b| (b.cumulative_count, b.upper_bound)).collect();
+            let spans: Vec<(i32, u32)> = h.positive_span.iter().map(|s| (s.offset, s.length)).collect();
+            let (schema, zero, threshold) = (h.schema, h.zero_count, h.zero_threshold);
+            write!(line, " count {} sum {} classic {buckets:?}", h.sample_count, h.sample_sum).unwrap();
             write!(line, " schema {schema} zero {zero} of {threshold:e}").unwrap();
             write!(line, " spans {spans:?} deltas {:?}", h.positive_delta).unwrap();
         }
@@ -215,7 +128,7 @@ mod tests {
     fn protobuf_of_everything() {
         let mut text = String::new();
         for family in decoded(&samples::everything().encode(Format::Protobuf)) {
-            writeln!(text, "{} {:?} {:?}: {}", family.name(), family.kind(), family.unit(), family.help()).unwrap();
+            writeln!(text, "{} {:?} {:?}: {}", family.name, family.r#type(), family.unit, family.help).unwrap();
             for metric in &family.metric {
                 writeln!(text, "    {}", line(metric).trim()).unwrap();
             }
@@ -238,8 +151,8 @@ mod tests {
                 assert!(count >= 0);
                 sum += count;
             }
-            assert_eq!(u64::try_from(sum).unwrap() + histogram.zero_count(), histogram.sample_count());
-            let spanned: u32 = histogram.positive_span.iter().map(BucketSpan::length).sum();
+            assert_eq!(u64::try_from(sum).unwrap() + histogram.zero_count, histogram.sample_count);
+            let spanned: u32 = histogram.positive_span.iter().map(|span| span.length).sum();
             assert_eq!(spanned as usize, histogram.positive_delta.len());
         }
     }

@@ -1,9 +1,11 @@
 //! The two text formats. They share the lines of samples; names and comments differ.
 
+use prometheus_client::metrics::MetricType;
+
 use super::number::{push_seconds, push_whole};
 use crate::export::durations::{CLASSIC, Durations};
 use crate::export::exposition::{Exposition, Series, Value};
-use crate::export::families::{Family, Kind};
+use crate::export::families::Family;
 
 /// A bucket's label and the braces around all labels, its value and the end of the line.
 const REST_OF_LINE: usize = "{,le=\"0.001048576\"} ".len() + 22;
@@ -40,7 +42,7 @@ pub(in crate::export) fn open_metrics(exposition: &Exposition) -> Vec<u8> {
 /// How many bytes all will have, and a little more: growing step by step would copy them several times.
 fn size(exposition: &Exposition) -> usize {
     let of_family = |(family, series): (&Family, &[Series])| {
-        let lines = if family.kind == Kind::Histogram { CLASSIC.len() + 3 } else { 1 };
+        let lines = if matches!(family.kind, MetricType::Histogram) { CLASSIC.len() + 3 } else { 1 };
         let line = family.name.len() + "_bucket".len() + REST_OF_LINE;
         let head = 3 * family.name.len() + family.help.len() + 64;
         head + series.iter().map(|series| lines * (line + series.labels.text().len())).sum::<usize>()
