@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::as_u64;
-use super::seats::{Name, Seat, Seats};
+use super::assignments::{Assigned, Assignments, Name};
 use super::series::{Series, nanoseconds};
 use crate::export::exposition::{Collected, Value};
 use crate::export::families::Id;
@@ -16,8 +16,8 @@ use crate::model::{JvmLabels, MethodSnapshot, SkipReason, Snapshot, States, Trac
 #[derive(Debug)]
 pub(super) struct Group {
     jvm: Arc<JvmLabels>,
-    seats: Seats,
-    /// The series of methods that have their own, by the number in their seat.
+    assignments: Assignments,
+    /// The series of methods that have their own, by the number that they were assigned.
     own: Vec<Series>,
     /// The series of all other methods, once there are any.
     shared: Option<Series>,
@@ -58,7 +58,7 @@ impl Group {
     pub(super) fn new(jvm: Arc<JvmLabels>) -> Self {
         Self {
             jvm,
-            seats: Seats::default(),
+            assignments: Assignments::default(),
             own: Vec::new(),
             shared: None,
             cost: Times::default(),
@@ -71,14 +71,14 @@ impl Group {
 
     /// When the last JVM ended, if none is known to live.
     pub(super) fn ended(&self) -> Option<Instant> {
-        self.ended.filter(|_| self.seats.is_empty())
+        self.ended.filter(|_| self.assignments.is_empty())
     }
 
     /// Keeps the last numbers of a JVM that has ended.
     pub(super) fn retire(&mut self, jvm: &Snapshot, limits: &Limits, now: Instant) {
-        self.seat(&[jvm], limits);
+        self.assign(&[jvm], limits);
         self.each_function(jvm, |series, function| series.retire(function, jvm.timed));
-        self.seats.leave(jvm);
+        self.assignments.leave(jvm);
         self.cost.retire(jvm.cost);
         self.cpu.retire(jvm.cpu);
         self.ended = Some(now);
@@ -86,8 +86,8 @@ impl Group {
 
     /// Adds up what the JVMs that live now have done and what ended ones did.
     pub(super) fn update(&mut self, jvms: &[&Snapshot], limits: &Limits, now: Instant) {
-        self.seats.keep_only(jvms);
-        self.seat(jvms, limits);
+        self.assignments.keep_only(jvms);
+        self.assign(jvms, limits);
         self.own.iter_mut().chain(&mut self.shared).for_each(Series::begin);
         for jvm in jvms {
             self.each_function(jvm, |series, function| series.add(function, jvm.timed));
@@ -114,8 +114,8 @@ impl Group {
     }
 
     /// Gives every function a series.
-    fn seat(&mut self, jvms: &[&Snapshot], limits: &Limits) {
-        for name in self.seats.assign(jvms, limits) {
+    fn assign(&mut self, jvms: &[&Snapshot], limits: &Limits) {
+        for name in self.assignments.assign(jvms, limits) {
             self.own.push(Series::new(Labels::of_jvm(&self.jvm, name.labels())));
         }
         if self.shared.is_none() && jvms.iter().any(|jvm| self.has_hidden(jvm)) {
@@ -125,16 +125,18 @@ impl Group {
     }
 
     fn has_hidden(&self, jvm: &Snapshot) -> bool {
-        self.seats.of_jvm(jvm).is_some_and(|seats| seats.values().any(|seat| matches!(seat, Seat::Shared(_))))
+        self.assignments
+            .of_jvm(jvm)
+            .is_some_and(|assignments| assignments.values().any(|assigned| matches!(assigned, Assigned::Shared(_))))
     }
 
     /// Calls `f` with each function of a JVM and its series.
     fn each_function(&mut self, jvm: &Snapshot, f: impl Fn(&mut Series, &MethodSnapshot)) {
-        let Some(seats) = self.seats.of_jvm(jvm) else { return };
+        let Some(assignments) = self.assignments.of_jvm(jvm) else { return };
         for function in &jvm.methods {
-            let series = match seats.get(&function.index) {
-                Some(Seat::Own(at)) => self.own.get_mut(*at),
-                Some(Seat::Shared(_)) => self.shared.as_mut(),
+            let series = match assignments.get(&function.index) {
+                Some(Assigned::Own(at)) => self.own.get_mut(*at),
+                Some(Assigned::Shared(_)) => self.shared.as_mut(),
                 None => None,
             };
             if let Some(series) = series {
@@ -155,7 +157,7 @@ impl Group {
         for (reason, n) in SkipReason::ALL.iter().zip(self.skipped) {
             out.push(Id::SkippedMethods, &labels.and("reason", reason.as_str()), Value::Whole(n));
         }
-        out.push(Id::SeriesHidden, &labels, Value::Whole(as_u64(self.seats.hidden())));
+        out.push(Id::SeriesHidden, &labels, Value::Whole(as_u64(self.assignments.hidden())));
         for (family, times) in [(Id::Overhead, &self.cost), (Id::JvmCpu, &self.cpu)] {
             if let Some(ns) = times.shown {
                 out.push(family, &labels, Value::Nanoseconds(ns));

@@ -3,10 +3,10 @@
 //! JVMs with the same labels are a [`Group`], and have their series in common. What an ended JVM has done stays in the
 //! group's counters. A group without a living JVM stays for a set time, and is then forgotten as a whole.
 
+mod assignments;
 mod group;
 #[cfg(test)]
 pub(super) mod samples;
-mod seats;
 mod series;
 #[cfg(test)]
 mod tests;

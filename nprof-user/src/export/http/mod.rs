@@ -22,8 +22,8 @@ mod files;
 mod live;
 mod page;
 mod respond;
-mod seats;
 mod server;
+mod slots;
 mod tls;
 mod users;
 

@@ -17,7 +17,7 @@ use super::Pages;
 use super::auth::Refusal;
 use super::live::Live;
 use super::page::{self, Page};
-use super::seats::Seat;
+use super::slots::Slot;
 use crate::export::{Format, negotiate};
 
 /// Bodies of scrapes that are made at a time: each may take tens of megabytes and a core.
@@ -71,9 +71,9 @@ impl Responder {
     }
 
     /// Answers one request, whatever is in it.
-    pub(super) async fn answer(&self, request: &Request<Incoming>, peer: SocketAddr, seat: &Seat) -> Answer {
+    pub(super) async fn answer(&self, request: &Request<Incoming>, peer: SocketAddr, slot: &Slot) -> Answer {
         let begun = Instant::now();
-        let mut answer = self.route(request, peer, seat).await;
+        let mut answer = self.route(request, peer, slot).await;
         let status = answer.status();
         let headers = answer.headers_mut();
         for (name, value) in ALWAYS {
@@ -81,7 +81,7 @@ impl Responder {
         }
         // The body, however long, need not be read then to find the next request; and who shows no credentials, or has no
         // place, keeps no connection.
-        if has_body(request) || status == StatusCode::UNAUTHORIZED || seat.is_standing() {
+        if has_body(request) || status == StatusCode::UNAUTHORIZED || slot.is_over_limit() {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         let (status, bytes) = (status.as_u16(), answer.body().size_hint().lower());
@@ -91,7 +91,7 @@ impl Responder {
         answer
     }
 
-    async fn route(&self, request: &Request<Incoming>, peer: SocketAddr, seat: &Seat) -> Answer {
+    async fn route(&self, request: &Request<Incoming>, peer: SocketAddr, slot: &Slot) -> Answer {
         let Some(page) = Page::at(request.uri().path()) else {
             return text(StatusCode::NOT_FOUND, format!("There is no such page. There are:\n{}", page::list()));
         };
@@ -103,11 +103,11 @@ impl Responder {
         if has_body(request) {
             return text(StatusCode::PAYLOAD_TOO_LARGE, "A request must not have a body.\n");
         }
-        if page.is_guarded() && seat.is_standing() {
+        if page.is_guarded() && slot.is_over_limit() {
             return text(StatusCode::SERVICE_UNAVAILABLE, "nprof has as many connections as it takes\n");
         }
         let live = Arc::clone(&self.live.borrow());
-        let answer = self.guarded(page, &live, request.headers(), (peer, seat));
+        let answer = self.guarded(page, &live, request.headers(), (peer, slot));
         timeout(live.limits.response_time, answer).await.unwrap_or_else(|_| {
             tracing::warn!("{} was not ready in time", page.path());
             text(StatusCode::SERVICE_UNAVAILABLE, "nprof is busy: the page was not ready in time.\n")
@@ -115,13 +115,13 @@ impl Responder {
     }
 
     /// A page, if the request may have it.
-    async fn guarded(&self, page: Page, live: &Live, headers: &HeaderMap, client: (SocketAddr, &Seat)) -> Answer {
-        let (peer, seat) = client;
+    async fn guarded(&self, page: Page, live: &Live, headers: &HeaderMap, client: (SocketAddr, &Slot)) -> Answer {
+        let (peer, slot) = client;
         if page.is_guarded() {
             if let Err(refusal) = live.gate.admit(credentials(headers)).await {
                 return self.refuse(live, refusal, page, peer);
             }
-            seat.admit();
+            slot.admit();
         }
         self.page(page, accept(headers).as_deref()).await.unwrap_or_else(|Panicked| {
             tracing::error!("{} could not be made: a panic, whose message is above", page.path());

@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use super::clock::{Clock, Phase, Watched};
 use super::live::Live;
 use super::respond::Responder;
-use super::seats::{Seat, Seats};
+use super::slots::{ConnectionSlots, Slot};
 use super::{Auth, Error, Limits, Options, Pages, Reloader};
 
 /// How long requests that are being answered may take when the endpoint ends.
@@ -104,27 +104,32 @@ impl fmt::Debug for Server {
 /// All connections of an endpoint.
 struct Connections {
     tasks: JoinSet<()>,
-    seats: Seats,
+    slots: ConnectionSlots,
     responder: Arc<Responder>,
     stopping: watch::Sender<bool>,
 }
 
 impl Connections {
     fn new(responder: Arc<Responder>) -> Self {
-        Self { tasks: JoinSet::new(), seats: Seats::default(), responder, stopping: watch::Sender::new(false) }
+        Self {
+            tasks: JoinSet::new(),
+            slots: ConnectionSlots::default(),
+            responder,
+            stopping: watch::Sender::new(false),
+        }
     }
 
     /// Serves a new connection.
     fn take(&mut self, stream: TcpStream, peer: SocketAddr, live: Arc<Live>) {
         // Those that have ended. A panic in one was its own end only, and its message has been printed.
         while self.tasks.try_join_next().is_some() {}
-        let seat = self.seats.take(peer.ip(), &live.limits);
-        if seat.is_standing() {
+        let slot = self.slots.take(peer.ip(), &live.limits);
+        if slot.is_over_limit() {
             tracing::debug!(
                 "{peer}: there are as many connections as nprof takes, this one gets the health pages alone"
             );
         }
-        let connection = Connection { peer, seat, live, responder: Arc::clone(&self.responder) };
+        let connection = Connection { peer, slot, live, responder: Arc::clone(&self.responder) };
         self.tasks.spawn(connection.serve(stream, self.stopping.subscribe()));
     }
 
@@ -142,7 +147,7 @@ impl Connections {
 /// A connection that has been taken.
 struct Connection {
     peer: SocketAddr,
-    seat: Arc<Seat>,
+    slot: Arc<Slot>,
     live: Arc<Live>,
     responder: Arc<Responder>,
 }
@@ -157,7 +162,7 @@ impl Connection {
         tokio::select! {
             () = self.shake_hands(stream, &clock, stopping) => {}
             phase = clock.expired() => tracing::debug!("{}: closed, {}", self.peer, too_long(phase)),
-            () = self.seat.left() => tracing::debug!("{}: closed, there is no place for it", self.peer),
+            () = self.slot.left() => tracing::debug!("{}: closed, there is no place for it", self.peer),
         }
     }
 
@@ -179,7 +184,7 @@ impl Connection {
     {
         let service = service_fn(async |request| {
             clock.enter(Phase::Work);
-            let answer = self.responder.answer(&request, self.peer, &self.seat).await;
+            let answer = self.responder.answer(&request, self.peer, &self.slot).await;
             clock.enter(Phase::Send);
             Ok::<_, Infallible>(answer)
         });

@@ -1,4 +1,4 @@
-//! Which series a function belongs to. Once given, its seat stays: a counter that lost a function would go backwards.
+//! Which series a function belongs to. Once given, its series stays: a counter that lost a function would go backwards.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -52,7 +52,7 @@ impl Name {
 
 /// The series of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seat {
+pub(super) enum Assigned {
     /// The series of this number, which is its own or that of several functions of one name.
     Own(usize),
     /// The shared series. The number is a hash of its name: hidden methods are counted, but their names, of which
@@ -60,67 +60,67 @@ pub(super) enum Seat {
     Shared(u64),
 }
 
-/// The functions of one name that have no seat yet, and what they have done.
+/// The functions of one name that have no series yet, and what they have done.
 #[derive(Debug, Default)]
-struct Rival {
+struct Candidate {
     total_ns: u64,
     calls: u64,
     functions: Vec<(Process, u32)>,
 }
 
-/// The seats of all functions of a group of JVMs.
+/// The assignments of all functions of a group of JVMs.
 #[derive(Debug, Default)]
-pub(super) struct Seats {
+pub(super) struct Assignments {
     own: HashMap<Name, usize>,
-    of_jvm: HashMap<Process, HashMap<u32, Seat>>,
+    of_jvm: HashMap<Process, HashMap<u32, Assigned>>,
     hasher: RandomState,
 }
 
-impl Seats {
-    /// Gives a seat to every function of these JVMs that has none. Gives back the names that have got a series of
+impl Assignments {
+    /// Gives a series to every function of these JVMs that has none. Gives back the names that have got a series of
     /// their own by that, in the order of their numbers.
     ///
     /// Where more compete than there are series, those with the most time win, and of equal ones those with the most
     /// calls.
     pub(super) fn assign(&mut self, jvms: &[&Snapshot], limits: &Limits) -> Vec<Name> {
-        let mut rivals: HashMap<Name, Rival> = HashMap::new();
+        let mut candidates: HashMap<Name, Candidate> = HashMap::new();
         for jvm in jvms {
             let process = process(jvm);
-            let seats = self.of_jvm.entry(process).or_default();
+            let assignments = self.of_jvm.entry(process).or_default();
             for function in &jvm.methods {
-                if seats.contains_key(&function.index) {
+                if assignments.contains_key(&function.index) {
                     continue;
                 }
                 match Name::of(function, limits.with_signature) {
                     None => {
-                        seats.insert(function.index, Seat::Shared(0));
+                        assignments.insert(function.index, Assigned::Shared(0));
                     }
                     Some(name) => match self.own.get(&name) {
                         Some(&at) => {
-                            seats.insert(function.index, Seat::Own(at));
+                            assignments.insert(function.index, Assigned::Own(at));
                         }
-                        None => rivals.entry(name).or_default().join(process, function),
+                        None => candidates.entry(name).or_default().join(process, function),
                     },
                 }
             }
         }
-        self.decide(rivals, limits.series_per_jvm)
+        self.decide(candidates, limits.series_per_jvm)
     }
 
-    fn decide(&mut self, rivals: HashMap<Name, Rival>, series: usize) -> Vec<Name> {
-        let mut rivals: Vec<(Name, Rival)> = rivals.into_iter().collect();
+    fn decide(&mut self, candidates: HashMap<Name, Candidate>, series: usize) -> Vec<Name> {
+        let mut candidates: Vec<(Name, Candidate)> = candidates.into_iter().collect();
         // By name at last, so that the outcome is always the same.
-        rivals.sort_unstable_by(|(a, x), (b, y)| {
+        candidates.sort_unstable_by(|(a, x), (b, y)| {
             (Reverse((x.total_ns, x.calls)), a).cmp(&(Reverse((y.total_ns, y.calls)), b))
         });
         let mut new = Vec::new();
-        for (name, rival) in rivals {
+        for (name, candidate) in candidates {
             let at = self.own.len();
-            let seat = if at < series { Seat::Own(at) } else { Seat::Shared(self.hasher.hash_one(&name)) };
-            for (process, index) in rival.functions {
-                self.of_jvm.entry(process).or_default().insert(index, seat);
+            let assigned = if at < series { Assigned::Own(at) } else { Assigned::Shared(self.hasher.hash_one(&name)) };
+            for (process, index) in candidate.functions {
+                self.of_jvm.entry(process).or_default().insert(index, assigned);
             }
-            if matches!(seat, Seat::Own(_)) {
+            if matches!(assigned, Assigned::Own(_)) {
                 self.own.insert(name.clone(), at);
                 new.push(name);
             }
@@ -128,17 +128,17 @@ impl Seats {
         new
     }
 
-    /// The seats of a JVM's functions, by their index.
-    pub(super) fn of_jvm(&self, jvm: &Snapshot) -> Option<&HashMap<u32, Seat>> {
+    /// The assignments of a JVM's functions, by their index.
+    pub(super) fn of_jvm(&self, jvm: &Snapshot) -> Option<&HashMap<u32, Assigned>> {
         self.of_jvm.get(&process(jvm))
     }
 
-    /// Forgets the seats of a JVM that has ended.
+    /// Forgets the assignments of a JVM that has ended.
     pub(super) fn leave(&mut self, jvm: &Snapshot) {
         self.of_jvm.remove(&process(jvm));
     }
 
-    /// Forgets the seats of all JVMs but these.
+    /// Forgets the assignments of all JVMs but these.
     pub(super) fn keep_only(&mut self, jvms: &[&Snapshot]) {
         let living: HashSet<Process> = jvms.iter().map(|jvm| process(jvm)).collect();
         self.of_jvm.retain(|process, _| living.contains(process));
@@ -146,23 +146,23 @@ impl Seats {
 
     /// How many methods share the shared series.
     pub(super) fn hidden(&self) -> usize {
-        let seats = self.of_jvm.values().flat_map(HashMap::values);
-        let hidden: HashSet<u64> = seats
-            .filter_map(|seat| match seat {
-                Seat::Shared(hash) => Some(*hash),
-                Seat::Own(_) => None,
+        let assignments = self.of_jvm.values().flat_map(HashMap::values);
+        let hidden: HashSet<u64> = assignments
+            .filter_map(|assigned| match assigned {
+                Assigned::Shared(hash) => Some(*hash),
+                Assigned::Own(_) => None,
             })
             .collect();
         hidden.len()
     }
 
-    /// Whether no JVM has seats.
+    /// Whether no JVM has assignments.
     pub(super) fn is_empty(&self) -> bool {
         self.of_jvm.is_empty()
     }
 }
 
-impl Rival {
+impl Candidate {
     fn join(&mut self, process: Process, function: &MethodSnapshot) {
         self.total_ns = self.total_ns.saturating_add(function.total_ns);
         self.calls = self.calls.saturating_add(function.calls);
