@@ -1,10 +1,11 @@
-//! Checks the direction of the pipeline: a stage uses only what stands left of it in [`ALLOWED`].
+//! Checks the direction of the pipeline: a stage uses only what stands left of it in [`ALLOWED`], and the files of a stage do not
+//! use each other in circles.
 //!
 //! The sources are read as tokens, not as a syntax tree, so that paths inside macro calls are seen too. Every path that
 //! starts at `crate` or at `super` is followed to the stage that it reaches. What cannot be followed (the crate root
 //! renamed, or all of it imported) is a violation as well: a rule that can be stepped around is none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -90,13 +91,15 @@ impl fmt::Display for Violation {
 struct Reach {
     line: usize,
     target: Target,
+    /// Whether a test does so.
+    in_tests: bool,
 }
 
 /// Where a path leads.
 #[derive(Debug, PartialEq, Eq)]
 enum Target {
-    /// Into this module of the crate's root.
-    Stage(String),
+    /// Into this module of the crate's root, and there to this part of it, if one is named.
+    Stage(String, Option<String>),
     /// To the root itself: renamed or imported as a whole.
     Root,
 }
@@ -172,8 +175,8 @@ impl Scanner {
 
     /// The words after `crate::` or `super::`, when they have led to `module`.
     fn follow(&mut self, tokens: &[TokenTree], at: usize, module: &[String]) {
-        if let Some(stage) = module.first() {
-            self.note(tokens, at, Target::Stage(stage.clone()));
+        if let [stage, part, ..] = module {
+            self.note(tokens, at, Target::Stage(stage.clone(), Some(part.clone())));
             return;
         }
         match tokens.get(at) {
@@ -183,9 +186,12 @@ impl Scanner {
                     self.follow(&inner, branch, module);
                 }
             }
-            Some(TokenTree::Ident(word)) if word != "self" => {
-                self.note(tokens, at, Target::Stage(word.to_string()));
-            }
+            Some(TokenTree::Ident(word)) if word != "self" => match module.first() {
+                Some(stage) => self.note(tokens, at, Target::Stage(stage.clone(), Some(word.to_string()))),
+                None if is_colons(tokens, at + 1) => self.follow(tokens, at + 3, &[word.to_string()]),
+                None => self.note(tokens, at, Target::Stage(word.to_string(), None)),
+            },
+            _ if !module.is_empty() => self.note(tokens, at, Target::Stage(module[0].clone(), None)),
             Some(_) => self.note(tokens, at, Target::Root),
             None => {}
         }
@@ -193,7 +199,8 @@ impl Scanner {
 
     fn note(&mut self, tokens: &[TokenTree], at: usize, target: Target) {
         let line = tokens.get(at).map_or(0, |t| t.span().start().line);
-        self.found.push(Reach { line, target });
+        let in_tests = self.module.iter().any(|part| part.contains("test"));
+        self.found.push(Reach { line, target, in_tests });
     }
 }
 
@@ -245,9 +252,9 @@ fn violations(file: &Path, text: &str) -> Vec<Violation> {
     let mut scanner = Scanner { module, found };
     scanner.scan(stream);
     let mut violations = Vec::new();
-    for Reach { line, target } in scanner.found {
+    for Reach { line, target, .. } in scanner.found {
         match target {
-            Target::Stage(used) => {
+            Target::Stage(used, _) => {
                 let fine = used == stage || allowed.contains(&used.as_str()) || *allowed == ["*"];
                 if !fine {
                     violations.push(violation(line, format!("`{stage}` must not use `{used}`")));
@@ -259,6 +266,103 @@ fn violations(file: &Path, text: &str) -> Vec<Violation> {
         }
     }
     violations
+}
+
+/// What each file of a stage uses of the stage's other files; what tests use does not count.
+type Uses = BTreeMap<String, BTreeSet<String>>;
+
+/// Adds what a file uses. `exported` says which file of the stage a name comes from that the stage hands on.
+fn add_uses(uses: &mut Uses, file: &Path, text: &str, exported: &BTreeMap<String, String>) {
+    let module = module_of(file);
+    let ([stage, part, ..], Ok(stream)) = (&module[..], text.parse::<TokenStream>()) else { return };
+    let (stage, part) = (stage.clone(), part.clone());
+    let mut scanner = Scanner { module, found: Vec::new() };
+    scanner.scan(stream);
+    for Reach { target, in_tests, .. } in scanner.found {
+        if let Target::Stage(used, Some(name)) = target
+            && used == stage
+            && !in_tests
+        {
+            let name = exported.get(&name).cloned().unwrap_or(name);
+            if name != part {
+                uses.entry(part.clone()).or_default().insert(name);
+            }
+        }
+    }
+}
+
+/// The names that a stage hands on, and from which of its files: what its `use` says.
+fn exported(text: &str) -> BTreeMap<String, String> {
+    let tokens: Vec<TokenTree> =
+        text.parse::<TokenStream>().map(|stream| stream.into_iter().collect()).unwrap_or_default();
+    let mut names = BTreeMap::new();
+    for at in 0..tokens.len() {
+        let from = ident(&tokens, at + 1).filter(|_| ident(&tokens, at).as_deref() == Some("use"));
+        let Some(from) = from.filter(|from| !["self", "super", "crate"].contains(&from.as_str())) else { continue };
+        match tokens.get(at + 4) {
+            Some(TokenTree::Ident(name)) => drop(names.insert(name.to_string(), from)),
+            Some(TokenTree::Group(group)) => names.extend(group.stream().into_iter().filter_map(|token| match token {
+                TokenTree::Ident(name) => Some((name.to_string(), from.clone())),
+                _ => None,
+            })),
+            _ => {}
+        }
+    }
+    names
+}
+
+/// A circle that `part` is in, if it is in one.
+fn circle(uses: &Uses, part: &str) -> Option<Vec<String>> {
+    let mut ways = vec![vec![part.to_owned()]];
+    let mut seen = BTreeSet::new();
+    while let Some(way) = ways.pop() {
+        for next in uses.get(way.last()?).into_iter().flatten() {
+            let way: Vec<String> = way.iter().chain([next]).cloned().collect();
+            if next == part && way.len() > 2 {
+                return Some(way);
+            }
+            if seen.insert(next.clone()) {
+                ways.push(way);
+            }
+        }
+    }
+    None
+}
+
+/// Check that the files of a stage use each other in one direction: what is below can be read, and moved, by itself.
+#[test]
+fn files_of_a_stage_are_in_no_circle() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for (stage, _) in ALLOWED {
+        let mut files = BTreeSet::new();
+        sources(&root, &root.join(stage), &mut files);
+        let names = exported(&fs::read_to_string(root.join(stage).join("mod.rs")).unwrap());
+        let mut uses = Uses::new();
+        for file in files.iter().filter(|file| !file.to_string_lossy().contains("test")) {
+            add_uses(&mut uses, file, &fs::read_to_string(root.join(file)).unwrap(), &names);
+        }
+        let circles: Vec<String> =
+            uses.keys().filter_map(|part| circle(&uses, part)).map(|way| way.join(" -> ")).collect();
+        assert!(circles.is_empty(), "`{stage}`:\n{}", circles.join("\n"));
+    }
+}
+
+/// Check that a circle is found, also by a name that the stage hands on, and that what only tests use is none.
+#[test]
+fn circle_is_found() {
+    let names = exported("pub use self::a; use crate::b; pub use b::{B, Other};");
+    let circle_of = |a: &str, b: &str| {
+        let mut uses = Uses::new();
+        add_uses(&mut uses, Path::new("trace/a.rs"), a, &names);
+        add_uses(&mut uses, Path::new("trace/b.rs"), b, &names);
+        circle(&uses, "a").map(|way| way.join(" "))
+    };
+    let found = Some("a b a".to_owned());
+    assert_eq!(circle_of("use super::b::B;", "use super::a::A;"), found);
+    assert_eq!(circle_of("use super::{B, c};", "use crate::trace::a::A;"), found);
+    assert_eq!(circle_of("fn f() { super::Other::new() }", "use crate::{model::M, trace::{a, c}};"), found);
+    assert_eq!(circle_of("use super::b::B;", "mod tests { use super::super::a::A; }"), None);
+    assert_eq!(circle_of("use super::b::B;", "use super::c::C;"), None);
 }
 
 /// Every Rust file below `directory`, as paths from `root` on.

@@ -8,8 +8,8 @@ use nprof_common::Cookie;
 
 use super::engine::Engine;
 use super::links::{IndexedSite, warn_unless_ended};
-use super::session::Target;
 use super::switches::Switches;
+use super::target::Target;
 use crate::model::{Library, LibraryId, Pid};
 use crate::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi};
 

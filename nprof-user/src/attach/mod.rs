@@ -14,6 +14,7 @@ mod reach;
 mod session;
 mod sites;
 mod switches;
+mod target;
 
 pub use engine::{Engine, StubRecords};
 pub use error::{Error, in_full};
@@ -22,5 +23,6 @@ pub use features::probe_uprobe_multi;
 pub use feeds::{Collect, Feeds, StackRecord, Taken};
 pub use loss_log::{LossLog, Lost};
 pub use reach::reach;
-pub use session::{Attached, Session, Target};
+pub use session::{Attached, Session};
 pub use switches::{Seen, Switches};
+pub use target::Target;

@@ -10,19 +10,11 @@ use super::error::{Error, in_full};
 use super::linker::{Kind, Linker};
 use super::links::{IndexedSite, Links, close};
 use super::switches::{Due, Seen, Switches};
-use crate::model::{Library, LibraryId, Pid, Probe, Tracing};
+use super::target::Target;
+use crate::model::{Library, LibraryId, Probe, Tracing};
 
 /// Tells hand-overs apart.
 static EPOCH: AtomicU32 = AtomicU32::new(1);
-
-/// What to attach to and how.
-#[derive(Debug, Clone, Copy)]
-pub struct Target {
-    /// The process.
-    pub pid: Pid,
-    /// Time the calls. If not, entries alone are attached and calls are counted.
-    pub timed: bool,
-}
 
 /// The links that hold the probes of one target, and the records that they write to.
 #[derive(Debug)]

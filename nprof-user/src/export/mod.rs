@@ -23,6 +23,7 @@ mod lasting;
 mod native;
 mod process;
 mod registered;
+mod series;
 
 pub use backlog::Backlog;
 pub use exporter::Exporter;

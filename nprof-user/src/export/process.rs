@@ -5,9 +5,10 @@
 
 use procfs::process::{LimitValue, Process};
 
-use super::exposition::{Collected, Value};
+use super::exposition::Collected;
 use super::families::Id;
 use super::labels::Labels;
+use super::series::Value;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 

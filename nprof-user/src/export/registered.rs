@@ -9,9 +9,9 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::exposition::Series;
 use super::families::Family;
 use super::labels::Labels;
+use super::series::Series;
 
 /// The series of a family.
 #[derive(Debug)]

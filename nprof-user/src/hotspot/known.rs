@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::exports::Exports;
-use super::natives::{Native, NativeClass};
+use super::natives::{NATIVE_BYTES, Native, NativeClass};
 use super::share;
 use super::stub::{self, Stub};
 use super::walk::{Chain, ChainEnd, Klass, KlassKind, MAX_LOADERS, Mark};
@@ -20,8 +20,6 @@ const MAX_PENDING: usize = 1 << 14;
 const MAX_TRIES: u8 = 8;
 /// The bytes of names and records that are kept at most for one VM: 250 times what a large program takes.
 const MAX_BYTES: usize = 64 << 20;
-/// What a native method takes beside its names, about.
-pub(super) const NATIVE_BYTES: usize = 256;
 
 /// All that is remembered.
 #[derive(Debug, Default)]

@@ -3,7 +3,6 @@
 //! Every stage reads one kind of struct for many methods at once. A method that fails a check is dropped and its class
 //! is handed back to be looked at again: either it is being unloaded, or it is being redefined.
 
-use super::known::NATIVE_BYTES;
 use super::layout::{Layout, Number};
 use super::memory::{MemoryError, Reader, RemoteMemory, at, is_plausible, number};
 use super::names;
@@ -20,6 +19,9 @@ const CLASSES_AT_ONCE: usize = 512;
 const METHODS_AT_ONCE: usize = 16_384;
 /// Methods whose names are read together: no more than 12 MB, however long the names say that they are.
 const NAMES_AT_ONCE: usize = 64;
+
+/// What a native method takes beside its names, about.
+pub(super) const NATIVE_BYTES: usize = 256;
 
 /// A class with native methods.
 #[derive(Debug, Clone, PartialEq, Eq)]

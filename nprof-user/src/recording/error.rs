@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::room;
+use super::limits;
 
 /// A recording that cannot be read. Whoever reports it knows the name of the file.
 #[derive(Debug, thiserror::Error)]
@@ -45,15 +45,15 @@ pub enum Error {
     /// It would not fit into memory.
     #[error(
         "the recording takes more than {} GiB: record for a shorter time, with fewer methods or without a timeline",
-        room::MOST >> 30
+        limits::MOST >> 30
     )]
     TooLarge,
     /// It would take far more memory than its size lets anybody expect.
     #[error(
         "the recording would take more memory than {} MiB and {} times its size, as none that nprof makes: it is \
          damaged, or made to fill memory",
-        room::FLOOR >> 20,
-        room::RATIO
+        limits::FLOOR >> 20,
+        limits::RATIO
     )]
     Inflated,
 }

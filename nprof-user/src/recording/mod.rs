@@ -8,6 +8,7 @@
 //! every index and number in it is checked, so that whoever gets the profile need not.
 
 mod error;
+mod limits;
 mod numbers;
 mod pack;
 mod room;

@@ -9,8 +9,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 
-use super::room::{self, Counted, Room};
-use super::{Error, MAGIC, VERSION, pack, read, read_within, write, write_part};
+use super::room::{Counted, Room};
+use super::{Error, MAGIC, VERSION, limits, pack, read, read_within, write, write_part};
 use crate::model::{
     About, CutReason, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality,
     StackTotals, ThreadName, TimelineCall, Unseen,
@@ -316,7 +316,7 @@ fn large_recordings_are_read() {
     let frames = |dice: &mut Dice| (0..1000).map(|at| if at < 4 { dice.small(10) } else { 3 }).collect();
     large.stacks.extend((0..2_000).map(|_| ProfileStack { frames: frames(&mut dice), cut: None }));
     // So that the size of the file counts, not the floor.
-    let read = read_with(|read| Room::within(room::MOST, 1 << 20, read), &written(&large)).unwrap();
+    let read = read_with(|read| Room::within(limits::MOST, 1 << 20, read), &written(&large)).unwrap();
     assert_eq!(read, large);
 }
 

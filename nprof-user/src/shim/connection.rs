@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nprof_common::wire::{self, Hello, ToShim, Welcome};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, accept_with, recv, send, sendmsg,
@@ -19,7 +18,7 @@ use rustix::net::{
 use super::Error;
 use super::allowance::Allowance;
 use super::message::FromShimOwned;
-use super::target::Target;
+use super::target::{Target, is_readable};
 use crate::model::Pid;
 
 /// How long a message may wait for the shim to read those before it. It reads at once, unless the process is stopped.
@@ -197,16 +196,6 @@ pub(super) fn accept(listener: &OwnedFd, target: &Target<'_>) -> Result<OwnedFd,
 /// Whether process `pid` is at the other end. The kernel remembers who listened or connected.
 pub(super) fn is_peer(socket: impl AsFd, pid: Pid) -> bool {
     socket_peercred(socket).is_ok_and(|peer| u32::try_from(peer.pid.as_raw_nonzero().get()) == Ok(pid.0))
-}
-
-/// Whether something can be read, at once or within `timeout`; an end counts.
-pub(super) fn is_readable(fd: BorrowedFd<'_>, timeout: Duration) -> Result<bool, Errno> {
-    let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
-    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&timeout)) {
-        Ok(ready) => Ok(ready > 0),
-        Err(Errno::INTR) => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 fn failed(pid: Pid, error: Errno) -> Error {

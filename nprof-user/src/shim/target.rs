@@ -1,15 +1,15 @@
 //! What is needed of the target to ask it for something, opened before nprof takes its user on: afterwards `/proc` would
 //! refuse it.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::connection::is_readable;
 use super::{Error, Wanted};
 use crate::discover::{Proc, Standing};
 use crate::model::{Jvm, Pid};
@@ -104,5 +104,15 @@ pub(super) fn remove(directory: &OwnedFd, name: &str, flags: AtFlags) {
     match unlinkat(directory, name, flags) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(error) => tracing::warn!("{name} stays behind in a directory of the target: {error}"),
+    }
+}
+
+/// Whether something can be read, at once or within `timeout`; an end counts.
+pub(super) fn is_readable(fd: BorrowedFd<'_>, timeout: Duration) -> Result<bool, Errno> {
+    let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&timeout)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error),
     }
 }

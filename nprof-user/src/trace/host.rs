@@ -12,14 +12,15 @@ use tokio::task::{JoinError, JoinSet, spawn_blocking};
 use tokio::time::{sleep_until, timeout, timeout_at};
 
 use super::end::{Ending, TargetEnd};
+use super::event::Event;
 use super::joins::Joins;
 use super::losses::{self, HostLosses};
 use super::slot::{Slot, Task};
-use super::{Calibrated, Error, Options, Pace, Prepared, TracedJvm, Tracer};
+use super::{Calibrated, Error, Options, Pace, Prepared, Tracer};
 use crate::attach::{Engine, ExecEvents, LossLog};
 use crate::collect::Reader;
 use crate::discover::{JvmFilter, JvmWatch, Proc, Program};
-use crate::model::{Jvm, Pid, Snapshot, StartTime};
+use crate::model::{Jvm, Pid, StartTime};
 
 /// How long after a failed look around the next one comes.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -47,17 +48,6 @@ pub struct Start {
     pub options: Options,
     /// Which JVMs.
     pub jvms: JvmFilter,
-}
-
-/// Something that the user of a [`Host`] should know of.
-#[derive(Debug)]
-pub enum Event {
-    /// A JVM is traced from now on.
-    Joined(Arc<TracedJvm>),
-    /// A JVM is not traced any more: these are its last results. They cannot be read after the next call.
-    Ended(Arc<TracedJvm>, Box<Snapshot>),
-    /// A JVM is not traced.
-    Untraced(Box<Jvm>, Error),
 }
 
 /// The JVMs of a host.

@@ -1,9 +1,9 @@
 //! A recording of where the threads of a JVM use the CPU, by timer: native code next to all the rest.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::error::Part;
-use super::recorder::{about_jvm, sampler_setup};
+use super::sampling::{about_jvm, period, sampler_setup};
 use super::vm::{ended_or, wait_until_ready};
 use super::{Error, assemble};
 use crate::attach::{Collect, Engine};
@@ -11,8 +11,6 @@ use crate::discover::Proc;
 use crate::model::{About, Jvm, Profile, ProfileMode};
 use crate::profile::Sampler;
 
-/// The highest frequency: no multiple of what programs do at regular times.
-const MAX_FREQUENCY: f64 = 997.0;
 /// Room for no function: none is probed.
 const NO_FUNCTIONS: u32 = 1;
 
@@ -85,11 +83,4 @@ impl OnCpu {
         let finished = self.sampler.finish().map_err(|error| Error::Defect { what: error.to_string() })?;
         Ok(assemble::on_cpu(About { elapsed, ..self.about }, finished))
     }
-}
-
-/// The time from one tick of a CPU to the next, if all CPUs together may tick so often in a second.
-pub(super) fn period(max_stacks: u32) -> Duration {
-    let cpus = aya::util::nr_cpus().unwrap_or(1).max(1);
-    let frequency = (f64::from(max_stacks) / cpus as f64).clamp(1.0, MAX_FREQUENCY);
-    Duration::from_secs_f64(1.0 / frequency)
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::look::Looker;
+use super::spent::Spent;
 use super::{Calibrated, TracedJvm};
 use crate::attach::Session;
 use crate::govern::{Budget, Change, Governor, Observed, Period, Why};
-use crate::model::{Bound, Library, Pid, Probe, Tracing, Unseen};
+use crate::model::{Bound, Library, Pid, Probe, Tracing};
 
 /// How often the cost is looked at.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -25,23 +26,6 @@ const MOST_WARM: usize = 32;
 /// Functions that were not called are watched for a sudden start as long as no more shards of records have to be read for
 /// it: some 0.1 ms each time.
 const QUIET: usize = 2048;
-
-/// What tracing has cost a JVM, estimated from the number of calls and the cost of a probe.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Spent {
-    /// In all.
-    pub total: Duration,
-    /// The CPU time that the JVM has used meanwhile, this cost included.
-    pub cpu: Duration,
-    /// The share of the JVM's time, lately.
-    pub share: f64,
-    /// Functions that are not traced as was asked for, with their calls per second when that was decided, and why.
-    pub demoted: BTreeMap<u32, (f64, String)>,
-    /// How often a function was demoted, and how often one was promoted again.
-    pub changes: [u64; 2],
-    /// What functions did while they were detached, as far as looks at them tell.
-    pub unseen: BTreeMap<u32, Unseen>,
-}
 
 /// A function whose calls are looked at within a period.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use nprof_common::Mode;
 
 use super::slow::{self, Slow};
 use super::stubs::{self, StubOptions, Stubs};
-use super::tracer::{Parts, Tiers, Tracer, YOUNG};
+use super::tracer::{MAX_FUNCTIONS, Parts, Tiers, Tracer, YOUNG};
 use super::vm::{describe, ended_or, open};
 use super::{Calibrated, Error, Options, TierWanted, calibrate, downcalls};
 use crate::attach::{Engine, Session, Target, reach};
@@ -25,8 +25,6 @@ const HEADROOM: usize = 256;
 const MIN_ROOM: usize = 2048;
 /// Stubs for which the maps have room at least.
 const MIN_STUBS: u32 = 2048;
-/// More functions than any JVM has; a limit for what a broken target can make us plan.
-pub(super) const MAX_FUNCTIONS: usize = 1 << 16;
 
 /// The VM's option for [`Planner::plan_critical`].
 const CRITICAL_NATIVES: &str = "CriticalJNINatives";

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::assemble::assemble;
 use super::error::Part;
 use super::prepared::Prepared;
+use super::sampling::{about_jvm, libjvm_of, period, sampler_setup};
 use super::vm::ended_or;
-use super::{Error, TracedJvm, Tracer, calibrate, on_cpu};
-use crate::attach::{Collect, Engine, Feeds};
-use crate::discover::{Proc, libjvm};
-use crate::model::{About, Jvm, Library, Profile, ProfileMode, Snapshot};
-use crate::profile::{Flow, Flows, Sampler, Setup};
+use super::{Error, TracedJvm, Tracer, calibrate};
+use crate::attach::{Collect, Engine};
+use crate::model::{About, Profile, ProfileMode, Snapshot};
+use crate::profile::{Flow, Flows, Sampler};
 use crate::sys::remote_memory::ProcessMemory;
 use crate::unwind::Threads;
 
@@ -55,7 +55,7 @@ impl Prepared {
             returns: true,
             off_cpu: wanted.off_cpu,
             inside: wanted.native_stacks,
-            period: on_cpu::period(wanted.max_stacks / 2),
+            period: period(wanted.max_stacks / 2),
             anchor_from_env: if wanted.native_stacks { self.anchor_from_env()? } else { [0; 3] },
             calls: wanted.timeline,
             stack_bytes: wanted.stack_bytes,
@@ -150,41 +150,4 @@ fn flows(traced_jvm: Arc<TracedJvm>) -> Flows {
         let flow = |(_, record)| Flow { record, calls: reader.begun(record), self_ns: reader.self_ns(record) };
         traced_jvm.records().map(flow).collect()
     })
-}
-
-/// What a sampler of a JVM needs.
-///
-/// # Errors
-/// If the JVM's mappings cannot be read.
-pub(super) fn sampler_setup(
-    proc: &Proc,
-    jvm: &Jvm,
-    engine: Arc<Engine>,
-    feeds: Feeds,
-    collect: &Collect,
-    flows: Flows,
-) -> Result<Setup, Error> {
-    let libjvm = libjvm_of(proc, jvm)?;
-    Ok(Setup { pid: jvm.pid, libjvm, feeds, engine, flows, collect: *collect, proc: proc.clone() })
-}
-
-fn libjvm_of(proc: &Proc, jvm: &Jvm) -> Result<Library, Error> {
-    let libraries = proc.libraries(jvm.pid)?;
-    libjvm(&libraries).cloned().ok_or(Error::Ended { pid: jvm.pid })
-}
-
-/// What is known of a recording when it begins: the JVM and the machine.
-pub(super) fn about_jvm(jvm: &Jvm) -> About {
-    let names = rustix::system::uname();
-    let text = |name: &std::ffi::CStr| name.to_string_lossy().into_owned();
-    About {
-        nprof: env!("CARGO_PKG_VERSION").to_owned(),
-        started: jiff::Timestamp::now(),
-        pid: jvm.pid.0,
-        main: jvm.main.clone(),
-        vm: format!("{} {}", jvm.vm_name, jvm.vm_version).trim().to_owned(),
-        kernel: text(names.release()),
-        host: text(names.nodename()),
-        ..About::default()
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::host::Event;
+use super::event::Event;
 use super::{Options, TracedJvm, Tracer};
 use crate::model::Snapshot;
 use crate::resolve::select::Selection;

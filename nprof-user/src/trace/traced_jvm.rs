@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::overhead::Spent;
+use super::spent::Spent;
 use super::stubs;
 use crate::aggregate;
 use crate::attach::Switches;

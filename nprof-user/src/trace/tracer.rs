@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 pub(super) use self::tiers::Tiers;
 use super::look::Looker;
 use super::overhead::Overhead;
-use super::prepared::MAX_FUNCTIONS;
 use super::traced_jvm::{Listed, TracedJvm};
 use super::{Calibrated, Error, Options, downcalls, losses};
 use crate::attach::{Attached, Engine, LossLog, Session, Target, in_full};
@@ -21,6 +20,8 @@ use crate::resolve::select::Selection;
 use crate::resolve::{Limits, Planner};
 use crate::sys::remote_memory::ProcessMemory;
 
+/// More functions than any JVM has; a limit for what a broken target can make us plan.
+pub(super) const MAX_FUNCTIONS: usize = 1 << 16;
 /// A full walk forgets what was unloaded; between two of them only additions are looked for.
 const FULL_WALK_EVERY: Duration = Duration::from_secs(60);
 /// A full walk is not repeated before so many times of what the last one took: with hundreds of thousands of classes

@@ -5,9 +5,10 @@
 //! pointer instead. Such instructions are found nowhere else in it, and they name the place.
 
 use super::code_cache::CodeCache;
+use super::entered_layout::EnteredLayout;
 use super::layout::{CodeLayout, field};
 use super::symbols::read_texts;
-use crate::hotspot::{Lookup, Number, Reader, RemoteMemory, at, classes_of_boot_loader};
+use crate::hotspot::{Number, Reader, RemoteMemory, at, classes_of_boot_loader};
 use crate::model::VirtAddr;
 use crate::sys::remote_memory::MemoryError;
 
@@ -25,15 +26,6 @@ const NOTE_NEW: [u8; 3] = [0x49, 0x89, 0xa7];
 /// All of them together.
 const PATTERN_BYTES: usize = 4 + 7 + 5 + 7;
 
-/// How to find it out.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum EnteredLayout {
-    /// The tables say where the thread notes it, how much is kept there, and which variable has the address of the code.
-    Said { noted: u64, size: u64, code: VirtAddr },
-    /// The code has to be read: where a `Method` refers to its own.
-    InCode { code_of_method: u64 },
-}
-
 /// What was found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entered {
@@ -46,18 +38,6 @@ pub(super) struct Entered {
 }
 
 impl EnteredLayout {
-    pub(super) fn of(look: &mut Lookup<'_>) -> Self {
-        let is_said = look.find("JavaThread", "_cont_entry").is_some();
-        if is_said && look.find("ContinuationEntry", "_return_pc").is_some() {
-            return Self::Said {
-                noted: look.offset("JavaThread", "_cont_entry"),
-                size: look.size("ContinuationEntry"),
-                code: look.variable("ContinuationEntry", "_return_pc"),
-            };
-        }
-        Self::InCode { code_of_method: look.offset("Method", "_code") }
-    }
-
     /// Finds it out; `None` as long as the VM has no such code.
     pub(super) fn find<M: RemoteMemory>(
         self,

@@ -9,27 +9,9 @@
 use std::sync::OnceLock;
 
 use super::layout::CodeLayout;
-use crate::hotspot::{Lookup, Number, Reader, RemoteMemory, at};
+use crate::hotspot::{Reader, RemoteMemory, at};
 use crate::model::VirtAddr;
 use crate::sys::remote_memory::MemoryError;
-
-/// Where the VM counts its collections.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct CollectionsLayout {
-    /// The variable that leads to the heap.
-    pub(super) heap: VirtAddr,
-    /// Of the heap: how many collections have begun.
-    pub(super) total: Number,
-}
-
-impl CollectionsLayout {
-    pub(super) fn of(look: &mut Lookup<'_>) -> Option<Self> {
-        look.find("Universe", "_collectedHeap")?;
-        look.find("CollectedHeap", "_total_collections")?;
-        let heap = look.variable("Universe", "_collectedHeap");
-        Some(Self { heap, total: look.number("CollectedHeap", "_total_collections") })
-    }
-}
 
 /// How many collections had begun when something was first read.
 #[derive(Debug, Clone, Default)]

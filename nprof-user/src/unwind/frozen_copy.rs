@@ -9,19 +9,9 @@ use nprof_common::Chunk as Head;
 use super::frozen::{Chunk, MAX_ARGUMENTS};
 use super::frozen_layout::FrozenLayout;
 use super::sender::{Registers, Stop, Walk};
+use super::stack_copy::FrozenCopy;
 use crate::hotspot::RemoteMemory;
 use crate::model::{CutReason, VirtAddr};
-
-/// What was copied of a thread that runs a continuation.
-#[derive(Debug, Clone, Copy)]
-pub struct FrozenCopy<'a> {
-    /// The stack pointer at which the continuation was entered.
-    pub entry_sp: VirtAddr,
-    /// The chunks, innermost first: for each a [`nprof_common::Chunk`] and its bytes, the last one as far as there was room.
-    pub bytes: &'a [u8],
-    /// Whether there were more chunks, for which there was no room.
-    pub has_more: bool,
-}
 
 impl<M: RemoteMemory> Walk<'_, M> {
     /// Adds the frames of a copy, of a stack that goes on at `here`, and returns where the thread was entered.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::entered::EnteredLayout;
+use super::entered_layout::EnteredLayout;
 use crate::hotspot::{FlagLayout, Lookup, Number, Tables};
 use crate::model::VirtAddr;
 

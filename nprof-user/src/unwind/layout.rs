@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::freshness::CollectionsLayout;
+use super::collections_layout::CollectionsLayout;
 use super::frozen_layout::FrozenLayout;
 use crate::hotspot::{Error, Layout, Lookup, Number, TableEntry, Tables, number};
 use crate::model::VirtAddr;

@@ -19,7 +19,9 @@ mod blob;
 mod cfa_offset;
 mod classes;
 mod code_cache;
+mod collections_layout;
 mod entered;
+mod entered_layout;
 mod frame;
 mod freshness;
 mod frozen;
@@ -47,7 +49,7 @@ mod unsigned5;
 
 pub use frame::{Crossing, CrossingKind, End, FrameKind, JavaFrame, JavaStack, MethodName};
 
-pub use frozen_copy::FrozenCopy;
+pub use stack_copy::FrozenCopy;
 pub use threads::{JavaThread, LastJavaFrameOffsets, Threads};
 
 use crate::hotspot::{

@@ -15,6 +15,17 @@ pub(super) struct StackCopy<'a> {
     pub(super) is_chunk: bool,
 }
 
+/// What was copied of a thread that runs a continuation.
+#[derive(Debug, Clone, Copy)]
+pub struct FrozenCopy<'a> {
+    /// The stack pointer at which the continuation was entered.
+    pub entry_sp: VirtAddr,
+    /// The chunks, innermost first: for each a [`nprof_common::Chunk`] and its bytes, the last one as far as there was room.
+    pub bytes: &'a [u8],
+    /// Whether there were more chunks, for which there was no room.
+    pub has_more: bool,
+}
+
 impl StackCopy<'_> {
     /// The word at `addr`. Below the copy lies nothing that a frame could mean; above it lies what was not copied.
     pub(super) fn word(&self, addr: VirtAddr) -> Result<u64, CutReason> {

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use super::freshness::{CollectionsLayout, counter};
+use super::collections_layout::CollectionsLayout;
+use super::freshness::counter;
 use super::layout::{
     BlobLayout, CodeLayout, ConstMethodLayout, EntryLayout, HeapLayout, HiddenFlag, NmethodLayout, Place, Statics,
     Versioned,

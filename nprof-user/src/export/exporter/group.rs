@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use super::as_u64;
 use super::assignments::{Assigned, Assignments, Name};
 use super::series::{Series, nanoseconds};
-use crate::export::exposition::{Collected, Value};
+use crate::export::exposition::Collected;
 use crate::export::families::Id;
 use crate::export::input::Limits;
 use crate::export::labels::Labels;
+use crate::export::series::Value;
 use crate::model::{JvmLabels, MethodSnapshot, SkipReason, Snapshot, States, Tracing};
 
 /// The series of one set of JVM labels.

@@ -18,11 +18,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::group::Group;
-use super::exposition::{Collected, Exposition, Value};
+use super::exposition::{Collected, Exposition};
 use super::families::Id;
 use super::input::{Host, Limits, Measured};
 use super::labels::Labels;
 use super::process::Usage;
+use super::series::Value;
 use crate::model::{JvmLabels, Snapshot};
 
 /// How many groups without a living JVM are kept at most; those that ended first go first.

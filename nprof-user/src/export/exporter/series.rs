@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::export::durations::Durations;
-use crate::export::exposition::{Collected, Value};
+use crate::export::exposition::Collected;
 use crate::export::families::Id;
 use crate::export::labels::Labels;
+use crate::export::series::Value;
 use crate::model::{MethodSnapshot, Tracing};
 
 /// The counters of a method. They only rise.

@@ -6,8 +6,10 @@ mod protobuf;
 mod text;
 
 pub use negotiate::negotiate;
-pub(super) use protobuf::protobuf;
-pub(super) use text::{open_metrics, text};
+use protobuf::protobuf;
+use text::{open_metrics, text};
+
+use super::exposition::Exposition;
 
 /// A format of the answer to a scrape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +32,18 @@ impl Format {
             Self::Protobuf => {
                 "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
             }
+        }
+    }
+}
+
+impl Exposition {
+    /// The body of the answer in this format.
+    #[must_use]
+    pub fn encode(&self, format: Format) -> Vec<u8> {
+        match format {
+            Format::Text => text(self),
+            Format::OpenMetrics => open_metrics(self),
+            Format::Protobuf => protobuf(self),
         }
     }
 }

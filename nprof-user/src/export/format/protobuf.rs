@@ -13,9 +13,10 @@ use prometheus_client::metrics::MetricType;
 use prost::{Message, encode_length_delimiter};
 
 use crate::export::durations::{CLASSIC, Durations, classic_bound_seconds};
-use crate::export::exposition::{Exposition, Series, Value, seconds};
+use crate::export::exposition::Exposition;
 use crate::export::families::Family;
 use crate::export::native::{self, Native};
+use crate::export::series::{Series, Value, seconds};
 
 /// Writes the Protobuf format.
 pub(in crate::export) fn protobuf(exposition: &Exposition) -> Vec<u8> {

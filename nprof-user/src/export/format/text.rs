@@ -4,8 +4,9 @@ use prometheus_client::metrics::MetricType;
 
 use super::number::{push_seconds, push_whole};
 use crate::export::durations::{CLASSIC, Durations};
-use crate::export::exposition::{Exposition, Series, Value};
+use crate::export::exposition::Exposition;
 use crate::export::families::Family;
+use crate::export::series::{Series, Value};
 
 /// A bucket's label and the braces around all labels, its value and the end of the line.
 const REST_OF_LINE: usize = "{,le=\"0.001048576\"} ".len() + 22;

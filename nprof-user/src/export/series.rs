@@ -1,0 +1,48 @@
+//! A series and its value, whatever format it is written in.
+
+use std::sync::Arc;
+
+use super::durations::Durations;
+use super::labels::Labels;
+
+/// One series and its value.
+#[derive(Debug)]
+pub(super) struct Series {
+    pub(super) labels: Arc<Labels>,
+    pub(super) value: Value,
+}
+
+/// The value of a series.
+#[derive(Debug)]
+pub(super) enum Value {
+    /// A number of things.
+    Whole(u64),
+    /// A time in nanoseconds, written in seconds.
+    Nanoseconds(u64),
+    /// A part of a whole: 0.02 is 2 %.
+    Share(f64),
+    /// A distribution of times.
+    Durations(Durations),
+}
+
+impl Value {
+    /// As the one kind of number that Protobuf and the crate `prometheus-client` have; `None` for a distribution.
+    pub(super) fn number(&self) -> Option<f64> {
+        match self {
+            Self::Whole(n) => Some(as_float(*n)),
+            Self::Nanoseconds(ns) => Some(seconds(*ns)),
+            Self::Share(share) => Some(*share),
+            Self::Durations(_) => None,
+        }
+    }
+}
+
+/// Nanoseconds in seconds, rounded once.
+pub(super) fn seconds(ns: u64) -> f64 {
+    as_float(ns) / 1e9
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+fn as_float(n: u64) -> f64 {
+    n as f64
+}

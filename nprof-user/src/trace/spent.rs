@@ -1,0 +1,23 @@
+//! What tracing has cost a JVM.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::model::Unseen;
+
+/// What tracing has cost a JVM, estimated from the number of calls and the cost of a probe.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Spent {
+    /// In all.
+    pub total: Duration,
+    /// The CPU time that the JVM has used meanwhile, this cost included.
+    pub cpu: Duration,
+    /// The share of the JVM's time, lately.
+    pub share: f64,
+    /// Functions that are not traced as was asked for, with their calls per second when that was decided, and why.
+    pub demoted: BTreeMap<u32, (f64, String)>,
+    /// How often a function was demoted, and how often one was promoted again.
+    pub changes: [u64; 2],
+    /// What functions did while they were detached, as far as looks at them tell.
+    pub unseen: BTreeMap<u32, Unseen>,
+}
