@@ -1,5 +1,7 @@
 //! What an attached probe hands to the BPF program: whose call it is, which method, which of its probes, and where it sits.
 
+use crate::switch::Lane;
+
 /// The bit of the lower half that holds the lane.
 const LANE: u32 = 1 << 31;
 /// How many bits of the lower half hold the index; those between these and the lane hold the distance.
@@ -23,8 +25,8 @@ impl Cookie {
     /// function's entry the probe sits, at most [`Self::MAX_DISTANCE`], and a lane ([`crate::switch`]).
     #[must_use]
     #[inline(always)]
-    pub const fn new(tgid: u32, index: u32, distance: u32, lane: bool) -> Self {
-        let lane = if lane { LANE } else { 0 };
+    pub const fn new(tgid: u32, index: u32, distance: u32, lane: Lane) -> Self {
+        let lane = (lane as u32) << LANE.trailing_zeros();
         let distance = (distance & Self::MAX_DISTANCE) << INDEX_BITS;
         Self(((tgid as u64) << 32) | (lane | distance | (index & Self::MAX_INDEX)) as u64)
     }
@@ -53,8 +55,8 @@ impl Cookie {
     /// Which of two links the probe is in.
     #[must_use]
     #[inline(always)]
-    pub const fn lane(self) -> bool {
-        self.lower() & LANE != 0
+    pub const fn lane(self) -> Lane {
+        if self.lower() & LANE == 0 { Lane::A } else { Lane::B }
     }
 
     #[inline(always)]
@@ -72,7 +74,7 @@ mod tests {
     fn round_trip() {
         let processes = [(0, 0), (1, Cookie::MAX_INDEX), (u32::MAX, 1), (4_194_304, 2_000)];
         for ((tgid, index), distance) in processes.into_iter().zip([0, Cookie::MAX_DISTANCE, 64, 4]) {
-            for lane in [false, true] {
+            for lane in Lane::ALL {
                 let cookie = Cookie::new(tgid, index, distance, lane);
                 assert_eq!((cookie.tgid(), cookie.index(), cookie.lane()), (tgid, index, lane));
                 assert_eq!(cookie.distance(), u64::from(distance));

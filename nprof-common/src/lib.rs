@@ -29,7 +29,7 @@ pub use stack::{
     CallEvent, Chunk, FrozenPlaces, LastJavaFrame, LastJavaFramePlace, Pace, StackHeader, StackKind, VmPlaces,
 };
 pub use stats::{MethodStats, Mode};
-pub use switch::Switch;
+pub use switch::{Lane, Switch};
 #[cfg(not(target_arch = "bpf"))]
 pub use vm_linked::is_vm_linked;
 

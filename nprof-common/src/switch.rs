@@ -47,6 +47,30 @@ const STUBS: u64 = 1 << 10;
 const MODE: u64 = 0xff;
 const EPOCH_SHIFT: u32 = 32;
 
+/// Which of the two links that may hold a probe of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Lane {
+    /// The first one is in this lane.
+    A = 0,
+    /// The one that it hands over to.
+    B = 1,
+}
+
+impl Lane {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::A, Self::B];
+
+    /// The other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+}
+
 /// The word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Switch(pub u64);
@@ -55,7 +79,7 @@ impl Switch {
     /// The probes of one lane answer.
     #[must_use]
     #[inline(always)]
-    pub const fn settled(mode: Mode, lane: bool) -> Self {
+    pub const fn settled(mode: Mode, lane: Lane) -> Self {
         Self(mode as u64 | lane_bit(lane))
     }
 
@@ -63,7 +87,7 @@ impl Switch {
     /// of another.
     #[must_use]
     #[inline(always)]
-    pub const fn handing(mode: Mode, from: bool, epoch: u32) -> Self {
+    pub const fn handing(mode: Mode, from: Lane, epoch: u32) -> Self {
         Self(mode as u64 | lane_bit(from) | HANDING | ((epoch as u64) << EPOCH_SHIFT))
     }
 
@@ -84,7 +108,7 @@ impl Switch {
     /// The mode, if the word is settled on this lane; something that is no mode if not.
     #[must_use]
     #[inline(always)]
-    pub const fn settled_mode(self, lane: bool) -> u64 {
+    pub const fn settled_mode(self, lane: Lane) -> u64 {
         self.0 ^ lane_bit(lane)
     }
 
@@ -98,8 +122,8 @@ impl Switch {
     /// The lane that answers; during a hand-over the one that did.
     #[must_use]
     #[inline(always)]
-    pub const fn lane(self) -> bool {
-        self.0 & LANE != 0
+    pub const fn lane(self) -> Lane {
+        if self.0 & LANE == 0 { Lane::A } else { Lane::B }
     }
 
     /// Which hand-over is under way, if one is.
@@ -110,8 +134,8 @@ impl Switch {
     }
 }
 
-const fn lane_bit(lane: bool) -> u64 {
-    if lane { LANE } else { 0 }
+const fn lane_bit(lane: Lane) -> u64 {
+    (lane as u64) << LANE.trailing_zeros()
 }
 
 #[cfg(test)]
@@ -124,10 +148,10 @@ mod tests {
     #[test]
     fn settled_on_one_lane() {
         for mode in MODES {
-            for lane in [false, true] {
+            for lane in Lane::ALL {
                 let word = Switch::settled(mode, lane);
                 assert_eq!((word.settled_mode(lane), word.mode(), word.lane()), (mode as u64, mode as u64, lane));
-                assert!(!MODES.map(|mode| mode as u64).contains(&word.settled_mode(!lane)));
+                assert!(!MODES.map(|mode| mode as u64).contains(&word.settled_mode(lane.other())));
                 assert_eq!(word.epoch(), None);
             }
         }
@@ -136,10 +160,11 @@ mod tests {
     /// Check that a word of a hand-over is settled for nobody, and keeps its parts.
     #[test]
     fn handing_is_settled_for_nobody() {
-        for (mode, from, epoch) in [(Mode::Off, false, 0), (Mode::Time, true, u32::MAX), (Mode::Count, false, 7)] {
+        for (mode, from, epoch) in [(Mode::Off, Lane::A, 0), (Mode::Time, Lane::B, u32::MAX), (Mode::Count, Lane::A, 7)]
+        {
             let word = Switch::handing(mode, from, epoch);
             assert_eq!((word.mode(), word.lane(), word.epoch()), (mode as u64, from, Some(epoch)));
-            assert!([false, true].iter().all(|&lane| word.settled_mode(lane) > Mode::Time as u64));
+            assert!(Lane::ALL.iter().all(|&lane| word.settled_mode(lane) > Mode::Time as u64));
         }
     }
 
@@ -147,9 +172,9 @@ mod tests {
     /// mark and no others; and that other words pass over none.
     #[test]
     fn stubs_are_looked_for_where_they_may_be() {
-        for word in [Switch::settled(Mode::Time, true), Switch::handing(Mode::Count, false, 7)] {
+        for word in [Switch::settled(Mode::Time, Lane::B), Switch::handing(Mode::Count, Lane::A, 7)] {
             let with_stubs = word.with_stubs();
-            assert!([false, true].iter().all(|&lane| with_stubs.settled_mode(lane) > Mode::Time as u64));
+            assert!(Lane::ALL.iter().all(|&lane| with_stubs.settled_mode(lane) > Mode::Time as u64));
             assert_eq!((with_stubs.mode(), with_stubs.lane()), (word.mode(), word.lane()));
             assert_eq!(with_stubs.epoch(), word.epoch());
             assert!(with_stubs.is_counted_by_stub(true) && !word.is_counted_by_stub(true));
@@ -185,6 +210,6 @@ mod tests {
     /// Check that a record of zeros is off.
     #[test]
     fn zero_is_off() {
-        assert_eq!(Switch::settled(Mode::Off, false), Switch(0));
+        assert_eq!(Switch::settled(Mode::Off, Lane::A), Switch(0));
     }
 }

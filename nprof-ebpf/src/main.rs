@@ -51,7 +51,7 @@ fn nprof_enter(ctx: ProbeContext) -> u32 {
         // SAFETY: as above.
         let (ip, r10) = unsafe { ((*ctx.regs).rip, (*ctx.regs).r10) };
         let is_marked = r10 == mark(ip.wrapping_sub(cookie.distance()), sp);
-        mode = handover::mode(index, u64::from(cookie.lane()), sp, is_marked);
+        mode = handover::mode(index, cookie.lane() as u64, sp, is_marked);
     }
     if mode == Mode::Time as u64 {
         // SAFETY: as above.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nprof_common::histogram::BUCKETS;
-use nprof_common::{Cookie, Loss, MethodStats, Pace, Switch, maps};
+use nprof_common::{Cookie, Lane, Loss, MethodStats, Pace, Switch, maps};
 
 use super::feeds::{Collect, Feeds, fixed_point};
 use super::loss_log::LossLog;
@@ -107,7 +107,7 @@ impl Engine {
         let offset = site.0 - mapping.start.0 + mapping.offset.0;
         let program = self.object.slow.as_ref().ok_or_else(missing)?;
         let path = c_path(&library.open_path).map_err(failed)?;
-        let cookies = [Cookie::new(pid.0, IDLE_RECORD, 0, false).0];
+        let cookies = [Cookie::new(pid.0, IDLE_RECORD, 0, Lane::A).0];
         let filter = self.filter(pid);
         let to = UprobeMulti { path: &path, offsets: &[offset], cookies: &cookies, on_return: false, pid: filter };
         link_uprobe_multi(program.as_fd(), to).map_err(failed)

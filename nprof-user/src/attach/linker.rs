@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use nprof_common::Cookie;
+use nprof_common::{Cookie, Lane};
 
 use super::engine::Engine;
 use super::links::{IndexedSite, warn_unless_ended};
@@ -59,8 +59,8 @@ impl Linker {
     fn cookie(&self, site: IndexedSite, kind: Kind, switches: &Switches) -> Option<u64> {
         let index = site.index;
         let (record, lane) = match kind {
-            Kind::Idle => (self.engine.idle_record(), false),
-            Kind::OtherLane => (switches.record(index)?, !switches.lane(index)),
+            Kind::Idle => (self.engine.idle_record(), Lane::A),
+            Kind::OtherLane => (switches.record(index)?, switches.lane(index).other()),
             Kind::Entry | Kind::Return => (switches.record(index)?, switches.lane(index)),
         };
         Some(Cookie::new(self.pid.0, record, site.distance, lane).0)

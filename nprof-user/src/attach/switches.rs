@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use nprof_common::{Mode, Switch};
+use nprof_common::{Lane, Mode, Switch};
 
 use super::engine::Engine;
 use crate::model::{States, Traced, Tracing};
@@ -59,7 +59,7 @@ pub(super) struct Due {
 struct Function {
     record: u32,
     /// Which of two links has its probe on the entry.
-    lane: bool,
+    lane: Lane,
     /// The hand-over to the other lane, if one is under way.
     epoch: Option<u32>,
     wanted: Tracing,
@@ -240,7 +240,7 @@ impl Switches {
     pub(super) fn add(&self, index: u32, record: u32) {
         let function = Function {
             record,
-            lane: false,
+            lane: Lane::A,
             epoch: None,
             wanted: self.usual(),
             allowed: Tracing::Timed,
@@ -270,8 +270,8 @@ impl Switches {
     }
 
     /// The lane of a function's probe.
-    pub(super) fn lane(&self, index: u32) -> bool {
-        self.lock().functions.get(&index).is_some_and(|function| function.lane)
+    pub(super) fn lane(&self, index: u32) -> Lane {
+        self.lock().functions.get(&index).map_or(Lane::A, |function| function.lane)
     }
 
     /// Says whether functions have a probe on the entry, or on the return.
@@ -284,7 +284,9 @@ impl Switches {
     /// Begins to hand functions over from one lane to the other, or ends it.
     pub(super) fn hand_over(&self, indices: impl IntoIterator<Item = u32>, epoch: Option<u32>) {
         self.change(indices, |function| {
-            function.lane ^= epoch.is_none();
+            if epoch.is_none() {
+                function.lane = function.lane.other();
+            }
             function.epoch = epoch;
         });
     }
