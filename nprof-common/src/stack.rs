@@ -331,7 +331,7 @@ pub struct Pace {
     /// Of a call that lasted this long, and of every longer one, the stack is taken; of a shorter one with a chance in
     /// proportion to its time. Nested traced calls do not count. 0: time has no influence.
     pub period_ns: u64,
-    /// The chance of a thread that stops running inside of a call, of 2^32.
+    /// The chance of a thread that stops running inside a call, of 2^32.
     pub stop_probability: u64,
     /// No stack is taken once `taken` has reached this.
     pub allowed: u64,
@@ -374,7 +374,7 @@ pub mod collect {
     pub const RETURNS: u32 = 1;
     /// The time that threads do not run.
     pub const OFF_CPU: u32 = 2;
-    /// Stacks inside of calls: when a timer fires, and when the thread stops running.
+    /// Stacks inside calls: when a timer fires, and when the thread stops running.
     pub const INSIDE: u32 = 4;
     /// Stacks when a timer fires, wherever the thread is.
     pub const EVERYWHERE: u32 = 8;

@@ -177,7 +177,7 @@ impl Agent {
             helpers.claim(jni)?;
             return Ok(helpers);
         }
-        // Not inside of `get_or_init`, which locks. Whoever is second finds the classes of the first.
+        // Not inside `get_or_init`, which locks. Whoever is second finds the classes of the first.
         let helpers = Helpers::define(jni)?;
         Ok(self.helpers.get_or_init(|| helpers))
     }

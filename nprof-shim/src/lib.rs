@@ -1,4 +1,4 @@
-//! The companion agent of nprof: counts and times the calls of native methods inside of a JVM, without a trap.
+//! The companion agent of nprof: counts and times the calls of native methods inside a JVM, without a trap.
 //!
 //! A probe of the kernel costs a trap at each call. Where that is too much, this library is loaded into the JVM, at its
 //! start or while it runs, and puts a *stub* before each native method: a few instructions that count the call, or time

@@ -97,7 +97,7 @@ impl Container {
         self.app.join("libshapes.so")
     }
 
-    /// Deletes the target's library inside of the container.
+    /// Deletes the target's library inside the container.
     ///
     /// # Errors
     /// When it is not there.

@@ -134,7 +134,7 @@ impl HistogramRow {
     /// Calls that took no longer than `bound_ns`, which has to be the upper bound of a bucket or infinite.
     ///
     /// # Errors
-    /// When the bound lies inside of a bucket.
+    /// When the bound lies inside a bucket.
     pub fn calls_within(&self, bound_ns: f64) -> Result<u64> {
         // Bucket `index` ends at 2^(index / 4) ns. A bound may have been rounded in print.
         let index = 4.0 * bound_ns.log2();

@@ -8,7 +8,7 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Threads that wait inside of a native, each below a stack of another shape, while the VM itself tells their frames.
+ * Threads that wait inside a native, each below a stack of another shape, while the VM itself tells their frames.
  *
  * <p>{@code run park SHAPES} (or {@code all}) has one thread for each shape wait and answers, for each, with a line
  * {@code stack SHAPE RSP RBP} and its frames, innermost first: {@code at CLASS METHOD LINE}. The registers are those at

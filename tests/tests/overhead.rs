@@ -103,7 +103,7 @@ fn a_hot_native_is_demoted() -> Result<()> {
             must_be_marked(report.needed_row(&hot())?, made)?;
             must_be_exact(report.needed_row(&rare())?, u64::from(2 * RARE_CALLS))?;
             ensure!(report.targets.iter().all(|row| row.cost_ns.is_some_and(|ns| ns > 0)), "{:?}", report.targets);
-            let told = |line: &str| line.starts_with("nprof: ") && line.contains("too dear to time every call");
+            let told = |line: &str| line.starts_with("nprof: ") && line.contains("too expensive to time every call");
             ensure!(run.stderr.lines().filter(|line| told(line)).count() == 1, "{}", run.stderr);
             target.exit()?;
         }
@@ -183,17 +183,20 @@ fn the_default_does_no_harm() -> Result<()> {
         );
         let may_differ = 0.1 + 3.0 * error;
         ensure!((found / truth - 1.0).abs() < may_differ, "{found:.0} calls/s, {truth:.0} made: {row:?}");
-        ensure!(row.calls < estimated / 2 && row.unwatched_ns > 0, "a native that is too dear was watched: {row:?}");
+        ensure!(
+            row.calls < estimated / 2 && row.unwatched_ns > 0,
+            "a native that is too expensive was watched: {row:?}"
+        );
         target.exit()
     })
 }
 
-/// Check that a recording has what was too dear to watch in its place, with an estimate that is true within its error: in
+/// Check that a recording has what was too expensive to watch in its place, with an estimate that is true within its error: in
 /// reports for people and for programs, in a picture, and in a comparison.
 #[test]
-fn recordings_have_the_dearest() -> Result<()> {
+fn recordings_have_the_most_expensive() -> Result<()> {
     traced_on_every_jdk(|jdk| {
-        let jar = Jar::of(jdk, "dearest", "targets.Governed")?;
+        let jar = Jar::of(jdk, "costliest", "targets.Governed")?;
         let mut target = RemoteProcess::governed(jdk, jar.path())?;
         work(&mut target, 2.0)?;
         let directory = tempfile::TempDir::new()?;
@@ -223,7 +226,7 @@ fn recordings_have_the_dearest() -> Result<()> {
             ensure!(table.lines().any(|line| line.ends_with("targets.Many::m0 ≈")), "{table}");
         }
         let folded = said(&["flamegraph", &file, "--format", "folded", "--weight", "calls"])?;
-        ensure!(folded.contains("[estimated: too dear to watch];targets.Many.m0 "), "{folded}");
+        ensure!(folded.contains("[estimated: too expensive to watch];targets.Many.m0 "), "{folded}");
         target.exit()
     })
 }
@@ -243,7 +246,11 @@ fn without_a_budget_all_is_exact() -> Result<()> {
         let target_row = report.targets.first().context("no target")?;
         let functions = target_row.functions.context("no functions")?;
         ensure!((functions.demoted, functions.counted, functions.detached) == (0, 0, 0), "{functions:?}");
-        ensure!(target_row.cost_ns.is_some() && !run.stderr.contains("too dear"), "{target_row:?}: {}", run.stderr);
+        ensure!(
+            target_row.cost_ns.is_some() && !run.stderr.contains("too expensive"),
+            "{target_row:?}: {}",
+            run.stderr
+        );
         target.exit()
     })
 }

@@ -171,7 +171,7 @@ fn virtual_threads() -> Result<()> {
     })
 }
 
-/// Check that recursion, exceptions, jumps inside of a native and threads that end inside of a native are counted
+/// Check that recursion, exceptions, jumps inside a native and threads that end inside a native are counted
 /// exactly, and that only calls that never return stay in flight.
 #[test]
 fn calls_that_end_otherwise() -> Result<()> {
@@ -210,7 +210,7 @@ fn times_are_right() -> Result<()> {
         let slept = target.self_timed("sleep", 20, 2_000_000)?;
         let record = watched.records()?.record("targets.Timed", "sleep", "(J)V");
         ensure!((record.entered, record.ended) == (20, 20), "{record:?}");
-        // The native's own measurement lies inside of ours.
+        // The native's own measurement lies inside ours.
         ensure!(record.total_ns * 10_001 / 10_000 >= slept.total_ns, "{record:?} of {slept:?}");
         ensure!(record.total_ns <= slept.total_ns + slept.total_ns / 50 + 20 * 100_000, "{record:?} of {slept:?}");
         ensure!(record.max_ns * 10_001 / 10_000 >= slept.max_ns, "{record:?} of {slept:?}");

@@ -96,7 +96,7 @@ impl Marks {
         let cut = |stack: &ProfileStack| stack.cut.map(|reason| marker(format!("[stack cut: {reason}]")));
         Self {
             no_stack: marker("[no stack taken]".to_owned()),
-            unseen: marker("[estimated: too dear to watch]".to_owned()),
+            unseen: marker("[estimated: too expensive to watch]".to_owned()),
             functions: profile.functions.iter().map(native_method).collect(),
             called_back: profile.frames.iter().map(called_back).collect(),
             cut: profile.stacks.iter().map(cut).collect(),

@@ -30,7 +30,7 @@ pub struct ExecEvents {
 }
 
 impl ExecEvents {
-    /// Begins to listen: every start after this returns is told. To be called inside of a tokio runtime.
+    /// Begins to listen: every start after this returns is told. To be called inside a tokio runtime.
     ///
     /// # Errors
     /// See [`Error`]; most likely missing permissions.

@@ -27,9 +27,9 @@ pub struct Collect {
     pub target: Pid,
     /// Stacks of calls that return.
     pub returns: bool,
-    /// The time that threads do not run inside of calls.
+    /// The time that threads do not run inside calls.
     pub off_cpu: bool,
-    /// Stacks inside of calls, by timer and when a thread stops running.
+    /// Stacks inside calls, by timer and when a thread stops running.
     pub inside: bool,
     /// Stacks by timer wherever a thread is.
     pub everywhere: bool,
@@ -224,7 +224,7 @@ impl Feeds {
         self.store(offset_of!(Pace, period_ns), ns);
     }
 
-    /// The chance that the stack of a thread is taken which stops running inside of a call.
+    /// The chance that the stack of a thread is taken which stops running inside a call.
     pub fn set_stop_probability(&self, probability: f64) {
         self.store(offset_of!(Pace, stop_probability), fixed_point(probability));
     }

@@ -57,7 +57,7 @@ impl Demoted {
         let methods = if all == 1 { "method was" } else { "methods were" };
         (all > 0).then(|| {
             format!(
-                "{all} {methods} too dear to time every call within the budget (--max-overhead): {}; {what_helps}",
+                "{all} {methods} too expensive to time every call within the budget (--max-overhead): {}; {what_helps}",
                 parts.join(", ")
             )
         })
@@ -102,7 +102,7 @@ mod tests {
         all.add(&snapshot, &some());
         let line = all.line(TRACED).unwrap();
         let estimated = snapshot.methods.len();
-        assert!(line.starts_with(&format!("{} methods were too dear", estimated + 3)), "{line}");
+        assert!(line.starts_with(&format!("{} methods were too expensive", estimated + 3)), "{line}");
         assert!(line.contains(&format!("{estimated} estimated")) && line.contains("--tier stub"), "{line}");
     }
 

@@ -106,7 +106,7 @@ fn draw(
     }
     let (before, after) = (args.before.to_string_lossy(), args.after.to_string_lossy());
     if difference.is_empty(args.negate) {
-        let (empty, hint) = if args.negate { (before, "leave --negate away") } else { (after, "add --negate") };
+        let (empty, hint) = if args.negate { (before, "omit --negate") } else { (after, "add --negate") };
         bail!("{empty} has nothing to draw: {hint} for the widths of the other recording");
     }
     let names = Names { before: &before, after: &after };

@@ -89,7 +89,7 @@ fn hint_for(error: &(dyn StdError + 'static), privileged: bool) -> Option<String
     match error.downcast_ref::<trace::Error>() {
         Some(trace::Error::Shim(error)) => return for_shim(error, denial),
         Some(trace::Error::Slow { .. }) => {
-            return Some("leave --slow away: stubs count and time without it".to_owned());
+            return Some("omit --slow: stubs count and time without it".to_owned());
         }
         Some(error @ trace::Error::Unreadable { .. }) => return error.advice(),
         _ => {}
@@ -174,7 +174,7 @@ mod tests {
             format!("{error:#}")
                 .starts_with("no callers of slow calls (--slow) in process 7, though there can be stubs: ")
         );
-        assert_eq!(hint(&error).as_deref(), Some("leave --slow away: stubs count and time without it"));
+        assert_eq!(hint(&error).as_deref(), Some("omit --slow: stubs count and time without it"));
     }
 
     /// Check that a denied permission is recognised whoever met it, that root is not told to become root, and that

@@ -35,7 +35,7 @@ pub(super) struct LiveArgs {
     /// Sample where threads use the CPU, by timer, instead of tracing calls: shows native code next to all the rest
     #[arg(long, requires = "pid", conflicts_with_all = ["library", "exclude", "off_cpu", "timeline"])]
     on_cpu: bool,
-    /// Also show the native functions inside of native methods, sampled by timer and when threads stop running
+    /// Also show the native functions inside native methods, sampled by timer and when threads stop running
     #[arg(long, requires = "pid")]
     native_stacks: bool,
     /// The most stacks to take in a second; counts and times do not depend on it
@@ -45,7 +45,7 @@ pub(super) struct LiveArgs {
     /// How much of a thread's stack is copied, 1k to 124k; deeper ones are cut, and say so [default: 32k, with --on-cpu 64k]
     #[arg(long, value_name = "BYTES", requires = "pid", value_parser = stack_size)]
     stack_size: Option<u32>,
-    /// Also measure how long threads wait inside of native methods, that is, do not run
+    /// Also measure how long threads wait inside native methods, that is, do not run
     #[arg(long, requires = "pid")]
     off_cpu: bool,
     #[command(flatten)]
@@ -92,7 +92,7 @@ impl LiveArgs {
         quiet: bool,
     ) -> anyhow::Result<Outcome> {
         if self.on_cpu && !patterns.is_empty() {
-            bail!("`--on-cpu` samples whatever runs and knows no methods: leave the patterns away");
+            bail!("`--on-cpu` samples whatever runs and knows no methods: omit the patterns");
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let recorded = runtime.block_on(async {

@@ -172,7 +172,7 @@ impl Picture {
             bail!("`--on-cpu` sees no calls, and so makes no timeline of them: choose another format");
         }
         if matches!(self.weight, Weight::Calls | Weight::OffCpu) {
-            bail!("`--on-cpu` sees no calls, only use of the CPU: leave --weight away");
+            bail!("`--on-cpu` sees no calls, only use of the CPU: omit --weight");
         }
         Ok(())
     }

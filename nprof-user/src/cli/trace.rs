@@ -47,7 +47,7 @@ pub(super) struct TraceArgs {
     /// Only count calls: no times, no probe on returns, about 60 % of the cost
     #[arg(long)]
     count_only: bool,
-    /// Who counts: probes of the kernel, or stubs inside of the JVM, which cost much less and for which nprof loads a
+    /// Who counts: probes of the kernel, or stubs inside the JVM, which cost much less and for which nprof loads a
     /// library into it
     #[arg(long, value_enum, default_value_t, conflicts_with = "all")]
     tier: TierArg,
@@ -129,7 +129,7 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     // First of all: a signal from now on ends the tracing cleanly.
     let mut stop = Stop::new()?;
     if args.slow.is_some() && args.tier == TierArg::Kernel {
-        bail!("`--slow` is about methods with stubs: leave `--tier kernel` away");
+        bail!("`--slow` is about methods with stubs: omit `--tier kernel`");
     }
     if args.time_every > 1 && args.tier != TierArg::Stub {
         bail!("`--time-every` is about methods with stubs: say `--tier stub`; probes time each call");

@@ -66,7 +66,7 @@ impl ConfigFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, or must not be trusted. What is wrong inside of it are its [`problems`](Self::problems).
+    /// If it cannot be read, or must not be trusted. What is wrong inside it are its [`problems`](Self::problems).
     pub fn read(path: &Path) -> Result<Self, FileError> {
         Ok(Self::parse(path, &text(path, is_privileged())?))
     }

@@ -31,7 +31,7 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Makes the socket, for root and the members of `group` alone. To be called inside of a tokio runtime.
+    /// Makes the socket, for root and the members of `group` alone. To be called inside a tokio runtime.
     ///
     /// A socket that was left behind is replaced. One that somebody answers at is not.
     ///

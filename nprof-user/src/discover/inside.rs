@@ -75,7 +75,7 @@ mod tests {
 
     const PID: Pid = Pid(7);
 
-    /// Check that links of the target's making stay inside of its root, and that what is no directory is refused.
+    /// Check that links of the target's making stay inside its root, and that what is no directory is refused.
     #[test]
     fn directories_stay_inside() {
         let host = TestProc::new();

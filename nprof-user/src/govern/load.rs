@@ -56,50 +56,50 @@ pub(super) fn total_ns(loads: &[Load<'_>], costs: &Costs) -> f64 {
 
 /// A load in the order of what it costs; of equals, the first in the list is the greatest.
 #[derive(Debug, Clone, Copy)]
-struct Dear {
+struct Costly {
     cost_ns: f64,
     place: usize,
 }
 
-impl Ord for Dear {
+impl Ord for Costly {
     fn cmp(&self, other: &Self) -> Ordering {
         self.cost_ns.total_cmp(&other.cost_ns).then(other.place.cmp(&self.place))
     }
 }
 
-impl PartialOrd for Dear {
+impl PartialOrd for Costly {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Dear {
+impl PartialEq for Costly {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Dear {}
+impl Eq for Costly {}
 
 /// Lowers what costs most, step by step, until all together cost no more than the limit. A function that is off stays:
 /// it is so because the user wants it.
 pub(super) fn lower(loads: &mut [Load<'_>], costs: &Costs, limit_ns: f64) {
     let mut total = total_ns(loads, costs);
-    let mut dearest: BinaryHeap<Dear> = loads
+    let mut costliest: BinaryHeap<Costly> = loads
         .iter()
         .enumerate()
         .filter(|(_, load)| load.to.is_watched())
-        .map(|(place, load)| Dear { cost_ns: load.cost_ns(costs), place })
+        .map(|(place, load)| Costly { cost_ns: load.cost_ns(costs), place })
         .collect();
     while total > limit_ns
-        && let Some(Dear { cost_ns, place }) = dearest.pop()
+        && let Some(Costly { cost_ns, place }) = costliest.pop()
     {
         let load = &mut loads[place];
         load.to = load.below(costs);
         let lowered_ns = load.cost_ns(costs);
         total += lowered_ns - cost_ns;
         if load.to.is_watched() {
-            dearest.push(Dear { cost_ns: lowered_ns, place });
+            costliest.push(Costly { cost_ns: lowered_ns, place });
         }
     }
     spare(loads, costs, limit_ns);
@@ -142,7 +142,7 @@ mod tests {
         calls.iter().map(|&calls| (ProbeCost::Emulated, Timed, calls)).collect()
     }
 
-    /// Check that no more is lowered than the limit asks for, the dearest first and of equals the first.
+    /// Check that no more is lowered than the limit asks for, the most expensive first and of equals the first.
     #[test]
     fn lowers_the_dearest() {
         assert_eq!(lowered(&emulated(&[20, 10]), 30e3), [Timed, Timed]);

@@ -65,7 +65,7 @@ impl Governor {
         }
     }
 
-    /// Decides, before functions are attached, which are too dear to begin with as they are wanted. `observed` are their
+    /// Decides, before functions are attached, which are too expensive to begin with as they are wanted. `observed` are their
     /// calls in a second of `period`, as found out by looks.
     pub fn begin(&mut self, period: Period, observed: &[Observed]) -> Vec<Change> {
         let Some(Budget { share }) = self.budget else { return Vec::new() };

@@ -162,7 +162,7 @@ fn noise_does_not_flap() {
     }
 }
 
-/// Check that a JVM that does nothing but a few calls keeps them timed, even dear ones.
+/// Check that a JVM that does nothing but a few calls keeps them timed, even expensive ones.
 #[test]
 fn idle_jvm_is_left_alone() {
     for cost in [Emulated, SingleStepped] {
@@ -392,7 +392,7 @@ fn without_a_budget_nothing_changes() {
     assert_eq!(governor.due_look(), None);
 }
 
-/// Check that what is too dear is not attached to begin with, that the rest is as it is wanted, and that what comes later only
+/// Check that what is too expensive is not attached to begin with, that the rest is as it is wanted, and that what comes later only
 /// gets the room that is left.
 #[test]
 fn begins_within_the_budget() {

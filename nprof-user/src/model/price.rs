@@ -1,4 +1,4 @@
-//! What probes cost a target, and how much of that is inside of the times that they measure.
+//! What probes cost a target, and how much of that is inside the times that they measure.
 
 use serde::Serialize;
 

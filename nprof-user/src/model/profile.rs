@@ -24,7 +24,7 @@ pub struct Profile {
     pub calls: Vec<StackTotals>,
     /// Calls that had not returned when the recording ended: their time until then, exact, not sampled.
     pub open: Vec<StackTotals>,
-    /// Samples taken inside of native methods, with native frames (`--native-stacks`), or of all threads by timer
+    /// Samples taken inside native methods, with native frames (`--native-stacks`), or of all threads by timer
     /// (`--on-cpu`, where no function belongs to them).
     pub inside: Vec<StackTotals>,
     /// Single calls by the time when they began, where a timeline was asked for.
@@ -64,7 +64,7 @@ pub struct About {
     pub period_ns: Option<u64>,
     /// Whether off-CPU time was measured.
     pub off_cpu: bool,
-    /// Whether samples inside of native methods were taken.
+    /// Whether samples inside native methods were taken.
     pub native_stacks: bool,
 }
 
@@ -188,7 +188,7 @@ pub struct FunctionTotals {
     pub probe_error_ns: u64,
     /// Whether the kernel single-steps an instruction for its probe, which costs about ten times as much as others do.
     pub single_stepped: bool,
-    /// What it did while it was too dear to watch, estimated: in none of the numbers above. `None` where it was watched all
+    /// What it did while it was too expensive to watch, estimated: in none of the numbers above. `None` where it was watched all
     /// the time.
     pub unseen: Option<Unseen>,
 }
@@ -225,7 +225,7 @@ pub struct StackTotals {
     pub function: Option<u32>,
     /// How many samples there are.
     pub samples: u64,
-    /// The calls that they stand for; 0 for samples inside of calls.
+    /// The calls that they stand for; 0 for samples inside calls.
     pub calls: f64,
     /// The wall-clock time that they stand for, nested traced calls included, in nanoseconds.
     pub time_ns: f64,

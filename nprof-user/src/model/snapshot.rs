@@ -94,7 +94,7 @@ pub struct MethodSnapshot {
     pub histogram: Histogram,
 }
 
-/// What a function did while it was too dear to watch, estimated from short looks at it (`--max-overhead`).
+/// What a function did while it was too expensive to watch, estimated from short looks at it (`--max-overhead`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unseen {
     /// Calls that nobody counted.

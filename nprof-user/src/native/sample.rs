@@ -52,7 +52,7 @@ pub struct CodeAddress {
 }
 
 impl CodeAddress {
-    /// An address inside of the instruction that the frame is in: for a return address, inside of the call.
+    /// An address inside the instruction that the frame is in: for a return address, inside the call.
     #[must_use]
     pub fn lookup(self) -> VirtAddr {
         VirtAddr(self.address.0.saturating_sub(u64::from(self.is_return)))

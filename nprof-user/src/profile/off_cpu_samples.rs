@@ -1,4 +1,4 @@
-//! Threads that stop running inside of a call: their stacks are taken when they stop, and how long they did not run is
+//! Threads that stop running inside a call: their stacks are taken when they stop, and how long they did not run is
 //! known when they run again.
 
 use std::collections::HashMap;

@@ -125,7 +125,7 @@ impl Sampler {
         let mounted = Mounted::find(&mut feeds, &mut unwinder, &mut threads)?;
         let anchors = LastJavaFrames::new(proc.clone(), pid, threads);
         let shared = Arc::new(Shared::default());
-        // Half of the stacks are taken inside of calls, where that is wanted.
+        // Half of the stacks are taken inside calls, where that is wanted.
         let of_calls = match collect {
             Collect { everywhere: true, .. } => 0,
             Collect { inside: true, .. } => collect.max_stacks / 2,

@@ -8,7 +8,7 @@ use crate::model::{CutReason, ProfileFrame, ProfileStack, StackTotals};
 /// One sample, for what it stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Share {
-    /// The calls that it stands for: 1 / chance; 0 for one inside of a call.
+    /// The calls that it stands for: 1 / chance; 0 for one inside a call.
     pub calls: f64,
     /// The wall-clock time, nested traced calls included.
     pub time_ns: f64,
@@ -51,7 +51,7 @@ pub struct Summed {
     pub stacks: Vec<ProfileStack>,
     /// Calls that returned; functions by record.
     pub calls: Vec<StackTotals>,
-    /// Samples inside of calls or of no call.
+    /// Samples inside calls or of no call.
     pub inside: Vec<StackTotals>,
     /// Stacks that were taken.
     pub taken: u64,
@@ -94,7 +94,7 @@ impl Sums {
         self.calls.entry((Some(record), stack)).or_default().add(share);
     }
 
-    /// Adds a sample inside of a call, or of no call.
+    /// Adds a sample inside a call, or of no call.
     pub fn add_inside(&mut self, record: Option<u32>, stack: u32, share: Share) {
         self.inside.entry((record, stack)).or_default().add(share);
     }

@@ -125,7 +125,7 @@ pub(super) struct Function {
     pub(super) probe_error_ns: u64,
     #[prost(bool, tag = "15")]
     pub(super) single_stepped: bool,
-    /// Only of functions that were too dear to watch.
+    /// Only of functions that were too expensive to watch.
     #[prost(message, optional, tag = "16")]
     pub(super) unseen: Option<Unseen>,
 }

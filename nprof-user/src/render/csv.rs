@@ -153,7 +153,7 @@ mod tests {
         );
     }
 
-    /// Check that what is estimated of a function that is too dear to watch stands at the end, with its error.
+    /// Check that what is estimated of a function that is too expensive to watch stands at the end, with its error.
     #[test]
     fn unseen_calls() {
         let mut snapshot = samples::demoted();

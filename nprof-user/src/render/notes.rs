@@ -21,12 +21,12 @@ const ENDED: char = 'x';
 const QUANTILES: &str = "~ estimates, within 10 %";
 
 /// What holds where stubs have counted.
-const STUBS: &str = "stub: counted inside of the JVM: no probe is part of the times, and who calls whom is not known, so there is no SELF, \
+const STUBS: &str = "stub: counted inside the JVM: no probe is part of the times, and who calls whom is not known, so there is no SELF, \
      and the time is part of the SELF of others that made the calls";
 
 /// What marks mean that recordings have too.
-pub(super) const SINGLE_STEPPED: &str = "the kernel single-steps an instruction of it: a call costs about ten times as much as others do, most of it inside of its time, from where it is taken off";
-pub(super) const ESTIMATED: &str = "too dear to watch all the time (--max-overhead): CALLS and TOTAL are estimates from short looks, and off by no more than ERROR in two of three cases; --tier stub counts and times every call";
+pub(super) const SINGLE_STEPPED: &str = "the kernel single-steps an instruction of it: a call costs about ten times as much as others do, most of it inside its time, from where it is taken off";
+pub(super) const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): CALLS and TOTAL are estimates from short looks, and off by no more than ERROR in two of three cases; --tier stub counts and times every call";
 pub(super) const UNTIMED: &str = "some of its calls are counted but not timed, because their end was not seen";
 pub(super) const SHARED: &str = "one native function behind several methods; the row is the sum of their calls";
 

@@ -28,7 +28,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Loads maps and programs, measures what a probe costs, and begins to listen for JVMs. To be called inside of a
+    /// Loads maps and programs, measures what a probe costs, and begins to listen for JVMs. To be called inside a
     /// tokio runtime.
     ///
     /// # Errors

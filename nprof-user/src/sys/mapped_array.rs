@@ -41,7 +41,7 @@ impl MappedArray {
     #[must_use]
     pub fn load(&self, index: usize) -> Option<u64> {
         let place = self.place(index, size_of::<u64>())?;
-        // SAFETY: inside of the mapping, and aligned as a multiple of 8 from a page's start.
+        // SAFETY: inside the mapping, and aligned as a multiple of 8 from a page's start.
         let word = unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) };
         Some(word.load(Ordering::Acquire))
     }
@@ -60,7 +60,7 @@ impl MappedArray {
         if offset.checked_add(size)? > self.length {
             return None;
         }
-        // SAFETY: the offset is inside of the mapping.
+        // SAFETY: the offset is inside the mapping.
         Some(unsafe { self.base.add(offset) })
     }
 }

@@ -15,7 +15,7 @@ use crate::model::Pid;
 pub struct ProcessEnd(AsyncFd<OwnedFd>);
 
 impl ProcessEnd {
-    /// Watches a process. To be called inside of a tokio runtime.
+    /// Watches a process. To be called inside a tokio runtime.
     ///
     /// # Errors
     /// `ESRCH` if there is no such process (any more).

@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 pub struct AsyncRing(AsyncFd<RingBuf<MapData>>);
 
 impl AsyncRing {
-    /// Takes a ring buffer over. To be called inside of a tokio runtime.
+    /// Takes a ring buffer over. To be called inside a tokio runtime.
     ///
     /// # Errors
     /// If the descriptor cannot be waited for.

@@ -33,7 +33,7 @@ pub struct TargetEnd {
 }
 
 impl TargetEnd {
-    /// Watches a process that runs `program`. To be called inside of a tokio runtime.
+    /// Watches a process that runs `program`. To be called inside a tokio runtime.
     ///
     /// # Errors
     /// `ESRCH` if there is no such process (any more).

@@ -93,7 +93,7 @@ impl std::fmt::Debug for Host {
 }
 
 impl Host {
-    /// Begins to listen for programs that start. `calibrated` is what probes of the engine cost. To be called inside of a
+    /// Begins to listen for programs that start. `calibrated` is what probes of the engine cost. To be called inside a
     /// tokio runtime.
     ///
     /// # Errors

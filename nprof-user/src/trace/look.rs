@@ -2,7 +2,7 @@
 //!
 //! A probe stops its callers, so what may be called too often for one is looked at for a few milliseconds, with probes and
 //! records besides those that trace. Before anything is attached all functions are looked at ([`Looker::survey`]), and later
-//! one by one those that are too dear to be watched ([`Looker::look`]).
+//! one by one those that are too expensive to be watched ([`Looker::look`]).
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -28,7 +28,7 @@ const MANY: u64 = 4;
 const GLIMPSE: Duration = Duration::from_micros(500);
 const ENOUGH: Duration = Duration::from_micros(200);
 /// From this share of a core on a function is not left with a probe any longer than that.
-const DEAR: f64 = 0.05;
+const COSTLY: f64 = 0.05;
 /// How long it takes to put a probe into a target, or out of it, that hits another one all the time: the kernel
 /// waits for the lock of its address space, which each hit takes for a moment.
 const LOCKED: Duration = Duration::from_millis(4);
@@ -44,7 +44,7 @@ const LONGEST: Duration = Duration::from_millis(10);
 const STARVED: Duration = Duration::from_millis(100);
 /// The most threads that are asked whether they want one.
 const THREADS: usize = 256;
-/// What a look at many functions may cost the target: then it is known which are dear.
+/// What a look at many functions may cost the target: then it is known which are expensive.
 const COST: Duration = Duration::from_millis(1);
 /// How often it is asked what that costs.
 const ASK: Duration = Duration::from_micros(200);
@@ -94,7 +94,7 @@ struct Batch<'a> {
     /// Those that are not called all the time.
     quiet: Vec<Attached<'a>>,
     /// The one that is: its index, the share of a core that it costs, and what was seen of it.
-    dear: Option<(u32, f64, Glance)>,
+    costly: Option<(u32, f64, Glance)>,
     /// How many were taken.
     taken: usize,
 }
@@ -127,20 +127,20 @@ impl Looker {
         let (mut seen, mut rest) = (BTreeMap::new(), probes);
         while !rest.is_empty() {
             let mut session = Session::new(Arc::clone(&self.engine), Target { timed: false, ..self.target });
-            let Batch { quiet, dear, taken } = self.attach_quiet(&mut session, libraries, rest, price);
+            let Batch { quiet, costly, taken } = self.attach_quiet(&mut session, libraries, rest, price);
             rest = &rest[taken..];
             let began = Instant::now();
             let glances = self.count(&quiet);
             let share_of = |(one, glance): &(Attached<'_>, Glance)| glance.calls_per_second(0.0) * one.price / 1e9;
-            let dearest = glances.iter().filter(|seen| share_of(seen) >= DEAR).map(|(one, _)| one.probe.index);
-            session.drop_single(&dearest.collect::<Vec<u32>>());
+            let costliest = glances.iter().filter(|seen| share_of(seen) >= COSTLY).map(|(one, _)| one.probe.index);
+            session.drop_single(&costliest.collect::<Vec<u32>>());
             session.switch_off();
             // They slow the target until they are gone, and the next batch need not wait for that.
             thread::spawn(move || session.give_back());
             let share: f64 = glances.iter().map(share_of).sum();
             let mut pause = began.elapsed().mul_f64((share / budget).clamp(0.0, 1e3));
             seen.extend(glances.into_iter().map(|(one, glance)| (one.probe.index, glance)));
-            if let Some((index, share, glance)) = dear {
+            if let Some((index, share, glance)) = costly {
                 pause = pause.max((glance.length + LOCKED).mul_f64(share.min(1.0) / SLOWED));
                 seen.insert(index, glance);
             }
@@ -158,7 +158,7 @@ impl Looker {
         probes: &'a [Probe],
         price: &impl Fn(&Probe) -> f64,
     ) -> Batch<'a> {
-        let mut batch = Batch { quiet: Vec::new(), dear: None, taken: 0 };
+        let mut batch = Batch { quiet: Vec::new(), costly: None, taken: 0 };
         for probe in probes.iter().take(TOGETHER) {
             batch.taken += 1;
             session.attach(libraries, std::slice::from_ref(probe));
@@ -169,11 +169,11 @@ impl Looker {
             self.wait_for_glimpse(one);
             // One that was still when it was attached may be called all the time since.
             if let Some((place, (share, glance))) =
-                batch.quiet.iter().enumerate().find_map(|(place, one)| Some((place, self.dear(*one)?)))
+                batch.quiet.iter().enumerate().find_map(|(place, one)| Some((place, self.costly(*one)?)))
             {
                 let index = batch.quiet.remove(place).probe.index;
                 session.drop_single(&[index]);
-                batch.dear = Some((index, share, glance));
+                batch.costly = Some((index, share, glance));
                 break;
             }
         }
@@ -197,11 +197,11 @@ impl Looker {
 
     /// The share of a core that a function costs, and what was seen of it, if that is too much to leave a probe there any
     /// longer.
-    fn dear(&self, one: Attached<'_>) -> Option<(f64, Glance)> {
+    fn costly(&self, one: Attached<'_>) -> Option<(f64, Glance)> {
         let (length, calls) = (one.since.elapsed(), self.reader.begun_by_shard(one.record));
         let glance = Glance { length, calls, ..Glance::default() };
         let share = glance.calls_per_second(one.price) * one.price / 1e9;
-        let is_called_all_the_time = glance.all() >= MANY && length < 2 * GLIMPSE && share >= DEAR;
+        let is_called_all_the_time = glance.all() >= MANY && length < 2 * GLIMPSE && share >= COSTLY;
         (is_called_all_the_time || self.cost_ns(one) >= ENOUGH.as_secs_f64() * 1e9).then_some((share, glance))
     }
 

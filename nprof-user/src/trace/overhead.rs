@@ -17,7 +17,7 @@ const FIRST_PERIOD: Duration = Duration::from_millis(100);
 const FIRST: Duration = Duration::from_secs(2);
 /// A JVM is taken to use at least so many cores where a period's budget is spent before the period is over.
 const LEAST_CORES: f64 = 0.2;
-/// The share of a core that a function costs from which on it gets links of its own: what may soon be too dear is to be gone
+/// The share of a core that a function costs from which on it gets links of its own: what may soon be too expensive is to be gone
 /// at once then.
 const WARM: f64 = 0.001;
 /// The most functions with links of their own: each link takes the kernel some time at the end.
@@ -87,7 +87,7 @@ impl Overhead {
         self.governor.set_budget(share.map(|share| Budget { share }));
     }
 
-    /// Finds out, before functions are attached, which are too dear to begin with. Returns those that may become so.
+    /// Finds out, before functions are attached, which are too expensive to begin with. Returns those that may become so.
     pub(super) fn begin(&mut self, traced_jvm: &TracedJvm, session: &mut Session, plan: Plan<'_>) -> Vec<u32> {
         let Some(budget) = self.budget.filter(|_| self.calibrated.detaches) else { return Vec::new() };
         // What is not bound yet is not called either.
@@ -123,7 +123,7 @@ impl Overhead {
         observed.collect()
     }
 
-    /// The functions that may soon be too dear, of those that were called so often in a second.
+    /// The functions that may soon be too expensive, of those that were called so often in a second.
     fn warmest(&self, observed: &[Observed]) -> Vec<u32> {
         let ns = |seen: &Observed| seen.calls as f64 * self.calibrated.costs.of(seen.wanted, seen.cost);
         let mut warm: Vec<&Observed> = observed.iter().filter(|seen| ns(seen) >= WARM * 1e9).collect();

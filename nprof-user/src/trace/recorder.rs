@@ -25,9 +25,9 @@ pub struct Wanted {
     pub max_stacks: u32,
     /// How much of a stack is copied, in bytes; what lies beyond is cut.
     pub stack_bytes: u32,
-    /// Measure how long threads do not run inside of calls.
+    /// Measure how long threads do not run inside calls.
     pub off_cpu: bool,
-    /// Stacks inside of calls, with native frames.
+    /// Stacks inside calls, with native frames.
     pub native_stacks: bool,
     /// Every call, for a timeline.
     pub timeline: bool,

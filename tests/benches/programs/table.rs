@@ -14,18 +14,18 @@ const WINDOW_LIMIT: f64 = 1.1;
 /// A row for each state.
 pub(crate) fn of(rounds: &Rounds) -> Result<String, Error> {
     let mut text = String::from(
-        "| | operations/s | CPU per operation | fewer operations/s | more CPU per operation | dearest 0.1 s of start, end | \
+        "| | operations/s | CPU per operation | fewer operations/s | more CPU per operation | most expensive 0.1 s of start, end | \
          slowest of start, end | natives/s | nprof's CPU |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for (number, state) in STATES.iter().enumerate() {
         let middle = |value: fn(&Measured) -> f64| median(rounds[number].iter().map(value));
         let cost = Slowdown::of(rounds[number].iter().map(|one| (one.without.cost, one.with.cost)));
         let rate = Slowdown::of(rounds[number].iter().map(|one| (one.with.rate, one.without.rate)));
-        let [dear_start, dear_end] = PARTS.map(|part| dearest(rounds, number, part));
+        let [costly_start, costly_end] = PARTS.map(|part| costliest(rounds, number, part));
         let [slow_start, slow_end] = PARTS.map(|part| slowest(rounds, number, part));
         writeln!(
             text,
-            "| {} | {:.0} | {:.1} us | {rate} | {cost} | {dear_start:.2} x, {dear_end:.2} x | {slow_start:.2} x, \
+            "| {} | {:.0} | {:.1} us | {rate} | {cost} | {costly_start:.2} x, {costly_end:.2} x | {slow_start:.2} x, \
              {slow_end:.2} x | {:.0} | {:.1} % |",
             state.name,
             middle(|one| one.with.rate),
@@ -42,8 +42,12 @@ pub(crate) fn bars(program: &str, rounds: &Rounds, bars: &mut Bars) {
     for (number, state) in STATES.iter().enumerate().filter(|(_, state)| state.most_percent.is_finite()) {
         let cost = Slowdown::of(rounds[number].iter().map(|one| (one.without.cost, one.with.cost)));
         bars.add(format!("{program}, {}: more CPU per operation, %", state.name), cost.percent, state.most_percent);
-        let dearest = PARTS.map(|part| dearest(rounds, number, part)).into_iter().fold(0.0, f64::max);
-        bars.add(format!("{program}, {}: dearest 0.1 s of start and end, x", state.name), dearest, WINDOW_LIMIT);
+        let worst_window = PARTS.map(|part| costliest(rounds, number, part)).into_iter().fold(0.0, f64::max);
+        bars.add(
+            format!("{program}, {}: most expensive 0.1 s of start and end, x", state.name),
+            worst_window,
+            WINDOW_LIMIT,
+        );
     }
 }
 
@@ -51,9 +55,9 @@ type Part = fn(&Measured) -> &[Pace];
 /// Start and end.
 const PARTS: [Part; 2] = [|one| &one.start, |one| &one.end];
 
-/// CPU time per operation in the dearest window, to the time without nprof: of each window the middle of all rounds, for what
-/// is dear in one round alone is chance.
-fn dearest(rounds: &Rounds, state: usize, part: Part) -> f64 {
+/// CPU time per operation in the most expensive window, to the time without nprof: of each window the middle of all rounds, for what
+/// is expensive in one round alone is chance.
+fn costliest(rounds: &Rounds, state: usize, part: Part) -> f64 {
     worst(rounds, state, part, |window, without| window.cost / without.cost)
 }
 

@@ -1,4 +1,4 @@
-//! What samples from inside of calls stand for, so that running and waiting have their exact parts.
+//! What samples from inside calls stand for, so that running and waiting have their exact parts.
 //!
 //! Ticks of a timer tell of running, stops of waiting. A part of either may be lost, to the pace or for want of room, and not
 //! the same part of both: where many threads stop at once, more stops than ticks are lost. How long a function's calls ran

@@ -132,7 +132,7 @@ fn open_calls_are_not_scaled() {
     assert_eq!(folded(&weighed(&profile, Weight::Time)), ["main;run;read 1000", "main;run;read;fill;copy 340"]);
 }
 
-/// Check that samples from inside of a function replace those of its calls, and leave other functions alone.
+/// Check that samples from inside a function replace those of its calls, and leave other functions alone.
 #[test]
 fn native_stacks_replace_those_of_calls() {
     let mut profile = profile();
@@ -175,17 +175,18 @@ fn marks_what_is_missing() {
     assert_eq!(folded(&weighed(&profile, Weight::Time)), expected);
 }
 
-/// Check that what was too dear to watch has its width beside what was seen, by each weight that it is estimated for.
+/// Check that what was too expensive to watch has its width beside what was seen, by each weight that it is estimated for.
 #[test]
 fn estimates_have_width() {
     let mut profile = profile();
     profile.functions[1].unseen = Some(Unseen { calls: 950, error_calls: 9, total_ns: 2_000 });
-    let of = |weight| folded(&weighed(&profile, weight)).into_iter().filter(|line| line.contains("too dear")).collect();
+    let of =
+        |weight| folded(&weighed(&profile, weight)).into_iter().filter(|line| line.contains("too expensive")).collect();
     let (time, calls): (Vec<String>, Vec<String>) = (of(Weight::Time), of(Weight::Calls));
-    assert_eq!(time, ["[estimated: too dear to watch];copy 2000"]);
-    assert_eq!(calls, ["[estimated: too dear to watch];copy 950"]);
+    assert_eq!(time, ["[estimated: too expensive to watch];copy 2000"]);
+    assert_eq!(calls, ["[estimated: too expensive to watch];copy 950"]);
     profile.about.off_cpu = true;
-    assert!(!folded(&weighed(&profile, Weight::OffCpu)).iter().any(|line| line.contains("too dear")));
+    assert!(!folded(&weighed(&profile, Weight::OffCpu)).iter().any(|line| line.contains("too expensive")));
 }
 
 /// Check that frames which the VM hides are left out unless they are asked for, native methods never.

@@ -163,14 +163,14 @@ mod tests {
     #[test]
     fn mistakes_are_found() {
         let good = line("a", "x");
-        let dear = good.replacen("$04$", "$15$", 1);
+        let costly = good.replacen("$04$", "$15$", 1);
         for (text, expected) in [
             (String::from("\n# nobody\n"), "users names no user"),
             (format!("{good}b\n"), "users line 2: not `user:hash`"),
             (format!("{good}b:{{SHA}}abc=\n"), "users line 2: the hash is not of bcrypt"),
             (format!("{good}{good}"), "users line 2: this user has a line above"),
             (format!("\n:{}", &good[2..]), "users line 2: the name of the user is missing"),
-            (dear, "users line 1: the cost of the hash"),
+            (costly, "users line 1: the cost of the hash"),
         ] {
             let message = parse(&text).map(drop).unwrap_err().to_string();
             assert!(message.starts_with(expected), "{message}");

@@ -115,13 +115,13 @@ fn is_seen(function: &&FunctionTotals) -> bool {
     function.unseen.is_none() || function.calls > 0 || function.in_flight > 0
 }
 
-/// What nobody saw, because it was too dear to watch.
+/// What nobody saw, because it was too expensive to watch.
 fn estimated(profile: &Profile) -> Option<String> {
     let unseen = profile.functions.iter().filter_map(|function| function.unseen);
     let sum = |of: fn(Unseen) -> u64| unseen.clone().map(of).fold(0, u64::saturating_add);
     let (calls, time) = (counted(sum(|of| of.calls), "call"), units::duration(sum(|of| of.total_ns)));
     let names = named(profile, |function| function.unseen.is_some())?;
-    Some(format!("Estimated (≈), too dear to watch all the time: about {calls} more, {time} in them: {names}."))
+    Some(format!("Estimated (≈), too expensive to watch all the time: about {calls} more, {time} in them: {names}."))
 }
 
 /// Which functions' calls cost far more than others', the longest first.
@@ -164,7 +164,7 @@ fn on_cpu(profile: &Profile) -> Vec<String> {
     let native = samples(&mut profile.inside.iter().filter(|totals| is_in_native_method(profile, totals)));
     let period = profile.about.period_ns.map(|ns| format!(", one per {} on each CPU", units::duration(ns)));
     let mut line = format!("{}{}", counted(all, "sample"), period.unwrap_or_default());
-    line += &format!("; {} of them inside of native methods", share(native, all));
+    line += &format!("; {} of them inside native methods", share(native, all));
     if profile.quality.stacks > 0 {
         line += &format!(", {} have a complete stack", share(profile.quality.complete, profile.quality.stacks));
     }
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Check that what was too dear to watch is named with its estimate, and does not count as exact.
+    /// Check that what was too expensive to watch is named with its estimate, and does not count as exact.
     #[test]
     fn estimates_are_told() {
         let mut profile = eventful();

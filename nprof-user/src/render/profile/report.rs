@@ -243,7 +243,7 @@ a.N::copy
         assert!(text.contains("as much as others do: a.N.copy."), "{text}");
     }
 
-    /// Check that a function that was too dear to watch stands in its place by what is estimated, marked, with its share of
+    /// Check that a function that was too expensive to watch stands in its place by what is estimated, marked, with its share of
     /// the picture.
     #[test]
     fn estimates_are_marked() {
@@ -259,7 +259,10 @@ a.N::copy
         assert_eq!(rows[0][5..9], ["100", "ms", "100", "ms"], "{text}");
         assert_eq!(rows[0][rows[0].len() - 2..], ["a.N::copy", "≈"], "{text}");
         assert!(rows[1].ends_with(&["a.N::read", "?"]), "{text}");
-        assert!(text.contains("\n≈ too dear to watch all the time") && text.contains("[estimated: too dear"), "{text}");
+        assert!(
+            text.contains("\n≈ too expensive to watch all the time") && text.contains("[estimated: too expensive"),
+            "{text}"
+        );
     }
 
     /// Check that without stacks the table stands alone, and that a recording without calls says so.

@@ -5,7 +5,7 @@
 
 use crate::model::{MethodSnapshot, ProfileFrame, ProfileFrameKind, ProfileStack, StackTotals};
 
-/// Samples inside of calls, without those on a border. A stack without any native method, such as one that is cut, says
+/// Samples inside calls, without those on a border. A stack without any native method, such as one that is cut, says
 /// nothing against its call.
 pub(super) fn without(
     inside: Vec<StackTotals>,

@@ -14,7 +14,7 @@ use super::{scale, scaled};
 use crate::model::{FunctionTotals, Profile, ProfileMode};
 
 const ESTIMATED: &str =
-    "too dear to watch all the time (--max-overhead): its numbers are in part estimates from short looks";
+    "too expensive to watch all the time (--max-overhead): its numbers are in part estimates from short looks";
 
 /// What one of two recordings says of a function, for each second of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -29,7 +29,7 @@ struct Row {
     label: String,
     /// Whether the kernel single-stepped an instruction of it in one of the recordings.
     stepped: bool,
-    /// Whether it was too dear to watch in one of them.
+    /// Whether it was too expensive to watch in one of them.
     estimated: bool,
     before: Rate,
     after: Rate,
@@ -230,7 +230,7 @@ TIME is exact wall-clock time, native methods called from there included
         let row = text.lines().find(|line| line.ends_with("a.N::copy ≈")).unwrap();
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(cells[..6], ["1.00", "100", "100", "us", "10.0", "ms"], "{text}");
-        assert!(text.contains("\n≈ too dear to watch"), "{text}");
+        assert!(text.contains("\n≈ too expensive to watch"), "{text}");
     }
 
     /// Check that a recording does not differ from itself.
