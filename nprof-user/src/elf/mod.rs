@@ -1,7 +1,7 @@
 //! ELF files: the one place where their headers, sections and symbols are read, for all stages.
 //!
 //! A file of a target may be made to harm its reader. It is opened by [`crate::sys::target_file`] alone and read piece by
-//! piece: one that is mapped into memory and shrinks would kill nprof. Each size is held against [`Limits`] before
+//! piece: one that is mapped into memory and shrinks would kill nprof. Each size is held against `Limits` before
 //! anything of that size is read, and nothing is read that nobody asks for.
 
 mod section;
