@@ -30,7 +30,8 @@ pub struct Calibrated {
     pub detaches: bool,
 }
 
-/// Measures what a call of a traced function costs, with nprof itself as the target. It takes some tens of milliseconds.
+/// Measures what a call of a traced function costs, with nprof itself as the target. It takes almost half a
+/// second.
 ///
 /// # Errors
 /// If nprof cannot be traced by itself.
