@@ -130,8 +130,8 @@ impl Session {
         let indices = |wanted: fn(&Due) -> bool| -> Vec<u32> {
             indices(wanted).into_iter().filter(|index| !dropped.contains(index)).collect()
         };
-        let is_hit_free = self.drop_entries(libraries, &indices(|due| due.entry == Some(false)));
-        self.drop_returns(libraries, probes, &indices(|due| due.on_return == Some(false)), is_hit_free);
+        self.drop_entries(libraries, &indices(|due| due.entry == Some(false)));
+        self.drop_returns(libraries, probes, &indices(|due| due.on_return == Some(false)));
         !due.is_empty()
     }
 
@@ -263,19 +263,17 @@ impl Session {
     /// Takes away probes on returns. The others of their links have two for a moment, of which the second finds nothing
     /// to end.
     ///
-    /// A call that is not over needs its return: such a function waits for the next time. `is_hit_free` if every hit is
-    /// over that began before the functions were switched.
-    fn drop_returns(&mut self, libraries: &[Library], probes: &[Probe], indices: &[u32], is_hit_free: bool) {
+    /// A call that is not over needs its return: such a function waits for the next time.
+    fn drop_returns(&mut self, libraries: &[Library], probes: &[Probe], indices: &[u32]) {
         if indices.is_empty() {
             return;
         }
         let linker = Linker::of(&self.engine, self.target);
         let switches = &self.switches;
-        // A hit that began before its function was switched may be about to begin a call.
-        if !is_hit_free {
-            for (library, sites) in by_library(libraries, &chosen(probes, indices)) {
-                linker.wait_for_hits(libraries, library, &sites, switches);
-            }
+        // A hit that began before its function was switched may be about to begin a call. The hand-over of entries has
+        // waited for hits of others, and not every kernel waits for more than those of the sites.
+        for (library, sites) in by_library(libraries, &chosen(probes, indices)) {
+            linker.wait_for_hits(libraries, library, &sites, switches);
         }
         let is_idle = |index: &u32| switches.record(*index).is_some_and(|record| self.engine.in_flight(record) == 0);
         let indices: Vec<u32> = indices.iter().copied().filter(is_idle).collect();
@@ -309,10 +307,10 @@ impl Session {
     }
 
     /// Takes away probes on entries. The others of their links are handed over to another: see
-    /// [`nprof_common::switch`]. Returns whether it has waited for all hits that began before.
-    fn drop_entries(&mut self, libraries: &[Library], indices: &[u32]) -> bool {
+    /// [`nprof_common::switch`].
+    fn drop_entries(&mut self, libraries: &[Library], indices: &[u32]) {
         if indices.is_empty() {
-            return false;
+            return;
         }
         self.wait_for_closing();
         let linker = Linker::of(&self.engine, self.target);
@@ -329,7 +327,6 @@ impl Session {
         }
         self.switches.hand_over(kept(), None);
         self.close_meanwhile(replaced.links);
-        !replaced.kept.is_empty()
     }
 }
 
