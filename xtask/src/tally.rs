@@ -1,5 +1,6 @@
 //! How many checks passed, over everything that a command ran.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -9,6 +10,11 @@ use crate::FAILED;
 
 /// How a test says that it, or a part of it, was not run, before its name and the reason.
 const NOT_RUN: &str = "nprof-tests: not run: ";
+/// Of what a test prints, so many lines and of each so many characters are repeated at the end if it fails.
+const MOST_LINES: usize = 12;
+const MOST_CHARACTERS: usize = 1000;
+/// What comes after this is of no use without the rest of the output.
+const BACKTRACE: &str = "stack backtrace:";
 
 /// Counts of checks and tests, the names of what failed, and what was skipped.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -20,6 +26,25 @@ pub(crate) struct Tally {
     skips: Vec<String>,
     /// The test that said something last. What it prints itself may stand between its name and its end.
     running: String,
+    /// What each has printed, by name.
+    said: BTreeMap<String, Said>,
+}
+
+/// The beginning of what a test has printed.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Said {
+    lines: Vec<String>,
+    /// Whether the rest is of no use.
+    is_over: bool,
+}
+
+impl Said {
+    fn hear(&mut self, line: &str) {
+        self.is_over |= line.to_ascii_lowercase().contains(BACKTRACE) || self.lines.len() == MOST_LINES;
+        if !self.is_over && !line.trim().is_empty() {
+            self.lines.push(line.chars().take(MOST_CHARACTERS).collect());
+        }
+    }
 }
 
 impl Tally {
@@ -44,6 +69,7 @@ impl Tally {
         self.failed += 1;
         println!("== {name}: FAILED: {error:#}");
         self.failures.push(name.to_owned());
+        self.said.entry(name.to_owned()).or_default().hear(&format!("{error:#}"));
     }
 
     /// Counts one check that could not be made.
@@ -54,23 +80,34 @@ impl Tally {
 
     /// Counts the tests of a test binary if `line` is its summary, such as
     /// `test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s`,
-    /// and notes the name of a failed test.
+    /// and notes the name of a failed test and what it printed.
     pub(crate) fn read(&mut self, line: &str) {
         if let Some(result) = line.strip_prefix("test result: ") {
             self.passed += count(result, "passed");
             self.failed += count(result, "failed");
-            return;
-        }
-        if let Some((name, rest)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
+        } else if let Some((name, rest)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
             name.clone_into(&mut self.running);
-            if let Some(why) = rest.strip_prefix("ignored") {
-                self.skips.push(format!("{name}: {}", why.trim_start_matches(", ")));
-            }
+            self.read_test(rest);
+        } else if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            // What was kept back until all tests had run.
+            name.clone_into(&mut self.running);
+        } else if line == "failures:" {
+            self.running.clear();
+        } else {
+            self.read_test(line);
         }
-        if let Some((_, skip)) = line.split_once(NOT_RUN) {
+    }
+
+    /// Notes what the running test has printed, or what came of it.
+    fn read_test(&mut self, line: &str) {
+        if let Some(why) = line.strip_prefix("ignored") {
+            self.skips.push(format!("{}: {}", self.running, why.trim_start_matches(", ")));
+        } else if let Some((_, skip)) = line.split_once(NOT_RUN) {
             self.skips.push(skip.to_owned());
-        } else if line == "FAILED" || line.ends_with(" ... FAILED") {
+        } else if line == "FAILED" {
             self.failures.push(self.running.clone());
+        } else if !self.running.is_empty() && line != "ok" {
+            self.said.entry(self.running.clone()).or_default().hear(line);
         }
     }
 
@@ -92,6 +129,9 @@ impl Tally {
         }
         for name in &self.failures {
             println!("failed: {name}");
+            for line in self.said.get(name).into_iter().flat_map(|said| &said.lines) {
+                println!("    {line}");
+            }
         }
         println!("{self}");
         if self.failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
@@ -135,6 +175,35 @@ mod tests {
         assert_eq!(tally.skips, ["discover::tool: it writes a file", "discover::other with JDK 17: it has none"]);
         assert_eq!(tally.failures, ["discover::loses_it", "discover::breaks"]);
         assert_eq!(tally.ran(), 47);
+    }
+
+    /// Check that what a test printed is known if it fails, at once or after all others, without its backtrace.
+    #[test]
+    fn reasons_are_kept() {
+        let mut tally = Tally::default();
+        for line in
+            ["test one ... Error: on JDK 17", "", "Caused by:", "    at once", "Stack backtrace:", "0: x", "FAILED"]
+        {
+            tally.read(line);
+        }
+        let later = [
+            "test two ... FAILED",
+            "test three ... ok",
+            "failures:",
+            "---- two stdout ----",
+            "later",
+            "failures:",
+            "two",
+        ];
+        later.iter().for_each(|line| tally.read(line));
+        tally.fail("four", &anyhow::anyhow!("a check"));
+        let lines = |name: &str| tally.said.get(name).map(|said| said.lines.clone()).unwrap_or_default();
+        assert_eq!(lines("one"), ["Error: on JDK 17", "Caused by:", "    at once"]);
+        assert_eq!(
+            (lines("two"), lines("three"), lines("four")),
+            (vec!["later".to_owned()], vec![], vec!["a check".to_owned()])
+        );
+        assert_eq!(tally.failures, ["one", "two", "four"]);
     }
 
     /// Check that each outcome of a check is counted as what it is.
