@@ -31,7 +31,8 @@ pub struct MethodStats {
     pub off_ns: u64,
     /// How likely it is that the stack of a call is taken, of 2^32, whatever its time; user space changes it at any time.
     pub probability: u64,
-    /// Not 0 if the record is for short looks at a function: a call that outlasts one is no loss.
+    /// Not 0 if a call may be left without its end, and is untimed then but no loss: the record is for short looks at a
+    /// function, or the function was called all the time when its probes were taken away.
     pub brief: u64,
     /// Room for what later collectors count. Always zero now.
     pub reserved: [u64; 1],

@@ -289,11 +289,13 @@ impl Session {
     pub fn drop_single(&mut self, indices: &[u32]) -> Vec<u32> {
         let mut dropped = Vec::new();
         for &index in indices {
-            let has_open = |record| self.engine.in_flight(record) > 0;
-            if self.switches.record(index).is_none_or(has_open) {
+            let Some(record) = self.switches.record(index) else { continue };
+            if self.engine.in_flight(record) > 0 {
                 continue;
             }
             let Some(entry) = self.entries.take_single(index) else { continue };
+            // A thread may have asked just now what is done at a hit, and wait for a CPU before it begins the call.
+            self.engine.may_outlast(record);
             // Where the return shares its link with others, the entry alone is taken away now.
             let links = [Some(entry), self.returns.take_single(index)];
             self.switches.attached([index], false, false);
