@@ -24,6 +24,9 @@ const IDLE_RECORD: u32 = 0;
 const RECORDS_OF_PAGES: u32 = 8;
 const WORDS: usize = size_of::<MethodStats>() / size_of::<u64>();
 
+/// Records for functions of nprof's own, which show what probes cost.
+const CALIBRATED: u32 = 2;
+
 /// The loaded maps and programs. Nothing is attached by it but the hook on the end of threads.
 #[derive(Debug)]
 pub struct Engine {
@@ -123,8 +126,8 @@ impl Engine {
     /// See [`Error`]; most likely missing permissions.
     pub fn load_reaching(capacity: u32, stubs: u32, collect: &Collect, reach: Reach) -> Result<Self, Error> {
         let shards = shards_for(capacity.saturating_add(stubs), aya::util::nr_cpus().unwrap_or(1));
-        // One more, which stays idle.
-        let capacity = capacity.saturating_add(1).min(Cookie::MAX_INDEX);
+        // One more, which stays idle, and those of the calibration, which looks may have after it.
+        let capacity = capacity.saturating_add(1 + CALIBRATED).min(Cookie::MAX_INDEX);
         let (stubs, methods) = with_stubs(capacity, stubs, shards);
         let filtered = reach == Reach::Target;
         let mut object = Object::load(Sizes { methods, shards, filtered }, collect)?;

@@ -3,10 +3,11 @@
 mod inside;
 
 use std::sync::Arc;
+use std::thread;
 
 use self::inside::Inside;
 use super::Error;
-use crate::attach::{Engine, Session, Switches, Target};
+use crate::attach::{Engine, Session, Target};
 use crate::collect::Reader;
 use crate::discover::Proc;
 use crate::govern::Costs;
@@ -14,10 +15,13 @@ use crate::model::{FileOffset, Library, LibraryId, Pid, Price, Prices, Probe, Pr
 use crate::sys::cpu_clock::CpuClock;
 use crate::sys::probe_target::ProbeTarget;
 
-/// Calls of a round. A round is so short that most are not interrupted.
-const CALLS: u64 = 500;
+/// Calls of a round, for each kind of site: a millisecond, so that most are not interrupted and one that is does not look as
+/// if each call took longer.
+const CALLS: [u64; 2] = [1000, 100];
 /// Rounds of each measurement, of which the middle one counts.
 const ROUNDS: usize = 15;
+/// The kinds of sites, in the order in which they are measured.
+const KINDS: [ProbeCost; 2] = [ProbeCost::Emulated, ProbeCost::SingleStepped];
 
 /// What probes cost on this machine.
 #[derive(Debug, Clone, Copy)]
@@ -30,47 +34,54 @@ pub struct Calibrated {
     pub detaches: bool,
 }
 
-/// Measures what a call of a traced function costs, with nprof itself as the target. It takes almost half a
-/// second.
+/// Measures what a call of a traced function costs, with nprof itself as the target. It takes a fifth of a second, most of
+/// which the kernel needs to detach a probe; what is left at the end is detached meanwhile.
 ///
 /// # Errors
 /// If nprof cannot be traced by itself.
 pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Calibrated, Error> {
     let pid = Pid(std::process::id());
     let libraries = proc.libraries(pid)?;
-    let nothing = [0.0; 2];
-    let costs = Costs { timed_ns: nothing, counted_ns: nothing, off_ns: nothing };
-    let mut calibrated = Calibrated { costs, prices: Prices::default(), detaches: false };
-    let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
-    let mut insides = [Inside { ns: 0.0, error_ns: 0.0 }; 2];
-    for (place, cost, probe_target) in [
-        (0, ProbeCost::Emulated, ProbeTarget::emulated()),
-        (1, ProbeCost::SingleStepped, ProbeTarget::single_stepped()),
-    ] {
-        let probe = probe_on(&libraries, probe_target, cost)
-            .ok_or_else(|| Error::Defect { what: "nprof's own code is not mapped".to_owned() })?;
-        let bare = ns_per_call(probe_target);
-        let mut session = Session::new(Arc::clone(engine), Target { pid, timed: true });
-        if let Some((error, _)) = session.attach(&libraries, std::slice::from_ref(&probe)).failed.pop() {
-            return Err(error.into());
-        }
-        let cost_of = |tracing| (ns_in(session.switches(), tracing, probe_target) - bare).max(1.0);
-        calibrated.costs.timed_ns[place] = cost_of(Tracing::Timed);
-        if let Some(record) = session.switches().record(probe.index) {
-            insides[place] = inside::measure(probe_target, &reader, record, bare);
-        }
-        calibrated.costs.off_ns[place] = cost_of(Tracing::Off);
-        // What is only counted for good has no probe on its return.
-        session.switches().allow(probe.index, Tracing::Counted);
-        session.settle(&libraries, std::slice::from_ref(&probe));
-        calibrated.costs.counted_ns[place] =
-            (ns_in(session.switches(), Tracing::Counted, probe_target) - bare).max(1.0);
-        calibrated.detaches = session.hands_over(&libraries, &probe, CALLS, || probe_target.call(CALLS));
-        session.detach();
-        session.give_back();
+    let functions = [ProbeTarget::emulated(), ProbeTarget::single_stepped()];
+    let probes = KINDS
+        .iter()
+        .zip(functions)
+        .zip(0..)
+        .filter_map(|((&cost, function), index)| probe_on(&libraries, function, cost, index));
+    let probes: Vec<Probe> = probes.collect();
+    if probes.len() != KINDS.len() {
+        return Err(Error::Defect { what: "nprof's own code is not mapped".to_owned() });
     }
-    let [emulated, single_stepped] = [0, 1].map(|place| price(&calibrated.costs, place, insides[place]));
-    calibrated.prices = Prices { emulated, single_stepped };
+    let bare = per_call(functions);
+    let mut session = Session::new(Arc::clone(engine), Target { pid, timed: true });
+    if let Some((error, _)) = session.attach(&libraries, &probes).failed.pop() {
+        return Err(error.into());
+    }
+    let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
+    let with = |tracing| {
+        session.switches().want(0..2, tracing);
+        per_call(functions)
+    };
+    let timed = with(Tracing::Timed);
+    let insides = [0, 1].map(|kind| {
+        let record = session.record(probes[kind].index)?;
+        Some(inside::measure(functions[kind], &reader, record, bare[kind].ns))
+    });
+    let off = with(Tracing::Off);
+    // What is only counted for good has no probe on its return.
+    probes.iter().for_each(|probe| session.switches().allow(probe.index, Tracing::Counted));
+    session.settle(&libraries, &probes);
+    session.switches().want(0..2, Tracing::Counted);
+    let counted = per_call(functions);
+    let detaches = session.hands_over(&libraries, &probes[0], CALLS[0], || functions[0].call(CALLS[0]));
+    thread::spawn(move || session.give_back());
+    let cost = |with: [PerCall; 2]| [0, 1].map(|kind| (with[kind].ns - bare[kind].ns).max(1.0));
+    let costs = Costs { timed_ns: cost(timed), counted_ns: cost(counted), off_ns: cost(off) };
+    let [emulated, single_stepped] = [0, 1].map(|kind| {
+        let varies = [timed[kind], off[kind], counted[kind]].map(PerCall::varies).into_iter().fold(0.0, f64::max);
+        price(&costs, kind, insides[kind].unwrap_or_default().varying(varies))
+    });
+    let calibrated = Calibrated { costs, prices: Prices { emulated, single_stepped }, detaches };
     tracing::debug!("what probes cost here: {calibrated:?}");
     Ok(calibrated)
 }
@@ -81,43 +92,56 @@ pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Calibrated, Error>
     clippy::cast_sign_loss,
     reason = "a cost is not negative; conversion to u64 saturates"
 )]
-fn price(costs: &Costs, place: usize, inside: Inside) -> Price {
+fn price(costs: &Costs, kind: usize, inside: Inside) -> Price {
     let whole = |ns: f64| ns.round() as u64;
     Price {
-        timed_ns: whole(costs.timed_ns[place]),
-        counted_ns: whole(costs.counted_ns[place]),
+        timed_ns: whole(costs.timed_ns[kind]),
+        counted_ns: whole(costs.counted_ns[kind]),
         inside_ns: whole(inside.ns),
         inside_error_ns: whole(inside.error_ns),
     }
 }
 
-fn ns_in(switches: &Switches, tracing: Tracing, probe_target: ProbeTarget) -> f64 {
-    switches.want([0], tracing);
-    ns_per_call(probe_target)
+/// What a call takes of CPU time, in nanoseconds: what other threads do on a busy machine meanwhile is no cost of a probe.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct PerCall {
+    /// In the middle one of some rounds.
+    ns: f64,
+    /// In one that a fifth of them are slower than. On some hosts a trap takes half as long again from one moment to the next.
+    slow_ns: f64,
 }
 
-/// The middle of some rounds, in nanoseconds of CPU time per call: what other threads do on a busy machine meanwhile is no
-/// cost of a probe.
-fn ns_per_call(probe_target: ProbeTarget) -> f64 {
-    let clock = CpuClock::of_this_thread();
-    let mut rounds = [0.0; ROUNDS];
-    for round in &mut rounds {
-        let began = clock.read().unwrap_or_default();
-        probe_target.call(CALLS);
-        let spent = clock.read().unwrap_or_default().saturating_sub(began);
-        *round = spent.as_secs_f64() * 1e9 / CALLS as f64;
+impl PerCall {
+    fn of(function: ProbeTarget, calls: u64) -> Self {
+        let clock = CpuClock::of_this_thread();
+        let mut rounds = [0.0; ROUNDS];
+        for round in &mut rounds {
+            let began = clock.read().unwrap_or_default();
+            function.call(calls);
+            let spent = clock.read().unwrap_or_default().saturating_sub(began);
+            *round = spent.as_secs_f64() * 1e9 / calls as f64;
+        }
+        rounds.sort_by(f64::total_cmp);
+        Self { ns: rounds[ROUNDS / 2], slow_ns: rounds[ROUNDS * 4 / 5] }
     }
-    rounds.sort_by(f64::total_cmp);
-    rounds[ROUNDS / 2]
+
+    /// How much longer it takes at times, as a share of what it takes.
+    fn varies(self) -> f64 {
+        if self.ns > 0.0 { self.slow_ns / self.ns - 1.0 } else { 0.0 }
+    }
+}
+
+fn per_call(functions: [ProbeTarget; 2]) -> [PerCall; 2] {
+    [0, 1].map(|kind| PerCall::of(functions[kind], CALLS[kind]))
 }
 
 /// A probe on the first instruction of a function of this process.
-fn probe_on(libraries: &[Library], probe_target: ProbeTarget, cost: ProbeCost) -> Option<Probe> {
+fn probe_on(libraries: &[Library], probe_target: ProbeTarget, cost: ProbeCost, index: u32) -> Option<Probe> {
     let address = VirtAddr(probe_target.address);
     let (place, mapping) = libraries.iter().enumerate().find_map(|(place, library)| {
         let mapping = library.mappings.iter().find(|mapping| mapping.contains(address))?;
         Some((LibraryId(place), mapping))
     })?;
     let offset = FileOffset(address.0 - mapping.start.0 + mapping.offset.0);
-    Some(Probe { index: 0, site: Site { library: place, offset, entry: offset, cost }, methods: Vec::new() })
+    Some(Probe { index, site: Site { library: place, offset, entry: offset, cost }, methods: Vec::new() })
 }
