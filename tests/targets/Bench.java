@@ -15,6 +15,7 @@ public final class Bench {
         }
         Target.serve(Map.of(
                 "push", (a, out) -> out.println("took " + push(Integer.parseInt(a[0]))),
+                "step", (a, out) -> out.println("took " + step(Integer.parseInt(a[0]))),
                 "mov", (a, out) -> out.println("took " + mov(Integer.parseInt(a[0]))),
                 "each", (a, out) -> out.println("called " + each(Integer.parseInt(a[0]), Integer.parseInt(a[1]))),
                 "many", (a, out) -> out.println("called " + many(Double.parseDouble(a[0])))));
@@ -24,6 +25,14 @@ public final class Bench {
         long began = System.nanoTime();
         for (int i = 0; i < calls; i++) {
             Entries.pushFirst();
+        }
+        return System.nanoTime() - began;
+    }
+
+    private static long step(int calls) {
+        long began = System.nanoTime();
+        for (int i = 0; i < calls; i++) {
+            Entries.movFirst();
         }
         return System.nanoTime() - began;
     }
