@@ -62,7 +62,7 @@ impl Scene {
 
 /// What attaches without the kernel's filter.
 fn unfiltered() -> Result<Arc<Engine>> {
-    Ok(Arc::new(Engine::load_reaching(16, 0, &Collect::nothing(), Reach::Everyone)?))
+    Ok(Arc::new(Engine::load_reaching(16, &Collect::nothing(), Reach::Everyone)?))
 }
 
 /// Check that the kernel under test is found to keep probes to one process, if its release says that it does.

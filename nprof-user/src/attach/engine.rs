@@ -20,8 +20,6 @@ use crate::sys::mapped_array::MappedArray;
 const STATS_BUDGET: usize = 48 << 20;
 /// The record that no function gets.
 const IDLE_RECORD: u32 = 0;
-/// So many records, of any number of shards, fill whole pages.
-const RECORDS_OF_PAGES: u32 = 8;
 const WORDS: usize = size_of::<MethodStats>() / size_of::<u64>();
 
 /// Records for functions of nprof's own, which show what probes cost.
@@ -36,19 +34,7 @@ pub struct Engine {
     shards: u32,
     reach: Reach,
     free: Mutex<Free>,
-    stubs: Option<StubRecords>,
     losses: Mutex<Option<LossLog>>,
-}
-
-/// Records for the stubs in a target, which maps them. They begin and end with a page, and no program writes to them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StubRecords {
-    /// Where they begin in the mapped records, in bytes.
-    pub first: u64,
-    /// How many there are.
-    pub records: u32,
-    /// Shards of each. The last is for all CPUs beyond the others.
-    pub shards: u32,
 }
 
 /// The records that no function has.
@@ -66,15 +52,7 @@ impl Engine {
     /// # Errors
     /// See [`Error`]; most likely missing permissions.
     pub fn load(capacity: u32) -> Result<Arc<Self>, Error> {
-        Self::load_object(capacity, 0, &Collect::nothing()).map(Arc::new)
-    }
-
-    /// As [`Self::load_collecting`], with records for `stubs` methods besides, to be written by stubs in one target.
-    ///
-    /// # Errors
-    /// See [`Error`]; most likely missing permissions.
-    pub fn load_with_stubs(capacity: u32, stubs: u32, collect: &Collect) -> Result<(Arc<Self>, Feeds), Error> {
-        Self::load_object(capacity, stubs, collect)?.with_feeds()
+        Self::load_object(capacity, &Collect::nothing()).map(Arc::new)
     }
 
     /// The same, and begins to collect what is wanted besides. No stack is taken before the pace is set.
@@ -82,7 +60,7 @@ impl Engine {
     /// # Errors
     /// See [`Error`]; most likely missing permissions.
     pub fn load_collecting(capacity: u32, collect: &Collect) -> Result<(Arc<Self>, Feeds), Error> {
-        Self::load_object(capacity, 0, collect)?.with_feeds()
+        Self::load_object(capacity, collect)?.with_feeds()
     }
 
     fn with_feeds(mut self) -> Result<(Arc<Self>, Feeds), Error> {
@@ -116,26 +94,25 @@ impl Engine {
         link_uprobe_multi(program.as_fd(), to).map_err(failed)
     }
 
-    fn load_object(capacity: u32, stubs: u32, collect: &Collect) -> Result<Self, Error> {
-        Self::load_reaching(capacity, stubs, collect, asked_reach()?)
+    fn load_object(capacity: u32, collect: &Collect) -> Result<Self, Error> {
+        Self::load_reaching(capacity, collect, asked_reach()?)
     }
 
-    /// As [`Self::load_with_stubs`], on a kernel that is taken to let probes reach `reach`: never less than they do.
+    /// As [`Self::load`], on a kernel that is taken to let probes reach `reach`: never less than they do.
     ///
     /// # Errors
     /// See [`Error`]; most likely missing permissions.
-    pub fn load_reaching(capacity: u32, stubs: u32, collect: &Collect, reach: Reach) -> Result<Self, Error> {
-        let shards = shards_for(capacity.saturating_add(stubs), aya::util::nr_cpus().unwrap_or(1));
+    pub fn load_reaching(capacity: u32, collect: &Collect, reach: Reach) -> Result<Self, Error> {
+        let shards = shards_for(capacity, aya::util::nr_cpus().unwrap_or(1));
         // One more, which stays idle, and those of the calibration, which looks may have after it.
         let capacity = capacity.saturating_add(1 + CALIBRATED).min(Cookie::MAX_INDEX);
-        let (stubs, methods) = with_stubs(capacity, stubs, shards);
         let filtered = reach == Reach::Target;
-        let mut object = Object::load(Sizes { methods, shards, filtered }, collect)?;
+        let mut object = Object::load(Sizes { methods: capacity, shards, filtered }, collect)?;
         let losses = Mutex::new(object.take_loss_log());
-        let records = map_records(&object, methods, shards)?;
+        let records = map_records(&object, capacity, shards)?;
         let free = Mutex::new(Free { next: IDLE_RECORD + 1, returned: Vec::new() });
         let records = Arc::new(records);
-        Ok(Self { object, records, capacity, shards, reach, free, stubs, losses })
+        Ok(Self { object, records, capacity, shards, reach, free, losses })
     }
 
     /// The records, mapped: value `index * shards + shard` is a [`MethodStats`]. All share one mapping: what each of
@@ -143,20 +120,6 @@ impl Engine {
     #[must_use]
     pub fn stats(&self) -> Arc<MappedArray> {
         Arc::clone(&self.records)
-    }
-
-    /// The map of the records, for a target to map those of its stubs.
-    ///
-    /// # Errors
-    /// If there is none: a defect of the build.
-    pub fn stats_map(&self) -> Result<BorrowedFd<'_>, Error> {
-        self.object.map(maps::STATS)
-    }
-
-    /// The records for stubs, if there are any.
-    #[must_use]
-    pub fn stub_records(&self) -> Option<StubRecords> {
-        self.stubs
     }
 
     /// The losses of all sessions together, mapped: one word per [`Loss`].
@@ -314,18 +277,6 @@ fn map_array(object: &Object, name: &'static str, values: usize, value_size: usi
     MappedArray::map(object.map(name)?, values, value_size).map_err(|source| Error::Map { name, source })
 }
 
-/// Where the records of stubs are, behind those of `capacity` functions, and how many records that makes in all.
-fn with_stubs(capacity: u32, stubs: u32, shards: u32) -> (Option<StubRecords>, u32) {
-    if stubs == 0 {
-        return (None, capacity);
-    }
-    let before = capacity.next_multiple_of(RECORDS_OF_PAGES);
-    let records = stubs.next_multiple_of(RECORDS_OF_PAGES);
-    let first = u64::from(before) * u64::from(shards) * size_of::<MethodStats>() as u64;
-    let room = (records * (shards + 1)).div_ceil(shards);
-    (Some(StubRecords { first, records, shards: shards + 1 }), before + room.next_multiple_of(RECORDS_OF_PAGES))
-}
-
 /// Shards per record: the number of CPUs rounded up to a power of two, halved until the records fit the budget.
 fn shards_for(methods: u32, cpus: usize) -> u32 {
     let record = size_of::<MethodStats>() * methods.max(1) as usize;
@@ -339,21 +290,6 @@ fn shards_for(methods: u32, cpus: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Check that the records of stubs lie behind all others, on pages of their own, and that there is room for all.
-    #[test]
-    fn stubs_have_pages_of_their_own() {
-        for (capacity, stubs, shards) in [(1, 1, 1), (7, 9, 2), (2_049, 4_096, 8), (100, 1_000, 64)] {
-            let (found, all) = with_stubs(capacity, stubs, shards);
-            let found = found.unwrap();
-            let record = u64::from(shards) * 1536;
-            let bytes = u64::from(found.records) * u64::from(found.shards) * 1536;
-            assert!(found.first >= u64::from(capacity) * record && found.records >= stubs);
-            assert!(found.first + bytes <= u64::from(all) * record);
-            assert_eq!((found.first % 4096, bytes % 4096, found.shards), (0, 0, shards + 1));
-        }
-        assert_eq!(with_stubs(7, 0, 2), (None, 7));
-    }
 
     /// Check that shards are a power of two that covers the CPUs, within the budget.
     #[test]

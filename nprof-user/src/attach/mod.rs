@@ -16,7 +16,7 @@ mod sites;
 mod switches;
 mod target;
 
-pub use engine::{Engine, StubRecords};
+pub use engine::Engine;
 pub use error::{Error, in_full};
 pub use events::ExecEvents;
 pub use features::probe_uprobe_multi;

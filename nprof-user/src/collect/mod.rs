@@ -28,8 +28,6 @@ impl Words for Arc<MappedArray> {
 pub struct Reader<W = Arc<MappedArray>> {
     stats: W,
     losses: W,
-    /// The first word of the first record.
-    first: usize,
     shards: usize,
 }
 
@@ -37,19 +35,16 @@ impl<W: Words> Reader<W> {
     /// A reader of the mapped records, `shards` of them per index, and the mapped losses.
     #[must_use]
     pub fn new(stats: W, losses: W, shards: u32) -> Self {
-        Self { stats, losses, first: 0, shards: shards as usize }
+        Self { stats, losses, shards: shards as usize }
     }
 
-    /// A reader of records with another number of shards that begin behind so many bytes of the same memory.
+    /// A reader of other records, with the same losses.
     #[must_use]
-    pub fn elsewhere(&self, bytes: u64, shards: u32) -> Self
+    pub fn of(&self, stats: W, shards: u32) -> Self
     where
         W: Clone,
     {
-        // What does not fit is beyond the end, where nothing is found.
-        let first = usize::try_from(bytes / size_of::<u64>() as u64).unwrap_or(usize::MAX / 2);
-        let (stats, losses) = (self.stats.clone(), self.losses.clone());
-        Self { stats, losses, first, shards: shards as usize }
+        Self::new(stats, self.losses.clone(), shards)
     }
 
     /// How many shards a record has: what reading one costs.
@@ -118,7 +113,7 @@ impl<W: Words> Reader<W> {
 
     /// The first word of each of a method's shards.
     fn shards_of(&self, record: u32) -> impl Iterator<Item = usize> {
-        (0..self.shards).map(move |shard| self.first + (record as usize * self.shards + shard) * WORDS)
+        (0..self.shards).map(move |shard| (record as usize * self.shards + shard) * WORDS)
     }
 
     fn word(&self, first: usize, offset: usize) -> u64 {
@@ -197,17 +192,6 @@ mod tests {
             *count = 40_000 + 2 * bucket as u64;
         }
         assert_eq!((sum.record, sum.stats), (1, expected));
-    }
-
-    /// Check that records that begin elsewhere are read there, with their own number of shards.
-    #[test]
-    fn reads_elsewhere() {
-        let records = [stats(1), stats(2), stats(3), stats(4), stats(5), stats(6)];
-        let (reader, _) = reader(&records, 1);
-        let stubs = reader.elsewhere(2 * 1536, 2);
-        assert_eq!(stubs.sample(1).unwrap().stats.total_ns, stats(5 + 6).total_ns);
-        assert_eq!(reader.sample(1).unwrap().stats, stats(2));
-        assert_eq!(reader.elsewhere(u64::MAX, 2).sample(1), None);
     }
 
     /// Check that an index that was never hit gives nothing and costs two reads a shard.

@@ -54,6 +54,14 @@ pub enum Error {
         /// What was tried, and why not.
         tried: Vec<String>,
     },
+    /// There is no memory for what stubs record.
+    #[error("no memory for the records of stubs in process {pid}")]
+    Memory {
+        /// The target.
+        pid: Pid,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// The file that asks the JVM to listen cannot be made.
     #[error("no directory of process {pid} can take the file that asks the JVM to listen ({})", tried.join("; "))]
     NoRequest {

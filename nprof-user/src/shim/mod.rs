@@ -15,6 +15,7 @@ mod error;
 mod library;
 mod message;
 mod place;
+mod records;
 mod refusal;
 mod stand_in;
 mod target;
@@ -26,6 +27,7 @@ pub use connection::Connection;
 pub use error::Error;
 pub use library::{Loaded, among, find, is_own};
 pub use message::{Applied, Bound, FromShimOwned, Hello, How, Scanned, Stubbed};
+pub use records::Records;
 pub use refusal::{Refusal, Warning};
 
 use crate::discover::{Proc, Standing};

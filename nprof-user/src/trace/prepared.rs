@@ -9,22 +9,20 @@ use super::stubs::{self, StubOptions, Stubs};
 use super::tracer::{MAX_FUNCTIONS, Parts, Tiers, Tracer, YOUNG};
 use super::vm::{describe, ended_or, open};
 use super::{Calibrated, Error, Options, TierWanted, calibrate, downcalls};
-use crate::attach::{Engine, Session, Target, reach};
+use crate::attach::{Engine, Feeds, Session, Target, reach};
 use crate::collect::Reader;
 use crate::discover::{self, Proc};
 use crate::hotspot::{self, Vm};
 use crate::model::{Jvm, Library, Method, Plan, Reach, VirtAddr};
 use crate::resolve::select::Unmatched;
 use crate::resolve::{Guard, Limits, Planner};
-use crate::shim::{self, Connection};
+use crate::shim;
 use crate::sys::remote_memory::ProcessMemory;
 
 /// Room that the maps keep for functions that are bound later: a quarter more than there are now, and this many.
 const HEADROOM: usize = 256;
 /// Room that the maps have at least: a JVM that has only just been started has a tenth of what it will have.
 const MIN_ROOM: usize = 2048;
-/// Stubs for which the maps have room at least.
-const MIN_STUBS: u32 = 2048;
 
 /// The VM's option for [`Planner::plan_critical`].
 const CRITICAL_NATIVES: &str = "CriticalJNINatives";
@@ -102,52 +100,58 @@ impl Prepared {
         &self.jvm
     }
 
-    /// Attaches everything that is planned, with maps and programs of its own, and with the shim if that is wanted. What a
-    /// probe costs is measured first.
+    /// Attaches everything that is planned, with maps and programs of its own. What a probe costs is measured first.
     ///
     /// # Errors
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub fn attach(mut self) -> Result<Tracer, Error> {
-        let connection = stubs::connect(&self.proc, &self.jvm, self.options.tier, !self.stubbed.is_empty());
-        match connection.map_err(|error| self.ended_or(error.into()))? {
-            Some(connection) => self.attach_with_stubs(connection),
-            None => {
-                let engine = Engine::load(self.capacity()?)?;
-                let calibrated = calibrate(&self.proc, &engine)?;
-                self.attach_to(&engine, calibrated)
-            }
-        }
+        let collect = slow::collect(self.jvm.pid, self.options.slow.is_some());
+        let (engine, feeds) = Engine::load_collecting(self.capacity()?, &collect)?;
+        let calibrated = calibrate(&self.proc, &engine)?;
+        self.attach_with(&engine, calibrated, Some(feeds))
     }
 
-    fn attach_with_stubs(mut self, connection: Connection) -> Result<Tracer, Error> {
-        let hello = *connection.hello();
-        let planned = u32::try_from(self.methods.len() + self.methods.len() / 4).unwrap_or(u32::MAX);
-        let stubs = hello.taken.saturating_add(planned).max(MIN_STUBS).min(hello.records);
-        let collect = slow::collect(self.jvm.pid, self.options.slow.is_some());
-        let (engine, feeds) = Engine::load_with_stubs(self.capacity()?, stubs, &collect)?;
-        let calibrated = calibrate(&self.proc, &engine)?;
-        let reader = reader(&engine)?;
+    /// Attaches everything that is planned, with maps and programs that others use too. No slow calls are shown.
+    ///
+    /// # Errors
+    /// As [`Self::attach`].
+    pub fn attach_to(self, engine: &Arc<Engine>, calibrated: Calibrated) -> Result<Tracer, Error> {
+        self.attach_with(engine, calibrated, None)
+    }
+
+    fn attach_with(self, engine: &Arc<Engine>, calibrated: Calibrated, feeds: Option<Feeds>) -> Result<Tracer, Error> {
+        let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
+        let tiers = self.begin_stubs(engine, &reader, feeds)?;
+        self.attach_parts(engine, calibrated, reader, tiers)
+    }
+
+    /// Has the shim tell which methods there are, if there are to be stubs.
+    fn begin_stubs(&self, engine: &Engine, reader: &Reader, feeds: Option<Feeds>) -> Result<Option<Tiers>, Error> {
+        let connection = stubs::connect(&self.proc, &self.jvm, self.options.tier, !self.stubbed.is_empty());
+        let Some(connection) = connection.map_err(|error| self.ended_or(error.into()))? else { return Ok(None) };
+        let slow_site = VirtAddr(connection.hello().slow_site);
         let mode = if self.options.timed { Mode::Time } else { Mode::Count };
         let threshold_ns =
             self.options.slow.map_or(u64::MAX, |slow| u64::try_from(slow.as_nanos()).unwrap_or(u64::MAX));
         let options = StubOptions { mode, threshold_ns, time_every: self.options.time_every };
-        match Stubs::begin(connection, self.jvm.pid, &engine, &reader, options) {
-            Ok(mut stubs) => {
-                let slow = self.options.slow.map(|_threshold| {
-                    Slow::start(&self.proc, &self.jvm, (&engine, feeds), VirtAddr(hello.slow_site), threshold_ns)
-                });
-                let slow = slow.transpose().map_err(|source| {
-                    stubs.detach();
-                    self.ended_or(Error::Slow { pid: self.jvm.pid, source: Box::new(source) })
-                })?;
-                self.attach_parts(&engine, calibrated, reader, Some(Tiers::new(stubs, slow)))
-            }
-            Err(error) if self.options.tier == TierWanted::Stub => Err(self.ended_or(error)),
+        let mut stubs = match Stubs::begin(connection, (self.jvm.pid, self.methods.len()), reader, options) {
+            Ok(stubs) => stubs,
+            Err(error) if self.options.tier == TierWanted::Stub => return Err(self.ended_or(error)),
             Err(error) => {
                 stubs::fall_back(self.jvm.pid, &error);
-                self.attach_parts(&engine, calibrated, reader, None)
+                return Ok(None);
             }
-        }
+        };
+        let slow = self
+            .options
+            .slow
+            .and(feeds)
+            .map(|feeds| Slow::start(&self.proc, &self.jvm, (engine, feeds), slow_site, threshold_ns));
+        let slow = slow.transpose().map_err(|source| {
+            stubs.detach();
+            self.ended_or(Error::Slow { pid: self.jvm.pid, source: Box::new(source) })
+        })?;
+        Ok(Some(Tiers::new(stubs, slow)))
     }
 
     fn ended_or(&self, error: Error) -> Error {
@@ -165,15 +169,6 @@ impl Prepared {
 
     pub(super) fn proc(&self) -> &Proc {
         &self.proc
-    }
-
-    /// Attaches everything that is planned, with maps and programs that others use too.
-    ///
-    /// # Errors
-    /// As [`Self::attach`].
-    pub fn attach_to(self, engine: &Arc<Engine>, calibrated: Calibrated) -> Result<Tracer, Error> {
-        let reader = reader(engine)?;
-        self.attach_parts(engine, calibrated, reader, None)
     }
 
     fn attach_parts(
@@ -234,8 +229,4 @@ fn calls_critical(jvm: &Jvm, libraries: &[Library]) -> bool {
     let flags = discover::libjvm(libraries)
         .and_then(|libjvm| hotspot::flags(ProcessMemory::new(jvm.pid), libjvm, [CRITICAL_NATIVES]).ok());
     flags.is_some_and(|[critical]| critical.is_some_and(|flag| flag.is_on))
-}
-
-fn reader(engine: &Engine) -> Result<Reader, Error> {
-    Ok(Reader::new(engine.stats(), engine.losses()?, engine.shards()))
 }

@@ -19,19 +19,21 @@ pub(super) use self::connect::{connect, fall_back};
 use self::stub_states::{Known, Planned, Standing, StubStates};
 use super::Error;
 use crate::aggregate::{StubSample, Timed};
-use crate::attach::{Engine, Seen};
+use crate::attach::Seen;
 use crate::collect::Reader;
 use crate::model::{
     Bound as HowBound, Library, Method, NativeCode, Pid, PlannedMethod, Probe, SkipReason, Traced, Tracing, VirtAddr,
 };
 use crate::resolve::Planner;
-use crate::shim::{self, Bound, Connection, FromShimOwned};
+use crate::shim::{self, Bound, Connection, FromShimOwned, Records};
 
 /// How long the shim may take to tell of all methods, and to bind them.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The size of a shard of a record.
 const RECORD_BYTES: u32 = 1536;
 const _: () = assert!(size_of::<MethodStats>() == RECORD_BYTES as usize);
+/// Stubs for which there are records at least: a JVM that has only just been started has a tenth of what it will have.
+const MIN_STUBS: u32 = 2048;
 /// So many calls of a method are timed before only some are: what is called rarely is known exactly, and costs little.
 const OFTEN: u64 = 1_000;
 /// How often it is asked to tell of all methods again because messages were lost.
@@ -88,33 +90,35 @@ pub(super) struct Listed {
 }
 
 impl Stubs {
-    /// Gives the shim its records, and asks which methods there are.
+    /// Gives the shim records for its stubs, with room for more than the `methods` that the JVM has now, and asks which methods
+    /// there are.
     ///
     /// # Errors
     /// If the shim is gone, or does not answer in time.
     pub(super) fn begin(
         mut connection: Connection,
-        pid: Pid,
-        engine: &Engine,
+        (pid, methods): (Pid, usize),
         reader: &Reader,
         options: StubOptions,
     ) -> Result<Self, Error> {
         let hello = *connection.hello();
+        let planned = u32::try_from(methods + methods / 4).unwrap_or(u32::MAX);
+        let room = hello.taken.saturating_add(planned).max(MIN_STUBS).min(hello.records);
         let options = StubOptions { mode: if hello.steady_clock { options.mode } else { Mode::Count }, ..options };
-        let records =
-            engine.stub_records().ok_or_else(|| Error::Defect { what: "stubs without records".to_owned() })?;
+        let shards = u32::try_from(reader.shards() + 1).unwrap_or(u32::MAX);
+        let records = Records::new(room, shards).map_err(|source| shim::Error::Memory { pid, source })?;
         let welcome = Welcome {
             version: wire::VERSION,
             shards: records.shards - 1,
             record_bytes: RECORD_BYTES,
-            first: records.first,
+            first: 0,
             records: records.records,
             bind_mode: options.mode as u32,
             bind_probability: 0,
             bind_threshold_ns: options.threshold_ns,
             stub_binds: true,
         };
-        connection.welcome(welcome, engine.stats_map()?)?;
+        connection.welcome(welcome, records.memory())?;
         connection.send(ToShim::Scan)?;
         let mut stubs = Self {
             pid,
@@ -123,7 +127,7 @@ impl Stubs {
             options,
             wanted: true,
             pool: hello.pool_start..hello.pool_end,
-            reader: reader.elsewhere(records.first, records.shards),
+            reader: reader.of(records.mapped(), records.shards),
             start: None,
             dropped: 0,
             scans: 1,

@@ -1,0 +1,90 @@
+//! The records of the stubs in one target, in memory that it maps.
+//!
+//! The target writes to it as it likes, so it is of no use for anything else: no other JVM's records are there, and nothing
+//! that the kernel's programs read.
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use nprof_common::MethodStats;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
+use crate::sys::mapped_array::MappedArray;
+
+/// What `/proc/P/maps` of the target shows.
+const NAME: &CStr = c"nprof_stub_records";
+/// More than any JVM needs: of 64 thousand methods on 512 CPUs.
+const MOST_BYTES: u64 = 64 << 30;
+
+/// Records for the methods of one target.
+#[derive(Debug)]
+pub struct Records {
+    memory: OwnedFd,
+    mapped: Arc<MappedArray>,
+    /// How many there are.
+    pub records: u32,
+    /// Shards of each. The last is for all CPUs beyond the others.
+    pub shards: u32,
+}
+
+impl Records {
+    /// Memory for so many records, of which there is as much as is written to. It keeps its size: a target that shortened it
+    /// would have nprof read where nothing is.
+    ///
+    /// # Errors
+    /// When there is no memory left.
+    pub fn new(records: u32, shards: u32) -> io::Result<Self> {
+        let values = u64::from(records) * u64::from(shards);
+        let bytes = values.saturating_mul(size_of::<MethodStats>() as u64);
+        if !(1..=MOST_BYTES).contains(&bytes) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let memory = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&memory, bytes)?;
+        fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let values = usize::try_from(values).map_err(|_over| io::ErrorKind::InvalidInput)?;
+        let mapped = MappedArray::map(memory.as_fd(), values, size_of::<MethodStats>())?;
+        Ok(Self { memory, mapped: Arc::new(mapped), records, shards })
+    }
+
+    /// The same memory, as nprof reads it.
+    #[must_use]
+    pub fn mapped(&self) -> Arc<MappedArray> {
+        Arc::clone(&self.mapped)
+    }
+
+    /// The memory, for the target to map.
+    #[must_use]
+    pub fn memory(&self) -> BorrowedFd<'_> {
+        self.memory.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that there is room for each word of the last record and for no more, and that nobody can change the size.
+    #[test]
+    fn keeps_its_size() {
+        let records = Records::new(3, 2).unwrap();
+        let words = 3 * 2 * size_of::<MethodStats>() / size_of::<u64>();
+        assert!(records.mapped().store(words - 1, 7) && !records.mapped().store(words, 7));
+        assert_eq!(records.mapped().load(words - 1), Some(7));
+        let file = std::fs::File::from(records.memory().try_clone_to_owned().unwrap());
+        for length in [0, 1 << 20] {
+            assert_eq!(file.set_len(length).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        }
+    }
+
+    /// Check that a target that says it has no stubs, or more than anybody, gets none.
+    #[test]
+    fn has_bounds() {
+        for (records, shards) in [(0, 2), (2, 0), (u32::MAX, u32::MAX)] {
+            assert_eq!(Records::new(records, shards).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+}
