@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use aya::programs::loaded_programs;
 use nprof_tests::child::Stream;
-use nprof_tests::nprof::{ATTACHED, Trace, methods, outcome, run, spawn};
+use nprof_tests::nprof::{ATTACHED, Outcome, Trace, methods, outcome, run, spawn};
 use nprof_tests::process::{Called, RemoteProcess};
 use nprof_tests::report::Report;
 use nprof_tests::require::traced_on_every_jdk;
@@ -87,6 +87,29 @@ fn told_one_by_one() -> Result<()> {
             ensure!((lines > 1) != verbose.is_empty(), "{lines} lines of '{told}': {}", ended.stderr);
         }
         ensure!(sizes[0] < sizes[1], "bytes after verification, without and with losses told: {sizes:?}");
+        Ok(())
+    })
+}
+
+/// Check that of many losses at once some are told with `-vv` and the others are numbered, so that none is missing.
+#[test]
+fn many_are_told_in_part() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let pid = target.pid().to_string();
+        let arguments = ["-vv", "trace", "--format", "json", "--max-overhead", "off", "--pid", &pid, TARGETS];
+        let mut nprof = spawn(&arguments)?;
+        nprof.line_with_prefix(Stream::Stderr, ATTACHED)?;
+        target.calls("deep", 4, 2_000)?;
+        nprof.signal(Signal::INT)?;
+        let Outcome { stdout, stderr, .. } = outcome(nprof)?;
+        let report: Report = serde_json::from_str(&stdout)?;
+        let told = stderr.lines().filter(|line| line.contains(": a call of ")).count() as u64;
+        let others = stderr.lines().filter_map(|line| line.split_once("and ")?.1.strip_suffix(" more losses"));
+        let others: u64 = others.map(str::parse::<u64>).sum::<Result<_, _>>()?;
+        let lost: u64 = report.losses.values().sum();
+        ensure!(told > 0 && others > 0, "{told} are told, and {others} numbered, of {lost}");
+        ensure!(told + others == lost, "{told} are told, and {others} numbered, of {lost}: {:?}", report.losses);
         Ok(())
     })
 }

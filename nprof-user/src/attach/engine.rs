@@ -9,7 +9,7 @@ use nprof_common::histogram::BUCKETS;
 use nprof_common::{Cookie, Lane, Loss, MethodStats, Pace, Switch, maps};
 
 use super::feeds::{Collect, Feeds, fixed_point};
-use super::loss_log::LossLog;
+use super::loss_log::{self, LossLog};
 use super::object::{Object, Sizes};
 use super::{Error, probe_uprobe_multi, reach};
 use crate::model::{Library, Pid, Reach, VirtAddr};
@@ -108,7 +108,7 @@ impl Engine {
         let capacity = capacity.saturating_add(1 + CALIBRATED).min(Cookie::MAX_INDEX);
         let filtered = reach == Reach::Target;
         let mut object = Object::load(Sizes { methods: capacity, shards, filtered }, collect)?;
-        let losses = Mutex::new(object.take_loss_log());
+        let losses = Mutex::new(take_loss_log(&mut object)?);
         let records = map_records(&object, capacity, shards)?;
         let free = Mutex::new(Free { next: IDLE_RECORD + 1, returned: Vec::new() });
         let records = Arc::new(records);
@@ -127,7 +127,7 @@ impl Engine {
     /// # Errors
     /// If the kernel does not map them.
     pub fn losses(&self) -> Result<Arc<MappedArray>, Error> {
-        map_array(&self.object, maps::LOSSES, Loss::ALL.len(), size_of::<u64>()).map(Arc::new)
+        map_losses(&self.object).map(Arc::new)
     }
 
     /// Shards of each record.
@@ -271,6 +271,18 @@ fn asked_reach() -> Result<Reach, Error> {
 
 fn map_records(object: &Object, methods: u32, shards: u32) -> Result<MappedArray, Error> {
     map_array(object, maps::STATS, methods as usize * shards as usize, size_of::<MethodStats>())
+}
+
+fn map_losses(object: &Object) -> Result<MappedArray, Error> {
+    map_array(object, maps::LOSSES, Loss::ALL.len(), size_of::<u64>())
+}
+
+/// The reader of single losses, if they are wanted.
+fn take_loss_log(object: &mut Object) -> Result<Option<LossLog>, Error> {
+    if !loss_log::is_wanted() {
+        return Ok(None);
+    }
+    Ok(Some(LossLog::new(object.take_ring(loss_log::MAP)?, map_losses(object)?)))
 }
 
 fn map_array(object: &Object, name: &'static str, values: usize, value_size: usize) -> Result<MappedArray, Error> {

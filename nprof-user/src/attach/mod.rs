@@ -21,7 +21,7 @@ pub use error::{Error, in_full};
 pub use events::ExecEvents;
 pub use features::probe_uprobe_multi;
 pub use feeds::{Collect, Feeds, StackRecord, Taken};
-pub use loss_log::{LossLog, Lost};
+pub use loss_log::{Heard, LossLog, Lost};
 pub use reach::reach;
 pub use session::{Attached, Session};
 pub use switches::{Seen, Switches};

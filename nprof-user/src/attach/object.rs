@@ -13,7 +13,7 @@ use nprof_common::{globals, maps, programs};
 
 use super::Error;
 use super::feeds::{Collect, LastJavaFrameEntry, Slot, VmEntry};
-use super::loss_log::{self, LossLog};
+use super::loss_log;
 use crate::sys::bpf::load_uprobe_multi;
 
 /// The object file that `cargo xtask bpf` has made.
@@ -67,7 +67,7 @@ impl Object {
             .override_global(globals::ANCHOR_FROM_ENV, &collect.anchor_from_env, true)
             .override_global(globals::STACK_PAGES, &pages, true)
             .override_global(globals::TARGET, &target, true)
-            .override_global(aya_log::LEVEL, &level, true)
+            .override_global(loss_log::LEVEL, &level, true)
             // aya has no type for task storage; the programs alone use it.
             .allow_unsupported_maps()
             .load(OBJECT)
@@ -98,11 +98,6 @@ impl Object {
     /// If the object has no such ring, or no more.
     pub(super) fn take_ring(&mut self, name: &'static str) -> Result<RingBuf<MapData>, Error> {
         RingBuf::try_from(self.take(name)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
-    }
-
-    /// The reader of single losses, if they are wanted.
-    pub(super) fn take_loss_log(&mut self) -> Option<LossLog> {
-        LossLog::take(&mut self.ebpf)
     }
 
     /// The map of where threads note their last Java frame.
@@ -145,7 +140,7 @@ pub(super) fn load_for_events(ring_bytes: u32) -> Result<Ebpf, Error> {
         .map_max_entries(maps::SLOTS, 1)
         .map_max_entries(maps::EXECS, ring_bytes)
         .map_max_entries(loss_log::MAP, loss_log::UNUSED_BYTES)
-        .override_global(aya_log::LEVEL, &0u8, true)
+        .override_global(loss_log::LEVEL, &0u8, true)
         .allow_unsupported_maps()
         .load(OBJECT)
         .map_err(|error| Error::Maps(Box::new(error)))

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nprof_common::Loss;
 
 use super::TracedJvm;
-use crate::attach::{LossLog, Lost};
+use crate::attach::{Heard, LossLog, Lost};
 use crate::collect::Reader;
 use crate::model::Losses;
 
@@ -45,18 +45,16 @@ impl HostLosses {
     }
 }
 
-/// The most losses that are told one by one at a time: a target can make as many as it likes.
-const MOST_TOLD: usize = 100;
-
-/// Tells each loss since the last time by itself, with the method that was called.
+/// Reports the losses since the last time, each with the method that was called. A target can make as many as it likes: at some
+/// point they are only numbered.
 pub(super) fn tell<'a>(log: &mut LossLog, traced_jvms: impl Iterator<Item = &'a TracedJvm> + Clone) {
-    let lost = log.read();
-    for Lost { loss, record, tid, sp } in lost.iter().take(MOST_TOLD) {
-        let name = traced_jvms.clone().find_map(|traced_jvm| traced_jvm.name_of_record(*record));
+    let Heard { told, others } = log.read();
+    for Lost { loss, record, tid, sp } in told {
+        let name = traced_jvms.clone().find_map(|traced_jvm| traced_jvm.name_of_record(record));
         let name = name.unwrap_or_else(|| format!("record {record}"));
         tracing::debug!("{loss}: a call of {name} by thread {tid}, stack pointer {sp:#x}");
     }
-    if let Some(more) = lost.len().checked_sub(MOST_TOLD).filter(|more| *more > 0) {
-        tracing::debug!("and {more} more losses");
+    if others > 0 {
+        tracing::debug!("and {others} more losses");
     }
 }
