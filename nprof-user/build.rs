@@ -18,9 +18,11 @@ use inner_cargo::clean;
 use made::Made;
 
 /// How the shim is built, whatever the profile of nprof. A panic in it must unwind, so that it can be caught before it
-/// gets into the JVM. Names of functions stay, for profilers; the rest of the debug information would be most of the file.
-const SHIM_PROFILE: [(&str, &str); 4] = [
+/// gets into the JVM. Names of functions stay, for profilers; the rest of the debug information, the standard library's too,
+/// would be most of the file.
+const SHIM_PROFILE: [(&str, &str); 5] = [
     ("CARGO_PROFILE_RELEASE_PANIC", "unwind"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "none"),
     ("CARGO_PROFILE_RELEASE_STRIP", "debuginfo"),
     ("CARGO_PROFILE_RELEASE_LTO", "fat"),
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),

@@ -96,12 +96,12 @@ pub(crate) fn build_debug() -> Result<Build> {
     build(&mut command("build"))
 }
 
-/// The same in less time and room, to be seen once.
+/// The same in less time and room, to be seen once: in a separate directory, to be removed when the program is out of it.
 ///
 /// # Errors
 /// When it fails or takes too long.
-pub(crate) fn build_demo() -> Result<Build> {
-    build(command("build").args(["--profile", "demo"]))
+pub(crate) fn build_demo(directory: &Path) -> Result<Build> {
+    build(command("build").args(["--profile", "demo", "--target-dir"]).arg(directory))
 }
 
 /// The `nprof` program that a build made.

@@ -1,9 +1,10 @@
 //! `cargo xtask demo`: from a bare machine to a table of native calls, in one command.
 
-use std::fs;
+use std::fs::{self, DirEntry, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 
@@ -17,6 +18,8 @@ use crate::setup::{self, Purpose};
 /// Where the workload's source is, below the workspace.
 const SOURCE: &str = "tests/targets/demo";
 const MAIN_CLASS: &str = "Demo";
+/// What nprof is built from, below the workspace.
+const PARTS: [&str; 6] = ["Cargo.lock", "Cargo.toml", "nprof-common", "nprof-ebpf", "nprof-shim", "nprof-user"];
 
 const TRACE_SECONDS: u64 = 10;
 /// The workload ends by itself after this time, should it ever be left alone.
@@ -39,8 +42,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     kernel::must_trace(&machine)?;
     let as_root = as_root(&machine)?;
     setup::ensure(Purpose::Build)?;
-    eprintln!("demo: cargo build --profile demo (three minutes on two cores; the BPF programs are compiled already)");
-    let nprof = cargo::nprof(&cargo::build_demo()?)?;
+    let nprof = built()?;
     let jdk = jdk::newest(&machine).context("there is no JDK")?;
     let classes = compile(&jdk, &nprof)?;
 
@@ -51,6 +53,45 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     drop(workload);
     process::check(&command, status)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Builds nprof unless that has been done, and keeps the program alone: what cargo needs to build it again is forty times its
+/// size, and most demos are run once.
+fn built() -> Result<PathBuf> {
+    let directory = cargo::target_directory().join("demo");
+    let (nprof, work) = (directory.join("nprof"), directory.join("build"));
+    if is_newer(&nprof, &changed(&cargo::workspace())?) {
+        return Ok(nprof);
+    }
+    eprintln!("demo: cargo build --profile demo (three minutes on two cores; the BPF programs are compiled already)");
+    let began = SystemTime::now();
+    let program = cargo::nprof(&cargo::build_demo(&work)?)?;
+    // A source that changes meanwhile is newer than the program.
+    File::open(&program).and_then(|file| file.set_modified(began)).with_context(|| program.display().to_string())?;
+    fs::rename(&program, &nprof).with_context(|| format!("cannot make {}", nprof.display()))?;
+    fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
+    Ok(nprof)
+}
+
+/// When what nprof is built from was last changed.
+fn changed(workspace: &Path) -> Result<SystemTime> {
+    let mut latest = SystemTime::UNIX_EPOCH;
+    let mut paths: Vec<PathBuf> = PARTS.iter().map(|part| workspace.join(part)).collect();
+    while let Some(path) = paths.pop() {
+        let read = || {
+            let metadata = fs::metadata(&path)?;
+            let entries = if metadata.is_dir() { fs::read_dir(&path)?.collect::<io::Result<_>>()? } else { Vec::new() };
+            io::Result::Ok((metadata.modified()?, entries))
+        };
+        let (modified, entries) = read().with_context(|| format!("cannot read {}", path.display()))?;
+        latest = latest.max(modified);
+        paths.extend(entries.iter().map(DirEntry::path));
+    }
+    Ok(latest)
+}
+
+fn is_newer(program: &Path, changed: &SystemTime) -> bool {
+    fs::metadata(program).and_then(|metadata| metadata.modified()).is_ok_and(|modified| modified > *changed)
 }
 
 /// What to put before nprof so that it runs as root.
@@ -118,6 +159,37 @@ fn trace(as_root: Option<PathBuf>, nprof: &Path, pid: u32) -> Command {
 mod tests {
     use super::*;
     use crate::machine::fake::FakeMachine;
+
+    /// Check that nprof is built again if any of its sources is newer, however deep, and not if it is the newest of all.
+    #[test]
+    fn sources_are_looked_at() {
+        let workspace = tempfile::tempdir().unwrap();
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let set = |path: &Path, seconds| File::open(path).unwrap().set_modified(at(seconds)).unwrap();
+        for part in PARTS {
+            fs::create_dir(workspace.path().join(part)).unwrap();
+        }
+        let deep = workspace.path().join("nprof-user/src");
+        fs::create_dir(&deep).unwrap();
+        let source = deep.join("main.rs");
+        fs::write(&source, "").unwrap();
+        set(&deep, 50);
+        for part in PARTS {
+            set(&workspace.path().join(part), 60);
+        }
+        let nprof = workspace.path().join("nprof");
+        assert!(!is_newer(&nprof, &at(0)));
+        fs::write(&nprof, "").unwrap();
+        set(&nprof, 100);
+        for (modified, latest) in [(70, 70), (101, 101), (40, 60)] {
+            set(&source, modified);
+            let changed = changed(workspace.path()).unwrap();
+            assert_eq!(changed, at(latest));
+            assert_eq!(is_newer(&nprof, &changed), latest < 100);
+        }
+        fs::remove_dir(workspace.path().join(PARTS[0])).unwrap();
+        assert!(changed(workspace.path()).is_err());
+    }
 
     /// Check that nprof, and only nprof, is started with sudo by an ordinary user, who is told where there is none.
     #[test]
