@@ -8,50 +8,51 @@ use super::families::TABLE;
 const PREAMBLE: &str = "\
 # Metrics
 
-What `nprof serve` answers to a scrape of `/metrics`. This file is made from the table in
-`nprof-user/src/export/families.rs`; to renew it: `NPROF_RENEW=1 cargo test -p nprof-user --lib export`.
+The metrics that `nprof serve` exports at `/metrics`. This file is generated from the table in
+`nprof-user/src/export/families.rs`. To update it, run `NPROF_RENEW=1 cargo test -p nprof-user --lib export`.
 
-\"JVM\" among the labels stands for `jvm` and every `--label`. JVMs with the same labels share their series: their
-numbers are added up. A `signature` label is added after `library` if it is asked for; without it, overloads share a
-series. A function that several methods are bound to is shown under the first of them by class and name. What is random
-in a library's name, because it unpacks itself from a jar, is `*` in the label.
+In the labels column, \"JVM\" stands for `jvm` and every `--label`. JVMs with the same labels share their series: their values
+are summed. With `with-signature`, a `signature` label follows `library`; without it, overloads share a series. If several
+methods are bound to one function, the series carries the first of them by class and name. The random part of a library's
+name, as in libraries that are unpacked from a jar, is replaced with `*`.
 
-| metric | kind | labels | meaning |
+| metric | type | labels | meaning |
 | --- | --- | --- | --- |
 ";
 
 const RULES: &str = "
-## What to rely on
+## Guarantees
 
-- **Counters never go backwards** while nprof runs. What an ended JVM has done stays in its series. They stay as long as
-  a JVM with the same labels lives, and for the set time after the last one; then they go together. At most 256 sets
-  of labels without a living JVM are kept.
-- **Series are capped** for each set of JVM labels, at `nprof_series_limit`. The first methods get series of their own and
-  keep them; of those that come at once, the ones with the most time. All others are added up in one series with
-  `class=\"\"`, `method=\"other\"`, `library=\"\"`; `nprof_series_hidden` says how many these are now.
-- **Nothing is silently partial.** `nprof_native_calls_untimed_total` says how many calls are in no time,
-  `nprof_native_unwatched_seconds_total` for how long calls were not seen, `nprof_demoted_method` where that is so now, and
-  `nprof_losses_total` what went wrong.
-- Times and counts are exact: whole nanoseconds, written out in seconds. In Protobuf they are 64-bit floats, because the
-  format has nothing else.
+- **Counters never decrease** while nprof runs. When a JVM ends, its series stay: as long as another JVM with the same labels
+  runs, and for `keep-ended` after the last one has ended. Then they are removed together. nprof keeps at most 256 sets of
+  labels without a running JVM.
+- **The number of series is limited** for each set of JVM labels, to `nprof_series_limit` methods. Methods get their own series
+  first come, first served, and keep them; of methods that appear at the same time, those with the most time come first. All
+  others are aggregated into one series with `class=\"\"`, `method=\"other\"`, `library=\"\"`; `nprof_series_hidden` is the
+  number of methods currently in it.
+- **Missing data is reported.** `nprof_native_calls_untimed_total` counts calls without a duration,
+  `nprof_native_unwatched_seconds_total` is how long calls went unseen, `nprof_demoted_method` shows which methods are currently
+  affected, and `nprof_losses_total` counts measurement failures.
+- Durations and counts are exact: whole nanoseconds, printed as seconds. In Protobuf they are 64-bit floats, as the format has no
+  other type for them.
 
-## Call times
+## Call durations
 
-The classic buckets have the same bounds for all methods, powers of 4 of nanoseconds, and their counts are exact:
+The classic buckets have the same bounds for all methods, powers of 4 in nanoseconds, and exact counts:
 ";
 
 const NATIVE: &str = "
-**Native histograms** are sent to a scraper that asks for Protobuf (Prometheus: `--enable-feature=native-histograms` or
-`scrape_native_histograms`), together with the classic buckets. nprof measures with four buckets per octave whose bounds are
-powers of 2^(1/4) *nanoseconds*. Native histograms of seconds have bounds that are powers of two of *seconds*, and no bound
-of the one is a bound of the other. They are exported with schema 3, eight buckets per octave:
+**Native histograms** are exported to scrapers that request Protobuf (Prometheus: `--enable-feature=native-histograms` or
+`scrape_native_histograms`), along with the classic buckets. nprof measures with four buckets per octave, with bounds at powers
+of 2^(1/4) *nanoseconds*. The bounds of native histograms are powers of two in *seconds*, so the two never coincide. nprof
+exports schema 3, eight buckets per octave:
 
-- Each bound is named by the nearest one of schema 3, which is **1.56 % higher**, for all buckets alike.
-- Each measured bucket becomes two, with half of its calls each; an odd call is in the upper one. That is how
-  Prometheus 3 itself divides a bucket when it computes a quantile.
-- The zero bucket holds the calls of at most 1 ns (`zero_threshold` 1e-9). The last bucket also holds all calls above
+- Each bound is replaced with the nearest one of schema 3, which is **1.56 % higher** for every bucket.
+- Each measured bucket is split into two, with half of the calls each; an odd call goes to the upper one. Prometheus 3 splits
+  buckets the same way when it computes a quantile.
+- The zero bucket holds calls of at most 1 ns (`zero_threshold` 1e-9). The last bucket also holds all calls longer than
   9.7 hours.
-- Number and sum are exact. A quantile is within the bucket of the exact one: between 15 % below it and 21 % above.
+- Count and sum are exact. A quantile falls into the same bucket as the exact one: it is at most 15 % too low or 21 % too high.
 ";
 
 fn markdown() -> String {
