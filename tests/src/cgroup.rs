@@ -24,7 +24,7 @@ impl Cgroup {
     pub fn new() -> Result<Option<Self>> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
         let Some(hierarchy) = hierarchy(&mounts) else { return Ok(None) };
-        // Each `RandomState` has keys of its own; the ids have to differ, no more.
+        // Each `RandomState` has its own keys; the ids have to differ, no more.
         let id: String = (0..4_u64).map(|word| format!("{:016x}", RandomState::new().hash_one(word))).collect();
         let path = hierarchy.join(format!("docker-{id}.scope"));
         Ok(std::fs::create_dir(&path).is_ok().then_some(Self { path, id }))

@@ -179,7 +179,7 @@ impl Drop for Child {
     }
 }
 
-/// Reads lines in a thread of its own, so that a child never blocks on a full pipe.
+/// Reads lines in a separate thread, so that a child never blocks on a full pipe.
 fn read_lines(from: impl Read + Send + 'static, label: &'static str, transcript: &Transcript) -> Receiver<String> {
     let (sender, receiver) = channel();
     let transcript = Arc::clone(transcript);

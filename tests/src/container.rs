@@ -1,4 +1,4 @@
-//! Targets in containers: namespaces of their own, an overlay as root, another user, a cgroup with a container's id.
+//! Targets in containers: their own namespaces, an overlay as root, another user, a cgroup with a container's id.
 //! Made with what util-linux has; no container runtime is needed.
 //!
 //! Everything that is mounted is mounted in the container's own namespace and vanishes with it; the cgroup and the
@@ -18,7 +18,7 @@ use crate::jdk::Jdk;
 use crate::process::RemoteProcess;
 use crate::target::Targets;
 
-/// Runs as root in a mount namespace of its own.
+/// Runs as root in a separate mount namespace.
 const SETUP: &str = include_str!("container_setup.sh");
 
 /// The user that containers run as: a number without a name.

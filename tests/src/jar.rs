@@ -1,4 +1,4 @@
-//! A target under a name of its own.
+//! A target under its own name.
 //!
 //! JVMs that run the same are one `jvm` in metrics. With a name per test, tests that run at the same time are kept apart.
 

@@ -1,4 +1,4 @@
-//! A target in a JVM of its own, started with a handshake and driven by commands (`tests/targets/Target.java`).
+//! A target in its own JVM, started with a handshake and driven by commands (`tests/targets/Target.java`).
 
 use std::collections::BTreeMap;
 use std::path::Path;

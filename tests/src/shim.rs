@@ -58,7 +58,7 @@ pub fn load_copy(jdk: &Jdk, pid: u32, library: &Path, options: &str) -> Result<(
 pub fn still_stubbed(pid: u32) -> Result<Vec<MethodName>> {
     let of_agent = |library: &str| library.starts_with("libnprof_shim.so");
     let listed = crate::nprof::methods(pid, &[])?.methods.into_iter();
-    // The agent has natives of its own, which are in its library for good.
+    // The agent has its own natives, which are in its library for good.
     let others = listed.filter(|listed| !listed.class.starts_with("nprof.shim."));
     Ok(others.filter(|listed| listed.library.as_deref().is_some_and(of_agent)).map(|listed| listed.name()).collect())
 }

@@ -1,4 +1,4 @@
-//! Plays nprof for the companion agent: listens, welcomes it with memory of its own instead of a BPF map, gives commands
+//! Plays nprof for the companion agent: listens, welcomes it with its own memory instead of a BPF map, gives commands
 //! and reads the records.
 
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens in a directory of its own.
+    /// Listens in a separate directory.
     ///
     /// # Errors
     /// When the kernel refuses.

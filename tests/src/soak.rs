@@ -16,7 +16,7 @@ use crate::usage::{Usage, megabytes};
 const ALIVE: usize = 4;
 /// One comes and one goes in each of these.
 const ROUND: Duration = Duration::from_secs(1);
-/// Natives of its own that each JVM calls.
+/// The natives that each JVM has and calls.
 const NATIVES: u32 = 200;
 /// Those alone are traced: how many of the JDK's are bound when a JVM is met is chance, and each that is bound later adds links.
 const OWN: &str = "targets.*";

@@ -54,7 +54,7 @@ impl Targets {
         self.directory.join("classes")
     }
 
-    /// The directory of the class that `LateLibrary` loads by a class loader of its own.
+    /// The directory of the class that `LateLibrary` loads by a separate class loader.
     #[must_use]
     pub fn guest_classes(&self) -> PathBuf {
         self.directory.join("guests")

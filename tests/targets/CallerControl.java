@@ -10,7 +10,7 @@ final class CallerControl {
     /** Calls since the last time, and of {@code work} the wall-clock and CPU time that it took, in nanoseconds. */
     static native long[] counted(int method, int path);
 
-    /** Adds the CPU time of this thread to a sum, or tells that and begins anew. */
+    /** Adds the CPU time of this thread to a sum, or reports that and starts over. */
     static native long cpu(boolean tell);
 
     /** Binds the native of a {@link Passing}, whoever has loaded it. */

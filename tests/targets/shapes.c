@@ -101,7 +101,7 @@ JNIEXPORT void JNICALL Java_targets_Shapes_register(JNIEnv *env, jclass owner, j
         {"secondAlias", "()I", (void *)shared_function},
     };
     (void)owner;
-    /* What is bound already would not be bound anew. */
+    /* What is bound already would not be bound again. */
     (*env)->UnregisterNatives(env, registered);
     (*env)->RegisterNatives(env, registered, methods, sizeof methods / sizeof methods[0]);
 }

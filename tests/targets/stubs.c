@@ -3,7 +3,7 @@
 #include <time.h>
 #include <x86intrin.h>
 
-/* Begins as most functions do: a kernel's probe on a bare ret would be dearer than on others. */
+/* Begins as most functions do: a kernel's probe on a bare ret would cost more than on others. */
 __attribute__((naked)) JNIEXPORT void JNICALL Java_targets_Stubs_empty(JNIEnv *env __attribute__((unused)),
                                                                        jclass owner __attribute__((unused))) {
     __asm__("push %rbp; mov %rsp, %rbp; pop %rbp; ret");

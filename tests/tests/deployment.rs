@@ -113,7 +113,7 @@ fn dockerfile_copies_what_is_there() -> Result<()> {
     Ok(())
 }
 
-/// Check that the panels have ids of their own, lie beside each other, and say what they show.
+/// Check that the panels have their own ids, lie beside each other, and say what they show.
 #[test]
 fn dashboard_panels_are_in_order() -> Result<()> {
     let dashboard = dashboard()?;

@@ -117,7 +117,7 @@ fn every_stack_is_a_true_one() -> Result<()> {
     })
 }
 
-/// Check the same while classes with natives of their own come and go, and code with them, and with the least memory to keep
+/// Check the same while classes with their own natives come and go, and code with them, and with the least memory to keep
 /// code in that there can be. Some stacks have classes that are gone when they are read: they are cut, but none is wrong.
 #[test]
 fn every_stack_is_a_true_one_while_classes_come_and_go() -> Result<()> {
@@ -196,7 +196,7 @@ fn every_stack_of_virtual_threads_is_a_true_one_whatever_collects() -> Result<()
     })
 }
 
-/// Check that a JVM in a container, with namespaces of its own, is recorded as one outside: all stacks complete and named,
+/// Check that a JVM in a container, with its own namespaces, is recorded as one outside: all stacks complete and named,
 /// all calls counted.
 #[test]
 fn in_a_container() -> Result<()> {

@@ -14,7 +14,7 @@ use nprof_tests::require::on_every_jdk;
 /// Hidden classes at the first count, and how many times as many at the second.
 const CLASSES: usize = 10_000;
 const TIMES: usize = 3;
-/// Looks, of which the cheapest counts: the JVM may load classes of its own meanwhile.
+/// Looks, of which the cheapest counts: the JVM may load its own classes meanwhile.
 const LOOKS: usize = 5;
 
 /// A memory that counts what is read of it.

@@ -9,7 +9,7 @@ use nprof_tests::nprof::{Outcome, run};
 /// A recording of the format's first version.
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../nprof-user/src/recording/golden/version-1.nprof");
 
-/// A directory of its own for a test.
+/// A separate directory for a test.
 fn directory(test: &str) -> Result<PathBuf> {
     let directory = std::env::temp_dir().join(format!("nprof-recordings-{}-{test}", std::process::id()));
     fs::create_dir_all(&directory)?;

@@ -1,6 +1,6 @@
 //! Child processes with an end: every one has a time limit and a guard.
 //!
-//! A [`run`] child leads a process group of its own, so that on a time-out or a Ctrl-C the whole tree below it is
+//! A [`run`] child leads its own process group, so that on a time-out or a Ctrl-C the whole tree below it is
 //! ended. A [`Background`] child stays in the terminal's group, where it can draw and is reached by Ctrl-C itself, and
 //! is ended when its guard is dropped.
 
@@ -86,7 +86,7 @@ fn spawn(command: &mut Command) -> Result<Child> {
     command.stdin(Stdio::null()).spawn().with_context(|| format!("cannot start `{}`", describe(command)))
 }
 
-/// Reads lines on a thread of their own, so that the reader of the channel can wait with a limit.
+/// Reads lines on a separate thread, so that the reader of the channel can wait with a limit.
 fn read_lines(stream: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (sender, receiver) = channel();
     if let Some(stream) = stream {

@@ -161,7 +161,7 @@ fn authorise(machine: &Machine) -> Result<()> {
         return Ok(());
     }
     machine.program("sudo").context("these tests load BPF programs: run them as root, or install sudo")?;
-    // Asks for the password here, on the terminal: the tests run in a process group of their own, without one.
+    // Asks for the password here, on the terminal: the tests run in their own process group, without one.
     let mut command = Command::new("sudo");
     let status = command.arg("--validate").status()?;
     process::check(&command, status)
@@ -188,7 +188,7 @@ fn filter(selection: Selection) -> &'static [&'static str] {
 }
 
 /// Runs test binaries, shows and counts their tests. A run that fails without a failed test (it did not compile,
-/// crashed, took too long) is a failure of its own.
+/// crashed, took too long) is a separate failure.
 fn run_tests(tally: &mut Tally, name: &str, command: &mut Command, limit: Duration) {
     println!("\n== {name}");
     let before = tally.failed();

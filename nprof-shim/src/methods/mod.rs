@@ -1,7 +1,7 @@
 //! What is known of native methods: their names, what is wanted of them, their stubs and their records.
 //!
 //! A method keeps its number for as long as the process lives, and a stub for each address that it was ever bound to.
-//! Of these only the latest counts: another agent may bind a method to code of its own that goes on to call our stub,
+//! Of these only the latest counts: another agent may bind a method to its own code that goes on to call our stub,
 //! and when a new stub is put before that code, a call passes both. Records are given again whenever somebody else is to
 //! read them, in the order in which methods are wanted.
 //!

@@ -18,7 +18,7 @@ fn with_room_for(records: usize) -> Methods {
 }
 
 /// Check that the same method gets the same stub for the same address, another for another, and one record for both;
-/// and that an id that names another method by now gets a number and a record of its own.
+/// and that an id that names another method by now gets its own number and record.
 #[test]
 fn stubs_by_method_and_address() {
     let methods = with_room_for(8);

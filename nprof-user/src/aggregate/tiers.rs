@@ -215,7 +215,7 @@ mod tests {
         assert_eq!((merged[0].index, merged[0].traced_after), (7, Duration::ZERO));
     }
 
-    /// Check that methods that share a function have rows of their own where stubs counted, beside the function's row,
+    /// Check that methods that share a function have their own rows where stubs counted, beside the function's row,
     /// which names those that its probe may have seen; and that no call is in two rows.
     #[test]
     fn stubs_tell_methods_apart() {

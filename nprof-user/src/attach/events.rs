@@ -19,7 +19,7 @@ const RING_BYTES: u32 = 64 << 10;
 
 /// Tells of each process that begins to run a program, in the order in which they do.
 ///
-/// It has maps and a program of its own: who traces one process pays nothing for it. The kernel takes both away when
+/// It has its own maps and program: who traces one process pays nothing for it. The kernel takes both away when
 /// this is dropped.
 #[derive(Debug)]
 pub struct ExecEvents {

@@ -284,7 +284,7 @@ impl Session {
         self.close_meanwhile(replaced.links);
     }
 
-    /// Takes away both probes of functions that have links of their own, at once and without waiting for the kernel: they
+    /// Takes away both probes of functions that have their own links, at once and without waiting for the kernel: they
     /// are what is called most. Those with open calls are left, for these need their returns. Returns the others.
     pub fn drop_single(&mut self, indices: &[u32]) -> Vec<u32> {
         let mut dropped = Vec::new();

@@ -192,7 +192,7 @@ fn natives_finding(facts: &Result<TracingFacts, String>) -> Finding {
             match facts.single_stepped {
                 Some(n) if n > 0 => Finding::warn(
                     CHECK,
-                    format!("{says}; at {n} functions a hit is single-stepped, about ten times as dear"),
+                    format!("{says}; at {n} functions a hit is single-stepped, at about ten times the cost"),
                     "leave those out that are called often (--exclude; `nprof methods` shows the cost)",
                 ),
                 _ => Finding::ok(CHECK, says),

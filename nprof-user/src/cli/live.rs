@@ -55,7 +55,7 @@ pub(super) struct LiveArgs {
     timeline: bool,
 }
 
-/// What else a result needs, that was not asked for by an option of its own.
+/// What else a result needs, that no option asks for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Needs {
     /// Off-CPU times.
@@ -216,7 +216,7 @@ struct Told {
     duration: Option<Duration>,
 }
 
-#[expect(clippy::print_stderr, reason = "the announcement and the line of progress have forms of their own")]
+#[expect(clippy::print_stderr, reason = "the announcement and the line of progress have their own forms")]
 impl Told {
     fn new(quiet: bool, duration: Option<Duration>) -> Self {
         Self { quiet, is_terminal: !quiet && std::io::stderr().is_terminal(), start: Instant::now(), duration }

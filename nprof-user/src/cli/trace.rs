@@ -190,7 +190,7 @@ pub(super) fn refuse_unmatched(prepared: &Prepared) -> Option<ExitCode> {
 }
 
 /// Says that everything is attached. Scripts wait for this line.
-#[expect(clippy::print_stderr, reason = "the announcement has a form of its own")]
+#[expect(clippy::print_stderr, reason = "the announcement has its own form")]
 fn announce(tracer: &Tracer) {
     let jvm = tracer.jvm();
     let methods = tracer.methods();

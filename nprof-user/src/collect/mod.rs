@@ -167,7 +167,7 @@ mod tests {
         [&head[..], &[stats.off_ns, stats.probability, stats.brief], &stats.reserved, &stats.histogram].concat()
     }
 
-    /// A record in which every field has a value of its own.
+    /// A record in which every field has its own value.
     fn stats(seed: u64) -> MethodStats {
         let histogram = std::array::from_fn::<u64, BUCKETS, _>(|bucket| seed * 1_000 + bucket as u64);
         let [counted, entered, untimed, total_ns, child_ns, max_ns, off_ns] =

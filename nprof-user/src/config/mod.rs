@@ -39,9 +39,9 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The labels of each JVM.
     pub labels: Labels,
-    /// Whether overloads have series of their own, told apart by their signatures.
+    /// Whether overloads have their own series, told apart by their signatures.
     pub with_signature: bool,
-    /// How many methods of a JVM have series of their own.
+    /// How many methods of a JVM have their own series.
     pub max_series: usize,
     /// How long the series of a JVM stay after its end.
     pub keep_ended: Duration,

@@ -54,9 +54,9 @@ settings! {
     "listen" listen: String,
     /// Templates of labels by name.
     "label" label: BTreeMap<String, String>,
-    /// Whether overloads have series of their own.
+    /// Whether overloads have their own series.
     "with-signature" with_signature: bool,
-    /// Methods of a JVM with series of their own.
+    /// Methods of a JVM with their own series.
     "max-series" max_series: usize,
     /// How long series outlive their JVM, such as `5m`.
     "keep-ended" keep_ended: String,

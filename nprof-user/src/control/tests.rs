@@ -43,7 +43,7 @@ fn place() -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-/// Runs `client` on a thread of its own while the socket is served.
+/// Runs `client` on a separate thread while the socket is served.
 async fn served<T: Send + 'static>(
     path: &Path,
     group: Option<&str>,

@@ -7,7 +7,7 @@ use std::thread;
 /// How many are done at the same time. They mostly wait, if they take long at all.
 const AT_ONCE: usize = 8;
 
-/// Does `work` with each of `items`. The results are in their order. Each thread has a state of its own, made by `begin`.
+/// Does `work` with each of `items`. The results are in their order. Each thread has its own state, made by `begin`.
 pub(super) fn at_once<T: Send, S, R: Send>(
     items: Vec<T>,
     begin: impl Fn() -> S + Sync,

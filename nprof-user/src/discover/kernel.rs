@@ -43,7 +43,7 @@ impl fmt::Display for KernelVersion {
 
 /// Whether a return probe ends a process that runs under a seccomp filter.
 ///
-/// From 6.11 on x86-64 kernels end a return probe with a system call of their own (`uretprobe`, number 335). A
+/// From 6.11 on x86-64 kernels end a return probe with a dedicated system call (`uretprobe`, number 335). A
 /// filter that does not know it, such as the default one of most container runtimes, refuses it, and the process
 /// crashes. 6.14, 6.13.3 and 6.12.14 no longer ask the filter (kernel commit cf6cb56ef244). A distribution may have
 /// mended an older one, which the number does not show: then this errs on the safe side.

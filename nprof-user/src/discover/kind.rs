@@ -8,7 +8,7 @@ use crate::model::{JvmKind, Library, Mapping};
 /// The VM whose library is mapped to be run. A debugger or a profiler maps the same files only to read them.
 pub(super) fn kind_of(mappings: &[Mapping]) -> Option<JvmKind> {
     let paths = || mappings.iter().filter(|m| m.executable).map(|m| &*m.path);
-    // First, because OpenJ9 brings a libjvm.so of its own that forwards to this one.
+    // First, because OpenJ9 brings its own libjvm.so, which forwards to this one.
     if paths().any(is_openj9) {
         return Some(JvmKind::OpenJ9);
     }

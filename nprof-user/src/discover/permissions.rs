@@ -76,7 +76,7 @@ pub(super) fn pid_namespace_finding(link: Option<&Path>) -> Finding {
         Some(HOST_PID_NAMESPACE) => Finding::ok(CHECK, "nprof sees the host's process ids"),
         Some(_) => Finding::fail(
             CHECK,
-            "nprof runs in a container with process ids of its own; the kernel reports the host's",
+            "nprof runs in a container with its own process ids; the kernel reports the host's",
             "start the container with --pid=host (Kubernetes: hostPID: true), or run nprof on the host",
         ),
         None => Finding::warn(CHECK, "/proc/self/ns/pid cannot be read", "mount /proc, or run nprof on the host"),

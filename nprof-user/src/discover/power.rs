@@ -54,7 +54,7 @@ mod tests {
         assert!(of("0\t0\t0\t0", CONTAINER, Some(true)));
         assert!(of("0\t0\t0\t0", 0, Some(true)));
         assert!(of("9\t9\t0\t9", 0, Some(true)));
-        assert!(of("0\t0\t0\t0", ALL, Some(false)), "a namespace of its own in which it may do everything");
+        assert!(of("0\t0\t0\t0", ALL, Some(false)), "its own namespace in which it may do everything");
         assert!(of("0\t0\t0\t0", ALL, None));
         assert!(!of("0\t0\t0\t0", ALL, Some(true)));
     }

@@ -31,7 +31,7 @@ pub(super) struct Status {
     pub(super) blocked: u64,
     /// Which signals the process ignores.
     pub(super) ignored: u64,
-    /// For which signals the process has a function of its own.
+    /// For which signals the process has its own function.
     pub(super) caught: u64,
 }
 

@@ -171,7 +171,7 @@ fn found_by_the_scan_first() {
     assert_eq!((on.next_look(), on.watch.remembered()), (SCAN_PERIOD * 2, 1));
 }
 
-/// Check that a new process with the pid of an old one is a JVM of its own.
+/// Check that a new process with the pid of an old one is another JVM.
 #[test]
 fn reused_pid() {
     let mut on = Watched::new();

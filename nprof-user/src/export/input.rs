@@ -10,7 +10,7 @@ use crate::model::{JvmLabels, Losses, Snapshot};
 /// What bounds the number of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How many methods get series of their own for each set of JVM labels. The others share one.
+    /// How many methods get their own series for each set of JVM labels. The others share one.
     pub series_per_jvm: usize,
     /// How long the series stay after the last JVM with these labels has ended.
     pub keep_ended: Duration,

@@ -84,7 +84,7 @@ mod tests {
         let usage = Usage::read();
         assert!(usage.open_fds.unwrap() >= 3);
         assert!(usage.resident_bytes.unwrap() < usage.virtual_bytes.unwrap());
-        assert!(usage.threads.unwrap() >= 2, "a test runs on a thread of its own");
+        assert!(usage.threads.unwrap() >= 2, "a test runs on a separate thread");
         let now = u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap();
         let age = now.abs_diff(usage.started_ns.unwrap());
         assert!(age < 3600 * NS_PER_SECOND, "started {age} ns ago");

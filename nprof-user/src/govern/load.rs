@@ -105,7 +105,7 @@ pub(super) fn lower(loads: &mut [Load<'_>], costs: &Costs, limit_ns: f64) {
     spare(loads, costs, limit_ns);
 }
 
-/// Takes back what proved needless when dearer functions were lowered further, the cheapest first.
+/// Takes back what proved needless when more expensive functions were lowered further, the cheapest first.
 fn spare(loads: &mut [Load<'_>], costs: &Costs, limit_ns: f64) {
     let mut total = total_ns(loads, costs);
     let mut lowered: Vec<&mut Load<'_>> = loads.iter_mut().filter(|load| load.to < load.seen.tracing).collect();

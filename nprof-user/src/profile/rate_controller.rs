@@ -17,7 +17,7 @@ const HALF_LIFE: f64 = 0.5;
 const BURST: f64 = 1.0;
 /// Until this many seconds have passed, what was seen is not enough to go by.
 const SETTLED: f64 = 0.04;
-/// The least that is worth a period of its own.
+/// The least that is worth its own period.
 const MIN_PERIOD: Duration = Duration::from_micros(1);
 /// No call that lasts this long is left out, whatever it costs.
 const MAX_PERIOD: Duration = Duration::from_secs(1);

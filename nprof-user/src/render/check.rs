@@ -84,7 +84,7 @@ fn coloured(verdict: Verdict, ansi: bool) -> String {
     .to_string()
 }
 
-/// The text in lines of at most `columns`, broken between words; a longer word has a line of its own.
+/// The text in lines of at most `columns`, broken between words; a longer word has its own line.
 fn broken(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;

@@ -73,7 +73,7 @@ impl Planner {
     }
 
     /// Says that the VM calls the critical functions of methods that have them: they are planned too, each as a function
-    /// with an index of its own. Where the VM does not, such functions may be called by others, and are not the method's.
+    /// with its own index. Where the VM does not, such functions may be called by others, and are not the method's.
     pub fn plan_critical(&mut self) {
         self.critical = true;
     }

@@ -1,4 +1,4 @@
-//! What a shim says, as values of their own: the packet that a message came in can go.
+//! What a shim says, as owned values: the packet that a message came in can go.
 //!
 //! Names are in the form that people write them, as everywhere in nprof. A shim lives in the target, which may say anything:
 //! what is no name is kept as it is.

@@ -197,7 +197,7 @@ fn state(halted: Halted) -> &'static str {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// The JVM will print three lines of its own to its standard error.
+    /// The JVM will print three lines to its own standard error.
     Prints {
         /// The target.
         pid: Pid,

@@ -1,4 +1,4 @@
-//! Work done as another user, on a thread of its own: a JVM answers only its own user, or root of its own user namespace.
+//! Work done as another user, on a separate thread: a JVM answers only its own user, or root of its own user namespace.
 //!
 //! What is made in the target's directories belongs to the target's user then, as if its own tools had made it. That also
 //! works where root of the host is nobody: in user namespaces and on file systems that distrust root.

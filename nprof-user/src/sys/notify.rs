@@ -69,7 +69,7 @@ mod tests {
     /// Set in the process that sends; its environment cannot be changed from within.
     const SENDER: &str = "NPROF_TEST_SENDER";
 
-    /// Runs the test `sender` in a process of its own with these variables.
+    /// Runs the test `sender` in a separate process with these variables.
     fn run_sender(variables: &[(&str, &str)]) {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "sys::notify::tests::sender"]).env(SENDER, "1");

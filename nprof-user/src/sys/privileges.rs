@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn other_threads_are_refused() {
         let before = set("CapPrm");
-        // A test runs on a thread of its own beside the main one.
+        // A test runs on a separate thread beside the main one.
         let error = drop_all_but_needed().unwrap_err();
         assert!(error.to_string().contains("before threads are started"), "{error}");
         assert_eq!((set("CapPrm"), status("NoNewPrivs").as_str()), (before, "0"));

@@ -1,6 +1,6 @@
 //! All JVMs of a host together: those that run, those that start, those that end.
 //!
-//! Maps and programs are shared; each JVM has links of its own. Whatever takes time is done on threads of its own, one
+//! Maps and programs are shared; each JVM has its own links. Whatever takes time is done on separate threads, one
 //! JVM at a time on each, so that a slow JVM holds up nobody. What goes wrong with one, even a defect of nprof, ends its
 //! tracing and that of no other.
 
@@ -236,7 +236,7 @@ impl Host {
         while stopping.join_next().await.is_some() {}
     }
 
-    /// Looks for JVMs that have appeared, on a thread of its own: a process may keep waiting who looks at it.
+    /// Looks for JVMs that have appeared, on a separate thread: a process may keep waiting who looks at it.
     fn look(&mut self) {
         let (Some(mut watch), proc) = (self.watch.take(), self.proc.clone()) else { return };
         self.looking.spawn_blocking(move || {
@@ -304,7 +304,7 @@ impl Host {
         self.waiting.remove(place).map(|(_, jvm)| jvm)
     }
 
-    /// Reads a JVM and attaches to it, on a thread of its own, which is left behind if that takes too long.
+    /// Reads a JVM and attaches to it, on a separate thread, which is left behind if that takes too long.
     fn attach(&mut self, jvm: Jvm) {
         let (generation, calibrated) = (self.generation, self.calibrated);
         let program = self.proc.program(jvm.pid).ok();

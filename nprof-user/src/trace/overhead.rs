@@ -17,10 +17,10 @@ const FIRST_PERIOD: Duration = Duration::from_millis(100);
 const FIRST: Duration = Duration::from_secs(2);
 /// A JVM is taken to use at least so many cores where a period's budget is spent before the period is over.
 const LEAST_CORES: f64 = 0.2;
-/// The share of a core that a function costs from which on it gets links of its own: what may soon be too expensive is to be gone
+/// The share of a core that a function costs from which on it gets its own links: what may soon be too expensive is to be gone
 /// at once then.
 const WARM: f64 = 0.001;
-/// The most functions with links of their own: each link takes the kernel some time at the end.
+/// The most functions with their own links: each link takes the kernel some time at the end.
 const MOST_WARM: usize = 32;
 
 /// Functions that were not called are watched for a sudden start as long as no more shards of records have to be read for

@@ -100,7 +100,7 @@ impl Prepared {
         &self.jvm
     }
 
-    /// Attaches everything that is planned, with maps and programs of its own. What a probe costs is measured first.
+    /// Attaches everything that is planned, with its own maps and programs. What a probe costs is measured first.
     ///
     /// # Errors
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.

@@ -1,4 +1,4 @@
-//! Slow calls of methods with stubs: a stub passes a place of its own when it has timed one, and a probe there takes the
+//! Slow calls of methods with stubs: a stub passes a dedicated place when it has timed one, and a probe there takes the
 //! stack of the caller. Other calls do not come near it.
 
 use std::os::fd::OwnedFd;

@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(found.at(11).map(|depth| depth.in_call_stub), Some(true));
     }
 
-    /// Check that a constant which a method puts into the same register before a jump of its own is not taken for a stub, and
+    /// Check that a constant which a method puts into the same register before its own jump is not taken for a stub, and
     /// that a stub which jumps to itself, because nothing has been called through it yet, is one.
     #[test]
     fn tells_constants_from_stubs() {

@@ -70,7 +70,7 @@ pub enum CrossingKind {
     CalledFromNative,
     /// The same through an upcall of the foreign function interface.
     Upcall,
-    /// A stub of the VM with a frame of its own.
+    /// A stub of the VM with its own frame.
     Stub,
     /// The VM has given up the compiled code of the next frame, which will go on in the interpreter.
     Deoptimised,

@@ -246,7 +246,7 @@ impl Parts {
 }
 
 /// Whether a class is an anonymous one, which has the loader data to itself. JDKs from 15 on have hidden ones in their place,
-/// with names of their own.
+/// with their own names.
 fn is_anonymous<M: RemoteMemory>(
     reader: &mut Reader<M>,
     layout: &CodeLayout,

@@ -40,7 +40,7 @@ const WRITERS: [(&str, Make); 5] = [
 ];
 
 fn main() -> Result<()> {
-    // Of one writer alone? Cargo adds a flag of its own.
+    // Of one writer alone? Cargo adds its own flag.
     if let Some(name) = env::args().skip_while(|argument| argument != ONLY).nth(1) {
         let (name, writer) = WRITERS.iter().find(|(known, _)| *known == name).context("no such writer")?;
         return measure(name, &writer());
@@ -49,7 +49,7 @@ fn main() -> Result<()> {
     println!("## {JVMS} JVMs with {METHODS} methods each, written by\n");
     println!("| writer | MB | ms, the middle of {ROUNDS} | MB of memory at most |\n| --- | --- | --- | --- |");
     for (name, _) in WRITERS {
-        // Each in a process of its own: memory that one has freed would be the next one's for nothing.
+        // Each in a separate process: memory that one has freed would be the next one's for nothing.
         let status = Command::new(env::current_exe()?).args([ONLY, name]).status()?;
         ensure!(status.success(), "{name}: {status}");
     }
@@ -71,7 +71,7 @@ fn same_series() -> Result<()> {
 /// Prints a row.
 fn measure(name: &str, write: &Writer) -> Result<()> {
     let own = process::id();
-    // The most that was ever resident begins anew with this.
+    // This resets the peak of resident memory.
     fs::write("/proc/self/clear_refs", "5")?;
     let before = Usage::of(own)?.resident;
     let size = write()?.len();

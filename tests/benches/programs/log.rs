@@ -41,7 +41,7 @@ impl Series {
     }
 }
 
-/// Notes the CPU time of a process, in a thread of its own.
+/// Notes the CPU time of a process, in a separate thread.
 #[derive(Debug)]
 pub(crate) struct CpuNotes {
     stop: Sender<()>,

@@ -36,7 +36,7 @@ struct Setting {
 }
 
 /// Twenty instances of one application, which have their series in common, up to the usual limit; and twenty
-/// applications, with a series of its own for every method: the most that there can be.
+/// applications, with its own series for every method: the most that there can be.
 fn settings() -> [Setting; 2] {
     let most = METHODS.to_string();
     let own = ["--label", &format!("jvm={{main}} {{env:{NUMBER}}}"), "--max-series", &most].map(str::to_owned);

@@ -20,7 +20,7 @@ fn main() -> Result<()> {
 }
 
 fn minutes() -> Result<u64> {
-    // Cargo adds a flag of its own.
+    // Cargo adds its own flag.
     let mut arguments = std::env::args().skip_while(|argument| argument != "--minutes").skip(1);
     arguments.next().map_or(Ok(MINUTES), |number| number.parse().context("--minutes N"))
 }

@@ -1,6 +1,6 @@
 //! Ways to get JVMs of other versions for the tests: they only run, and lie beside what Cargo builds.
 //!
-//! Nothing of the system changes but by packages of the distribution. A JVM is put together in a directory of its own and
+//! Nothing of the system changes but by packages of the distribution. A JVM is put together in a separate directory and
 //! gets its name when it is complete.
 
 use std::fs;
@@ -114,7 +114,7 @@ impl Drop for Work {
     }
 }
 
-/// apt with lists and settings of its own, so that the system's stay as they are.
+/// apt with its own lists and settings, so that the system's stay as they are.
 struct PrivateApt {
     state: PathBuf,
     sources: PathBuf,

@@ -55,7 +55,7 @@ pub(in crate::cli) struct ServeArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           help_heading = "Metrics")]
     with_signature: Option<bool>,
-    /// How many methods of a JVM have series of their own; the others share one [default: 300]
+    /// How many methods of a JVM have their own series; the others share one [default: 300]
     #[arg(long, value_name = "N", help_heading = "Metrics")]
     max_series: Option<usize>,
     /// How long the series of a JVM stay after its end [default: 5m]

@@ -142,7 +142,7 @@ impl Running {
     }
 
     /// Says that everything is attached that runs now. Scripts wait for this line.
-    #[expect(clippy::print_stderr, reason = "the announcement has a form of its own")]
+    #[expect(clippy::print_stderr, reason = "the announcement has its own form")]
     fn announce(&self, quiet: bool) {
         let (jvms, methods) = self.shared.extent();
         let noun = if jvms == 1 { "JVM" } else { "JVMs" };

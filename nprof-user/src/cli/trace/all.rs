@@ -139,7 +139,7 @@ impl Results {
     }
 
     /// Says that everything is attached that runs now. Scripts wait for this line.
-    #[expect(clippy::print_stderr, reason = "the announcement has a form of its own")]
+    #[expect(clippy::print_stderr, reason = "the announcement has its own form")]
     fn announce(&self) {
         let methods: usize = self.living.iter().map(|traced_jvm| traced_jvm.methods()).sum();
         let jvms = self.living.len();

@@ -103,7 +103,7 @@ impl Endpoint {
         Client(within(TcpStream::connect(self.address)).await.unwrap())
     }
 
-    /// The answer to one GET on a connection of its own.
+    /// The answer to one GET on a separate connection.
     pub(super) async fn get(&self, path: &str, headers: &str) -> Reply {
         self.connect().await.ask(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n")).await
     }

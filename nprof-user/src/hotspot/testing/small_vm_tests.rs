@@ -240,7 +240,7 @@ fn refresh_survives_redefinition() {
     let (small, _, class) = with_app();
     let mut vm = small.open();
     vm.inventory().unwrap();
-    // The new version's methods are made with a class of their own, whose constant pool then changes hands.
+    // The new version's methods are made with their own class, whose constant pool then changes hands.
     let scratch_loader = small.allocate(64);
     let natives = [("one", "(I)V", IN_LIBRARY), ("two", "()J", IN_LIBRARY)];
     let scratch = small.add_class(scratch_loader, "a/App", &natives);
@@ -293,7 +293,7 @@ fn vm_without_classes() {
     assert_eq!(take(&vm), (Vec::new(), false));
 }
 
-/// Check that tables that are not filled yet, and tables that are not there, are errors of their own.
+/// Check that tables that are not filled yet, and tables that are not there, are separate errors.
 #[test]
 fn tables_that_are_not_there() {
     for name in ["gHotSpotVMStructs", "gHotSpotVMTypes", "gHotSpotVMTypeEntryArrayStride"] {

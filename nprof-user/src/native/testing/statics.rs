@@ -111,7 +111,7 @@ fn symbols_do_not_name_the_functions_behind_them() {
     assert_eq!(library.only_name(follower..end), format!("libstatics.so+{follower:#x}"));
 }
 
-/// Check that debug information still names all pieces of a function, those too that have unwind information of their own.
+/// Check that debug information still names all pieces of a function, those too that have their own unwind information.
 #[test]
 fn pieces_of_functions_keep_their_name() {
     let library = Statics::build(&["-g"]);

@@ -1,4 +1,4 @@
-//! The flame graph as a page of its own: searchable, a colour for each kind of frame.
+//! The flame graph as a standalone page: searchable, a colour for each kind of frame.
 //!
 //! Stacks become a `tree` of boxes, each with a number. inferno gets only these numbers: it lays the boxes out and brings
 //! the script that zooms and searches. `annotate` then gives each box its name, colour and tooltip, and puts the

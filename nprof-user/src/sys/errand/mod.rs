@@ -1,4 +1,4 @@
-//! System calls that a target can have wait for ever are errands: a runner makes them, a process of its own that nprof
+//! System calls that a target can have wait for ever are errands: a runner makes them, a separate process that nprof
 //! can give up.
 //!
 //! A page of a target may be backed by a file whose contents another program delivers (FUSE). Who reads it waits for that

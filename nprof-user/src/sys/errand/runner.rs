@@ -1,6 +1,6 @@
 //! A runner: a process that makes system calls for nprof and can be given up.
 //!
-//! It is a fork without a program of its own, that gives back the memory it got and closes all files: whatever it
+//! It is a fork that runs no other program, gives back the memory it got, and closes all files: whatever it
 //! waits for, it holds neither a probe nor nprof's memory, and nprof ends without it. It runs [`work`] and nothing else:
 //! no other function, no thread-local variable, no panic.
 

@@ -110,7 +110,7 @@ impl Tracer {
         attached
     }
 
-    /// Attaches probes, as far as the budget allows; what may soon be too expensive with links of its own.
+    /// Attaches probes, as far as the budget allows; what may soon be too expensive with its own links.
     fn attach_within_budget(&mut self, probes: &[Probe]) -> Attached {
         let libraries = self.planner.libraries();
         let warm = self.overhead.begin(&self.traced_jvm, &mut self.session, (libraries, probes));

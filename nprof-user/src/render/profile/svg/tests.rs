@@ -166,7 +166,7 @@ fn many_narrow_stacks() {
     assert_eq!(boxes.iter().map(|b| b.width).max(), Some(20_000));
 }
 
-/// Check a stack of a thousand frames, each in a row of its own.
+/// Check a stack of a thousand frames, each in its own row.
 #[test]
 fn deep_stacks() {
     let frame = |n| samples::frame(ProfileFrameKind::Interpreted, "a.B", &format!("m{n}"));
