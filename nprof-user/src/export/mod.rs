@@ -23,6 +23,7 @@ mod lasting;
 mod native;
 mod process;
 mod registered;
+pub mod samples;
 mod series;
 
 pub use backlog::Backlog;
