@@ -125,7 +125,9 @@ impl LiveView {
         let screen = Screen { ansi: false, columns: Some(columns) };
         let rate = |row: &Row<'_>| {
             let seen = self.previous.seen(row.snapshot);
-            notes::per_second(seen.calls_since(row.measured), seen.time_since(row.snapshot))
+            let rate = notes::per_second(seen.calls_since(row.measured), seen.time_since(row.snapshot));
+            // The difference of two bounds is none.
+            if row.all_calls().is_lost() { "-".to_owned() } else { units::rate(rate) }
         };
         let mut grid = table::grid(run, top, rate);
         grid.make_room(screen);

@@ -17,6 +17,7 @@ mod run;
 mod slow;
 pub mod status;
 pub mod table;
+mod uncertain;
 pub mod units;
 mod words;
 

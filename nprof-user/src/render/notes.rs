@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::json::nanoseconds;
 use super::rows::Row;
 use super::run::Run;
+use super::uncertain::Uncertain;
 use super::{names, units, words};
 use crate::model::{MethodSnapshot, Price, ProbeCost, SkipReason, Snapshot, Tier, Tracing};
 
@@ -26,7 +27,7 @@ const STUBS: &str = "stub: counted inside the JVM: no probe is part of the times
 
 /// What marks mean that recordings have too.
 pub(super) const SINGLE_STEPPED: &str = "the kernel single-steps an instruction of it: a call costs about ten times as much as others do, most of it inside its time, from where it is taken off";
-pub(super) const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): CALLS and TOTAL are estimates from short looks, and off by no more than ERROR in two of three cases; --tier stub counts and times every call";
+pub(super) const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): CALLS and TOTAL are estimates from short looks: in two of three cases off by no more than ERROR or, where that would be more than they are, no more than what stands behind <; --tier stub counts and times every call";
 pub(super) const UNTIMED: &str = "some of its calls are counted but not timed, because their end was not seen";
 pub(super) const SHARED: &str = "one native function behind several methods; the row is the sum of their calls";
 
@@ -165,17 +166,17 @@ pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
 }
 
 fn totals(run: Run<'_>, rows: &[Row<'_>]) -> String {
-    let calls = rows.iter().map(Row::calls).fold(0, u64::saturating_add);
+    let all: Uncertain = rows.iter().map(Row::all_calls).sum();
+    let calls = |n| plural(n, "call");
     let is_estimated = rows.iter().any(|row| row.measured.unseen.is_some());
     let in_flight: u64 = rows.iter().map(|r| r.measured.in_flight).sum();
     let elapsed = run.elapsed();
     let mut line = format!(
-        "total: {}{} to {} in {} ({}/s)",
-        if is_estimated { "about " } else { "" },
-        plural(calls, "call"),
+        "total: {} to {} in {} ({}/s)",
+        if is_estimated { all.in_words(calls) } else { calls(all.value) },
         plural(rows.len() as u64, "function"),
         units::duration(nanoseconds(elapsed)),
-        units::rate(per_second(calls, elapsed)),
+        all.rate(|calls| per_second(calls, elapsed)),
     );
     if run.timed() {
         // Own times, so that a function called by another traced one is not counted twice.

@@ -3,22 +3,9 @@
 use std::cmp::{Ordering, Reverse};
 use std::time::Duration;
 
+use super::uncertain::Uncertain;
 use crate::aggregate::quantile::quantile;
 use crate::model::{Method, MethodSnapshot, Pid, PlannedMethod, Snapshot, StartTime, Tier};
-
-/// A time in nanoseconds, and how far it may be off because of what probes cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Time {
-    pub(super) ns: u64,
-    pub(super) error_ns: u64,
-}
-
-impl Time {
-    /// Whether it is lost in its error: all that is known then is that it is at most as long as both together.
-    pub(super) fn is_lost(self) -> bool {
-        self.ns < self.error_ns
-    }
-}
 
 /// One function of one JVM with calls, under the first of its methods' names.
 #[derive(Clone, Copy)]
@@ -57,6 +44,11 @@ impl<'a> Row<'a> {
     /// The calls that were counted, and those that are estimated of the time in which nobody watched.
     pub(super) fn calls(&self) -> u64 {
         self.measured.all_calls()
+    }
+
+    /// The same with how far it may be off.
+    pub(super) fn all_calls(&self) -> Uncertain {
+        Uncertain { value: self.calls(), error: self.measured.unseen.map_or(0, |unseen| unseen.error_calls) }
     }
 
     /// How far [`Row::calls`] may be off, as a share of it; `None` where every call was counted.
@@ -98,12 +90,12 @@ impl<'a> Row<'a> {
 
     /// A quantile of the timed calls in nanoseconds, less what probes put into each; `None` where there is none.
     pub(super) fn quantile_ns(&self, q: f64) -> Option<u64> {
-        Some(self.quantile(q)?.ns)
+        Some(self.quantile(q)?.value)
     }
 
     /// The time of all calls.
-    pub(super) fn total(&self) -> Time {
-        Time { ns: self.total_ns(), error_ns: self.measured.probe_error_ns.saturating_add(self.unseen_error_ns()) }
+    pub(super) fn total(&self) -> Uncertain {
+        Uncertain { value: self.total_ns(), error: self.measured.probe_error_ns.saturating_add(self.unseen_error_ns()) }
     }
 
     /// How far the estimated time of calls that nobody saw may be off: by what is not known of the probe in each call that
@@ -116,33 +108,33 @@ impl<'a> Row<'a> {
     }
 
     /// The same without that of traced calls which they made; `None` where it is not known.
-    pub(super) fn own(&self) -> Option<Time> {
-        Some(Time { ns: self.measured.self_ns?, error_ns: self.measured.probe_error_ns })
+    pub(super) fn own(&self) -> Option<Uncertain> {
+        Some(Uncertain { value: self.measured.self_ns?, error: self.measured.probe_error_ns })
     }
 
     /// The mean of the calls; `None` where there is none.
-    pub(super) fn average(&self) -> Option<Time> {
+    pub(super) fn average(&self) -> Option<Uncertain> {
         let unseen = self.measured.unseen.map_or(0, |unseen| unseen.calls);
-        let error_ns = self.total().error_ns.checked_div(self.timed_calls() + unseen).unwrap_or(0);
-        Some(Time { ns: self.average_ns()?, error_ns })
+        let error_ns = self.total().error.checked_div(self.timed_calls() + unseen).unwrap_or(0);
+        Some(Uncertain { value: self.average_ns()?, error: error_ns })
     }
 
     /// The longest call.
-    pub(super) fn longest(&self) -> Time {
-        Time { ns: self.measured.max_ns, error_ns: self.measured.price.inside_error_ns }
+    pub(super) fn longest(&self) -> Uncertain {
+        Uncertain { value: self.measured.max_ns, error: self.measured.price.inside_error_ns }
     }
 
     /// A quantile of the timed calls; `None` where there is none. The histogram is of the times as they were measured, and
     /// tells them within 10 %; of which calls of it both tiers have counted is not known, so nothing is taken off there.
-    pub(super) fn quantile(&self, q: f64) -> Option<Time> {
+    pub(super) fn quantile(&self, q: f64) -> Option<Uncertain> {
         let MethodSnapshot { histogram, max_ns, price, tier, .. } = self.measured;
         let measured_ns = quantile(histogram, q, max_ns.saturating_add(price.inside_ns))?;
         Some(match tier {
-            Tier::Kernel => Time {
-                ns: measured_ns.saturating_sub(price.inside_ns).min(*max_ns),
-                error_ns: price.inside_error_ns.saturating_add(measured_ns / 10),
+            Tier::Kernel => Uncertain {
+                value: measured_ns.saturating_sub(price.inside_ns).min(*max_ns),
+                error: price.inside_error_ns.saturating_add(measured_ns / 10),
             },
-            Tier::Stub | Tier::Both => Time { ns: measured_ns, error_ns: 0 },
+            Tier::Stub | Tier::Both => Uncertain { value: measured_ns, error: 0 },
         })
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::model::{
     Bound, Histogram, Jvm, JvmKind, Losses, Method, MethodSnapshot, NativeCode, Pid, PlannedMethod, Price, Prices,
-    ProbeCost, SkipReason, Skipped, Snapshot, StartTime, States, Tier, Traced, Tracing, VirtAddr,
+    ProbeCost, SkipReason, Skipped, Snapshot, StartTime, States, Tier, Traced, Tracing, Unseen, VirtAddr,
 };
 
 pub(super) fn method(class: &str, name: &str, signature: &str) -> Method {
@@ -184,6 +184,27 @@ pub(crate) fn demoted() -> Snapshot {
         cost_share: Some(0.0196),
         ..snapshot()
     }
+}
+
+/// A JVM with functions that were too expensive to watch: one that is called all the time, one that looks have seen called once
+/// or twice, one that they have never seen called; and one that was watched.
+pub(crate) fn estimated() -> Snapshot {
+    let unseen = |index, class, (calls, total_ns), unseen| {
+        let mut row = function(index, class, calls, total_ns);
+        (row.traced.tracing, row.traced.unwatched) = (Tracing::Detached, Duration::from_millis(2400));
+        MethodSnapshot { unseen: Some(unseen), ..row }
+    };
+    let hot = Unseen { calls: 4_000_000, error_calls: 800_000, total_ns: 400_000_000 };
+    let few = Unseen { calls: 2_000, error_calls: 4_000, total_ns: 200_000 };
+    let quiet = Unseen { calls: 0, error_calls: 1_200, total_ns: 0 };
+    let methods = vec![
+        unseen(0, "a.Hot", (1000, 100_000), hot),
+        unseen(1, "a.Few", (10, 1_000), few),
+        unseen(2, "a.Quiet", (0, 0), quiet),
+        function(3, "a.Cool", 5, 10_000),
+    ];
+    let states = States { functions: [3, 0, 0, 2], demoted: 3 };
+    Snapshot { methods, states, ..snapshot() }
 }
 
 /// A JVM whose calls are counted by both tiers: one function by its probe, one method by its stub, one by the one and then

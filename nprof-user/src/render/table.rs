@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::grid::{Align, Elastic, Grid, Screen, bold};
-use super::rows::{Row, Time};
+use super::rows::Row;
 use super::run::{Run, Scope};
+use super::uncertain::Uncertain;
 use super::{json, names, notes, rows, slow, units};
 use crate::model::{Bound, Method, MethodSnapshot, Snapshot, Tier};
 
@@ -20,7 +21,7 @@ const SLOW_CALLS: usize = 10;
 pub fn table(jvms: &[Snapshot], scope: Scope, screen: Screen, w: &mut impl Write) -> io::Result<()> {
     let run = Run::new(jvms, scope);
     let rows = rows::all(jvms);
-    let rate = |row: &Row<'_>| notes::per_second(row.calls(), row.called_for());
+    let rate = |row: &Row<'_>| row.all_calls().rate(|calls| notes::per_second(calls, row.called_for()));
     let mut grid = grid(run, &rows, rate);
     let removed = grid.make_room(screen);
     if jvms.is_empty() {
@@ -55,7 +56,7 @@ pub fn table(jvms: &[Snapshot], scope: Scope, screen: Screen, w: &mut impl Write
 struct Line<'a> {
     row: Row<'a>,
     /// Calls per second.
-    rate: f64,
+    rate: String,
     label: String,
 }
 
@@ -65,8 +66,8 @@ struct Column {
     cell: fn(&Line<'_>) -> String,
 }
 
-/// The rows as cells. `rate` gives the calls per second of a row.
-pub(super) fn grid<'a>(run: Run<'_>, rows: &[Row<'a>], rate: impl Fn(&Row<'a>) -> f64) -> Grid {
+/// The rows as cells. `rate` says the calls per second of a row.
+pub(super) fn grid<'a>(run: Run<'_>, rows: &[Row<'a>], rate: impl Fn(&Row<'a>) -> String) -> Grid {
     let columns = columns(run);
     let lines = rows.iter().zip(labels(rows)).map(|(row, name)| Line {
         row: *row,
@@ -114,11 +115,13 @@ fn columns(run: Run<'_>) -> Vec<Column> {
         columns.push(right("PID", |line| line.row.snapshot.jvm.pid.to_string()));
         columns.push(left("JVM", |line| notes::jvm(line.row.snapshot)));
     }
-    columns.push(right("CALLS", |line| units::count(line.row.calls())));
+    columns.push(right("CALLS", |line| line.row.all_calls().count()));
     if any(|m| m.unseen.is_some()) {
-        columns.push(right("ERROR", |line| line.row.error().map_or_else(String::new, units::error)));
+        columns.push(right("ERROR", |line| {
+            line.row.measured.unseen.map_or_else(String::new, |_unseen| line.row.all_calls().error())
+        }));
     }
-    columns.push(right("CALLS/s", |line| units::rate(line.rate)));
+    columns.push(right("CALLS/s", |line| line.rate.clone()));
     if run.timed() {
         columns.push(right("TOTAL", |line| summed(line, Some(line.row.total()))));
         if any(|m| m.self_ns.is_some_and(|self_ns| self_ns != m.total_ns)) {
@@ -141,23 +144,14 @@ fn columns(run: Run<'_>) -> Vec<Column> {
 }
 
 /// A time of the calls that were timed, or `-` where it is not known or none was.
-fn timed(line: &Line<'_>, time: Option<Time>) -> String {
-    time.filter(|_| line.row.timed_calls() > 0).map_or_else(|| "-".to_owned(), shown)
+fn timed(line: &Line<'_>, time: Option<Uncertain>) -> String {
+    time.filter(|_| line.row.timed_calls() > 0).map_or_else(|| "-".to_owned(), Uncertain::duration)
 }
 
-/// The same of a time that may be estimated for calls that nobody saw.
-fn summed(line: &Line<'_>, time: Option<Time>) -> String {
-    time.filter(|_| line.row.timed_calls() > 0 || line.row.measured.unseen.is_some())
-        .map_or_else(|| "-".to_owned(), shown)
-}
-
-/// A time; of one that is lost in its error, what it is at most.
-fn shown(time: Time) -> String {
-    if time.is_lost() {
-        format!("<{}", units::duration(time.ns.saturating_add(time.error_ns)))
-    } else {
-        units::duration(time.ns)
-    }
+/// The same of a time that may be estimated for calls that nobody saw, if a look has timed one.
+fn summed(line: &Line<'_>, time: Option<Uncertain>) -> String {
+    time.filter(|_| line.row.timed_calls() > 0 || line.row.measured.unseen.is_some_and(|unseen| unseen.total_ns > 0))
+        .map_or_else(|| "-".to_owned(), Uncertain::duration)
 }
 
 #[cfg(test)]
@@ -206,6 +200,17 @@ mod tests {
     #[test]
     fn demoted() {
         assert_eq!(text(&samples::demoted(), Screen::default()), include_str!("golden/table_demoted.txt"));
+    }
+
+    /// Check the whole output where functions were too expensive to watch: an estimate with its error, and the most that it can be
+    /// where it is next to nothing, or less than its error.
+    #[test]
+    fn estimated() {
+        assert_eq!(text(&samples::estimated(), Screen::default()), include_str!("golden/table_estimated.txt"));
+        let mut few = samples::estimated();
+        few.methods.retain(|row| row.methods[0].method.class == "a.Quiet");
+        let few = text(&few, Screen::default());
+        assert!(few.contains("\ntotal: at most 1,200 calls to 1 function in 2.50 s (<480/s), "), "{few}");
     }
 
     /// Check the whole output where both tiers have counted: which, and what is not known of those that stubs did.

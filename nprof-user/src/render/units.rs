@@ -45,9 +45,9 @@ pub fn rate(per_second: f64) -> String {
     if per_second > 0.0 { three_digits(per_second) } else { "0".to_owned() }
 }
 
-/// An error as a share of what it is the error of: `± 3 %`.
+/// An error as a share of what it is the error of: `± 3.00 %`.
 pub fn error(share: f64) -> String {
-    format!("± {} %", three_digits((share * 100.0).clamp(0.01, 999.0)))
+    format!("± {} %", three_digits((share * 100.0).max(0.01)))
 }
 
 /// At least three significant digits, never an exponent.

@@ -1,10 +1,11 @@
 //! What a picture says about itself: what was measured, how exact it is, and what is missing.
 
+use super::super::uncertain::Uncertain;
 use super::super::units;
 use super::functions;
 use super::labels::clean;
 use crate::aggregate::open_ns;
-use crate::model::{FunctionTotals, Profile, ProfileFrameKind, ProfileMode, Quality, StackTotals, Unseen, Weight};
+use crate::model::{FunctionTotals, Profile, ProfileFrameKind, ProfileMode, Quality, StackTotals, Weight};
 
 /// How many functions a note names.
 const NAMED: usize = 8;
@@ -118,10 +119,11 @@ fn is_seen(function: &&FunctionTotals) -> bool {
 /// What nobody saw, because it was too expensive to watch.
 fn estimated(profile: &Profile) -> Option<String> {
     let unseen = profile.functions.iter().filter_map(|function| function.unseen);
-    let sum = |of: fn(Unseen) -> u64| unseen.clone().map(of).fold(0, u64::saturating_add);
-    let (calls, time) = (counted(sum(|of| of.calls), "call"), units::duration(sum(|of| of.total_ns)));
+    let calls = unseen.clone().map(|unseen| Uncertain { value: unseen.calls, error: unseen.error_calls });
+    let calls = calls.sum::<Uncertain>().in_words(|calls| format!("{} more", counted(calls, "call")));
+    let time = units::duration(unseen.map(|unseen| unseen.total_ns).fold(0, u64::saturating_add));
     let names = named(profile, |function| function.unseen.is_some())?;
-    Some(format!("Estimated (≈), too expensive to watch all the time: about {calls} more, {time} in them: {names}."))
+    Some(format!("Estimated (≈), too expensive to watch all the time: {calls}, {time} in them: {names}."))
 }
 
 /// Which functions' calls cost far more than others', the longest first.
@@ -304,7 +306,11 @@ mod tests {
         let notes = Captions::of(&profile, Weight::Time).notes;
         assert!(notes[0].starts_with("Exact: 4,000,000 calls of 2 native methods"), "{notes:?}");
         assert!(notes[1].starts_with("Estimated (≈)"), "{notes:?}");
-        assert!(notes[1].ends_with("about 3,000,000 calls more, 2.00 s in them: a.B.hot."), "{notes:?}");
+        assert!(notes[1].ends_with("about 3,000,000 calls more (± 0.02 %), 2.00 s in them: a.B.hot."), "{notes:?}");
+        let unseen = Some(Unseen { calls: 3, error_calls: 1_197, total_ns: 0 });
+        let few = Profile { functions: vec![FunctionTotals { unseen, ..hot.clone() }], ..eventful() };
+        let notes = Captions::of(&few, Weight::Time).notes;
+        assert!(notes[1].contains(": at most 1,200 calls more, "), "{notes:?}");
         let alone = Profile { functions: vec![hot], about: about(), ..Profile::default() };
         let notes = Captions::of(&alone, Weight::Time).notes;
         assert!(

@@ -4,16 +4,26 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::super::grid::{Align, Elastic, Grid};
+use super::super::uncertain::Uncertain;
 use super::super::{names, notes, units};
 use crate::aggregate::open_ns;
 use crate::model::{FunctionTotals, Method, NativeCode, Profile, VirtAddr};
 
-/// The functions that were called: longest total time first, then most calls, then by name.
+/// The functions that were called, or may have been: longest total time first, then most calls, then by name.
 pub(super) fn ordered(profile: &Profile) -> Vec<&FunctionTotals> {
-    let mut functions: Vec<&FunctionTotals> =
-        profile.functions.iter().filter(|function| function.all_calls() > 0 || function.in_flight > 0).collect();
+    let mut functions: Vec<&FunctionTotals> = profile.functions.iter().filter(|function| is_shown(function)).collect();
     functions.sort_by_key(|function| (Reverse((all_ns(function), function.all_calls())), key(function)));
     functions
+}
+
+/// Whether there is something to say of a function: of one that nobody watched, how often it was called at most.
+fn is_shown(function: &FunctionTotals) -> bool {
+    function.calls > 0 || function.in_flight > 0 || function.unseen.is_some()
+}
+
+/// All its calls, and how far their number may be off.
+pub(super) fn all_calls(function: &FunctionTotals) -> Uncertain {
+    Uncertain { value: function.all_calls(), error: function.unseen.map_or(0, |unseen| unseen.error_calls) }
 }
 
 /// The time of all its calls, in nanoseconds, as far as it is measured or estimated.
@@ -53,13 +63,14 @@ pub(super) fn grid(profile: &Profile, functions: &[&FunctionTotals], labels: &[S
     let columns = columns(profile, functions);
     let open = Open::of(profile);
     let is_estimated = functions.iter().any(|function| function.unseen.is_some());
-    let rate = |function: &FunctionTotals| units::rate(notes::per_second(function.all_calls(), profile.about.elapsed));
+    let rate = |calls: u64| notes::per_second(calls, profile.about.elapsed);
     let row = |(function, label): (&&FunctionTotals, &String)| {
-        let mut row = vec![units::count(function.all_calls())];
+        let calls = all_calls(function);
+        let mut row = vec![calls.count()];
         if is_estimated {
-            row.push(function.estimate_error().map_or_else(String::new, units::error));
+            row.push(function.unseen.map_or_else(String::new, |_unseen| calls.error()));
         }
-        row.push(rate(function));
+        row.push(calls.rate(rate));
         row.extend(columns.iter().map(|column| (column.cell)(function, open.ns(function))));
         row.extend([names::printable(&function.library).into_owned(), label.clone() + &marks(&[function])]);
         row
@@ -110,7 +121,7 @@ fn average_ns(function: &FunctionTotals) -> u64 {
 
 /// A time, or `-` for a function none of whose calls was timed.
 fn timed(function: &FunctionTotals, ns: u64) -> String {
-    if timed_calls(function) > 0 { units::duration(ns) } else { "-".to_owned() }
+    if function.calls > function.untimed || ns > 0 { units::duration(ns) } else { "-".to_owned() }
 }
 
 /// The same of a time that is known of calls that were seen, and not estimated for others.

@@ -174,7 +174,7 @@ pub(super) fn label(frame: &ProfileFrame) -> String {
 mod tests {
     use super::super::recorded;
     use super::{Extent, table};
-    use crate::model::{Profile, ProfileMode, ProfileStack, StackTotals, Unseen};
+    use crate::model::{FunctionTotals, Profile, ProfileMode, ProfileStack, StackTotals, Unseen};
     use crate::render::grid::Screen;
 
     fn text(profile: &Profile, stacks: usize) -> String {
@@ -263,6 +263,18 @@ a.N::copy
             text.contains("\n≈ too expensive to watch all the time") && text.contains("[estimated: too expensive"),
             "{text}"
         );
+    }
+
+    /// Check that of a function that looks have never seen called it is said how often it was called at most.
+    #[test]
+    fn next_to_nothing_is_a_bound() {
+        let mut profile = recorded::profile();
+        let unseen = Some(Unseen { calls: 0, error_calls: 1_200, total_ns: 0 });
+        profile.functions.push(FunctionTotals { method: "quiet".to_owned(), unseen, ..FunctionTotals::default() });
+        let text = text(&profile, 0);
+        let row = text.lines().find(|line| line.ends_with("quiet ≈")).unwrap();
+        assert_eq!(row.split_whitespace().take(2).collect::<Vec<_>>(), ["<1,200", "<120"], "{text}");
+        assert!(!text.contains("±"), "{text}");
     }
 
     /// Check that without stacks the table stands alone, and that a recording without calls says so.

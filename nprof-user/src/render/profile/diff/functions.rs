@@ -13,14 +13,23 @@ use super::super::{functions, report};
 use super::{scale, scaled};
 use crate::model::{FunctionTotals, Profile, ProfileMode};
 
-const ESTIMATED: &str =
-    "too expensive to watch all the time (--max-overhead): its numbers are in part estimates from short looks";
+const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): its numbers are in part estimates from short looks; < is the most that one can be in two of three cases, where no more is known";
 
 /// What one of two recordings says of a function, for each second of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Rate {
     calls: f64,
+    /// How far `calls` may be off.
+    calls_error: f64,
     time_ns: u64,
+}
+
+impl Rate {
+    /// The calls or, where those are lost in their error, how many there can be at most.
+    fn calls(&self) -> String {
+        let is_lost = self.calls < self.calls_error;
+        if is_lost { format!("<{}", units::rate(self.calls + self.calls_error)) } else { units::rate(self.calls) }
+    }
 }
 
 /// A function in both recordings; what is missing in one is 0 there.
@@ -62,7 +71,7 @@ impl Row {
 
     /// The same in percent of before.
     fn share(&self) -> String {
-        let is_there = |rate: Rate| rate.time_ns > 0 || rate.calls > 0.0;
+        let is_there = |rate: Rate| rate.time_ns > 0 || rate.calls + rate.calls_error > 0.0;
         match (is_there(self.before), is_there(self.after)) {
             (false, true) => "new".to_owned(),
             (true, false) => "gone".to_owned(),
@@ -121,7 +130,9 @@ fn by_function(before: &Profile, after: &Profile) -> Vec<Row> {
             same.push(function);
             let rate = if is_after { new } else { old };
             // A function may be there twice, once for each library that was loaded.
-            rate.calls += notes::per_second(function.all_calls(), profile.about.elapsed);
+            let calls = functions::all_calls(function);
+            rate.calls += notes::per_second(calls.value, profile.about.elapsed);
+            rate.calls_error += notes::per_second(calls.error, profile.about.elapsed);
             rate.time_ns = rate.time_ns.saturating_add(scaled(functions::all_ns(function), to_second));
         }
     }
@@ -149,7 +160,7 @@ fn by_innermost_frame(before: &Profile, after: &Profile) -> Vec<Row> {
             *sum = sum.saturating_add(scaled(stack.value, to_second));
         }
     }
-    let rate = |time_ns| Rate { calls: 0.0, time_ns };
+    let rate = |time_ns| Rate { time_ns, ..Rate::default() };
     let row =
         |(label, (old, new))| Row { label, stepped: false, estimated: false, before: rate(old), after: rate(new) };
     found.into_iter().map(row).collect()
@@ -163,7 +174,7 @@ fn grid(rows: &[Row], has_calls: bool) -> Grid {
     let cells = |row: &Row| {
         let mut cells = Vec::new();
         if has_calls {
-            cells.extend([units::rate(row.before.calls), units::rate(row.after.calls)]);
+            cells.extend([row.before.calls(), row.after.calls()]);
         }
         cells.extend([units::duration(row.before.time_ns), units::duration(row.after.time_ns)]);
         cells.extend([row.change(), row.share(), row.marked()]);
@@ -231,6 +242,21 @@ TIME is exact wall-clock time, native methods called from there included
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(cells[..6], ["1.00", "100", "100", "us", "10.0", "ms"], "{text}");
         assert!(text.contains("\n≈ too expensive to watch"), "{text}");
+    }
+
+    /// Check that of a function that may not have been called at all it is said how often it was at most, and not that it is new.
+    #[test]
+    fn next_to_nothing_is_a_bound() {
+        let few = |calls, error_calls| {
+            let mut profile = recorded::profile();
+            let unseen = Some(Unseen { calls, error_calls, total_ns: 0 });
+            profile.functions = vec![FunctionTotals { unseen, calls: 0, total_ns: 0, ..profile.functions[0].clone() }];
+            profile
+        };
+        let text = text(&few(0, 1_200), &few(400, 600), 0);
+        let row = text.lines().find(|line| line.ends_with("a.N::copy ≈")).unwrap();
+        assert_eq!(row.split_whitespace().take(2).collect::<Vec<_>>(), ["<120", "<100"], "{text}");
+        assert!(!text.contains("new"), "{text}");
     }
 
     /// Check that a recording does not differ from itself.
