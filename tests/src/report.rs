@@ -120,6 +120,7 @@ pub struct Row {
     pub cost_ns: Option<u64>,
     pub estimated_calls: Option<u64>,
     pub estimate_error: Option<f64>,
+    pub estimate_error_ns: Option<u64>,
 }
 
 /// Calls by duration.

@@ -5,7 +5,8 @@
 //!
 //! Between two looks the rate is taken to go in a straight line from the one to the other, so looks need not be evenly
 //! spaced. The error has a part that many looks average out (few calls in a look, rates that change) and one that they do not:
-//! what a probe costs is known within [`COST_ERROR`].
+//! what a probe costs is known within [`COST_ERROR`]. Times are those of the calls that some looks time, in the mean: their error
+//! is that of the calls, and that of the mean besides.
 
 use std::time::Duration;
 
@@ -34,6 +35,18 @@ pub struct Glance {
     pub timed: u64,
     /// The sum of those times, in nanoseconds.
     pub total_ns: u64,
+    /// How far the time of each call may be off: what is not known of the probes' part of it.
+    pub inside_error_ns: u64,
+}
+
+/// The mean time of a call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Mean {
+    ns: f64,
+    /// One standard deviation of chance.
+    random: f64,
+    /// How far it may be off in one direction.
+    systematic: f64,
 }
 
 /// How often a function is called when nobody looks, per second.
@@ -44,8 +57,8 @@ struct Rate {
     random: f64,
     /// How far it may be off in one direction.
     systematic: f64,
-    /// The mean time of a call in nanoseconds, if one was timed.
-    mean_ns: Option<f64>,
+    /// The mean time of a call, if one was timed.
+    mean: Option<Mean>,
 }
 
 impl Glance {
@@ -63,7 +76,7 @@ impl Glance {
 
     fn rate(&self, cost_ns: f64) -> Rate {
         let length_ns = nanoseconds(self.length);
-        let mut rate = Rate { mean_ns: self.mean_ns(), ..Rate::default() };
+        let mut rate = Rate { mean: self.mean(), ..Rate::default() };
         if length_ns <= 0.0 {
             return rate;
         }
@@ -83,8 +96,11 @@ impl Glance {
         rate
     }
 
-    fn mean_ns(&self) -> Option<f64> {
-        (self.timed > 0).then(|| factor(self.total_ns) / factor(self.timed))
+    fn mean(&self) -> Option<Mean> {
+        let timed = factor(self.timed);
+        let ns = factor(self.total_ns) / timed;
+        // Calls are taken to differ by as much as they last.
+        (self.timed > 0).then(|| Mean { ns, random: ns / timed.sqrt(), systematic: factor(self.inside_error_ns) })
     }
 }
 
@@ -94,10 +110,32 @@ pub(super) struct Estimate {
     calls: f64,
     variance: f64,
     systematic: f64,
-    time_ns: f64,
+    /// `None` until a look has timed a call.
+    time: Option<Time>,
     /// Up to when it is summed up; `None` while the function is watched.
     since: Option<Duration>,
     last: Option<Rate>,
+}
+
+/// The time of the calls of an estimate.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Time {
+    ns: f64,
+    variance: f64,
+    systematic: f64,
+    /// The calls since the last look that timed some: what is not known of their mean is the same for all of them.
+    of_one_mean: f64,
+}
+
+impl Time {
+    fn add(&mut self, calls: f64, variance: f64, systematic: f64, mean: Mean) {
+        self.ns += calls * mean.ns;
+        let before = self.of_one_mean;
+        self.of_one_mean += calls;
+        let of_mean = (self.of_one_mean.powi(2) - before.powi(2)) * mean.random.powi(2);
+        self.variance += variance * mean.ns.powi(2) + of_mean;
+        self.systematic += systematic * mean.ns + calls * mean.systematic;
+    }
 }
 
 impl Estimate {
@@ -109,7 +147,13 @@ impl Estimate {
     /// A look shows how often it is called now, where a call costs `cost_ns` under the look's probes.
     pub(super) fn look(&mut self, now: Duration, glance: &Glance, cost_ns: f64) {
         let mut rate = glance.rate(cost_ns);
-        rate.mean_ns = rate.mean_ns.or(self.last.and_then(|last| last.mean_ns));
+        let before = self.last.and_then(|last| last.mean);
+        if let Some((new, old)) = rate.mean.as_mut().zip(before) {
+            // Two means differ by the root of two of their deviations.
+            new.random = new.random.max((new.ns - old.ns).abs() / 2f64.sqrt());
+            self.time.iter_mut().for_each(|time| time.of_one_mean = 0.0);
+        }
+        rate.mean = rate.mean.or(before);
         self.sum_up(now, Some(rate));
         self.last = Some(rate);
     }
@@ -125,8 +169,13 @@ impl Estimate {
         self.last?;
         let mut all = self.clone();
         all.sum_up(now, None);
-        let error = all.variance.sqrt() + all.systematic;
-        Some(Unseen { calls: whole(all.calls), error_calls: whole(error), total_ns: whole(all.time_ns) })
+        let time = all.time.unwrap_or_default();
+        Some(Unseen {
+            calls: whole(all.calls),
+            error_calls: whole(all.variance.sqrt() + all.systematic),
+            total_ns: whole(time.ns),
+            error_ns: all.time.map(|time| whole(time.variance.sqrt() + time.systematic)),
+        })
     }
 
     fn sum_up(&mut self, now: Duration, next: Option<Rate>) {
@@ -134,11 +183,21 @@ impl Estimate {
         let to = next.unwrap_or(from);
         let seconds = now.saturating_sub(since).as_secs_f64();
         let calls = seconds * (from.calls + to.calls) / 2.0;
-        self.calls += calls;
-        self.time_ns += calls * to.mean_ns.or(from.mean_ns).unwrap_or(0.0);
         let change = seconds * (to.calls - from.calls) / 2.0;
-        self.variance += change.powi(2) + (seconds * from.random.max(to.random)).powi(2);
-        self.systematic += seconds * from.systematic.max(to.systematic);
+        let variance = change.powi(2) + (seconds * from.random.max(to.random)).powi(2);
+        let systematic = seconds * from.systematic.max(to.systematic);
+        self.calls += calls;
+        self.variance += variance;
+        self.systematic += systematic;
+        if let Some(mean) = to.mean.or(from.mean) {
+            match &mut self.time {
+                Some(time) => time.add(calls, variance, systematic, mean),
+                // The first mean is also that of the calls before.
+                None => {
+                    self.time.insert(Time::default()).add(self.calls, self.variance, self.systematic, mean);
+                }
+            }
+        }
         self.since = Some(now);
     }
 }
@@ -223,5 +282,39 @@ mod tests {
         };
         assert!(error_of(100, 0.0) < 0.2 * error_of(2, 0.0));
         assert!(error_of(10_000, 1_000.0) > 0.09, "half of each look was the probe's");
+    }
+
+    /// Check that the error of the time has what is not known of the probe's part of each call and how much means differ, and that
+    /// the time of calls before the first one that was timed is that of those.
+    #[test]
+    fn times_have_an_error() {
+        let timed = |calls: u64, mean_ns: u64| Glance { total_ns: calls * mean_ns, ..glance(calls) };
+        let counted = Glance { timed: 0, ..timed(1_000, 0) };
+        let estimated = |glances: &[Glance]| {
+            let mut estimate = Estimate::default();
+            estimate.pause(at(0));
+            (1..).zip(glances).for_each(|(n, glance)| estimate.look(at(n * 100), glance, 0.0));
+            estimate.until(at(100 * glances.len() as u64)).unwrap()
+        };
+        let none = estimated(&[counted.clone(), counted.clone()]);
+        assert!(none.calls > 0 && none.error_ns.is_none() && !none.has_time(), "{none:?}");
+        let late = estimated(&[counted.clone(), counted.clone(), timed(1_000, 100)]);
+        assert_eq!(late.total_ns, 100 * late.calls);
+        let share = |unseen: Unseen| factor(unseen.error_ns.unwrap()) / factor(unseen.total_ns);
+        let of_calls = |unseen: Unseen| factor(unseen.error_calls) / factor(unseen.calls);
+        let steady = vec![timed(1_000, 100); 20];
+        let unsteady: Vec<Glance> = (0..20).map(|n| timed(1_000, 20 + 160 * (n % 2))).collect();
+        assert!(share(estimated(&steady)) > of_calls(estimated(&steady)), "{:?}", estimated(&steady));
+        assert!(share(estimated(&unsteady)) > 2.0 * share(estimated(&steady)), "{:?}", estimated(&unsteady));
+        let few = vec![timed(4, 100); 20];
+        assert!(share(estimated(&few)) > 5.0 * share(estimated(&steady)), "{:?}", estimated(&few));
+        let unknown: Vec<Glance> =
+            steady.iter().map(|glance| Glance { inside_error_ns: 30, ..glance.clone() }).collect();
+        let more = share(estimated(&unknown)) - share(estimated(&steady));
+        assert!((more - 0.3).abs() < 0.001, "{more}");
+        // One mean for all: what is not known of it does not average out.
+        let mut once = vec![counted; 20];
+        once[0] = timed(100, 100);
+        assert!(share(estimated(&once)) > 0.1, "{:?}", estimated(&once));
     }
 }

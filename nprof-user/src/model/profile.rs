@@ -206,6 +206,12 @@ impl FunctionTotals {
         seen_ns.saturating_add(self.unseen.map_or(0, |unseen| unseen.total_ns))
     }
 
+    /// How far [`all_ns`](Self::all_ns) may be off, in nanoseconds; `None` where nothing is estimated or no error is known.
+    #[must_use]
+    pub fn estimate_error_ns(&self) -> Option<u64> {
+        Some(self.unseen?.error_ns?.saturating_add(self.probe_error_ns))
+    }
+
     /// How far [`all_calls`](Self::all_calls) may be off, as a share of it; `None` where every call was counted.
     #[must_use]
     pub fn estimate_error(&self) -> Option<f64> {

@@ -101,8 +101,19 @@ pub struct Unseen {
     pub calls: u64,
     /// How far `calls` may be off: one standard deviation of chance, and all that is not known of a probe's cost.
     pub error_calls: u64,
-    /// Their time in nanoseconds, off by as much.
+    /// Their time in nanoseconds; 0 where no look has timed a call.
     pub total_ns: u64,
+    /// How far `total_ns` may be off: as `calls` may, and as the calls that were timed may differ from others. `None` where no look
+    /// has timed a call, and in recordings of before that was known.
+    pub error_ns: Option<u64>,
+}
+
+impl Unseen {
+    /// Whether a look has timed a call.
+    #[must_use]
+    pub fn has_time(&self) -> bool {
+        self.total_ns > 0 || self.error_ns.is_some()
+    }
 }
 
 impl MethodSnapshot {

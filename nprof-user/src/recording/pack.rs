@@ -108,8 +108,8 @@ fn function(function: &FunctionTotals) -> wire::Function {
     }
 }
 
-fn unseen(Unseen { calls, error_calls, total_ns }: Unseen) -> wire::Unseen {
-    wire::Unseen { calls, error_calls, total_ns }
+fn unseen(Unseen { calls, error_calls, total_ns, error_ns }: Unseen) -> wire::Unseen {
+    wire::Unseen { calls, error_calls, total_ns, error_ns }
 }
 
 fn totals(totals: &StackTotals) -> wire::Totals {

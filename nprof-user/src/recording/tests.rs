@@ -128,8 +128,10 @@ fn comes_back_as_it_was() {
         profile.functions.iter_mut().step_by(2).for_each(|function| function.single_stepped = true);
         profile.quality.guessed = u64::from(rows);
         profile.functions.iter_mut().step_by(2).for_each(|of| (of.probe_ns, of.probe_error_ns) = (7, 8));
-        let unseen = Unseen { calls: 9, error_calls: 10, total_ns: 11 };
+        let unseen = Unseen { calls: 9, error_calls: 10, total_ns: 11, error_ns: Some(12) };
         profile.functions.iter_mut().step_by(2).for_each(|of| of.unseen = Some(unseen));
+        // As in recordings of before the error of a time was known: none is made up.
+        profile.functions.iter_mut().step_by(4).for_each(|of| of.unseen = Some(Unseen { error_ns: None, ..unseen }));
         assert_eq!(read_back(&written(&profile)).unwrap(), profile, "{rows} rows");
     }
 }

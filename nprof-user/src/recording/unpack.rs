@@ -143,8 +143,8 @@ fn function(function: wire::Function) -> FunctionTotals {
     }
 }
 
-fn unseen(wire::Unseen { calls, error_calls, total_ns }: wire::Unseen) -> Unseen {
-    Unseen { calls, error_calls, total_ns }
+fn unseen(wire::Unseen { calls, error_calls, total_ns, error_ns }: wire::Unseen) -> Unseen {
+    Unseen { calls, error_calls, total_ns, error_ns }
 }
 
 fn totals(totals: wire::Totals) -> Result<StackTotals, Error> {

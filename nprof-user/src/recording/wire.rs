@@ -139,6 +139,9 @@ pub(super) struct Unseen {
     pub(super) error_calls: u64,
     #[prost(uint64, tag = "3")]
     pub(super) total_ns: u64,
+    /// Recordings of before this was known have none.
+    #[prost(uint64, optional, tag = "4")]
+    pub(super) error_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -140,6 +140,7 @@ struct Method<'a> {
     cost_ns: Option<u64>,
     estimated_calls: Option<u64>,
     estimate_error: Option<f64>,
+    estimate_error_ns: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -265,12 +266,13 @@ impl<'a> Method<'a> {
             wanted: measured.traced.wanted.as_str(),
             counted: measured.counted,
             unwatched_ns: nanoseconds(measured.traced.unwatched),
-            estimated_total_ns: row.estimated_total_ns(),
+            estimated_total_ns: row.estimated_total_ns().and_then(timed),
             probe_ns: timed(measured.probe_ns),
             probe_error_ns: timed(measured.probe_error_ns),
             cost_ns: measured.cost_ns,
             estimated_calls: measured.unseen.map(|_unseen| row.calls()),
             estimate_error: row.error(),
+            estimate_error_ns: row.estimate_error_ns().and_then(timed),
         }
     }
 }

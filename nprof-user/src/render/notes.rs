@@ -27,7 +27,7 @@ const STUBS: &str = "stub: counted inside the JVM: no probe is part of the times
 
 /// What marks mean that recordings have too.
 pub(super) const SINGLE_STEPPED: &str = "the kernel single-steps an instruction of it: a call costs about ten times as much as others do, most of it inside its time, from where it is taken off";
-pub(super) const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): CALLS and TOTAL are estimates from short looks: in two of three cases off by no more than ERROR or, where that would be more than they are, no more than what stands behind <; --tier stub counts and times every call";
+pub(super) const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): CALLS and TOTAL are estimates from short looks: in two of three cases off by no more than the ERROR behind them or, where that would be more than they are, no more than what stands behind <; --tier stub counts and times every call";
 pub(super) const UNTIMED: &str = "some of its calls are counted but not timed, because their end was not seen";
 pub(super) const SHARED: &str = "one native function behind several methods; the row is the sum of their calls";
 
@@ -190,7 +190,8 @@ fn totals(run: Run<'_>, rows: &[Row<'_>]) -> String {
         let most = if rows.iter().all(knows_callers) { "" } else { "at most " };
         let about =
             if is_estimated || rows.iter().any(|row| row.measured.estimated_ns.is_some()) { "about " } else { "" };
-        let error_ns = rows.iter().map(|row| row.measured.probe_error_ns).fold(0, u64::saturating_add);
+        let error_ns = |row: &Row<'_>| row.estimate_error_ns().unwrap_or(row.measured.probe_error_ns);
+        let error_ns = rows.iter().map(error_ns).fold(0, u64::saturating_add);
         let error = if error_ns > 0 { format!(" (+- {})", units::duration(error_ns)) } else { String::new() };
         line.push_str(&format!(", {most}{about}{inside}{error} spent inside them (sum over threads)"));
     }

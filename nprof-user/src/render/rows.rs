@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::uncertain::Uncertain;
 use crate::aggregate::quantile::quantile;
-use crate::model::{Method, MethodSnapshot, Pid, PlannedMethod, Snapshot, StartTime, Tier};
+use crate::model::{Method, MethodSnapshot, Pid, PlannedMethod, Snapshot, StartTime, Tier, Unseen};
 
 /// One function of one JVM with calls, under the first of its methods' names.
 #[derive(Clone, Copy)]
@@ -78,13 +78,18 @@ impl<'a> Row<'a> {
     /// The same, where some of it is estimated.
     pub(super) fn estimated_total_ns(&self) -> Option<u64> {
         let MethodSnapshot { estimated_ns, unseen, .. } = self.measured;
-        (estimated_ns.is_some() || unseen.is_some()).then(|| self.total_ns())
+        (estimated_ns.is_some() || unseen.as_ref().is_some_and(Unseen::has_time)).then(|| self.total_ns())
+    }
+
+    /// How far that may be off, in nanoseconds; `None` where nobody knows.
+    pub(super) fn estimate_error_ns(&self) -> Option<u64> {
+        Some(self.measured.unseen?.error_ns?.saturating_add(self.measured.probe_error_ns))
     }
 
     /// The mean of the calls that [`Row::total_ns`] is the time of, in nanoseconds, rounded; `None` where there is none.
     pub(super) fn average_ns(&self) -> Option<u64> {
         let estimated = if self.measured.estimated_ns.is_some() { self.measured.counted } else { 0 };
-        let calls = self.timed_calls() + estimated + self.measured.unseen.map_or(0, |unseen| unseen.calls);
+        let calls = self.timed_calls() + estimated + self.estimated_calls();
         self.total_ns().saturating_add(calls / 2).checked_div(calls)
     }
 
@@ -95,16 +100,12 @@ impl<'a> Row<'a> {
 
     /// The time of all calls.
     pub(super) fn total(&self) -> Uncertain {
-        Uncertain { value: self.total_ns(), error: self.measured.probe_error_ns.saturating_add(self.unseen_error_ns()) }
+        Uncertain { value: self.total_ns(), error: self.estimate_error_ns().unwrap_or(self.measured.probe_error_ns) }
     }
 
-    /// How far the estimated time of calls that nobody saw may be off: by what is not known of the probe in each call that
-    /// was looked at, and by as much as their number.
-    fn unseen_error_ns(&self) -> u64 {
-        let Some(unseen) = self.measured.unseen else { return 0 };
-        let inside_ns = unseen.calls.saturating_mul(self.measured.price.inside_error_ns);
-        let mean_ns = unseen.total_ns.checked_div(unseen.calls).unwrap_or(0);
-        inside_ns.saturating_add(unseen.error_calls.saturating_mul(mean_ns))
+    /// The calls that nobody saw, if their time is estimated.
+    fn estimated_calls(&self) -> u64 {
+        self.measured.unseen.filter(Unseen::has_time).map_or(0, |unseen| unseen.calls)
     }
 
     /// The same without that of traced calls which they made; `None` where it is not known.
@@ -114,8 +115,7 @@ impl<'a> Row<'a> {
 
     /// The mean of the calls; `None` where there is none.
     pub(super) fn average(&self) -> Option<Uncertain> {
-        let unseen = self.measured.unseen.map_or(0, |unseen| unseen.calls);
-        let error_ns = self.total().error.checked_div(self.timed_calls() + unseen).unwrap_or(0);
+        let error_ns = self.total().error.checked_div(self.timed_calls() + self.estimated_calls()).unwrap_or(0);
         Some(Uncertain { value: self.average_ns()?, error: error_ns })
     }
 

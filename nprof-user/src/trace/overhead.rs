@@ -228,8 +228,9 @@ impl Overhead {
         let Some(mut glance) = self.looker.look(libraries, &probes[place], price) else {
             return self.governor.missed(self.start.elapsed(), index);
         };
-        let inside_ns = self.calibrated.prices.at(site.cost).inside_ns;
-        glance.total_ns = glance.total_ns.saturating_sub(inside_ns.saturating_mul(glance.timed));
+        let inside = self.calibrated.prices.at(site.cost);
+        glance.total_ns = glance.total_ns.saturating_sub(inside.inside_ns.saturating_mul(glance.timed));
+        glance.inside_error_ns = inside.inside_error_ns;
         let to = self.governor.looked(self.start.elapsed(), index, &glance);
         if to > Tracing::Detached {
             session.switches().allow(index, to);

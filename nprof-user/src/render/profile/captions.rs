@@ -5,7 +5,7 @@ use super::super::units;
 use super::functions;
 use super::labels::clean;
 use crate::aggregate::open_ns;
-use crate::model::{FunctionTotals, Profile, ProfileFrameKind, ProfileMode, Quality, StackTotals, Weight};
+use crate::model::{FunctionTotals, Profile, ProfileFrameKind, ProfileMode, Quality, StackTotals, Unseen, Weight};
 
 /// How many functions a note names.
 const NAMED: usize = 8;
@@ -121,9 +121,20 @@ fn estimated(profile: &Profile) -> Option<String> {
     let unseen = profile.functions.iter().filter_map(|function| function.unseen);
     let calls = unseen.clone().map(|unseen| Uncertain { value: unseen.calls, error: unseen.error_calls });
     let calls = calls.sum::<Uncertain>().in_words(|calls| format!("{} more", counted(calls, "call")));
-    let time = units::duration(unseen.map(|unseen| unseen.total_ns).fold(0, u64::saturating_add));
+    let time = match unseen.clone().filter(Unseen::has_time).count() {
+        0 => "of unknown length".to_owned(),
+        _ => format!("{} in them", time_in(unseen)),
+    };
     let names = named(profile, |function| function.unseen.is_some())?;
-    Some(format!("Estimated (≈), too expensive to watch all the time: {calls}, {time} in them: {names}."))
+    Some(format!("Estimated (≈), too expensive to watch all the time: {calls}, {time}: {names}."))
+}
+
+/// The time of calls that nobody saw, with its error where that is known of all.
+fn time_in(unseen: impl Iterator<Item = Unseen> + Clone) -> String {
+    let knows_error = unseen.clone().all(|unseen| unseen.error_ns.is_some() || !unseen.has_time());
+    let times = unseen.map(|unseen| Uncertain { value: unseen.total_ns, error: unseen.error_ns.unwrap_or(0) });
+    let time: Uncertain = times.sum();
+    if knows_error { time.in_words(units::duration) } else { units::duration(time.value) }
 }
 
 /// Which functions' calls cost far more than others', the longest first.
@@ -300,17 +311,21 @@ mod tests {
     #[test]
     fn estimates_are_told() {
         let mut profile = eventful();
-        let unseen = Some(Unseen { calls: 3_000_000, error_calls: 500, total_ns: 2_000_000_000 });
+        let unseen =
+            Some(Unseen { calls: 3_000_000, error_calls: 500, total_ns: 2_000_000_000, error_ns: Some(500_000_000) });
         let hot = FunctionTotals { method: "hot".to_owned(), class: "a.B".to_owned(), unseen, ..Default::default() };
         profile.functions.push(hot.clone());
         let notes = Captions::of(&profile, Weight::Time).notes;
         assert!(notes[0].starts_with("Exact: 4,000,000 calls of 2 native methods"), "{notes:?}");
         assert!(notes[1].starts_with("Estimated (≈)"), "{notes:?}");
-        assert!(notes[1].ends_with("about 3,000,000 calls more (± 0.02 %), 2.00 s in them: a.B.hot."), "{notes:?}");
-        let unseen = Some(Unseen { calls: 3, error_calls: 1_197, total_ns: 0 });
+        assert!(
+            notes[1].ends_with("about 3,000,000 calls more (± 0.02 %), about 2.00 s (± 25.0 %) in them: a.B.hot."),
+            "{notes:?}"
+        );
+        let unseen = Some(Unseen { calls: 3, error_calls: 1_197, ..Unseen::default() });
         let few = Profile { functions: vec![FunctionTotals { unseen, ..hot.clone() }], ..eventful() };
         let notes = Captions::of(&few, Weight::Time).notes;
-        assert!(notes[1].contains(": at most 1,200 calls more, "), "{notes:?}");
+        assert!(notes[1].contains(": at most 1,200 calls more, of unknown length: a.B.hot."), "{notes:?}");
         let alone = Profile { functions: vec![hot], about: about(), ..Profile::default() };
         let notes = Captions::of(&alone, Weight::Time).notes;
         assert!(

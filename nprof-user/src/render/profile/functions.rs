@@ -7,7 +7,7 @@ use super::super::grid::{Align, Elastic, Grid};
 use super::super::uncertain::Uncertain;
 use super::super::{names, notes, units};
 use crate::aggregate::open_ns;
-use crate::model::{FunctionTotals, Method, NativeCode, Profile, VirtAddr};
+use crate::model::{FunctionTotals, Method, NativeCode, Profile, Unseen, VirtAddr};
 
 /// The functions that were called, or may have been: longest total time first, then most calls, then by name.
 pub(super) fn ordered(profile: &Profile) -> Vec<&FunctionTotals> {
@@ -29,6 +29,16 @@ pub(super) fn all_calls(function: &FunctionTotals) -> Uncertain {
 /// The time of all its calls, in nanoseconds, as far as it is measured or estimated.
 pub(super) fn all_ns(function: &FunctionTotals) -> u64 {
     function.all_ns(function.total_ns)
+}
+
+/// The same, or another time of all its calls that nobody can tell from it where they were not seen, with how far it may be off.
+fn within(function: &FunctionTotals, ns: u64) -> Uncertain {
+    Uncertain { value: ns, error: function.estimate_error_ns().unwrap_or(0) }
+}
+
+/// How far [`all_ns`] may be off; `None` where something is estimated and nobody knows.
+pub(super) fn error_ns(function: &FunctionTotals) -> Option<u64> {
+    if function.unseen.is_some() { function.estimate_error_ns() } else { Some(0) }
 }
 
 /// What tells a function from others, in another recording too.
@@ -92,14 +102,18 @@ pub(super) fn grid(profile: &Profile, functions: &[&FunctionTotals], labels: &[S
 fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
     let column = |title, cell| Column { title, cell };
     let any = |wanted: fn(&FunctionTotals) -> bool| functions.iter().copied().any(wanted);
-    let mut columns = vec![column("TOTAL", |function, _| timed(function, all_ns(function)))];
+    let mut columns = vec![column("TOTAL", |function, _| timed(function, within(function, all_ns(function))))];
+    if any(|function| function.unseen.is_some()) {
+        columns.push(column("ERROR", |function, _| error_of_total(function)));
+    }
     if any(|function| function.self_ns != function.total_ns) {
-        columns.push(column("SELF", |function, _| timed(function, function.all_ns(function.self_ns))));
+        columns
+            .push(column("SELF", |function, _| timed(function, within(function, function.all_ns(function.self_ns)))));
     }
     if profile.about.off_cpu {
         columns.push(column("OFF-CPU", |function, _| seen(function, function.off_cpu_ns)));
     }
-    columns.push(column("AVG", |function, _| timed(function, average_ns(function))));
+    columns.push(column("AVG", |function, _| timed(function, average(function))));
     columns.push(column("MAX", |function, _| seen(function, function.max_ns)));
     if any(|function| function.in_flight > 0) {
         columns.push(column("IN FLIGHT", |function, _| units::count(function.in_flight)));
@@ -110,18 +124,32 @@ fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
     columns
 }
 
+/// The calls that the time is of.
 fn timed_calls(function: &FunctionTotals) -> u64 {
-    function.all_calls().saturating_sub(function.untimed)
+    let estimated = function.unseen.filter(Unseen::has_time).map_or(0, |unseen| unseen.calls);
+    function.calls.saturating_sub(function.untimed).saturating_add(estimated)
 }
 
-fn average_ns(function: &FunctionTotals) -> u64 {
-    let calls = timed_calls(function);
-    all_ns(function).saturating_add(calls / 2).checked_div(calls).unwrap_or_default()
+fn average(function: &FunctionTotals) -> Uncertain {
+    let (calls, all) = (timed_calls(function), within(function, all_ns(function)));
+    Uncertain {
+        value: all.value.saturating_add(calls / 2).checked_div(calls).unwrap_or_default(),
+        error: all.error.checked_div(calls).unwrap_or_default(),
+    }
 }
 
 /// A time, or `-` for a function none of whose calls was timed.
-fn timed(function: &FunctionTotals, ns: u64) -> String {
-    if function.calls > function.untimed || ns > 0 { units::duration(ns) } else { "-".to_owned() }
+fn timed(function: &FunctionTotals, time: Uncertain) -> String {
+    if timed_calls(function) > 0 || time.is_lost() { time.duration() } else { "-".to_owned() }
+}
+
+/// How far an estimated time may be off, or `-` where nobody knows.
+fn error_of_total(function: &FunctionTotals) -> String {
+    match (function.unseen, function.estimate_error_ns()) {
+        (None, _) => String::new(),
+        (Some(_), None) => "-".to_owned(),
+        (Some(_), Some(_)) => within(function, all_ns(function)).error(),
+    }
 }
 
 /// The same of a time that is known of calls that were seen, and not estimated for others.

@@ -248,7 +248,8 @@ a.N::copy
     #[test]
     fn estimates_are_marked() {
         let mut profile = recorded::profile();
-        profile.functions[0].unseen = Some(Unseen { calls: 990, error_calls: 100, total_ns: 99_000_000 });
+        profile.functions[0].unseen =
+            Some(Unseen { calls: 990, error_calls: 100, total_ns: 99_000_000, error_ns: Some(5_000_000) });
         let text = text(&profile, 1);
         let rows: Vec<Vec<&str>> = text
             .lines()
@@ -256,7 +257,7 @@ a.N::copy
             .map(|line| line.split_whitespace().collect())
             .collect();
         assert_eq!(rows[0][..5], ["1,000", "±", "10.0", "%", "100"], "{text}");
-        assert_eq!(rows[0][5..9], ["100", "ms", "100", "ms"], "{text}");
+        assert_eq!(rows[0][5..12], ["100", "ms", "±", "5.00", "%", "100", "ms"], "{text}");
         assert_eq!(rows[0][rows[0].len() - 2..], ["a.N::copy", "≈"], "{text}");
         assert!(rows[1].ends_with(&["a.N::read", "?"]), "{text}");
         assert!(
@@ -269,7 +270,7 @@ a.N::copy
     #[test]
     fn next_to_nothing_is_a_bound() {
         let mut profile = recorded::profile();
-        let unseen = Some(Unseen { calls: 0, error_calls: 1_200, total_ns: 0 });
+        let unseen = Some(Unseen { calls: 0, error_calls: 1_200, ..Unseen::default() });
         profile.functions.push(FunctionTotals { method: "quiet".to_owned(), unseen, ..FunctionTotals::default() });
         let text = text(&profile, 0);
         let row = text.lines().find(|line| line.ends_with("quiet ≈")).unwrap();

@@ -7,24 +7,37 @@ use std::time::Duration;
 
 use super::super::super::grid::{Align, Elastic, Grid, Screen};
 use super::super::super::json::nanoseconds;
+use super::super::super::uncertain::Uncertain;
 use super::super::super::{notes, units};
 use super::super::callers::{self, percent};
 use super::super::{functions, report};
 use super::{scale, scaled};
 use crate::model::{FunctionTotals, Profile, ProfileMode};
 
-const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): its numbers are in part estimates from short looks; < is the most that one can be in two of three cases, where no more is known";
+const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): its numbers are in part estimates from short looks: in two of three cases CHANGE is off by no more than ERROR, and others are no more than what stands behind <";
 
 /// What one of two recordings says of a function, for each second of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Rate {
     calls: f64,
     /// How far `calls` may be off.
     calls_error: f64,
     time_ns: u64,
+    /// How far `time_ns` may be off; `None` if nobody knows.
+    error_ns: Option<u64>,
 }
 
 impl Rate {
+    /// A time without calls, which is exact.
+    fn of_time(time_ns: u64) -> Self {
+        Self { calls: 0.0, calls_error: 0.0, time_ns, error_ns: Some(0) }
+    }
+
+    /// The time or, where that is lost in its error, how long it can be at most.
+    fn time(&self) -> String {
+        Uncertain { value: self.time_ns, error: self.error_ns.unwrap_or(0) }.duration()
+    }
+
     /// The calls or, where those are lost in their error, how many there can be at most.
     fn calls(&self) -> String {
         let is_lost = self.calls < self.calls_error;
@@ -61,6 +74,16 @@ impl Row {
         format!("{}{}", self.sign(), units::duration(self.change_ns()))
     }
 
+    /// How far the change may be off: the errors of both recordings are as often in one direction as in opposite ones.
+    fn error(&self) -> String {
+        let both = self.before.error_ns.zip(self.after.error_ns);
+        match both {
+            _ if !self.estimated => String::new(),
+            None => "-".to_owned(),
+            Some((before, after)) => format!("± {}", units::duration(root_of_squares(before, after))),
+        }
+    }
+
     fn sign(&self) -> &'static str {
         match self.after.time_ns.cmp(&self.before.time_ns) {
             Ordering::Less => "-",
@@ -79,6 +102,11 @@ impl Row {
             _ => format!("{}{:.1} %", self.sign(), percent(self.change_ns(), self.before.time_ns)),
         }
     }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; the cast saturates")]
+fn root_of_squares(one: u64, other: u64) -> u64 {
+    (one as f64).hypot(other as f64).round() as u64
 }
 
 /// Writes the `top` functions that changed most; all of them for 0.
@@ -112,7 +140,8 @@ pub fn table(before: &Profile, after: &Profile, top: usize, screen: Screen, out:
     let length = |profile: &Profile| units::duration(nanoseconds(profile.about.elapsed));
     writeln!(out, "all numbers are per second of recording: A is {} long, B {}", length(before), length(after))?;
     if has_calls {
-        writeln!(out, "TIME is exact wall-clock time, native methods called from there included")?;
+        let but = if rows.iter().any(|row| row.estimated) { " (but for ≈)" } else { "" };
+        writeln!(out, "TIME is exact wall-clock time{but}, native methods called from there included")?;
     }
     Ok(())
 }
@@ -123,10 +152,11 @@ fn rows(before: &Profile, after: &Profile) -> Vec<Row> {
 
 fn by_function(before: &Profile, after: &Profile) -> Vec<Row> {
     let mut found: BTreeMap<_, (Vec<&FunctionTotals>, Rate, Rate)> = BTreeMap::new();
+    let nothing = (Vec::new(), Rate::of_time(0), Rate::of_time(0));
     for (profile, is_after) in [(before, false), (after, true)] {
         let to_second = scale(profile.about.elapsed, Duration::from_secs(1));
         for function in functions::ordered(profile) {
-            let (same, old, new) = found.entry(functions::key(function)).or_default();
+            let (same, old, new) = found.entry(functions::key(function)).or_insert_with(|| nothing.clone());
             same.push(function);
             let rate = if is_after { new } else { old };
             // A function may be there twice, once for each library that was loaded.
@@ -134,6 +164,8 @@ fn by_function(before: &Profile, after: &Profile) -> Vec<Row> {
             rate.calls += notes::per_second(calls.value, profile.about.elapsed);
             rate.calls_error += notes::per_second(calls.error, profile.about.elapsed);
             rate.time_ns = rate.time_ns.saturating_add(scaled(functions::all_ns(function), to_second));
+            let error_ns = functions::error_ns(function).map(|error_ns| scaled(error_ns, to_second));
+            rate.error_ns = rate.error_ns.zip(error_ns).map(|(sum, more)| sum.saturating_add(more));
         }
     }
     let named: Vec<&FunctionTotals> = found.values().filter_map(|(same, ..)| same.first().copied()).collect();
@@ -160,24 +192,32 @@ fn by_innermost_frame(before: &Profile, after: &Profile) -> Vec<Row> {
             *sum = sum.saturating_add(scaled(stack.value, to_second));
         }
     }
-    let rate = |time_ns| Rate { time_ns, ..Rate::default() };
-    let row =
-        |(label, (old, new))| Row { label, stepped: false, estimated: false, before: rate(old), after: rate(new) };
+    let row = |(label, (old, new))| Row {
+        label,
+        stepped: false,
+        estimated: false,
+        before: Rate::of_time(old),
+        after: Rate::of_time(new),
+    };
     found.into_iter().map(row).collect()
 }
 
 fn grid(rows: &[Row], has_calls: bool) -> Grid {
     let calls = if has_calls { [("CALLS/s A", Align::Right), ("CALLS/s B", Align::Right)].as_slice() } else { &[] };
-    let times = ["TIME A", "TIME B", "CHANGE", "CHANGE %"].map(|title| (title, Align::Right));
+    let is_estimated = rows.iter().any(|row| row.estimated);
+    let times = ["TIME A", "TIME B", "CHANGE"].map(|title| (title, Align::Right));
     let mut headers = [calls, &times].concat();
+    headers.extend(is_estimated.then_some(("ERROR", Align::Right)));
+    headers.push(("CHANGE %", Align::Right));
     headers.push(("METHOD", Align::Left));
     let cells = |row: &Row| {
         let mut cells = Vec::new();
         if has_calls {
             cells.extend([row.before.calls(), row.after.calls()]);
         }
-        cells.extend([units::duration(row.before.time_ns), units::duration(row.after.time_ns)]);
-        cells.extend([row.change(), row.share(), row.marked()]);
+        cells.extend([row.before.time(), row.after.time(), row.change()]);
+        cells.extend(is_estimated.then(|| row.error()));
+        cells.extend([row.share(), row.marked()]);
         cells
     };
     Grid {
@@ -236,11 +276,14 @@ TIME is exact wall-clock time, native methods called from there included
     #[test]
     fn estimates_are_compared() {
         let mut after = recorded::profile();
-        after.functions[0].unseen = Some(Unseen { calls: 990, error_calls: 100, total_ns: 99_000_000 });
+        after.functions[0].unseen =
+            Some(Unseen { calls: 990, error_calls: 100, total_ns: 99_000_000, error_ns: Some(30_000_000) });
         let text = text(&recorded::profile(), &after, 0);
         let row = text.lines().find(|line| line.ends_with("a.N::copy ≈")).unwrap();
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(cells[..6], ["1.00", "100", "100", "us", "10.0", "ms"], "{text}");
+        assert_eq!(cells[6..11], ["+9.90", "ms", "±", "3.00", "ms"], "{text}");
+        assert!(text.lines().any(|line| line.ends_with("a.N::read") && !line.contains("±")), "{text}");
         assert!(text.contains("\n≈ too expensive to watch"), "{text}");
     }
 
@@ -249,13 +292,17 @@ TIME is exact wall-clock time, native methods called from there included
     fn next_to_nothing_is_a_bound() {
         let few = |calls, error_calls| {
             let mut profile = recorded::profile();
-            let unseen = Some(Unseen { calls, error_calls, total_ns: 0 });
+            let error_ns = Some(200 * error_calls);
+            let unseen = Some(Unseen { calls, error_calls, total_ns: 200 * calls, error_ns });
             profile.functions = vec![FunctionTotals { unseen, calls: 0, total_ns: 0, ..profile.functions[0].clone() }];
             profile
         };
         let text = text(&few(0, 1_200), &few(400, 600), 0);
         let row = text.lines().find(|line| line.ends_with("a.N::copy ≈")).unwrap();
-        assert_eq!(row.split_whitespace().take(2).collect::<Vec<_>>(), ["<120", "<100"], "{text}");
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(cells[..6], ["<120", "<100", "<24.0", "us", "<20.0", "us"], "{text}");
+        // The root of 24 us and 12 us, squared.
+        assert_eq!(cells[8..11], ["±", "26.8", "us"], "{text}");
         assert!(!text.contains("new"), "{text}");
     }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::super::super::json::{line, nanoseconds};
 use super::super::callers::{self, Caller, Callers};
 use super::super::functions::{self, Open};
-use crate::model::{About, FunctionTotals, Profile, ProfileFrame, ProfileMode, Quality};
+use crate::model::{About, FunctionTotals, Profile, ProfileFrame, ProfileMode, Quality, Unseen};
 
 /// The version of the document's form.
 const SCHEMA: u32 = 1;
@@ -74,6 +74,7 @@ struct Function<'a> {
     estimated_calls: Option<u64>,
     estimate_error: Option<f64>,
     estimated_total_ns: Option<u64>,
+    estimate_error_ns: Option<u64>,
     stacks: Vec<Stack<'a>>,
 }
 
@@ -132,7 +133,8 @@ fn function<'a>(
         probe_error_ns: function.probe_error_ns,
         estimated_calls: function.unseen.map(|_unseen| function.all_calls()),
         estimate_error: function.estimate_error(),
-        estimated_total_ns: function.unseen.map(|_unseen| functions::all_ns(function)),
+        estimated_total_ns: function.unseen.filter(Unseen::has_time).map(|_unseen| functions::all_ns(function)),
+        estimate_error_ns: function.estimate_error_ns(),
         stacks: callers.function(function).iter().take(top).map(stack).collect(),
     }
 }
