@@ -4,16 +4,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nprof_tests::child::{Child, Stream};
+use nprof_tests::exposition::Exposition;
 use nprof_tests::jar::Jar;
 use nprof_tests::name::MethodName;
 use nprof_tests::nprof::{Outcome, outcome, run, spawn};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::report::{Report, Row};
 use nprof_tests::require::traced_on_every_jdk;
+use nprof_tests::serve::Serve;
 use rustix::process::Signal;
 
 use crate::TARGETS;
+use crate::serve::{CALLS, of};
 
+/// Estimates calls.
+const ESTIMATED: &str = "nprof_native_calls_estimated_total";
 /// Calls of the hot native in a round: without probes they take some milliseconds.
 const HOT_CALLS: u32 = 100_000;
 /// Rounds of calls of the rare native. It may be single-stepped, at some ten microseconds a call, and 1 % of what an idle
@@ -238,6 +243,43 @@ fn recordings_have_the_most_expensive() -> Result<()> {
         }
         let folded = said(&["flamegraph", &file, "--format", "folded", "--weight", "calls"])?;
         ensure!(folded.contains("[estimated: too expensive to watch];targets.Many.m0 "), "{folded}");
+        target.exit()
+    })
+}
+
+/// Check that metrics go on where a native is too expensive to watch: its estimate is in every scrape, never less than before, and
+/// grows with what is seen by as many calls as are made, within its error.
+#[test]
+fn metrics_have_the_most_expensive() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let jar = Jar::of(jdk, "scraped", "targets.Governed")?;
+        let mut target = RemoteProcess::governed(jdk, jar.path())?;
+        work(&mut target, 2.0)?;
+        let serve = Serve::start(&["--max-overhead", "2%", "--jvm", jar.name(), "targets.Many::m0"])?;
+        let labels = of(jar.name(), &[("class", "targets.Many"), ("method", "m0")]);
+        let value =
+            |samples: &Exposition, name: &str| Ok::<_, anyhow::Error>(samples.value(name, &labels)?.unwrap_or(0.0));
+        // The time itself may be lost in the probes' part.
+        let off_by = |samples: &Exposition| value(samples, "nprof_native_call_estimated_error_seconds");
+        let is_estimated = |samples: &Exposition| Ok(value(samples, ESTIMATED)? > 0.0 && off_by(samples)? > 0.0);
+        let mut last = serve.scrape_until("an estimate", is_estimated)?;
+        let all = |samples: &Exposition| Ok::<_, anyhow::Error>(value(samples, ESTIMATED)? + value(samples, CALLS)?);
+        let (began, before, first) = (Instant::now(), all(&last)?, value(&last, ESTIMATED)?);
+        let (mut made, mut wall_ns) = (0.0, 0.0);
+        for _ in 0..8 {
+            let worked = work(&mut target, 0.5)?;
+            (made, wall_ns) = (made + worked.calls, wall_ns + worked.wall_ns);
+            let samples = serve.samples()?;
+            for name in [ESTIMATED, "nprof_native_call_estimated_seconds_total", CALLS] {
+                ensure!(value(&samples, name)? >= value(&last, name)?, "{name} has fallen");
+            }
+            last = samples;
+        }
+        let error = value(&last, "nprof_native_calls_estimated_error")? / value(&last, ESTIMATED)?;
+        let (found, truth) = ((all(&last)? - before) / began.elapsed().as_secs_f64(), made * 1e9 / wall_ns);
+        eprintln!("nprof-tests: JDK {}: estimate {:.2}, error {error:.3}", jdk.version, found / truth);
+        ensure!(value(&last, ESTIMATED)? > first && error > 0.0, "{first}, error {error}");
+        ensure!((found / truth - 1.0).abs() < 0.2 + 3.0 * error, "{found:.0} calls/s, {truth:.0} made, error {error}");
         target.exit()
     })
 }

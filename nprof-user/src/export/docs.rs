@@ -30,10 +30,16 @@ const RULES: &str = "
   first come, first served, and keep them; of methods that appear at the same time, those with the most time come first. All
   others are aggregated into one series with `class=\"\"`, `method=\"other\"`, `library=\"\"`; `nprof_series_hidden` is the
   number of methods currently in it.
+- **A method that is too expensive to watch** is estimated: its calls are `nprof_native_calls_total` plus
+  `nprof_native_calls_estimated_total`; no call is in both. The estimate extrapolates from the last look, which the next look may
+  correct downwards, but a counter must not decrease. So the series only cover the time up to the last look, which nothing
+  corrects any more, and grow with each look: a few times a second or, if many methods are too expensive, every few seconds.
+  `nprof_native_calls_estimated_error` is the error of the counter as a whole; relative to the counter, it is a good guess for the
+  error of a rate. If it exceeds the counter, their sum is only an upper bound.
 - **Missing data is reported.** `nprof_native_calls_untimed_total` counts calls without a duration,
   `nprof_native_unwatched_seconds_total` is how long calls went unseen, `nprof_demoted_method` shows which methods are currently
   affected, and `nprof_losses_total` counts measurement failures.
-- Durations and counts are exact: whole nanoseconds, printed as seconds. In Protobuf they are 64-bit floats, as the format has no
+- Durations and counts are exact, except for estimates: whole nanoseconds, printed as seconds. In Protobuf they are 64-bit floats, as the format has no
   other type for them.
 
 ## Call durations

@@ -62,6 +62,14 @@ families! {
         "Calls without a duration, because they were only counted or their return was not seen. Exported only for methods with such calls."
     NativeUnwatched "nprof_native_unwatched_seconds" Counter "seconds" METHOD
         "Time during which calls went unseen because the method was switched off or its probe was detached. Exported only for methods with such a gap."
+    NativeCallsEstimated "nprof_native_calls_estimated" Counter "" METHOD
+        "Estimated calls of a method that is too expensive to watch. They went unseen and are in no other series. Updated with each look. Exported only for methods with such calls."
+    NativeCallsEstimatedError "nprof_native_calls_estimated_error" Gauge "" METHOD
+        "Error of nprof_native_calls_estimated_total, up or down: one standard deviation."
+    NativeCallEstimated "nprof_native_call_estimated_seconds" Counter "seconds" METHOD
+        "Estimated duration of the unseen calls, without the overhead of the probes. Exported only for methods that a look has timed."
+    NativeCallEstimatedError "nprof_native_call_estimated_error_seconds" Gauge "seconds" METHOD
+        "Error of nprof_native_call_estimated_seconds_total, up or down: one standard deviation."
     DemotedMethod "nprof_demoted_method" Gauge "" "JVM, class, method, library, state"
         "1 for each method that is currently measured in less detail than requested because tracing it costs too much."
     Methods "nprof_methods" Gauge "" "JVM, state"
@@ -130,7 +138,7 @@ mod tests {
     #[test]
     fn methods_come_first() {
         assert!(TABLE.is_sorted_by_key(|family| !family.is_of_methods()));
-        assert_eq!(TABLE.iter().filter(|family| family.is_of_methods()).count(), 8);
+        assert_eq!(TABLE.iter().filter(|family| family.is_of_methods()).count(), 12);
     }
 
     /// Check what all names must be: different, with the unit at their end and nothing at it that a format adds.

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::terms::{factor, nanoseconds};
-use crate::model::Unseen;
+use crate::model::{Settled, Unseen};
 
 /// How far the calibrated cost of a probe may be off, as a share of it: a thread is slower while the other one of its core is
 /// busy, and that may have been so when it was measured or may be so now.
@@ -175,6 +175,7 @@ impl Estimate {
             error_calls: whole(all.variance.sqrt() + all.systematic),
             total_ns: whole(time.ns),
             error_ns: all.time.map(|time| whole(time.variance.sqrt() + time.systematic)),
+            settled: Settled { calls: whole(self.calls), total_ns: whole(self.time.unwrap_or_default().ns) },
         })
     }
 
@@ -250,8 +251,33 @@ mod tests {
         let paused = estimate.until(at(5_000)).unwrap();
         assert_eq!((paused.calls, paused.total_ns), (40_000, 4_000_000));
         estimate.resume(at(5_000));
-        assert_eq!(estimate.until(at(9_000)), Some(paused));
+        let settled = Settled { calls: paused.calls, total_ns: paused.total_ns };
+        assert_eq!(estimate.until(at(9_000)), Some(Unseen { settled, ..paused }));
         assert!(paused.error_calls > 0 && paused.error_calls < 20_000, "{paused:?}");
+    }
+
+    /// Check that what is settled never falls, though the estimate does when a look finds less than the one before, and that looks
+    /// bring it there.
+    #[test]
+    fn what_is_settled_only_grows() {
+        let mut estimate = Estimate::default();
+        estimate.pause(at(0));
+        let (mut before, mut fell) = (Unseen::default(), false);
+        for n in 1..200 {
+            if n % 10 == 0 {
+                let calls = if n % 20 == 0 { 200 } else { 1 };
+                let glance = glance(calls);
+                estimate.look(at(n * 100), &Glance { timed: if n < 50 { 0 } else { calls }, ..glance }, 0.0);
+                let now = estimate.until(at(n * 100)).unwrap();
+                assert_eq!((now.settled.calls, now.settled.total_ns), (now.calls, now.total_ns));
+            }
+            let Some(now) = estimate.until(at(n * 100 + 99)) else { continue };
+            assert!(now.settled.calls >= before.settled.calls && now.settled.total_ns >= before.settled.total_ns);
+            assert!(now.settled.calls <= now.calls);
+            fell |= now.calls < before.calls;
+            before = now;
+        }
+        assert!(fell && before.settled.total_ns > 0, "{before:?}");
     }
 
     /// Check that looks that are far apart count for more time than those that are close to each other.

@@ -32,6 +32,6 @@ pub use profile::{
 pub use reach::Reach;
 pub use sample::Sample;
 pub use snapshot::{
-    Histogram, Losses, MethodSnapshot, SlowCall, SlowCalls, Snapshot, States, Tier, Traced, Tracing, Unseen,
+    Histogram, Losses, MethodSnapshot, Settled, SlowCall, SlowCalls, Snapshot, States, Tier, Traced, Tracing, Unseen,
 };
 pub use status::{CallCost, FunctionStatus, JvmStatus, Status};

@@ -106,6 +106,17 @@ pub struct Unseen {
     /// How far `total_ns` may be off: as `calls` may, and as the calls that were timed may differ from others. `None` where no look
     /// has timed a call, and in recordings of before that was known.
     pub error_ns: Option<u64>,
+    /// Of these, what no later look takes back: up to the last one.
+    pub settled: Settled,
+}
+
+/// The part of an estimate that only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Settled {
+    /// The calls.
+    pub calls: u64,
+    /// Their time in nanoseconds.
+    pub total_ns: u64,
 }
 
 impl Unseen {

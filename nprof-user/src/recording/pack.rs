@@ -108,7 +108,7 @@ fn function(function: &FunctionTotals) -> wire::Function {
     }
 }
 
-fn unseen(Unseen { calls, error_calls, total_ns, error_ns }: Unseen) -> wire::Unseen {
+fn unseen(Unseen { calls, error_calls, total_ns, error_ns, settled: _ }: Unseen) -> wire::Unseen {
     wire::Unseen { calls, error_calls, total_ns, error_ns }
 }
 

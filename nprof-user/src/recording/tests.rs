@@ -13,7 +13,7 @@ use super::room::{Counted, Room};
 use super::{Error, MAGIC, VERSION, limits, pack, read, read_within, write, write_part};
 use crate::model::{
     About, CutReason, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality,
-    StackTotals, ThreadName, TimelineCall, Unseen,
+    Settled, StackTotals, ThreadName, TimelineCall, Unseen,
 };
 
 /// Written by the first version of the format; see `version_1_stays_readable`.
@@ -128,7 +128,13 @@ fn comes_back_as_it_was() {
         profile.functions.iter_mut().step_by(2).for_each(|function| function.single_stepped = true);
         profile.quality.guessed = u64::from(rows);
         profile.functions.iter_mut().step_by(2).for_each(|of| (of.probe_ns, of.probe_error_ns) = (7, 8));
-        let unseen = Unseen { calls: 9, error_calls: 10, total_ns: 11, error_ns: Some(12) };
+        let unseen = Unseen {
+            calls: 9,
+            error_calls: 10,
+            total_ns: 11,
+            error_ns: Some(12),
+            settled: Settled { calls: 9, total_ns: 11 },
+        };
         profile.functions.iter_mut().step_by(2).for_each(|of| of.unseen = Some(unseen));
         // As in recordings of before the error of a time was known: none is made up.
         profile.functions.iter_mut().step_by(4).for_each(|of| of.unseen = Some(Unseen { error_ns: None, ..unseen }));

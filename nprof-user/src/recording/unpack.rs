@@ -8,7 +8,8 @@ use super::Error;
 use super::numbers::{CUT_REASONS, KINDS, MODES, value};
 use super::wire::{self, Part};
 use crate::model::{
-    About, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, StackTotals, ThreadName, TimelineCall, Unseen,
+    About, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, Settled, StackTotals, ThreadName,
+    TimelineCall, Unseen,
 };
 
 /// What has been read so far.
@@ -144,7 +145,8 @@ fn function(function: wire::Function) -> FunctionTotals {
 }
 
 fn unseen(wire::Unseen { calls, error_calls, total_ns, error_ns }: wire::Unseen) -> Unseen {
-    Unseen { calls, error_calls, total_ns, error_ns }
+    // Nothing is added to a recording.
+    Unseen { calls, error_calls, total_ns, error_ns, settled: Settled { calls, total_ns } }
 }
 
 fn totals(totals: wire::Totals) -> Result<StackTotals, Error> {

@@ -161,8 +161,13 @@ mod tests {
         let mut snapshot = samples::demoted();
         snapshot.methods.truncate(1);
         let measured = &mut snapshot.methods[0];
-        measured.unseen =
-            Some(crate::model::Unseen { calls: 9_000, error_calls: 500, total_ns: 1_000_000, error_ns: Some(400_000) });
+        measured.unseen = Some(crate::model::Unseen {
+            calls: 9_000,
+            error_calls: 500,
+            total_ns: 1_000_000,
+            error_ns: Some(400_000),
+            ..Default::default()
+        });
         (measured.calls, measured.total_ns) = (1_000, 2_000_000);
         let text = text(&[snapshot]);
         assert!(text.ends_with(",3000000,0,0,0,10000,0.0500,400000\n"), "{text}");

@@ -194,8 +194,15 @@ pub(crate) fn estimated() -> Snapshot {
         (row.traced.tracing, row.traced.unwatched) = (Tracing::Detached, Duration::from_millis(2400));
         MethodSnapshot { unseen: Some(unseen), ..row }
     };
-    let hot = Unseen { calls: 4_000_000, error_calls: 800_000, total_ns: 400_000_000, error_ns: Some(120_000_000) };
-    let few = Unseen { calls: 2_000, error_calls: 4_000, total_ns: 200_000, error_ns: Some(500_000) };
+    let hot = Unseen {
+        calls: 4_000_000,
+        error_calls: 800_000,
+        total_ns: 400_000_000,
+        error_ns: Some(120_000_000),
+        ..Unseen::default()
+    };
+    let few =
+        Unseen { calls: 2_000, error_calls: 4_000, total_ns: 200_000, error_ns: Some(500_000), ..Unseen::default() };
     let quiet = Unseen { error_calls: 1_200, ..Unseen::default() };
     let methods = vec![
         unseen(0, "a.Hot", (1000, 100_000), hot),

@@ -179,7 +179,7 @@ fn marks_what_is_missing() {
 #[test]
 fn estimates_have_width() {
     let mut profile = profile();
-    profile.functions[1].unseen = Some(Unseen { calls: 950, error_calls: 9, total_ns: 2_000, error_ns: None });
+    profile.functions[1].unseen = Some(Unseen { calls: 950, error_calls: 9, total_ns: 2_000, ..Unseen::default() });
     let of =
         |weight| folded(&weighed(&profile, weight)).into_iter().filter(|line| line.contains("too expensive")).collect();
     let (time, calls): (Vec<String>, Vec<String>) = (of(Weight::Time), of(Weight::Calls));

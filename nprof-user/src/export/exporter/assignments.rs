@@ -164,8 +164,10 @@ impl Assignments {
 
 impl Candidate {
     fn join(&mut self, process: Process, function: &MethodSnapshot) {
-        self.total_ns = self.total_ns.saturating_add(function.total_ns);
-        self.calls = self.calls.saturating_add(function.calls);
+        // What is too expensive to watch is not to be hidden for that.
+        let unseen_ns = function.unseen.map_or(0, |unseen| unseen.total_ns);
+        self.total_ns = self.total_ns.saturating_add(function.total_ns).saturating_add(unseen_ns);
+        self.calls = self.calls.saturating_add(function.all_calls());
         self.functions.push((process, function.index));
     }
 }

@@ -7,7 +7,7 @@ use super::{Exporter, Usage};
 use crate::export::samples::planned;
 pub(in crate::export) use crate::export::samples::{function, host, jvm, limits, measured};
 use crate::export::{Exposition, Format, Limits};
-use crate::model::{JvmLabels, SkipReason, Skipped, Tracing};
+use crate::model::{JvmLabels, Settled, SkipReason, Skipped, Tracing, Unseen};
 
 /// The samples of a scrape as lines of text, without comments.
 pub(in crate::export) fn lines(exposition: &Exposition) -> Vec<String> {
@@ -27,6 +27,9 @@ pub(in crate::export) fn everything() -> Exposition {
     let mut demoted = function(2, "Hot", 4);
     (demoted.traced.tracing, demoted.counted, demoted.calls) = (Tracing::Counted, 96, 100);
     demoted.traced.unwatched = Duration::from_millis(1_250);
+    let settled = Settled { calls: 5_000, total_ns: 1_500_000 };
+    demoted.unseen =
+        Some(Unseen { calls: 5_400, error_calls: 300, total_ns: 1_620_000, error_ns: Some(120_000), settled });
     let mut first = jvm(1, vec![busy, odd, demoted, function(3, "Hidden", 1), function(4, "AlsoHidden", 1)]);
     first.states.functions = [1, 0, 1, 4];
     first.cost = Some(Duration::from_micros(174));

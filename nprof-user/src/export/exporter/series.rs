@@ -8,7 +8,7 @@ use crate::export::exposition::Collected;
 use crate::export::families::Id;
 use crate::export::labels::Labels;
 use crate::export::series::Value;
-use crate::model::{MethodSnapshot, Tracing};
+use crate::model::{MethodSnapshot, Tracing, Unseen};
 
 /// The counters of a method. They only rise.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +20,27 @@ struct Totals {
     probe_ns: u64,
     unwatched_ns: u64,
     durations: Durations,
+    estimated: Option<Estimated>,
+}
+
+/// What nobody saw, estimated: of counters only what no later look takes back. Errors are no counters, and add up: much of what
+/// is not known is the same for all.
+#[derive(Debug, Clone, Copy, Default)]
+struct Estimated {
+    calls: u64,
+    error_calls: u64,
+    ns: u64,
+    /// `None` where no look has timed a call.
+    error_ns: Option<u64>,
+}
+
+impl Estimated {
+    fn add(&mut self, unseen: &Unseen) {
+        self.calls = self.calls.saturating_add(unseen.settled.calls);
+        self.error_calls = self.error_calls.saturating_add(unseen.error_calls);
+        self.ns = self.ns.saturating_add(unseen.settled.total_ns);
+        self.error_ns = [self.error_ns, unseen.error_ns].into_iter().flatten().reduce(u64::saturating_add);
+    }
 }
 
 impl Totals {
@@ -32,19 +53,27 @@ impl Totals {
         self.self_ns = self.self_ns.saturating_add(own_ns);
         self.probe_ns = self.probe_ns.saturating_add(function.probe_ns);
         self.unwatched_ns = self.unwatched_ns.saturating_add(nanoseconds(function.traced.unwatched));
+        if let Some(unseen) = &function.unseen {
+            self.estimated.get_or_insert_default().add(unseen);
+        }
         self.durations.add(function.total_ns.saturating_add(function.probe_ns), &function.histogram);
     }
 
     /// Raises what is lower than it was to what it was. Self time can be: it is the difference of two numbers that are
     /// not read in the same moment.
     fn raise_to(&mut self, before: &Self) {
-        let Self { calls, untimed, self_ns, probe_ns, unwatched_ns, durations } = self;
+        let Self { calls, untimed, self_ns, probe_ns, unwatched_ns, durations, estimated } = self;
         *calls = before.calls.max(*calls);
         *untimed = before.untimed.max(*untimed);
         *self_ns = before.self_ns.max(*self_ns);
         *probe_ns = before.probe_ns.max(*probe_ns);
         *unwatched_ns = before.unwatched_ns.max(*unwatched_ns);
         durations.raise_to(&before.durations);
+        if let Some(before) = before.estimated {
+            let now = estimated.get_or_insert(before);
+            now.calls = before.calls.max(now.calls);
+            now.ns = before.ns.max(now.ns);
+        }
     }
 }
 
@@ -111,7 +140,7 @@ impl Series {
 
     /// Adds the series to the scrape.
     pub(super) fn show(&self, out: &mut Collected) {
-        let Totals { calls, untimed, self_ns, probe_ns, unwatched_ns, durations } = &self.shown;
+        let Totals { calls, untimed, self_ns, probe_ns, unwatched_ns, durations, estimated } = &self.shown;
         out.push(Id::NativeCalls, &self.labels, Value::Whole(*calls));
         if self.timed {
             out.push(Id::NativeCallDuration, &self.labels, Value::Durations(durations.clone()));
@@ -124,6 +153,14 @@ impl Series {
         }
         if *unwatched_ns > 0 {
             out.push(Id::NativeUnwatched, &self.labels, Value::Nanoseconds(*unwatched_ns));
+        }
+        if let Some(Estimated { calls, error_calls, ns, error_ns }) = *estimated {
+            out.push(Id::NativeCallsEstimated, &self.labels, Value::Whole(calls));
+            out.push(Id::NativeCallsEstimatedError, &self.labels, Value::Whole(error_calls));
+            if let Some(error_ns) = error_ns {
+                out.push(Id::NativeCallEstimated, &self.labels, Value::Nanoseconds(ns));
+                out.push(Id::NativeCallEstimatedError, &self.labels, Value::Nanoseconds(error_ns));
+            }
         }
         if let Some(tracing) = self.demoted {
             out.push(Id::DemotedMethod, &self.labels.and("state", tracing.as_str()), Value::Whole(1));

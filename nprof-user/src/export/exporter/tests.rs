@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::samples::{function, host, jvm, limits, lines, measured};
 use super::*;
+use crate::model::{MethodSnapshot, Settled, Unseen};
 
 fn scrape(exporter: &mut Exporter, living: &[Measured], now: Instant) -> Vec<String> {
     lines(&exporter.collect_with(living, &host(), &Usage::default(), now))
@@ -254,4 +255,67 @@ fn only_what_there_is() {
     let of_method: Vec<&str> =
         lines.iter().filter(|line| line.contains("class=")).map(|line| line.split('{').next().unwrap()).collect();
     assert_eq!(of_method, ["nprof_native_calls_total", "nprof_native_calls_untimed_total"]);
+}
+
+/// Check that estimates are counters of their own that hold what no look takes back, of all that share a series and of JVMs that
+/// have ended, and that their errors rise and fall.
+#[test]
+fn estimates_only_grow() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    let hot = |(calls, error_calls), (settled, time_ns), error_ns| {
+        let settled = Settled { calls: settled, total_ns: time_ns };
+        let unseen = Unseen { calls, error_calls, total_ns: 2 * time_ns, error_ns, settled };
+        MethodSnapshot { unseen: Some(unseen), ..function(0, "A", 7) }
+    };
+    let names = [
+        "calls_estimated_total",
+        "calls_estimated_error",
+        "call_estimated_seconds_total",
+        "call_estimated_error_seconds",
+    ];
+    let of_a = |lines: &[String]| {
+        names.map(|name| {
+            values(lines, &format!(r#"nprof_native_{name}{{jvm="x",class="A",method="call",library="liba.so"}} "#))
+        })
+    };
+    let scraped = |exporter: &mut Exporter, hot: MethodSnapshot| {
+        let lines = scrape(exporter, &[measured("x", jvm(1, vec![hot, function(1, "B", 5)]))], now);
+        assert_eq!(values(&lines, CALLS).len(), 2);
+        assert!(!lines.iter().any(|line| line.contains("estimated") && line.contains("\"B\"")), "{lines:#?}");
+        of_a(&lines).concat()
+    };
+    assert_eq!(scraped(&mut exporter, function(0, "A", 7)), [""; 0]);
+    assert_eq!(scraped(&mut exporter, hot((100, 1200), (0, 0), None)), ["0", "1200"], "no look has timed a call");
+    let known = hot((9000, 300), (5000, 2_000_000_000), Some(500_000_000));
+    assert_eq!(scraped(&mut exporter, known), ["5000", "300", "2", "0.5"]);
+    let corrected = hot((6000, 200), (5500, 2_500_000_000), Some(400_000_000));
+    assert_eq!(scraped(&mut exporter, corrected.clone()), ["5500", "200", "2.5", "0.4"]);
+    // Whatever comes, a counter does not fall.
+    let fallen = hot((10, 200), (10, 1_000_000_000), Some(400_000_000));
+    assert_eq!(scraped(&mut exporter, fallen), ["5500", "200", "2.5", "0.4"]);
+    exporter.retire(measured("x", jvm(1, vec![corrected])), now);
+    let second = measured("x", jvm(2, vec![hot((40, 30), (20, 500_000_000), Some(100_000_000))]));
+    assert_eq!(of_a(&scrape(&mut exporter, &[second], now)).concat(), ["5520", "230", "3", "0.5"]);
+}
+
+/// Check that a method that is too expensive to watch is not hidden by the limit for having no time of its own, and that those
+/// that are hidden share one estimate.
+#[test]
+fn estimates_count_for_the_limit() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(Limits { series_per_jvm: 1, ..limits() });
+    let hot = |index, class: &str, calls| {
+        let settled = Settled { calls, total_ns: 1000 * calls };
+        let unseen = Unseen { calls, error_calls: 10, total_ns: 1000 * calls, error_ns: Some(1000), settled };
+        MethodSnapshot { unseen: Some(unseen), ..function(index, class, 0) }
+    };
+    let methods = vec![function(0, "A", 50), hot(1, "B", 90_000), hot(2, "C", 100), hot(3, "D", 200)];
+    let lines = scrape(&mut exporter, &[measured("x", jvm(1, methods))], now);
+    let expected = [
+        r#"{jvm="x",class="B",method="call",library="liba.so"} 90000"#,
+        r#"{jvm="x",class="",method="other",library=""} 300"#,
+    ];
+    assert_eq!(values(&lines, "nprof_native_calls_estimated_total"), expected);
+    assert_eq!(values(&lines, r#"nprof_native_calls_estimated_error{jvm="x",class="","#).len(), 1);
 }

@@ -311,8 +311,13 @@ mod tests {
     #[test]
     fn estimates_are_told() {
         let mut profile = eventful();
-        let unseen =
-            Some(Unseen { calls: 3_000_000, error_calls: 500, total_ns: 2_000_000_000, error_ns: Some(500_000_000) });
+        let unseen = Some(Unseen {
+            calls: 3_000_000,
+            error_calls: 500,
+            total_ns: 2_000_000_000,
+            error_ns: Some(500_000_000),
+            ..Unseen::default()
+        });
         let hot = FunctionTotals { method: "hot".to_owned(), class: "a.B".to_owned(), unseen, ..Default::default() };
         profile.functions.push(hot.clone());
         let notes = Captions::of(&profile, Weight::Time).notes;

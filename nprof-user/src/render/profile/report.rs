@@ -248,8 +248,13 @@ a.N::copy
     #[test]
     fn estimates_are_marked() {
         let mut profile = recorded::profile();
-        profile.functions[0].unseen =
-            Some(Unseen { calls: 990, error_calls: 100, total_ns: 99_000_000, error_ns: Some(5_000_000) });
+        profile.functions[0].unseen = Some(Unseen {
+            calls: 990,
+            error_calls: 100,
+            total_ns: 99_000_000,
+            error_ns: Some(5_000_000),
+            ..Unseen::default()
+        });
         let text = text(&profile, 1);
         let rows: Vec<Vec<&str>> = text
             .lines()

@@ -276,8 +276,13 @@ TIME is exact wall-clock time, native methods called from there included
     #[test]
     fn estimates_are_compared() {
         let mut after = recorded::profile();
-        after.functions[0].unseen =
-            Some(Unseen { calls: 990, error_calls: 100, total_ns: 99_000_000, error_ns: Some(30_000_000) });
+        after.functions[0].unseen = Some(Unseen {
+            calls: 990,
+            error_calls: 100,
+            total_ns: 99_000_000,
+            error_ns: Some(30_000_000),
+            ..Unseen::default()
+        });
         let text = text(&recorded::profile(), &after, 0);
         let row = text.lines().find(|line| line.ends_with("a.N::copy ≈")).unwrap();
         let cells: Vec<&str> = row.split_whitespace().collect();
@@ -293,7 +298,7 @@ TIME is exact wall-clock time, native methods called from there included
         let few = |calls, error_calls| {
             let mut profile = recorded::profile();
             let error_ns = Some(200 * error_calls);
-            let unseen = Some(Unseen { calls, error_calls, total_ns: 200 * calls, error_ns });
+            let unseen = Some(Unseen { calls, error_calls, total_ns: 200 * calls, error_ns, ..Unseen::default() });
             profile.functions = vec![FunctionTotals { unseen, calls: 0, total_ns: 0, ..profile.functions[0].clone() }];
             profile
         };
