@@ -47,6 +47,7 @@ mod shim_load;
 mod soak;
 mod stub_stress;
 mod stubs;
+mod stubs_for;
 mod switch;
 mod targets;
 mod tiers;

@@ -48,8 +48,8 @@ pub(super) struct TraceArgs {
     #[arg(long)]
     count_only: bool,
     /// Who counts: probes of the kernel, or stubs inside the JVM, which cost much less and for which nprof loads a
-    /// library into it
-    #[arg(long, value_enum, default_value_t, conflicts_with = "all")]
+    /// library into it; with --all into every JVM that can have it
+    #[arg(long, value_enum, default_value_t)]
     tier: TierArg,
     /// Time one of N calls of methods that are called often, count all of them, and estimate their times: less to pay
     /// for a call than when each is timed. With --tier stub

@@ -55,6 +55,7 @@ impl Check<'_> {
         Config {
             selection: self.selection(),
             jvms: self.jvms(),
+            stubs_for: self.stubs_for(),
             listen: self.text("listen", partial.listen.as_ref(), value::listen).unwrap_or(DEFAULT_LISTEN),
             labels: self.labels(),
             with_signature: partial.with_signature.unwrap_or_default(),
@@ -139,6 +140,14 @@ impl Check<'_> {
         let exclude = self.good("exclude-jvm", self.partial.exclude_jvm.as_ref(), jvm);
         let users = self.good("user", self.partial.user.as_ref(), user);
         JvmFilter::parse(&include, &exclude, &users).unwrap_or_default()
+    }
+
+    fn stubs_for(&mut self) -> Option<JvmFilter> {
+        let none: [&str; 0] = [];
+        let wanted = self.partial.stubs_for.as_ref();
+        let include = self.good("stubs-for", wanted, |p| JvmFilter::parse(&[p], &none, &none).map(drop));
+        // No pattern is none: a filter without patterns would take all.
+        if include.is_empty() { None } else { JvmFilter::parse::<String>(&include, &[], &[]).ok() }
     }
 
     fn labels(&mut self) -> Labels {
@@ -244,6 +253,7 @@ mod tests {
         assert_eq!((config.timed, config.with_signature, config.max_total), (true, false, 12_288));
         assert_eq!(config.control, Path::new("/run/nprof/control.sock"));
         assert_eq!((config.tls, config.auth, config.control_group), (None, AuthFile::None, None));
+        assert!(config.stubs_for.is_none());
     }
 
     /// Check that a whole configuration arrives where it belongs.
@@ -257,7 +267,7 @@ mod tests {
         let text = format!(
             "listen = '[::1]:1'\nwith-signature = true\nmax-series = 5\nkeep-ended = '90s'\nmax-overhead = '0.5 %'\n\
              count-only = true\nmax-methods = 7\nmax-total = 9\ncontrol = '/c'\ncontrol-group = 'ops'\nmax-connections = 2\n\
-             tls-cert = '{}'\ntls-key = '{}'\nbearer-token-file = '{}'\nlabel.team = '{{user}}'\n",
+             stubs-for = ['com.acme.*']\ntls-cert = '{}'\ntls-key = '{}'\nbearer-token-file = '{}'\nlabel.team = '{{user}}'\n",
             cert.display(),
             key.display(),
             token.display()
@@ -271,6 +281,7 @@ mod tests {
         assert_eq!((config.control, config.control_group.as_deref()), (PathBuf::from("/c"), Some("ops")));
         assert_eq!((config.tls, config.auth), (Some((cert, key)), AuthFile::Bearer(token)));
         assert_eq!((config.max_connections, config.max_total), (2, 9));
+        assert!(config.stubs_for.is_some());
         assert_eq!(config.labels, Labels::parse(&[("team", "{user}")]).unwrap());
     }
 

@@ -167,6 +167,7 @@ mod tests {
             jvm = ["com.acme.*"]
             exclude-jvm = ["*Test"]
             user = ["app", "1000"]
+            stubs-for = ["com.acme.web.*"]
             listen = "0.0.0.0:9464"
             with-signature = true
             max-series = 100

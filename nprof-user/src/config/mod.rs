@@ -35,6 +35,8 @@ pub struct Config {
     pub selection: Selection,
     /// Which JVMs.
     pub jvms: JvmFilter,
+    /// Into which of them the shim is loaded; into none if not said.
+    pub stubs_for: Option<JvmFilter>,
     /// Where to answer Prometheus.
     pub listen: SocketAddr,
     /// The labels of each JVM.

@@ -50,6 +50,8 @@ settings! {
     "exclude-jvm" exclude_jvm: Vec<String>,
     /// Whose JVMs.
     "user" user: Vec<String>,
+    /// Into which JVMs the shim is loaded, as globs on the main class or jar.
+    "stubs-for" stubs_for: Vec<String>,
     /// Address and port of the endpoint.
     "listen" listen: String,
     /// Templates of labels by name.

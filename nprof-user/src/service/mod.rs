@@ -18,7 +18,7 @@ use crate::attach::Engine;
 use crate::config::Config;
 use crate::discover::Proc;
 use crate::export::Limits;
-use crate::trace::{Error, Event, Host, Options, Start, calibrate};
+use crate::trace::{Error, Event, Host, Options, Start, TierWanted, calibrate};
 
 /// The JVMs of a host, as they are to be served.
 #[derive(Debug)]
@@ -103,9 +103,11 @@ fn start(config: &Config) -> Start {
         timed: config.timed,
         max_functions: config.max_functions,
         budget: config.max_overhead,
+        // A JVM that was started with the shim has been told to have stubs.
+        tier: TierWanted::Auto,
         ..Options::by_probes(config.selection.clone())
     };
-    Start { options, jvms: config.jvms.clone() }
+    Start { options, jvms: config.jvms.clone(), stubs_for: config.stubs_for.clone() }
 }
 
 /// What a configuration means for the exporter.

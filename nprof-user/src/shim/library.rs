@@ -8,6 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use procfs::process::{Process, Task};
+
 use super::Refusal;
 use crate::discover::{self, Proc};
 use crate::elf::{self, Elf, Limits};
@@ -24,6 +26,9 @@ pub(super) const NAME: &str = "libnprof_shim.so";
 
 /// What each slow call passes.
 const SLOW_SITE: &str = "nprof_stub_slow";
+
+/// The name of its thread, which lives as long as a conversation with nprof.
+const THREAD: &str = "nprof-shim";
 
 /// The size of a page, in which files are mapped.
 const PAGE: u64 = 4096;
@@ -55,7 +60,15 @@ pub fn find(proc: &Proc, jvm: &Jvm) -> Result<Option<Loaded>, discover::Error> {
     Ok(among(&proc.libraries(jvm.pid)?))
 }
 
-/// The same among the libraries of a JVM. It may be that of another nprof, or one that only looks like a shim: see
+/// Whether another nprof has the shim in a process count: then a thread of the shim waits for that nprof's messages.
+#[must_use]
+pub fn is_in_use(pid: Pid) -> bool {
+    let tasks = i32::try_from(pid.0).ok().and_then(|pid| Process::new(pid).ok()?.tasks().ok());
+    let is_shim = |task: Task| task.stat().is_ok_and(|stat| stat.comm == THREAD);
+    tasks.is_some_and(|mut tasks| tasks.any(|task| task.is_ok_and(is_shim)))
+}
+
+/// The shim among the libraries of a JVM. It may be that of another nprof, or one that only looks like a shim: see
 /// [`Loaded::is_known`].
 #[must_use]
 pub fn among(libraries: &[Library]) -> Option<Loaded> {

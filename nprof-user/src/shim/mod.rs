@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 pub use connection::Connection;
 pub use error::Error;
-pub use library::{Loaded, among, find, is_own};
+pub use library::{Loaded, among, find, is_in_use, is_own};
 pub use message::{Applied, Bound, FromShimOwned, Hello, How, Scanned, Stubbed};
 pub use records::Records;
 pub use refusal::{Refusal, Warning};

@@ -16,7 +16,7 @@ use super::event::Event;
 use super::joins::Joins;
 use super::losses::{self, HostLosses};
 use super::slot::{Slot, Task};
-use super::{Calibrated, Error, Options, Pace, Prepared, Tracer};
+use super::{Calibrated, Error, Options, Pace, Prepared, TierWanted, Tracer};
 use crate::attach::{Engine, ExecEvents, LossLog};
 use crate::collect::Reader;
 use crate::discover::{JvmFilter, JvmWatch, Proc, Program};
@@ -48,6 +48,19 @@ pub struct Start {
     pub options: Options,
     /// Which JVMs.
     pub jvms: JvmFilter,
+    /// Into which of them the shim is loaded; into none if not said. Those that are traced already stay as they are.
+    pub stubs_for: Option<JvmFilter>,
+}
+
+impl Start {
+    /// What to trace of one of them.
+    fn options_for(&self, jvm: &Jvm) -> Options {
+        let options = self.options.clone();
+        match &self.stubs_for {
+            Some(stubs_for) if stubs_for.selects(jvm) => Options { tier: TierWanted::StubOrProbe, ..options },
+            _ => options,
+        }
+    }
 }
 
 /// The JVMs of a host.
@@ -308,7 +321,7 @@ impl Host {
     fn attach(&mut self, jvm: Jvm) {
         let (generation, calibrated) = (self.generation, self.calibrated);
         let program = self.proc.program(jvm.pid).ok();
-        let (proc, engine, options) = (self.proc.clone(), Arc::clone(&self.engine), self.start.options.clone());
+        let (proc, engine, options) = (self.proc.clone(), Arc::clone(&self.engine), self.start.options_for(&jvm));
         let joins = Arc::clone(&self.joins);
         self.joiners.push(jvm.uid);
         self.joining.spawn(async move {

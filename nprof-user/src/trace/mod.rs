@@ -73,7 +73,7 @@ pub struct Options {
     pub time_every: u32,
     /// Whom probes are taken to reach; if not said, the kernel is asked.
     pub reach: Option<Reach>,
-    /// Who counts. Where many JVMs share an engine, the kernel does.
+    /// Who counts.
     pub tier: TierWanted,
 }
 
@@ -104,6 +104,8 @@ pub enum TierWanted {
     Kernel,
     /// Stubs in the target, which gets the shim for that; probes where there can be no stub.
     Stub,
+    /// The same, and probes alone in a JVM that cannot have the shim.
+    StubOrProbe,
 }
 
 impl From<discover::Error> for Error {

@@ -155,7 +155,7 @@ impl Tracer {
     /// Whether it is time for another [`Self::tick`].
     #[must_use]
     pub fn is_due(&self) -> bool {
-        self.must_look() || self.tiers.is_some() || self.losses.is_some() || self.overhead.is_due(&self.traced_jvm)
+        self.must_look() || self.are_stubs_due() || self.losses.is_some() || self.overhead.is_due(&self.traced_jvm)
     }
 
     /// Does what is due: looks for methods that have been bound since, and keeps the cost within its bounds.

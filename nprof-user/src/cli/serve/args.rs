@@ -28,6 +28,10 @@ pub(in crate::cli) struct ServeArgs {
     /// Only JVMs of this user, by name or number; may be given several times
     #[arg(long, help_heading = "JVMs")]
     user: Vec<String>,
+    /// Load nprof's library into JVMs whose main class or jar matches this glob, and count there by stubs: all calls, at some
+    /// tens of nanoseconds each; may be given several times
+    #[arg(long, value_name = "GLOB", help_heading = "JVMs")]
+    stubs_for: Vec<String>,
 
     /// Where to answer Prometheus [default: 127.0.0.1:9464]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Endpoint")]
@@ -104,6 +108,7 @@ impl ServeArgs {
         partial.jvm = list(&self.jvm);
         partial.exclude_jvm = list(&self.exclude_jvm);
         partial.user = list(&self.user);
+        partial.stubs_for = list(&self.stubs_for);
         partial.listen.clone_from(&self.listen);
         partial.label = Some(labels).filter(|labels| !labels.is_empty());
         partial.with_signature = self.with_signature;
@@ -197,7 +202,7 @@ mod tests {
     /// Check that every key has a flag of its name which ends up in the setting of its name.
     #[test]
     fn every_key_is_a_flag() {
-        let line = "P --exclude E --library L --jvm J --exclude-jvm X --user U --listen A --label a=b=c \
+        let line = "P --exclude E --library L --jvm J --exclude-jvm X --user U --stubs-for S --listen A --label a=b=c \
                     --with-signature --max-series 1 --keep-ended 1s --max-overhead off --count-only=false \
                     --max-methods 2 --max-total 4 --control C --control-group G --tls-cert TC --tls-key TK --basic-auth-file B \
                     --bearer-token-file T --max-connections 3";
@@ -207,6 +212,7 @@ mod tests {
         expected.patterns = list("P");
         (expected.exclude, expected.library) = (list("E"), list("L"));
         (expected.jvm, expected.exclude_jvm, expected.user) = (list("J"), list("X"), list("U"));
+        expected.stubs_for = list("S");
         (expected.listen, expected.label) = (text("A"), Some([("a".to_owned(), "b=c".to_owned())].into()));
         (expected.with_signature, expected.count_only) = (Some(true), Some(false));
         (expected.max_series, expected.max_methods, expected.max_connections) = (Some(1), Some(2), Some(3));

@@ -14,7 +14,7 @@ use crate::cli::terminal::say;
 use crate::discover::{JvmFilter, Proc};
 use crate::model::{Jvm, Losses, Snapshot};
 use crate::render::Scope;
-use crate::trace::{Error, Event, Host, Options, Start, TracedJvm, calibrate};
+use crate::trace::{Error, Event, Host, Options, Start, TierWanted, TracedJvm, calibrate};
 
 /// Functions that can be traced at a time, of all JVMs together.
 const CAPACITY: u32 = 16_384;
@@ -85,7 +85,11 @@ pub(super) async fn trace_all(args: &TraceArgs, quiet: bool) -> anyhow::Result<E
 fn open(options: Options) -> anyhow::Result<Host> {
     let (proc, engine) = (Proc::host(), Engine::load(CAPACITY)?);
     let calibrated = calibrate(&proc, &engine)?;
-    Ok(Host::open(proc, Start { options, jvms: JvmFilter::default() }, engine, calibrated)?)
+    let (everyone, wants_stubs) = (JvmFilter::default(), options.tier == TierWanted::Stub);
+    // Who cannot have them is traced all the same.
+    let options = Options { tier: if wants_stubs { TierWanted::Auto } else { options.tier }, ..options };
+    let start = Start { options, jvms: everyone.clone(), stubs_for: wants_stubs.then_some(everyone) };
+    Ok(Host::open(proc, start, engine, calibrated)?)
 }
 
 impl Results {

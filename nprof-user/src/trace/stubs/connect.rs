@@ -11,7 +11,7 @@ use crate::trace::TierWanted;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection to the shim in a JVM; `None` where probes are to do. Nobody but the user has a shim loaded: without being
-/// told to, one that is there already is used. `has_stubs` says whether an earlier nprof has left stubs there.
+/// told to, one that is there already is used, unless another nprof uses it. `has_stubs` says whether an earlier nprof has left stubs there.
 ///
 /// # Errors
 /// If the user wants stubs and the shim cannot be loaded.
@@ -25,7 +25,13 @@ pub(in crate::trace) fn connect(
         TierWanted::Kernel => Ok(None),
         TierWanted::Stub => load(proc, jvm, has_stubs).map(Some),
         TierWanted::Auto if shim::find(proc, jvm)?.is_none() => Ok(None),
-        TierWanted::Auto => Ok(load(proc, jvm, has_stubs).inspect_err(|error| fall_back(jvm.pid, error)).ok()),
+        TierWanted::Auto if shim::is_in_use(jvm.pid) => {
+            tracing::info!("another nprof has stubs in process {}: this one uses probes", jvm.pid);
+            Ok(None)
+        }
+        TierWanted::Auto | TierWanted::StubOrProbe => {
+            Ok(load(proc, jvm, has_stubs).inspect_err(|error| fall_back(jvm.pid, error)).ok())
+        }
     }
 }
 

@@ -25,6 +25,8 @@ use crate::trace::traced_jvm::StubRecords;
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
 /// How long a process that is gone may take to look gone: its sockets are closed before.
 const ENDING: Duration = Duration::from_millis(500);
+/// How often the shim's news are read: what is bound meanwhile is counted all the same.
+const SERVE_EVERY: Duration = Duration::from_millis(100);
 
 /// The stubs of a JVM, and what depends on time.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub(in crate::trace) struct Tiers {
     told: u64,
     /// When the shim was found to be gone.
     lost: Option<Instant>,
+    /// When its news were last read.
+    served: Option<Instant>,
 }
 
 /// Who is to see the calls of a function.
@@ -50,7 +54,7 @@ struct Change {
 
 impl Tiers {
     pub(in crate::trace) fn new(stubs: Stubs, slow: Option<Slow>) -> Self {
-        Self { stubs, slow, retire: HashMap::new(), told: u64::MAX, lost: None }
+        Self { stubs, slow, retire: HashMap::new(), told: u64::MAX, lost: None, served: None }
     }
 
     pub(in crate::trace) fn stubs(&mut self) -> &mut Stubs {
@@ -134,9 +138,16 @@ impl Tracer {
         }
     }
 
+    /// Whether there may be something to do about stubs.
+    pub(super) fn are_stubs_due(&self) -> bool {
+        let is_due = |tiers: &Tiers| tiers.served.is_none_or(|served| served.elapsed() >= SERVE_EVERY);
+        self.tiers.as_ref().is_some_and(is_due)
+    }
+
     /// Does what the shim's news and the plan ask for.
     pub(super) fn serve_stubs(&mut self) {
         let Some(tiers) = &mut self.tiers else { return };
+        tiers.served = Some(Instant::now());
         let has_news = tiers.stubs.read();
         let times_fewer = tiers.stubs.time_fewer();
         if tiers.stubs.is_lost() {
