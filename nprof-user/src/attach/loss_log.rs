@@ -34,9 +34,9 @@ pub(super) fn level() -> u8 {
     if is_wanted() { Level::Debug as u8 } else { 0 }
 }
 
-/// Whether each loss is to be reported.
+/// Whether each loss is to be reported: where everything is (`-vv`).
 pub(super) fn is_wanted() -> bool {
-    tracing::enabled!(tracing::Level::DEBUG)
+    tracing::enabled!(tracing::Level::TRACE)
 }
 
 /// A loss.
