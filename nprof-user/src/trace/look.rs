@@ -50,7 +50,8 @@ const COST: Duration = Duration::from_millis(1);
 const ASK: Duration = Duration::from_micros(200);
 /// The longest pause that such a look is paid for by.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Of so many looks at a function one times calls.
+/// Of so many looks at a function one times calls, and each of the first ones until one has timed any: without that nothing is
+/// known of the function's time.
 const TIMED_EVERY: u32 = 8;
 /// How long calls that have begun in a look may go on, unless others have cost [`ENOUGH`] by then: a thread may wait for a CPU
 /// in one.
@@ -75,6 +76,8 @@ struct LookedAt {
     /// Its record for that. Frames of calls that outlasted a look refer to it.
     record: u32,
     looks: u32,
+    /// Whether one has timed a call.
+    has_timed: bool,
     /// The calls in the record at the end of the last look.
     calls: u64,
 }
@@ -231,17 +234,19 @@ impl Looker {
         }
         if !self.looked_at.contains_key(&probe.index) {
             let record = self.engine.take_brief()?;
-            self.looked_at.insert(probe.index, LookedAt { record, looks: 0, calls: 0 });
+            self.looked_at.insert(probe.index, LookedAt { record, looks: 0, has_timed: false, calls: 0 });
         }
-        let LookedAt { record, looks, calls } = *self.looked_at.get(&probe.index)?;
-        let did = if self.target.timed && looks % TIMED_EVERY == 0 { Tracing::Timed } else { Tracing::Counted };
+        let LookedAt { record, looks, has_timed, calls } = *self.looked_at.get(&probe.index)?;
+        let is_turn = looks % TIMED_EVERY == 0 || (looks < TIMED_EVERY && !has_timed);
+        let did = if self.target.timed && is_turn { Tracing::Timed } else { Tracing::Counted };
         let mut session =
             Session::new(Arc::clone(&self.engine), Target { timed: did == Tracing::Timed, ..self.target });
         session.adopt(probe.index, record);
         let glance = before_others(|| self.look_here(&mut session, (libraries, probe), record, price(did)));
         self.leaving = Some(thread::spawn(move || session.let_go()));
         let all = self.reader.begun(record);
-        self.looked_at.insert(probe.index, LookedAt { record, looks: looks.wrapping_add(1), calls: all });
+        let has_timed = has_timed || glance.as_ref().is_some_and(|glance| glance.timed > 0);
+        self.looked_at.insert(probe.index, LookedAt { record, looks: looks.wrapping_add(1), has_timed, calls: all });
         let glance = glance?;
         let others = all.saturating_sub(calls).saturating_sub(glance.all());
         Some(Glance { is_timed: did == Tracing::Timed, others, ..glance })
