@@ -42,7 +42,9 @@ impl Records {
         if !(1..=MOST_BYTES).contains(&bytes) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let memory = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        // Hosts may forbid memory that could be executed (`vm.memfd_noexec`).
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::NOEXEC_SEAL;
+        let memory = memfd_create(NAME, flags)?;
         ftruncate(&memory, bytes)?;
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let values = usize::try_from(values).map_err(|_over| io::ErrorKind::InvalidInput)?;
