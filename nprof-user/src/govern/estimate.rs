@@ -27,6 +27,8 @@ pub struct Glance {
     pub length: Duration,
     /// The calls that began, by CPU.
     pub calls: Vec<u64>,
+    /// Whether the target wanted a CPU and had none, or next to none: it may call more when it has one.
+    pub is_starved: bool,
     /// Whether calls were timed, and not only counted: what a call cost.
     pub is_timed: bool,
     /// Calls before and after it, which the probes saw on their way in and out: they had their cost too.

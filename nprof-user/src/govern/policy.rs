@@ -127,6 +127,10 @@ impl Governor {
         self.spent_ns += cost_ns;
         let estimate = self.estimates.entry(id).or_default();
         estimate.look(now, glance, call_ns);
+        if glance.is_starved {
+            held.passed_over(now);
+            return Tracing::Detached;
+        }
         if !held.looked(now, glance.calls_per_second(call_ns)) {
             return Tracing::Detached;
         }

@@ -353,6 +353,16 @@ fn looks_share_the_room() {
     assert_eq!(answers, [Timed, Detached]);
 }
 
+/// Check that looks at a target that got no CPU bring nothing back: it may call as often as before as soon as it gets one.
+#[test]
+fn starved_looks_prove_nothing() {
+    let mut governor = governor();
+    governor.decide(period(1), &[observed(Timed, Timed, 1_000_000)]);
+    let starved = Glance { is_starved: true, ..glance(0, seconds(1)) };
+    assert_eq!(looked(&mut governor, 30, 3, &starved), Detached);
+    assert_eq!(looked(&mut governor, 31, 3, &glance(0, seconds(1))), Timed);
+}
+
 /// Check that what a look cost is in the share of its period.
 #[test]
 fn looks_are_in_the_share() {

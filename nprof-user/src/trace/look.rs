@@ -242,8 +242,12 @@ impl Looker {
         let mut session =
             Session::new(Arc::clone(&self.engine), Target { timed: did == Tracing::Timed, ..self.target });
         session.adopt(probe.index, record);
-        let glance = before_others(|| self.look_here(&mut session, (libraries, probe), record, price(did)));
-        self.leaving = Some(thread::spawn(move || session.let_go()));
+        let (glance, leaving) = before_others(|| {
+            let glance = self.look_here(&mut session, (libraries, probe), record, price(did));
+            // What takes the probes away comes before others too: it is started by a thread that does.
+            (glance, thread::spawn(move || session.let_go()))
+        });
+        self.leaving = Some(leaving);
         let all = self.reader.begun(record);
         let has_timed = has_timed || glance.as_ref().is_some_and(|glance| glance.timed > 0);
         self.looked_at.insert(probe.index, LookedAt { record, looks: looks.wrapping_add(1), has_timed, calls: all });
@@ -263,7 +267,9 @@ impl Looker {
         if session.attach(libraries, std::slice::from_ref(probe)).attached.is_empty() {
             return None;
         }
+        let cpu = self.cpu();
         let (length, calls) = self.watch(record, price);
+        let is_starved = self.cpu().saturating_sub(cpu) < LOOK && self.wants_a_cpu();
         let (ending, ended) = (Instant::now(), self.reader.begun(record));
         let cost_ns = || self.reader.begun(record).saturating_sub(ended) as f64 * price;
         // Without a probe on the return there is none in flight.
@@ -272,7 +278,7 @@ impl Looker {
         }
         let (timed_after, total_after) = self.timed(record);
         let (timed, total_ns) = (timed_after.saturating_sub(timed_before), total_after.saturating_sub(total_before));
-        Some(Glance { length, calls, timed, total_ns, ..Glance::default() })
+        Some(Glance { length, calls, is_starved, timed, total_ns, ..Glance::default() })
     }
 
     /// Watches a function until a thread that does nothing but call it has had so much time for itself, where a call costs
