@@ -19,6 +19,8 @@ pub(super) struct About {
     pub traced: Traced,
     /// The time of the calls that were only counted, if it is estimated.
     pub estimated_ns: Option<u64>,
+    /// How far that may be off, if it is known.
+    pub estimated_error_ns: Option<u64>,
     /// What is estimated of the time in which nobody watched.
     pub unseen: Option<Unseen>,
 }
@@ -47,7 +49,8 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
     };
     let ended = stats.histogram.iter().sum::<u64>() + stats.untimed;
     let buckets = (0i32..).zip(stats.histogram).filter(|&(_, count)| count != 0);
-    let About { index, methods, library, cost, price, traced_after, traced, estimated_ns, unseen } = about;
+    let About { index, methods, library, cost, price, traced_after, traced, estimated_ns, estimated_error_ns, unseen } =
+        about;
     let probes = Probes::of(recorded, price);
     let total_ns = stats.total_ns.saturating_sub(probes.part_ns);
     MethodSnapshot {
@@ -64,6 +67,7 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
         untimed: stats.untimed,
         total_ns,
         estimated_ns,
+        estimated_error_ns,
         unseen,
         self_ns: (tier == Tier::Kernel).then(|| total_ns.saturating_sub(stats.child_ns)),
         probe_ns: probes.part_ns,
@@ -145,6 +149,7 @@ mod tests {
             traced_after: Duration::ZERO,
             traced: Traced::as_wanted(Tracing::Timed),
             estimated_ns: None,
+            estimated_error_ns: None,
             unseen: None,
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nprof_common::MethodStats;
 
 use super::method::{About, Recorded, method, sum};
-use crate::model::{MethodSnapshot, PlannedMethod, Price, Probe, Traced, Unseen};
+use crate::model::{MeanTime, MethodSnapshot, PlannedMethod, Price, Probe, Traced, Unseen};
 
 /// What a stub has recorded of one method.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub struct ProbeSample<'a> {
     pub stats: Option<MethodStats>,
     /// What is estimated of the time in which nobody watched.
     pub unseen: Option<Unseen>,
+    /// How long the calls took that were only counted, as far as is known.
+    pub mean: Option<MeanTime>,
 }
 
 /// The rows of a function and of those of its methods that have stubs. Without a function: of methods that only stubs see.
@@ -109,6 +111,7 @@ fn stub_row(stub: &StubSample) -> MethodSnapshot {
         traced_after: stub.traced_after,
         traced: stub.traced,
         estimated_ns: stub.estimated_ns,
+        estimated_error_ns: None,
         unseen: None,
     };
     method(Recorded::Stub(&stub.stats), about)
@@ -121,10 +124,9 @@ fn merged(seen: &ProbeSample<'_>, stub: &StubSample) -> MethodSnapshot {
         None => Recorded::Stub(&stub.stats),
     };
     let traced_after = seen.traced_after.min(stub.traced_after);
-    method(
-        recorded,
-        About { traced_after, traced: stub.traced, estimated_ns: stub.estimated_ns, ..function(seen, &[]) },
-    )
+    let about = function(seen, &[]);
+    let estimated_ns = sum_of_known(stub.estimated_ns, about.estimated_ns);
+    method(recorded, About { traced_after, traced: stub.traced, estimated_ns, ..about })
 }
 
 /// The row of a function, under the names of those methods whose calls its probe may have seen.
@@ -137,6 +139,8 @@ fn function(seen: &ProbeSample<'_>, stubs: &[StubSample]) -> About {
     if methods.is_empty() {
         methods.clone_from(&probe.methods);
     }
+    let counted = seen.stats.map_or(0, |stats| stats.counted);
+    let mean = seen.mean.filter(|_| counted > 0);
     About {
         index: probe.index,
         methods,
@@ -145,9 +149,16 @@ fn function(seen: &ProbeSample<'_>, stubs: &[StubSample]) -> About {
         price: seen.price,
         traced_after: seen.traced_after,
         traced: seen.traced,
-        estimated_ns: None,
+        estimated_ns: mean.map(|mean| times(mean.ns, counted)),
+        estimated_error_ns: mean.map(|mean| times(mean.error_ns, counted)),
         unseen: seen.unseen,
     }
+}
+
+/// A mean, so many times.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; the cast saturates")]
+fn times(mean_ns: f64, calls: u64) -> u64 {
+    (mean_ns.max(0.0) * calls as f64).round() as u64
 }
 
 #[cfg(test)]
@@ -176,7 +187,7 @@ mod tests {
     fn seen(probe: &Probe, calls: u64) -> ProbeSample<'_> {
         let (traced_after, traced) = (Duration::ZERO, Traced::as_wanted(Tracing::Timed));
         let (price, stats) = (Price::default(), (calls > 0).then(|| counted(calls)));
-        ProbeSample { probe, library: "liba.so", price, traced_after, traced, stats, unseen: None }
+        ProbeSample { probe, library: "liba.so", price, traced_after, traced, stats, unseen: None, mean: None }
     }
 
     fn stub(record: u32, id: u64, name: &str, calls: u64, was_probed: bool) -> StubSample {
@@ -237,6 +248,20 @@ mod tests {
         assert_eq!(rows(Some(&seen(&probe(&["m"]), 5)), &stubs)[0].estimated_ns, Some(350));
         let apart = rows(Some(&seen(&probe(&["other"]), 5)), &stubs);
         assert_eq!(apart.iter().map(|row| row.estimated_ns).collect::<Vec<_>>(), [None, Some(350)]);
+    }
+
+    /// Check that calls that were only counted have the time that looks have found for them, with its error, and none without.
+    #[test]
+    fn looks_time_counted_calls() {
+        let (one, mean) = (probe(&["m"]), MeanTime { ns: 250.4, error_ns: 50.0 });
+        let counted = MethodStats { counted: 1_000, ..MethodStats::ZERO };
+        let found = |stats, mean| {
+            let all = rows(Some(&ProbeSample { stats: Some(stats), mean, ..seen(&one, 0) }), &[]);
+            (all[0].estimated_ns, all[0].estimated_error_ns)
+        };
+        assert_eq!(found(counted, Some(mean)), (Some(250_400), Some(50_000)));
+        assert_eq!(found(counted, None), (None, None));
+        assert_eq!(found(MethodStats::ZERO, Some(mean)), (None, None));
     }
 
     /// Check that methods that only stubs can see are rows too.

@@ -64,9 +64,11 @@ impl Demoted {
     }
 }
 
-/// Whether calls were only counted though they were to be timed, and not because stubs time some of them.
+/// Whether calls were only counted though they were to be timed, and not because stubs time some of them: only of what looks
+/// tell the error is known.
 fn is_only_counted(measured: &MethodSnapshot) -> bool {
-    measured.counted > 0 && measured.traced.wanted == Tracing::Timed && measured.estimated_ns.is_none()
+    let is_sampled = measured.estimated_ns.is_some() && measured.estimated_error_ns.is_none();
+    measured.counted > 0 && measured.traced.wanted == Tracing::Timed && !is_sampled
 }
 
 #[cfg(test)]

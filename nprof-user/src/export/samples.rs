@@ -34,6 +34,7 @@ pub fn function(index: u32, class: &str, calls: u64) -> MethodSnapshot {
         untimed: 0,
         total_ns: calls * 1000,
         estimated_ns: None,
+        estimated_error_ns: None,
         unseen: None,
         self_ns: Some(calls * 1000),
         probe_ns: 0,

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::terms::{factor, nanoseconds};
-use crate::model::{Settled, Unseen};
+use crate::model::{MeanTime, Settled, Unseen};
 
 /// How far the calibrated cost of a probe may be off, as a share of it: a thread is slower while the other one of its core is
 /// busy, and that may have been so when it was measured or may be so now.
@@ -49,6 +49,38 @@ struct Mean {
     random: f64,
     /// How far it may be off in one direction.
     systematic: f64,
+}
+
+/// What looks have found of the time of calls that are only counted.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Means {
+    timed: u64,
+    total_ns: u64,
+    /// The sums of each look's mean and of its square, and how many there were.
+    sums: [f64; 2],
+    looks: f64,
+    systematic: f64,
+}
+
+impl Means {
+    /// A look has timed calls, if there were any.
+    pub(super) fn look(&mut self, glance: &Glance) {
+        let Some(mean) = glance.mean() else { return };
+        self.timed = self.timed.saturating_add(glance.timed);
+        self.total_ns = self.total_ns.saturating_add(glance.total_ns);
+        self.sums = [self.sums[0] + mean.ns, self.sums[1] + mean.ns.powi(2)];
+        self.looks += 1.0;
+        self.systematic = mean.systematic;
+    }
+
+    /// The mean of a call that looks have timed; `None` until one has.
+    pub(super) fn mean(&self) -> Option<MeanTime> {
+        let all = Glance { timed: self.timed, total_ns: self.total_ns, ..Glance::default() }.mean()?;
+        let [sum, squares] = self.sums.map(|sum| sum / self.looks);
+        // Calls of one look are more like each other than like those of another.
+        let of_looks = (squares - sum.powi(2)).max(0.0).sqrt() / self.looks.sqrt();
+        Some(MeanTime { ns: all.ns, error_ns: all.random.max(of_looks) + self.systematic })
+    }
 }
 
 /// How often a function is called when nobody looks, per second.

@@ -62,7 +62,7 @@ pub(super) struct Held {
     due: Duration,
     /// How long after the last one.
     trial: Backoff,
-    /// When it was last looked at, if it is detached.
+    /// When it was last looked at since it was lowered.
     looked: Duration,
     /// How often it was called per second when it was called most, of the last looks.
     peak: f64,
@@ -148,7 +148,7 @@ impl Held {
 
     /// When it was last looked at, if it is one to be looked at.
     pub(super) fn last_look(&self) -> Option<Duration> {
-        (self.tracing == Tracing::Detached && self.is_demoted()).then_some(self.looked)
+        self.is_demoted().then_some(self.looked)
     }
 
     /// Notes a look, in which it was called so often per second. Returns whether it may be tried: not so soon after the

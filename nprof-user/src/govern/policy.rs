@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::estimate::{Estimate, Glance};
+use super::estimate::{Estimate, Glance, Means};
 use super::held::Held;
 use super::load::{Load, lower, total_ns};
 use super::looks::Looks;
 use super::terms::{Budget, Change, Costs, Observed, Period, Why, factor};
-use crate::model::{Tracing, Unseen};
+use crate::model::{MeanTime, Tracing, Unseen};
 
 /// The part of the budget up to which functions are raised.
 const ROOM: f64 = 0.7;
@@ -34,6 +34,8 @@ pub struct Governor {
     held: BTreeMap<u32, Held>,
     /// What functions did while they were detached.
     estimates: BTreeMap<u32, Estimate>,
+    /// How long calls of functions take that are only counted.
+    means: BTreeMap<u32, Means>,
     looks: Looks,
     outlook: Outlook,
     share: Option<f64>,
@@ -58,6 +60,7 @@ impl Governor {
             budget,
             held: BTreeMap::new(),
             estimates: BTreeMap::new(),
+            means: BTreeMap::new(),
             looks: Looks::default(),
             outlook: Outlook::default(),
             share: None,
@@ -116,8 +119,8 @@ impl Governor {
         changes
     }
 
-    /// Takes in a look at a detached function. The answer is the state that it is to be
-    /// in from now on. A function that has gone meanwhile stays detached.
+    /// Takes in a look at a function. The answer is the state that it is to be in from now on: looks show of a detached one
+    /// whether it may be raised, and of a counted one how long its calls take. A function that has gone meanwhile stays detached.
     pub fn looked(&mut self, now: Duration, id: u32, glance: &Glance) -> Tracing {
         let Some(held) = self.held.get_mut(&id) else { return Tracing::Detached };
         let did = if glance.is_timed { Tracing::Timed } else { Tracing::Counted };
@@ -125,6 +128,11 @@ impl Governor {
         let cost_ns = factor(glance.all().saturating_add(glance.others)) * call_ns;
         self.looks.charge(cost_ns);
         self.spent_ns += cost_ns;
+        if held.tracing == Tracing::Counted {
+            self.means.entry(id).or_default().look(glance);
+            held.passed_over(now);
+            return Tracing::Counted;
+        }
         let estimate = self.estimates.entry(id).or_default();
         estimate.look(now, glance, call_ns);
         if glance.is_starved {
@@ -154,14 +162,20 @@ impl Governor {
         self.estimates.iter().filter_map(|(id, estimate)| Some((*id, estimate.until(now)?))).collect()
     }
 
+    /// The mean time of the calls that were only counted, of those functions whose calls looks have timed.
+    #[must_use]
+    pub fn means(&self) -> BTreeMap<u32, MeanTime> {
+        self.means.iter().filter_map(|(id, means)| Some((*id, means.mean()?))).collect()
+    }
+
     /// Whether [`due_look`](Self::due_look) may have something to look at.
     #[must_use]
     pub fn may_look(&self) -> bool {
-        let is_detached = |held: &Held| held.last_look().is_some();
-        self.budget.is_some() && self.looks.may_start() && self.held.values().any(is_detached)
+        let is_wanted = |held: &Held| held.last_look().is_some();
+        self.budget.is_some() && self.looks.may_start() && self.held.values().any(is_wanted)
     }
 
-    /// The detached function that is to be looked at now, if there is one and the last look is paid for: the one that was
+    /// The demoted function that is to be looked at now, if there is one and the last look is paid for: the one that was
     /// not looked at for the longest time. [`looked`](Self::looked) is to tell of it, or [`missed`](Self::missed).
     #[must_use]
     pub fn due_look(&self) -> Option<u32> {
@@ -172,7 +186,7 @@ impl Governor {
         due.min().map(|(_, id)| id)
     }
 
-    /// Takes note that a detached function cannot be looked at now: the others are next.
+    /// Takes note that a demoted function cannot be looked at now: the others are next.
     pub fn missed(&mut self, now: Duration, id: u32) {
         if let Some(held) = self.held.get_mut(&id) {
             held.passed_over(now);

@@ -135,6 +135,7 @@ impl SimulatedJvm {
         passed.own_ns += self.cores * STEP.as_secs_f64() * 1e9;
         for (id, function) in self.functions.iter_mut().enumerate() {
             let look = self.look.as_mut().filter(|look| look.0 == id);
+            let is_counted = function.tracing.is_watched();
             let tracing = if look.is_some() { function.wanted } else { function.tracing };
             let (calls, own_ns, cost_ns) = function.step(self.now, tracing);
             passed.own_ns += own_ns;
@@ -143,7 +144,8 @@ impl SimulatedJvm {
             if let Some(look) = look {
                 look.1 += calls;
                 passed.looks_ns += cost_ns;
-            } else if tracing.is_watched() {
+            }
+            if is_counted {
                 function.seen += calls;
             }
         }
@@ -154,7 +156,7 @@ impl SimulatedJvm {
         if let Some(id) = self.governor.due_look() {
             let id = id as usize;
             assert!(self.look.is_none(), "more than one look at a time");
-            assert_eq!(self.functions[id].tracing, Tracing::Detached);
+            assert!(self.functions[id].tracing < self.functions[id].wanted);
             self.look = Some((id, 0));
         }
     }

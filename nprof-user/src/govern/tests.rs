@@ -419,6 +419,31 @@ fn begins_within_the_budget() {
     assert_eq!(boundless.begin(period(0), &all), []);
 }
 
+/// Check that looks at a counted function tell how long its calls take, leave it as it is and do not add to its calls, and that
+/// it takes its turn with detached ones.
+#[test]
+fn counted_calls_have_times() {
+    let mut governor = governor();
+    let two = [Observed { id: 2, ..observed(Timed, Timed, 1_000_000) }, observed(Timed, Timed, 20_000)];
+    let changes: Vec<_> = governor.begin(period(0), &two).iter().map(|change| (change.id, change.to)).collect();
+    assert_eq!(changes, [(2, Detached), (3, Counted)]);
+    assert!(governor.means().is_empty());
+    for (now, mean_ns) in [(1, 500), (3, 700)] {
+        governor.missed(seconds(now), 2);
+        assert_eq!(governor.due_look(), Some(3));
+        let timed = Glance { timed: 10, total_ns: 10 * mean_ns, ..glance(10, Duration::from_millis(1)) };
+        assert_eq!(governor.looked(seconds(now), 3, &timed), Counted);
+        governor.decide(
+            period(now + 1),
+            &[Observed { tracing: Detached, calls: 0, ..two[0] }, observed(Timed, Counted, 9)],
+        );
+    }
+    let mean = governor.means()[&3];
+    assert!(mean.ns == 600.0 && (100.0..300.0).contains(&mean.error_ns), "{mean:?}");
+    assert!(!governor.unseen(seconds(9)).contains_key(&3));
+    assert_eq!(governor.due_look(), Some(2));
+}
+
 /// Check that the calls of a function that is never watched are known all the same, steady ones and those of a function that
 /// is hot for the first second only, and that the truth is within what is said to be the error.
 #[test]

@@ -32,6 +32,7 @@ pub use profile::{
 pub use reach::Reach;
 pub use sample::Sample;
 pub use snapshot::{
-    Histogram, Losses, MethodSnapshot, Settled, SlowCall, SlowCalls, Snapshot, States, Tier, Traced, Tracing, Unseen,
+    Histogram, Losses, MeanTime, MethodSnapshot, Settled, SlowCall, SlowCalls, Snapshot, States, Tier, Traced, Tracing,
+    Unseen,
 };
 pub use status::{CallCost, FunctionStatus, JvmStatus, Status};

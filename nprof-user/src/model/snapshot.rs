@@ -70,9 +70,11 @@ pub struct MethodSnapshot {
     pub untimed: u64,
     /// Wall-clock time of the timed calls, in nanoseconds, less what their own probes have put into it.
     pub total_ns: u64,
-    /// The time of the calls that were only counted, estimated from those that were timed, where one of several is
-    /// (`--time-every`); `None` where nothing is estimated.
+    /// The time of the calls that were only counted, estimated from those that were timed: one of several
+    /// (`--time-every`), or those of short looks (`--max-overhead`). `None` where nothing is estimated.
     pub estimated_ns: Option<u64>,
+    /// How far that may be off, where looks have timed calls.
+    pub estimated_error_ns: Option<u64>,
     /// What it did while nobody watched, estimated; `None` where it was watched all the time, or is never looked at.
     pub unseen: Option<Unseen>,
     /// `total_ns` less the time spent in other calls that they made and that probes saw; `None` where stubs counted,
@@ -108,6 +110,15 @@ pub struct Unseen {
     pub error_ns: Option<u64>,
     /// Of these, what no later look takes back: up to the last one.
     pub settled: Settled,
+}
+
+/// The mean time of calls that short looks have timed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MeanTime {
+    /// In nanoseconds, without what probes put into it.
+    pub ns: f64,
+    /// How far that may be off: one standard deviation of chance, and what is not known of the probes' part.
+    pub error_ns: f64,
 }
 
 /// The part of an estimate that only grows.

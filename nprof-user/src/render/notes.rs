@@ -108,7 +108,7 @@ impl Mark {
                 "some of its calls were only counted: TOTAL and the other times are those of the rest alone"
             }
             Self::Sampled => {
-                "only some of its calls are timed (--time-every): TOTAL and AVG are estimates for all of them, ~P50, ~P99 and MAX are of those that are timed"
+                "only some of its calls were timed, one of several (--time-every) or in short looks (--max-overhead): TOTAL and AVG are estimates for all of them, ~P50, ~P99 and MAX are of those timed outside of looks"
             }
             Self::Untimed => UNTIMED,
             Self::Shared => SHARED,

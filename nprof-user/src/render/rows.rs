@@ -83,7 +83,10 @@ impl<'a> Row<'a> {
 
     /// How far that may be off, in nanoseconds; `None` where nobody knows.
     pub(super) fn estimate_error_ns(&self) -> Option<u64> {
-        Some(self.measured.unseen?.error_ns?.saturating_add(self.measured.probe_error_ns))
+        let of_unseen_ns = self.measured.unseen.and_then(|unseen| unseen.error_ns);
+        let parts = [of_unseen_ns, self.measured.estimated_error_ns];
+        let known_ns = parts.into_iter().flatten().reduce(u64::saturating_add)?;
+        Some(known_ns.saturating_add(self.measured.probe_error_ns))
     }
 
     /// The mean of the calls that [`Row::total_ns`] is the time of, in nanoseconds, rounded; `None` where there is none.

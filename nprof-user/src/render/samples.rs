@@ -43,6 +43,7 @@ pub(super) fn function(index: u32, class: &str, calls: u64, total_ns: u64) -> Me
         untimed: 0,
         total_ns,
         estimated_ns: None,
+        estimated_error_ns: None,
         unseen: None,
         self_ns: Some(total_ns),
         probe_ns: 0,
@@ -204,14 +205,18 @@ pub(crate) fn estimated() -> Snapshot {
     let few =
         Unseen { calls: 2_000, error_calls: 4_000, total_ns: 200_000, error_ns: Some(500_000), ..Unseen::default() };
     let quiet = Unseen { error_calls: 1_200, ..Unseen::default() };
+    let mut counted = function(4, "a.Counted", 0, 0);
+    (counted.calls, counted.counted) = (9_000, 9_000);
+    (counted.estimated_ns, counted.estimated_error_ns) = (Some(3_600_000), Some(900_000));
+    counted.traced.tracing = Tracing::Counted;
     let methods = vec![
         unseen(0, "a.Hot", (1000, 100_000), hot),
         unseen(1, "a.Few", (10, 1_000), few),
         unseen(2, "a.Quiet", (0, 0), quiet),
         function(3, "a.Cool", 5, 10_000),
     ];
-    let states = States { functions: [3, 0, 0, 2], demoted: 3 };
-    Snapshot { methods, states, ..snapshot() }
+    let states = States { functions: [3, 0, 1, 2], demoted: 4 };
+    Snapshot { methods: methods.into_iter().chain([counted]).collect(), states, ..snapshot() }
 }
 
 /// A JVM whose calls are counted by both tiers: one function by its probe, one method by its stub, one by the one and then

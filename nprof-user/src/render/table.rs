@@ -9,7 +9,7 @@ use super::rows::Row;
 use super::run::{Run, Scope};
 use super::uncertain::Uncertain;
 use super::{json, names, notes, rows, slow, units};
-use crate::model::{Bound, Method, MethodSnapshot, Snapshot, Tier, Unseen};
+use crate::model::{Bound, Method, MethodSnapshot, Snapshot, Tier};
 
 /// How many slow calls are shown.
 const SLOW_CALLS: usize = 10;
@@ -124,7 +124,7 @@ fn columns(run: Run<'_>) -> Vec<Column> {
     columns.push(right("CALLS/s", |line| line.rate.clone()));
     if run.timed() {
         columns.push(right("TOTAL", |line| summed(line, Some(line.row.total()))));
-        if any(|m| m.unseen.is_some()) {
+        if any(|m| m.unseen.is_some() || m.estimated_error_ns.is_some()) {
             columns.push(right("ERROR", |line| error_of_total(&line.row)));
         }
         if any(|m| m.self_ns.is_some_and(|self_ns| self_ns != m.total_ns)) {
@@ -151,18 +151,18 @@ fn timed(line: &Line<'_>, time: Option<Uncertain>) -> String {
     time.filter(|_| line.row.timed_calls() > 0).map_or_else(|| "-".to_owned(), Uncertain::duration)
 }
 
-/// The same of a time that may be estimated for calls that nobody saw, if a look has timed one.
+/// The same of a time that may be estimated for calls that nobody timed, if a look has timed one.
 fn summed(line: &Line<'_>, time: Option<Uncertain>) -> String {
-    time.filter(|_| line.row.timed_calls() > 0 || line.row.measured.unseen.as_ref().is_some_and(Unseen::has_time))
+    time.filter(|_| line.row.timed_calls() > 0 || line.row.estimated_total_ns().is_some())
         .map_or_else(|| "-".to_owned(), Uncertain::duration)
 }
 
 /// How far an estimated time may be off, or `-` where nobody knows.
 fn error_of_total(row: &Row<'_>) -> String {
     match (row.measured.unseen, row.estimate_error_ns()) {
-        (None, _) => String::new(),
+        (_, Some(_)) => row.total().error(),
         (Some(_), None) => "-".to_owned(),
-        (Some(_), Some(_)) => row.total().error(),
+        (None, None) => String::new(),
     }
 }
 

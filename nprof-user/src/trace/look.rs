@@ -221,12 +221,14 @@ impl Looker {
         batch.iter().zip(&before).map(|seen| (*seen.0, glance(seen))).collect()
     }
 
-    /// Looks at a function; `None` if it cannot be looked at now. Only every so often calls are timed: that takes a
-    /// second probe, which is in the way longer. `price` is what a call costs the target, in nanoseconds.
+    /// Looks at a function; `None` if it cannot be looked at now. Only every so often calls are timed, if others do not count
+    /// them all the time: that takes a second probe, which is in the way longer. `price` is what a call costs the target, in
+    /// nanoseconds.
     pub(super) fn look(
         &mut self,
         libraries: &[Library],
         probe: &Probe,
+        tracing: Tracing,
         price: impl Fn(Tracing) -> f64 + Sync,
     ) -> Option<Glance> {
         if !self.is_free() {
@@ -237,7 +239,8 @@ impl Looker {
             self.looked_at.insert(probe.index, LookedAt { record, looks: 0, has_timed: false, calls: 0 });
         }
         let LookedAt { record, looks, has_timed, calls } = *self.looked_at.get(&probe.index)?;
-        let is_turn = looks % TIMED_EVERY == 0 || (looks < TIMED_EVERY && !has_timed);
+        let is_first = looks < TIMED_EVERY && !has_timed;
+        let is_turn = tracing.is_watched() || is_first || looks % TIMED_EVERY == 0;
         let did = if self.target.timed && is_turn { Tracing::Timed } else { Tracing::Counted };
         let mut session =
             Session::new(Arc::clone(&self.engine), Target { timed: did == Tracing::Timed, ..self.target });

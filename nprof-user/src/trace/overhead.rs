@@ -218,21 +218,22 @@ impl Overhead {
         }
     }
 
-    /// Looks at a detached function, to see what it does and whether it may be traced again.
+    /// Looks at a demoted function, to see what it does and whether it may be traced again.
     fn look(&mut self, index: u32, traced_jvm: &TracedJvm, session: &mut Session, (libraries, probes): Plan<'_>) {
         let Ok(place) = probes.binary_search_by_key(&index, |probe| probe.index) else {
             return self.governor.missed(self.start.elapsed(), index);
         };
         let (costs, site) = (self.calibrated.costs, &probes[place].site);
         let price = |tracing| costs.of(tracing, site.cost);
-        let Some(mut glance) = self.looker.look(libraries, &probes[place], price) else {
+        let before = session.switches().traced(index).map_or(Tracing::Detached, |traced| traced.tracing);
+        let Some(mut glance) = self.looker.look(libraries, &probes[place], before, price) else {
             return self.governor.missed(self.start.elapsed(), index);
         };
         let inside = self.calibrated.prices.at(site.cost);
         glance.total_ns = glance.total_ns.saturating_sub(inside.inside_ns.saturating_mul(glance.timed));
         glance.inside_error_ns = inside.inside_error_ns;
         let to = self.governor.looked(self.start.elapsed(), index, &glance);
-        if to > Tracing::Detached {
+        if to > before {
             session.switches().allow(index, to);
             session.settle(libraries, probes);
             self.spent.changes[1] += 1;
@@ -249,6 +250,7 @@ impl Overhead {
         (self.spent.total, self.spent.share) = (self.governor.spent(), self.governor.share());
         self.spent.demoted = self.governor.demoted().map(|(id, rate, why)| (id, (rate, why.to_string()))).collect();
         self.spent.unseen = self.governor.unseen(self.start.elapsed());
+        self.spent.means = self.governor.means();
         traced_jvm.set_spent(self.spent.clone());
     }
 }

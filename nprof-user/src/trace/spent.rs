@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::model::Unseen;
+use crate::model::{MeanTime, Unseen};
 
 /// What tracing has cost a JVM, estimated from the number of calls and the cost of a probe.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -20,4 +20,6 @@ pub struct Spent {
     pub changes: [u64; 2],
     /// What functions did while they were detached, as far as looks at them tell.
     pub unseen: BTreeMap<u32, Unseen>,
+    /// The mean time of calls that were only counted, as far as looks tell.
+    pub means: BTreeMap<u32, MeanTime>,
 }

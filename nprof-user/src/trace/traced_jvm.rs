@@ -229,6 +229,7 @@ impl TracedJvm {
                 traced,
                 stats: self.reader.sample(record).map(|sample| sample.stats),
                 unseen: spent.and_then(|spent| spent.unseen.get(&probe.index).copied()),
+                mean: spent.and_then(|spent| spent.means.get(&probe.index).copied()),
             };
             Some(aggregate::rows(Some(&seen), &stubs.remove(&Some(probe.index)).unwrap_or_default()))
         };

@@ -65,6 +65,7 @@ pub(super) mod tests {
             traced: Traced::as_wanted(Tracing::Timed),
             stats: Some(MethodStats::ZERO),
             unseen: None,
+            mean: None,
         };
         rows(Some(&seen), &[]).swap_remove(0)
     }
