@@ -88,8 +88,8 @@ pub mod programs {
     pub const EXEC: &str = "nprof_exec";
     /// Runs when a timer fires on a CPU: takes the stack of a target's thread.
     pub const TICK: &str = "nprof_tick";
-    /// Runs when a stub in a target has found a call to be slow: takes the stack of its caller.
-    pub const SLOW: &str = "nprof_slow";
+    /// Runs when a stub in a target has chosen a call: takes the stack of its caller.
+    pub const CHOSEN: &str = "nprof_chosen";
     /// Runs when a CPU switches from one thread to another: measures how long a target's threads do not run.
     pub const SWITCH: &str = "nprof_switch";
 }
@@ -110,7 +110,7 @@ mod tests {
             programs::EXEC,
             programs::TICK,
             programs::SWITCH,
-            programs::SLOW,
+            programs::CHOSEN,
         ];
         for name in counts.into_iter().chain(stacks).chain(programs) {
             assert!(name.len() <= 15, "{name}");

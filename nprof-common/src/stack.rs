@@ -19,9 +19,9 @@ pub enum StackKind {
     Stop = 2,
     /// The thread runs again. No registers and no stack: `time_ns` is how long it did not run since its [`Self::Stop`].
     Resume = 3,
-    /// A call that a stub has found to be slow is about to return: the registers are those of its caller, just after the
+    /// A call that a stub has timed and chosen is about to return: the registers are those of its caller, just after the
     /// call, and the index is that of the stub's record.
-    Slow = 4,
+    Stub = 4,
 }
 
 /// The record of a stack, without the pages that follow it.

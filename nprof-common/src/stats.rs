@@ -34,8 +34,8 @@ pub struct MethodStats {
     /// Not 0 if a call may be left without its end, and is untimed then but no loss: the record is for short looks at a
     /// function, or the function was called all the time when its probes were taken away.
     pub brief: u64,
-    /// Room for what later collectors count. Always zero now.
-    pub reserved: [u64; 1],
+    /// The same for each nanosecond that a call takes; only stubs look at it. Probes have one such word for all.
+    pub probability_per_ns: u64,
     /// Timed calls by duration ([`crate::histogram`]).
     pub histogram: [u64; BUCKETS],
 }
@@ -53,7 +53,7 @@ impl MethodStats {
         off_ns: 0,
         probability: 0,
         brief: 0,
-        reserved: [0; 1],
+        probability_per_ns: 0,
         histogram: [0; BUCKETS],
     };
 }

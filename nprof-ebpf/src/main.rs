@@ -77,12 +77,12 @@ fn nprof_return(ctx: RetProbeContext) -> u32 {
     0
 }
 
-/// A stub of a target has timed a call that was slow, and is about to return to its caller.
+/// A stub of a target has timed a call and chosen it, and is about to return to its caller.
 #[uprobe]
-fn nprof_slow(ctx: ProbeContext) -> u32 {
+fn nprof_chosen(ctx: ProbeContext) -> u32 {
     if cookie_of_hit(&ctx).is_some() {
         // SAFETY: the kernel passes the registers of the interrupted thread, valid while the program runs.
-        unsafe { stacks::of_slow_call(ctx.regs) };
+        unsafe { stacks::of_stub_call(ctx.regs) };
     }
     0
 }

@@ -76,20 +76,20 @@ pub(crate) unsafe fn of_call(stats: *const MethodStats, call: Ended, regs: *cons
     unsafe { take(pace, header, Some(env)) };
 }
 
-/// Takes the stack of the caller of a slow call, which a stub is about to return to: `edi` has the number of the stub's
-/// record, `rsi` the time, and the stub's frame tells of the caller.
+/// Takes the stack of the caller of a call that a stub has chosen and is about to return from: `edi` has the number of the stub's
+/// record, `rsi` the time, `rdx` the chance that it had, and the stub's frame tells of the caller.
 ///
 /// # Safety
 /// `regs` are those of the current thread in user space.
 #[inline(always)]
-pub(crate) unsafe fn of_slow_call(regs: *const pt_regs) {
+pub(crate) unsafe fn of_stub_call(regs: *const pt_regs) {
     let Some(pace) = NPROF_PACE.get_ptr_mut(0) else { return };
     // SAFETY: the caller's promise.
     let regs = unsafe { &*regs };
     // SAFETY: the helper takes no pointer.
     let now_ns = unsafe { bpf_ktime_get_ns() };
-    let (index, time_ns) = (regs.rdi as u32, regs.rsi);
-    let header = StackHeader { index, now_ns, time_ns, probability: Pace::CERTAIN, ..header(StackKind::Slow) };
+    let (index, time_ns, probability) = (regs.rdi as u32, regs.rsi, regs.rdx.min(Pace::CERTAIN));
+    let header = StackHeader { index, now_ns, time_ns, probability, ..header(StackKind::Stub) };
     let mut header = at(header, regs);
     header.sp = regs.rbp.wrapping_add(16);
     for (word, from) in [(&raw mut header.fp, regs.rbp), (&raw mut header.pc, regs.rbp.wrapping_add(8))] {

@@ -104,7 +104,8 @@ pub struct Parameters {
     pub place: Place,
     /// What is done at a call.
     pub mode: Mode,
-    /// Calls of at least as many nanoseconds pass the site for probes on slow calls.
+    /// Timed calls of at least as many nanoseconds pass the [`chosen_site`]; if it is 0, those that are chosen with the chance
+    /// that their record says.
     pub threshold_ns: u64,
 }
 
@@ -169,6 +170,8 @@ global_asm!(
     TOTAL = const offset_of!(MethodStats, total_ns),
     MAX = const offset_of!(MethodStats, max_ns),
     HISTOGRAM = const offset_of!(MethodStats, histogram),
+    PER_CALL = const offset_of!(MethodStats, probability),
+    PER_NS = const offset_of!(MethodStats, probability_per_ns),
     QUARTER0 = const QUARTERS[0],
     QUARTER1 = const QUARTERS[1],
     QUARTER2 = const QUARTERS[2],
@@ -182,7 +185,7 @@ global_asm!(
 // SAFETY: `stubs.s` defines them with these sizes, zeroed; all their fields are atomic.
 unsafe extern "C" {
     static nprof_stub_pool: [[u8; STUB_SIZE]; STUBS];
-    static nprof_stub_slow: [u8; 5];
+    static nprof_stub_chosen: [u8; 5];
     safe static nprof_stub_table: [Row; STUBS];
     safe static nprof_stub_settings: Settings;
 }
@@ -292,7 +295,7 @@ impl Stub {
         self.row().place.store(place.0, Ordering::Release);
     }
 
-    /// Changes which calls pass the site for probes on slow calls.
+    /// Changes which calls pass the [`chosen_site`].
     pub fn set_threshold_ns(self, threshold_ns: u64) {
         self.row().threshold_ns.store(threshold_ns, Ordering::Relaxed);
     }
@@ -302,11 +305,12 @@ impl Stub {
     }
 }
 
-/// The address of the instruction, a nop of five bytes, that each slow call passes before it returns: with the method's
-/// index in `edi` and the nanoseconds in `rsi`. A probe there costs the other calls nothing.
+/// The address of the instruction, a nop of five bytes, that each chosen call passes before it returns: with the method's
+/// index in `edi`, the nanoseconds in `rsi` and the chance that it had in `rdx`, of 2^32. A probe there costs the other calls
+/// nothing.
 #[must_use]
-pub fn slow_site() -> usize {
-    (&raw const nprof_stub_slow).addr()
+pub fn chosen_site() -> usize {
+    (&raw const nprof_stub_chosen).addr()
 }
 
 /// Where the stubs are.

@@ -295,7 +295,7 @@ nprof_stub_active:
     nprof_end histogram
 .Lnprof_recorded:
     cmp rsi, qword ptr [r11 + {THRESHOLD}]
-    jae .Lnprof_slow
+    jae .Lnprof_long
 .Lnprof_return:
     mov rax, r8
     .cfi_remember_state
@@ -304,13 +304,27 @@ nprof_stub_active:
     ret
     .cfi_restore_state
 
-// A slow call: a probe here finds its index in edi and its nanoseconds in rsi.
-.Lnprof_slow:
+// A call that is long enough to be of interest, of the record in rax. Where all are, each has a chance of its own, of 2^32: one
+// that the record says, and one for each nanosecond. The sum of times, times the golden ratio, modulo one, decides: it is as
+// even as the chance, and knows of no pattern in the calls.
+.Lnprof_long:
+    mov edx, 1
+    shl rdx, 32
+    cmp qword ptr [r11 + {THRESHOLD}], 0
+    jne .Lnprof_chosen
+    mov rdx, qword ptr [rax + {PER_NS}]
+    imul rdx, rsi
+    add rdx, qword ptr [rax + {PER_CALL}]
+    imul ecx, dword ptr [rax + {TOTAL}], {GOLDEN}
+    cmp rcx, rdx
+    jae .Lnprof_return
+// A probe here finds the index in edi, the nanoseconds in rsi and the chance in rdx.
+.Lnprof_chosen:
     mov edi, dword ptr [r11 + {INDEX}]
-    .globl nprof_stub_slow
-    .hidden nprof_stub_slow
-    .type nprof_stub_slow, @function
-nprof_stub_slow:
+    .globl nprof_stub_chosen
+    .hidden nprof_stub_chosen
+    .type nprof_stub_chosen, @function
+nprof_stub_chosen:
     .byte 0x0f, 0x1f, 0x44, 0x00, 0x00
     jmp .Lnprof_return
 
@@ -347,9 +361,11 @@ nprof_stub_slow:
     mov rax, qword ptr [rdi + {MAX}]
 .Lnprof_max_locked:
     cmp rsi, rax
-    jbe .Lnprof_recorded
+    jbe .Lnprof_recorded_locked
     lock cmpxchg qword ptr [rdi + {MAX}], rsi
     jne .Lnprof_max_locked
+.Lnprof_recorded_locked:
+    mov rax, rdi
     jmp .Lnprof_recorded
     .cfi_endproc
     .size nprof_stub_active, . - nprof_stub_active

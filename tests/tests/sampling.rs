@@ -68,12 +68,15 @@ fn must_be_near(sum: f64, exact: u64, within: f64, what: &str, function: &Functi
 fn uneven_paths() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut target = Callers::learned(jdk, &[])?;
-        for max_stacks in ["200", "1000", "5000"] {
-            let (profile, truth) =
-                target.recorded(&["--max-stacks", max_stacks], "rare:1,some:10,often:1000 2 1000000000 1500")?;
+        for (tier, max_stacks) in [("kernel", "200"), ("kernel", "1000"), ("kernel", "5000"), ("stub", "1000")] {
+            let args = ["--tier", tier, "--max-stacks", max_stacks];
+            let (profile, truth) = target.recorded(&args, "rare:1,some:10,often:1000 2 1000000000 1500")?;
             let tick = function(&profile, "tick")?;
             let (taken, lost) = (profile.quality.stacks, &profile.quality.lost);
-            say(&format!("JDK {} at {max_stacks}/s: {} calls, {taken} stacks, lost {lost:?}", jdk.version, tick.calls));
+            say(&format!(
+                "JDK {} by {tier}, {max_stacks}/s: {} calls, {taken} stacks, lost {lost:?}",
+                jdk.version, tick.calls
+            ));
             ensure!(tick.calls == truth.calls("tick"), "{} of {} calls", tick.calls, truth.calls("tick"));
             must_keep_the_pace(&profile, max_stacks.parse()?)?;
             must_agree(&profile, &truth, &UNEVEN, "tick")?;
@@ -123,27 +126,35 @@ fn time_by_path() -> Result<()> {
     const PATHS: [&str; 5] = ["spin1", "spin4", "spin16", "nap1", "nap4"];
     traced_on_every_jdk(|jdk| {
         let mut target = Callers::learned(jdk, &[])?;
-        let (profile, truth) = target.recorded(&[], "spin1:64,spin4:8,spin16:1,nap1:4,nap4:1 2 1000000000 2500")?;
-        let work = function(&profile, "work")?;
-        ensure!(work.calls == truth.calls("work"), "{} of {} calls", work.calls, truth.calls("work"));
-        let mut rows = Vec::new();
-        for name in PATHS {
-            let path = truth.path(name, "work")?;
-            rows.push((path.wall_ns as f64, path.sampled(&profile), name));
+        for tier in ["kernel", "stub"] {
+            time_by_path_of(&mut target, tier, &PATHS)?;
         }
-        let (wall, time): (f64, f64) = rows.iter().fold((0.0, 0.0), |sum, row| (sum.0 + row.0, sum.1 + row.1.time_ns));
-        must_be_near(wall, work.total_ns, 0.1, "time by the target's clock", work)?;
-        must_be_near(time, work.total_ns, 0.25, "time", work)?;
-        for (true_ns, sampled, name) in &rows {
-            let ratio = sampled.time_ns / time / (true_ns / wall);
-            // No sample stands for more time than a period, so as many as there are say how good they are.
-            let bound = SIGMAS * (DESIGN / sampled.samples as f64).sqrt().min(0.1) + 0.05;
-            say(&format!("    {name}: {ratio:.3} of its share, {} samples +- {bound:.3}", sampled.samples));
-            ensure!((ratio - 1.0).abs() <= bound, "{name} has {ratio} times its share, +- {bound}");
-        }
-        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let in_order = rows.windows(2).all(|pair| pair[0].0 * 1.5 > pair[1].0 || pair[0].1.time_ns < pair[1].1.time_ns);
-        ensure!(in_order, "not in the order of their times: {rows:?}");
         target.exit()
     })
+}
+
+fn time_by_path_of(target: &mut Callers, tier: &str, paths: &[&str]) -> Result<()> {
+    let wheel = "spin1:64,spin4:8,spin16:1,nap1:4,nap4:1 2 1000000000 2500";
+    let (profile, truth) = target.recorded(&["--tier", tier], wheel)?;
+    let work = function(&profile, "work")?;
+    ensure!(work.calls == truth.calls("work"), "{} of {} calls", work.calls, truth.calls("work"));
+    let mut rows = Vec::new();
+    for &name in paths {
+        let path = truth.path(name, "work")?;
+        rows.push((path.wall_ns as f64, path.sampled(&profile), name));
+    }
+    let (wall, time): (f64, f64) = rows.iter().fold((0.0, 0.0), |sum, row| (sum.0 + row.0, sum.1 + row.1.time_ns));
+    must_be_near(wall, work.total_ns, 0.1, "time by the target's clock", work)?;
+    must_be_near(time, work.total_ns, 0.25, "time", work)?;
+    for (true_ns, sampled, name) in &rows {
+        let ratio = sampled.time_ns / time / (true_ns / wall);
+        // No sample stands for more time than a period, so as many as there are say how good they are.
+        let bound = SIGMAS * (DESIGN / sampled.samples as f64).sqrt().min(0.1) + 0.05;
+        say(&format!("    {name} by {tier}: {ratio:.3} of its share, {} samples +- {bound:.3}", sampled.samples));
+        ensure!((ratio - 1.0).abs() <= bound, "{name} has {ratio} times its share, +- {bound}");
+    }
+    rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let in_order = rows.windows(2).all(|pair| pair[0].0 * 1.5 > pair[1].0 || pair[0].1.time_ns < pair[1].1.time_ns);
+    ensure!(in_order, "not in the order of their times: {rows:?}");
+    Ok(())
 }

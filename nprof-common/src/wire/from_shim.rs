@@ -47,8 +47,8 @@ parts! {
         pub pool_start: u64,
         /// Where they end.
         pub pool_end: u64,
-        /// The address of the instruction that each slow call passes.
-        pub slow_site: u64,
+        /// The address of the instruction that each call passes which a stub has chosen.
+        pub chosen_site: u64,
     }
 }
 

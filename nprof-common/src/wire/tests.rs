@@ -15,7 +15,7 @@ const HELLO: Hello = Hello {
     library_fd: NO_LIBRARY,
     pool_start: 0x7f00_0000_0000,
     pool_end: 0x7f00_0004_0000,
-    slow_site: u64::MAX,
+    chosen_site: u64::MAX,
 };
 const BOUND: Bound<'_> = Bound {
     number: 1,

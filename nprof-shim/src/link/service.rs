@@ -43,7 +43,7 @@ fn hello(agent: &Agent) -> Hello {
         library_fd: library::number_of(agent.library.as_ref()).unwrap_or(NO_LIBRARY),
         pool_start: stubs.start as u64,
         pool_end: stubs.end as u64,
-        slow_site: pool::slow_site() as u64,
+        chosen_site: pool::chosen_site() as u64,
     }
 }
 

@@ -173,8 +173,8 @@ fn stubs_are_alike() {
 fn slow_calls() {
     let _turn = turn();
     // SAFETY: code never changes.
-    assert_eq!(unsafe { nprof_stub_slow }, [0x0f, 0x1f, 0x44, 0, 0]);
-    assert_eq!(slow_site(), (&raw const nprof_stub_slow).addr());
+    assert_eq!(unsafe { nprof_stub_chosen }, [0x0f, 0x1f, 0x44, 0, 0]);
+    assert_eq!(chosen_site(), (&raw const nprof_stub_chosen).addr());
     let records = Records::map_for(1, CPUS).unwrap();
     configure(Sharding::best(), &Clock::estimate());
     let stub = taken(add as *const () as usize, 3, Mode::Time, &records);

@@ -72,21 +72,21 @@ impl Engine {
         Ok((Arc::new(self), feeds))
     }
 
-    /// Has the stack taken of each call that passes an address of a library in a process: the place where stubs say that a
-    /// call was slow. It ends with what is returned.
+    /// Has the stack taken of each call that passes an address of a library in a process: the place where stubs say that they
+    /// have chosen one. It ends with what is returned.
     ///
     /// # Errors
-    /// If the address is not in the library, the kernel refuses, or slow calls were not to be collected.
-    pub fn watch_slow(&self, pid: Pid, library: &Library, site: VirtAddr) -> Result<OwnedFd, Error> {
+    /// If the address is not in the library, the kernel refuses, or such calls were not to be collected.
+    pub fn watch_chosen(&self, pid: Pid, library: &Library, site: VirtAddr) -> Result<OwnedFd, Error> {
         if self.reach == Reach::Everyone {
             // The place is one that the target names.
-            return Err(Error::SlowReachesOthers);
+            return Err(Error::StubSiteReachesOthers);
         }
         let failed = |source| Error::Library { library: library.path.clone(), source };
         let missing = || failed(io::ErrorKind::NotFound.into());
         let mapping = library.mappings.iter().find(|mapping| mapping.contains(site)).ok_or_else(missing)?;
         let offset = site.0 - mapping.start.0 + mapping.offset.0;
-        let program = self.object.slow.as_ref().ok_or_else(missing)?;
+        let program = self.object.chosen.as_ref().ok_or_else(missing)?;
         let path = c_path(&library.open_path).map_err(failed)?;
         let cookies = [Cookie::new(pid.0, IDLE_RECORD, 0, Lane::A).0];
         let filter = self.filter(pid);

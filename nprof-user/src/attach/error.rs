@@ -93,12 +93,12 @@ pub enum Error {
     /// It cannot be found out whom a probe reaches.
     #[error("cannot try whether this kernel keeps a probe to one process")]
     Reach(#[source] io::Error),
-    /// The probe on slow calls would reach every process that has the file.
+    /// The probe on calls that stubs choose would reach every process that has the file.
     #[error(
         "this kernel puts a probe into every process that has the file mapped, so none is put where the stubs of a JVM \
-         say that calls are slow"
+         say which calls to show"
     )]
-    SlowReachesOthers,
+    StubSiteReachesOthers,
     /// A library cannot be probed at all, for a reason that is not its code.
     #[error("cannot attach to {}", library.display())]
     Library {

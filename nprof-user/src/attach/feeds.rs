@@ -35,8 +35,8 @@ pub struct Collect {
     pub everywhere: bool,
     /// Every call, one by one.
     pub calls: bool,
-    /// Stacks of calls that stubs in the target find to be slow.
-    pub slow: bool,
+    /// Stacks of calls that stubs in the target choose.
+    pub stubs: bool,
     /// The time from one tick of a CPU to the next, for `inside` and `everywhere`.
     pub period: Duration,
     /// From a thread's `JNIEnv` to where it notes its last Java frame, in bytes: stack pointer, program counter, frame
@@ -59,7 +59,7 @@ impl Collect {
             inside: false,
             everywhere: false,
             calls: false,
-            slow: false,
+            stubs: false,
             period: Duration::ZERO,
             anchor_from_env: [0; 3],
             stack_bytes: 0,
@@ -70,7 +70,7 @@ impl Collect {
     /// Whether any stacks are taken.
     #[must_use]
     pub fn stacks(&self) -> bool {
-        self.returns || self.inside || self.everywhere || self.slow
+        self.returns || self.inside || self.everywhere || self.stubs
     }
 
     pub(super) fn bits(&self) -> u32 {
@@ -261,7 +261,7 @@ impl fmt::Debug for Feeds {
 }
 
 /// A chance of 0 to 1 as the programs compare it.
-pub(super) fn fixed_point(probability: f64) -> u64 {
+pub(crate) fn fixed_point(probability: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 2^32")]
     let fixed = (probability.clamp(0.0, 1.0) * Pace::CERTAIN as f64) as u64;
     fixed

@@ -20,6 +20,7 @@ pub use engine::Engine;
 pub use error::{Error, in_full};
 pub use events::ExecEvents;
 pub use features::probe_uprobe_multi;
+pub(crate) use feeds::fixed_point;
 pub use feeds::{Collect, Feeds, StackRecord, Taken};
 pub use loss_log::{Heard, LossLog, Lost};
 pub use reach::reach;

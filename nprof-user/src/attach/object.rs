@@ -39,8 +39,8 @@ pub(super) struct Object {
     pub enter: OwnedFd,
     /// Runs on return.
     pub leave: OwnedFd,
-    /// Runs on slow calls of stubs, where these are wanted.
-    pub slow: Option<OwnedFd>,
+    /// Runs on calls that stubs choose, where these are wanted.
+    pub chosen: Option<OwnedFd>,
 }
 
 impl Object {
@@ -72,7 +72,7 @@ impl Object {
             .allow_unsupported_maps()
             .load(OBJECT)
             .map_err(|error| Error::Maps(Box::new(error)))?;
-        let (enter, leave, slow) = load_uprobes(&ebpf, collect.slow)?;
+        let (enter, leave, chosen) = load_uprobes(&ebpf, collect.stubs)?;
         hook_thread_end(&mut ebpf)?;
         if bits & (collect::OFF_CPU | collect::INSIDE) != 0 {
             hook_switches(&mut ebpf)?;
@@ -80,7 +80,7 @@ impl Object {
         if let Some(period_ns) = collect.period_ns() {
             hook_timer(&mut ebpf, period_ns)?;
         }
-        Ok(Self { ebpf, enter, leave, slow })
+        Ok(Self { ebpf, enter, leave, chosen })
     }
 
     /// The descriptor of one of our maps.
@@ -146,7 +146,7 @@ pub(super) fn load_for_events(ring_bytes: u32) -> Result<Ebpf, Error> {
         .map_err(|error| Error::Maps(Box::new(error)))
 }
 
-fn load_uprobes(ebpf: &Ebpf, with_slow: bool) -> Result<(OwnedFd, OwnedFd, Option<OwnedFd>), Error> {
+fn load_uprobes(ebpf: &Ebpf, with_chosen: bool) -> Result<(OwnedFd, OwnedFd, Option<OwnedFd>), Error> {
     let mut object = aya_obj::Object::parse(OBJECT)?;
     let definitions = object.maps.clone();
     let made = ebpf.maps().filter_map(|(name, map)| Some((name, data(map)?.fd().as_fd().as_raw_fd())));
@@ -156,8 +156,8 @@ fn load_uprobes(ebpf: &Ebpf, with_slow: bool) -> Result<(OwnedFd, OwnedFd, Optio
         &text,
     )?;
     object.relocate_calls(&text)?;
-    let slow = with_slow.then(|| load_uprobe(&object, programs::SLOW)).transpose()?;
-    Ok((load_uprobe(&object, programs::ENTER)?, load_uprobe(&object, programs::RETURN)?, slow))
+    let chosen = with_chosen.then(|| load_uprobe(&object, programs::CHOSEN)).transpose()?;
+    Ok((load_uprobe(&object, programs::ENTER)?, load_uprobe(&object, programs::RETURN)?, chosen))
 }
 
 fn load_uprobe(object: &aya_obj::Object, name: &'static str) -> Result<OwnedFd, Error> {

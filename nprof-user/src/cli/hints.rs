@@ -88,8 +88,8 @@ fn hint_for(error: &(dyn StdError + 'static), privileged: bool) -> Option<String
     }
     match error.downcast_ref::<trace::Error>() {
         Some(trace::Error::Shim(error)) => return for_shim(error, denial),
-        Some(trace::Error::Slow { .. }) => {
-            return Some("omit --slow: stubs count and time without it".to_owned());
+        Some(trace::Error::ChosenCalls { .. }) => {
+            return Some("omit --slow, or record with --tier kernel: stubs count and time without stacks".to_owned());
         }
         Some(error @ trace::Error::Unreadable { .. }) => return error.advice(),
         _ => {}
@@ -168,13 +168,16 @@ mod tests {
     #[test]
     fn advice_about_slow_calls() {
         let missing = crate::hotspot::Error::NoTables;
-        let error = trace::Error::Slow { pid: Pid(7), source: Box::new(missing.into()) };
+        let error = trace::Error::ChosenCalls { pid: Pid(7), source: Box::new(missing.into()) };
         let error = anyhow::Error::new(error);
         assert!(
             format!("{error:#}")
-                .starts_with("no callers of slow calls (--slow) in process 7, though there can be stubs: ")
+                .starts_with("no stacks of calls that stubs see in process 7, though there can be stubs: ")
         );
-        assert_eq!(hint(&error).as_deref(), Some("omit --slow: stubs count and time without it"));
+        assert_eq!(
+            hint(&error).as_deref(),
+            Some("omit --slow, or record with --tier kernel: stubs count and time without stacks")
+        );
     }
 
     /// Check that a denied permission is recognised whoever met it, that root is not told to become root, and that

@@ -10,11 +10,12 @@ use tokio::time::Instant;
 use super::budget::BudgetArgs;
 use super::demoted::{Demoted, RECORDED};
 use super::terminal::{harmless, say};
+use super::tier::TierArg;
 use super::trace::{Stop, every, refuse_unmatched};
 use crate::discover::Proc;
 use crate::model::{Jvm, Pid, Profile};
 use crate::resolve::select::Selection;
-use crate::trace::{OnCpu, OnCpuWanted, Options, Pace, Prepared, Recorder, Wanted};
+use crate::trace::{OnCpu, OnCpuWanted, Options, Pace, Prepared, Recorder, TierWanted, Wanted};
 
 /// How often a terminal is told how far it is.
 const TELL: Duration = Duration::from_millis(500);
@@ -48,6 +49,10 @@ pub(super) struct LiveArgs {
     /// Also measure how long threads wait inside native methods, that is, do not run
     #[arg(long, requires = "pid")]
     off_cpu: bool,
+    /// Who counts, times and chooses the calls whose stacks are taken. With `stub` that costs a JVM with hot natives next to
+    /// nothing; nprof loads its library into the JVM for it. Calls that do not return are in no picture then
+    #[arg(long, value_enum, requires = "pid", default_value_t = TierArg::Kernel, conflicts_with = "on_cpu")]
+    tier: TierArg,
     #[command(flatten)]
     budget: BudgetArgs,
     /// Also keep each single call, for a timeline (.trace.json); five million at most
@@ -121,6 +126,21 @@ impl LiveArgs {
         recorded
     }
 
+    /// Who counts: what only probes can see needs these.
+    fn tier(&self, needs: Needs) -> anyhow::Result<TierWanted> {
+        let by_probes = [
+            (self.native_stacks, "native frames (--native-stacks)"),
+            (self.off_cpu || needs.off_cpu, "times off the CPU (--off-cpu)"),
+            (self.timeline || needs.timeline, "single calls (--timeline)"),
+        ];
+        let only_probes = by_probes.iter().find_map(|(wanted, what)| wanted.then_some(*what));
+        match (only_probes, self.tier) {
+            (Some(what), TierArg::Stub) => bail!("stubs do not see {what}: omit that, or `--tier stub`"),
+            (Some(_), _) => Ok(TierWanted::Kernel),
+            (None, tier) => Ok(tier.into()),
+        }
+    }
+
     fn start(
         &self,
         proc: Proc,
@@ -134,7 +154,8 @@ impl LiveArgs {
             let wanted = OnCpuWanted { max_stacks: self.max_stacks, stack_bytes };
             return Ok(Some(Live::OnCpu(Box::new(OnCpu::start(&proc, jvm, wanted)?))));
         }
-        let options = Options { budget: self.budget.share(), ..Options::by_probes(selection) };
+        let tier = self.tier(needs)?;
+        let options = Options { budget: self.budget.share(), tier, ..Options::by_probes(selection) };
         let prepared = Prepared::new(proc, jvm, options)?;
         if refuse_unmatched(&prepared).is_some() {
             return Ok(None);

@@ -21,6 +21,7 @@ mod save;
 mod selection;
 mod serve;
 mod terminal;
+mod tier;
 mod trace;
 
 use std::io;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
@@ -19,10 +19,11 @@ use super::budget::BudgetArgs;
 use super::demoted::{Demoted, TRACED};
 use super::selection::SelectionArgs;
 use super::terminal::{harmless, say};
+use super::tier::TierArg;
 use crate::discover::Proc;
 use crate::model::{Jvm, Pid};
 use crate::render::Scope;
-use crate::trace::{Ending, Options, Pace, Prepared, TargetEnd, TierWanted, Tracer};
+use crate::trace::{Ending, Options, Pace, Prepared, TargetEnd, Tracer};
 
 /// How often a terminal is redrawn where the user does not say.
 const REDRAW: Duration = Duration::from_secs(1);
@@ -70,28 +71,6 @@ pub(super) struct TraceArgs {
     /// How to print
     #[arg(short, long, value_enum, default_value_t)]
     format: Format,
-}
-
-/// Who counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum TierArg {
-    /// Stubs if nprof's library is loaded already, else the kernel
-    #[default]
-    Auto,
-    /// Probes of the kernel; the JVM is only read
-    Kernel,
-    /// Stubs; the kernel for methods that cannot have one
-    Stub,
-}
-
-impl From<TierArg> for TierWanted {
-    fn from(tier: TierArg) -> Self {
-        match tier {
-            TierArg::Auto => Self::Auto,
-            TierArg::Kernel => Self::Kernel,
-            TierArg::Stub => Self::Stub,
-        }
-    }
 }
 
 impl TraceArgs {

@@ -164,7 +164,8 @@ mod tests {
     fn words_of(stats: &MethodStats) -> Vec<u64> {
         let head =
             [stats.switch, stats.counted, stats.entered, stats.untimed, stats.total_ns, stats.child_ns, stats.max_ns];
-        [&head[..], &[stats.off_ns, stats.probability, stats.brief], &stats.reserved, &stats.histogram].concat()
+        [&head[..], &[stats.off_ns, stats.probability, stats.brief, stats.probability_per_ns], &stats.histogram]
+            .concat()
     }
 
     /// A record in which every field has its own value.

@@ -21,6 +21,6 @@ mod sums;
 
 pub use open::OpenCall;
 pub use rate_controller::{Flow, Paces, RateController};
-pub use sampler::{Finished, Flows, Sampler, Setup};
+pub use sampler::{Finished, Functions, Sampler, Setup};
 pub use slow::{SlowCalls, SlowSample};
 pub use sums::{Summed, Sums};

@@ -28,12 +28,29 @@ pub(super) const UNKNOWN: f64 = 1.0 / 16.0;
 /// What a function has done since it was first traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flow {
-    /// The record's number in the kernel.
+    /// The record's number in the kernel, or [`Flow::of_stub`].
     pub record: u32,
     /// Calls that have begun.
     pub calls: u64,
     /// Time of those that have ended, nested traced calls left out, in nanoseconds.
     pub self_ns: u64,
+}
+
+/// What tells records of stubs from those of the kernel.
+const STUBS: u32 = 1 << 31;
+
+impl Flow {
+    /// The number of a record that stubs write: no record of the kernel has it.
+    #[must_use]
+    pub fn of_stub(record: u32) -> u32 {
+        STUBS | record
+    }
+
+    /// The record of stubs with this number; `None` for one of the kernel.
+    #[must_use]
+    pub fn stub(number: u32) -> Option<u32> {
+        (number & STUBS != 0).then_some(number & !STUBS)
+    }
 }
 
 /// What the programs are told.

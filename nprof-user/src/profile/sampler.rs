@@ -16,8 +16,8 @@ use super::mounted::Mounted;
 use super::off_cpu_samples::OffCpuSamples;
 use super::stacks::Stacks;
 use super::sums::Share;
-use super::{Flow, OpenCall, RateController, Sums, open};
-use crate::attach::{Collect, Engine, Feeds, Taken};
+use super::{Flow, OpenCall, Paces, RateController, Sums, open};
+use crate::attach::{Collect, Feeds, Taken};
 use crate::discover::Proc;
 use crate::hotspot;
 use crate::model::{Library, Pid};
@@ -36,8 +36,13 @@ const REFRESH_FOR_NEW: Duration = Duration::from_millis(40);
 /// More calls are not kept for a timeline: 40 bytes each.
 const MAX_TIMELINE: usize = 5_000_000;
 
-/// What every function has done, to be asked at any time.
-pub type Flows = Box<dyn Fn() -> Vec<Flow> + Send>;
+/// The functions whose calls are sampled.
+pub trait Functions: Send {
+    /// What each has done, to be asked at any time.
+    fn flows(&self) -> Vec<Flow>;
+    /// Has the stacks of calls taken with these chances from now on.
+    fn pace(&mut self, paces: &Paces);
+}
 
 /// What a sampler needs.
 pub struct Setup {
@@ -51,10 +56,8 @@ pub struct Setup {
     pub feeds: Feeds,
     /// What was asked of it.
     pub collect: Collect,
-    /// Takes the chances.
-    pub engine: Arc<Engine>,
-    /// What the functions have done.
-    pub flows: Flows,
+    /// What the calls are of.
+    pub functions: Box<dyn Functions>,
 }
 
 /// A thread that samples.
@@ -99,8 +102,7 @@ struct Worker {
     pid: Pid,
     feeds: Feeds,
     collect: Collect,
-    engine: Arc<Engine>,
-    flows: Flows,
+    functions: Box<dyn Functions>,
     rate_controller: RateController,
     stacks: Stacks,
     anchors: LastJavaFrames,
@@ -118,7 +120,7 @@ impl Sampler {
     /// # Errors
     /// If the VM's tables cannot be read.
     pub fn start(setup: Setup) -> Result<Self, hotspot::Error> {
-        let Setup { proc, pid, libjvm, mut feeds, collect, engine, flows } = setup;
+        let Setup { proc, pid, libjvm, mut feeds, collect, functions } = setup;
         let memory = ProcessMemory::new(pid);
         let mut unwinder = Unwinder::open(memory.clone(), &libjvm)?;
         let mut threads = Threads::open(memory, &libjvm)?;
@@ -144,8 +146,7 @@ impl Sampler {
                 pid,
                 feeds,
                 collect,
-                engine,
-                flows,
+                functions,
                 rate_controller,
                 stacks,
                 anchors,
@@ -237,10 +238,8 @@ impl Worker {
     }
 
     fn pace(&mut self, passed: Duration, taken: u64) {
-        let paces = self.rate_controller.step(&(self.flows)(), passed, taken);
-        for (record, probability) in paces.probabilities {
-            self.engine.set_sample_probability(record, probability);
-        }
+        let paces = self.rate_controller.step(&self.functions.flows(), passed, taken);
+        self.functions.pace(&paces);
         self.feeds.set_period(Some(paces.period));
         self.feeds.allow(paces.allow);
         self.feeds.set_stop_probability(self.off_cpu_samples.probability(passed));
@@ -301,8 +300,10 @@ fn add(
     collect: &Collect,
 ) {
     let record = (header.index != StackHeader::NO_CALL).then_some(header.index);
+    let is_call = |kind| kind == StackKind::Return as u32 || kind == StackKind::Stub as u32;
     match (header.kind, record) {
-        (kind, Some(record)) if kind == StackKind::Return as u32 => {
+        (kind, Some(record)) if is_call(kind) => {
+            let record = if kind == StackKind::Stub as u32 { Flow::of_stub(record) } else { record };
             finished.sums.add_call(record, number, share(header));
             if collect.calls {
                 finished.sampled.insert((header.tid, header.now_ns.wrapping_sub(header.time_ns)), number);

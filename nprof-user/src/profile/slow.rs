@@ -151,7 +151,7 @@ impl Worker {
         let mut ended = Ok(());
         feeds.read_stacks(|taken| {
             let header = taken.header;
-            if header.kind == StackKind::Slow as u32 && ended.is_ok() {
+            if header.kind == StackKind::Stub as u32 && ended.is_ok() {
                 match callers(unwinder, taken) {
                     Ok(callers) => shared.add(sample(proc, *pid, header, callers)),
                     Err(error) => ended = Err(error),

@@ -68,7 +68,8 @@ impl Stacks {
     pub(super) fn read(&mut self, taken: &StackRecord<'_>) -> Result<Frames, MemoryError> {
         let header = taken.header;
         let in_java = self.java.contains_code(VirtAddr(header.pc));
-        match (header.kind == StackKind::Return as u32, in_java) {
+        let is_call = [StackKind::Return, StackKind::Stub].iter().any(|kind| header.kind == *kind as u32);
+        match (is_call, in_java) {
             // A native method has returned to Java: the registers are exact.
             (true, true) => Ok(Frames::default().called_by(self.java.unwind(&interrupted(taken))?)),
             (false, true) => self.in_java(taken),

@@ -226,7 +226,7 @@ mod tests {
         library_fd: 9,
         pool_start: 0x1000,
         pool_end: 0x2000,
-        slow_site: 0x1800,
+        chosen_site: 0x1800,
     };
     const WELCOME: Welcome = Welcome {
         version: wire::VERSION,

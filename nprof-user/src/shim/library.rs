@@ -24,8 +24,8 @@ pub(super) static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnp
 /// What it is called wherever it lies.
 pub(super) const NAME: &str = "libnprof_shim.so";
 
-/// What each slow call passes.
-const SLOW_SITE: &str = "nprof_stub_slow";
+/// What each call passes that a stub has chosen: a slow one, or one whose stack is to be taken.
+const CHOSEN_SITE: &str = "nprof_stub_chosen";
 
 /// The name of its thread, which lives as long as a conversation with nprof.
 const THREAD: &str = "nprof-shim";
@@ -83,8 +83,8 @@ struct Layout {
     /// Of its mapping: place in the file and length, in whole pages.
     offset: u64,
     length: u64,
-    /// What each slow call passes, from the beginning of the file.
-    slow_site: u64,
+    /// What chosen calls pass, from the beginning of the file.
+    chosen_site: u64,
 }
 
 impl Layout {
@@ -97,11 +97,11 @@ impl Layout {
     fn read() -> Option<Self> {
         let library = Elf::parse(BYTES, Limits::LIBRARY).ok()?;
         let (code, symbols) = (library.code().ok()?, library.debug_symbols().ok()?);
-        let (_, site) = symbols.named(&[SLOW_SITE]).flatten().find(|(name, _)| *name == SLOW_SITE)?;
+        let (_, site) = symbols.named(&[CHOSEN_SITE]).flatten().find(|(name, _)| *name == CHOSEN_SITE)?;
         let place = code.first()?.range();
         let offset = place.start.0 & !(PAGE - 1);
         let length = place.end.0.next_multiple_of(PAGE) - offset;
-        Some(Self { offset, length, slow_site: elf::offset_of(&code, site)?.0 })
+        Some(Self { offset, length, chosen_site: elf::offset_of(&code, site)?.0 })
     }
 
     /// Whether a library is mapped as the embedded one would be.
@@ -118,11 +118,11 @@ impl Loaded {
         Layout::own().is_of(&self.library) && is_own_file(&self.library.open_path).unwrap_or(false)
     }
 
-    /// Whether an address is that of the instruction in it which each slow call passes, so that a probe may be put there.
+    /// Whether an address is that of the instruction in it which chosen calls pass, so that a probe may be put there.
     #[must_use]
-    pub fn is_slow_site(&self, address: VirtAddr) -> bool {
+    pub fn is_chosen_site(&self, address: VirtAddr) -> bool {
         let mapping = self.library.mappings.iter().find(|mapping| mapping.contains(address));
-        mapping.is_some_and(|mapping| address.0 - mapping.start.0 + mapping.offset.0 == Layout::own().slow_site)
+        mapping.is_some_and(|mapping| address.0 - mapping.start.0 + mapping.offset.0 == Layout::own().chosen_site)
     }
 
     /// Whether the VM holds an address in it for a method: that of a stub.
@@ -201,11 +201,11 @@ mod tests {
 
     /// Check that a probe for slow calls is put nowhere else in it.
     #[test]
-    fn slow_site_is_one_place() {
+    fn chosen_site_is_one_place() {
         let (own, _file) = mapped(BYTES, 0);
         let layout = Layout::own();
-        let site = 0x10_0000 + layout.slow_site - layout.offset;
-        let is_site = [site - 1, site, site + 1, 0].map(|address| own.is_slow_site(VirtAddr(address)));
+        let site = 0x10_0000 + layout.chosen_site - layout.offset;
+        let is_site = [site - 1, site, site + 1, 0].map(|address| own.is_chosen_site(VirtAddr(address)));
         assert_eq!(is_site, [false, true, false, false]);
     }
 
@@ -216,7 +216,7 @@ mod tests {
         for name in ["Agent_OnLoad", "Agent_OnAttach"] {
             assert!(library.dynamic_symbols().any(|symbol| symbol.is_global() && symbol.name() == Ok(name)), "{name}");
         }
-        assert!(library.symbols().any(|symbol| symbol.name() == Ok("nprof_stub_slow")));
+        assert!(library.symbols().any(|symbol| symbol.name() == Ok("nprof_stub_chosen")));
     }
 
     /// Check that the embedded file loads into a process with glibc 2.18, however new that of the machine is where it was

@@ -27,7 +27,7 @@ pub use connection::Connection;
 pub use error::Error;
 pub use library::{Loaded, among, find, is_in_use, is_own};
 pub use message::{Applied, Bound, FromShimOwned, Hello, How, Scanned, Stubbed};
-pub use records::Records;
+pub use records::{Choices, Records};
 pub use refusal::{Refusal, Warning};
 
 use crate::discover::{Proc, Standing};

@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::mem::size_of;
+use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -18,6 +18,26 @@ use crate::sys::mapped_array::MappedArray;
 const NAME: &CStr = c"nprof_stub_records";
 /// More than any JVM needs: of 64 thousand methods on 512 CPUs.
 const MOST_BYTES: u64 = 64 << 30;
+
+/// Which calls stubs choose, where they choose all of them by chance: read at each timed call.
+#[derive(Debug, Clone)]
+pub struct Choices {
+    mapped: Arc<MappedArray>,
+    shards: u32,
+}
+
+impl Choices {
+    /// Sets the chances of a record's calls, of 2^32: one for each call, and one for each nanosecond that it takes.
+    pub fn set(&self, record: u32, per_call: u64, per_ns: u64) {
+        let word = |offset: usize| offset / size_of::<u64>();
+        let size = word(size_of::<MethodStats>());
+        for shard in 0..self.shards as usize {
+            let first = (record as usize * self.shards as usize + shard) * size;
+            self.mapped.store(first + word(offset_of!(MethodStats, probability)), per_call);
+            self.mapped.store(first + word(offset_of!(MethodStats, probability_per_ns)), per_ns);
+        }
+    }
+}
 
 /// Records for the methods of one target.
 #[derive(Debug)]
@@ -56,6 +76,12 @@ impl Records {
     #[must_use]
     pub fn mapped(&self) -> Arc<MappedArray> {
         Arc::clone(&self.mapped)
+    }
+
+    /// What says whose stacks are taken, of the same memory.
+    #[must_use]
+    pub fn choices(&self) -> Choices {
+        Choices { mapped: self.mapped(), shards: self.shards }
     }
 
     /// The memory, for the target to map.

@@ -30,9 +30,9 @@ pub enum Error {
     /// The shim cannot be used.
     #[error(transparent)]
     Shim(#[from] shim::Error),
-    /// Stubs can be had, but not the stacks of their slow calls.
-    #[error("no callers of slow calls (--slow) in process {pid}, though there can be stubs")]
-    Slow {
+    /// Stubs can be had, but not the stacks of calls that they choose.
+    #[error("no stacks of calls that stubs see in process {pid}, though there can be stubs")]
+    ChosenCalls {
         /// The process.
         pid: Pid,
         /// Why not.

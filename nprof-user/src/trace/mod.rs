@@ -11,6 +11,7 @@
 
 mod assemble;
 mod calibrate;
+mod chosen;
 mod downcalls;
 mod end;
 mod error;
@@ -26,7 +27,6 @@ mod prepared;
 mod recorder;
 mod sampling;
 mod slot;
-mod slow;
 mod spent;
 mod stubs;
 mod traced_jvm;

@@ -1,5 +1,6 @@
 //! A recording of where the threads of a JVM use the CPU, by timer: native code next to all the rest.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::error::Part;
@@ -9,7 +10,7 @@ use super::{Error, assemble};
 use crate::attach::{Collect, Engine};
 use crate::discover::Proc;
 use crate::model::{About, Jvm, Profile, ProfileMode};
-use crate::profile::Sampler;
+use crate::profile::{Flow, Functions, Paces, Sampler};
 
 /// Room for no function: none is probed.
 const NO_FUNCTIONS: u32 = 1;
@@ -32,6 +33,20 @@ pub struct OnCpu {
     start: Instant,
 }
 
+/// No calls are sampled.
+struct NoFunctions {
+    /// Holds the timers.
+    _engine: Arc<Engine>,
+}
+
+impl Functions for NoFunctions {
+    fn flows(&self) -> Vec<Flow> {
+        Vec::new()
+    }
+
+    fn pace(&mut self, _paces: &Paces) {}
+}
+
 impl OnCpu {
     /// Starts a timer on each CPU.
     ///
@@ -49,7 +64,7 @@ impl OnCpu {
             ..Collect::nothing()
         };
         let (engine, feeds) = Engine::load_collecting(NO_FUNCTIONS, &collect)?;
-        let setup = sampler_setup(proc, &jvm, engine, feeds, &collect, Box::new(Vec::new))?;
+        let setup = sampler_setup(proc, &jvm, feeds, &collect, Box::new(NoFunctions { _engine: engine }))?;
         let sampler =
             Sampler::start(setup).map_err(|error| ended_or(Error::reading(Part::Stacks, &jvm, error), proc, &jvm))?;
         let about = About {

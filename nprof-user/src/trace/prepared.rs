@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use nprof_common::Mode;
 
-use super::slow::{self, Slow};
+use super::chosen::{self, Choice, Chosen};
 use super::stubs::{self, StubOptions, Stubs};
 use super::tracer::{MAX_FUNCTIONS, Parts, Tiers, Tracer, YOUNG};
 use super::vm::{describe, ended_or, open};
 use super::{Calibrated, Error, Options, TierWanted, calibrate, downcalls};
-use crate::attach::{Engine, Feeds, Session, Target, reach};
+use crate::attach::{Engine, Session, Target, reach};
 use crate::collect::Reader;
 use crate::discover::{self, Proc};
 use crate::hotspot::{self, Vm};
@@ -105,10 +105,11 @@ impl Prepared {
     /// # Errors
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub fn attach(mut self) -> Result<Tracer, Error> {
-        let collect = slow::collect(self.jvm.pid, self.options.slow.is_some());
+        let collect = chosen::collect(self.jvm.pid, self.options.slow.is_some());
         let (engine, feeds) = Engine::load_collecting(self.capacity()?, &collect)?;
         let calibrated = calibrate(&self.proc, &engine)?;
-        self.attach_with(&engine, calibrated, Some(feeds))
+        let choice = self.options.slow.map_or(Choice::Nothing, |time| Choice::Slow(time, Box::new(feeds)));
+        self.attach_with(&engine, calibrated, choice)
     }
 
     /// Attaches everything that is planned, with maps and programs that others use too. No slow calls are shown.
@@ -116,24 +117,31 @@ impl Prepared {
     /// # Errors
     /// As [`Self::attach`].
     pub fn attach_to(self, engine: &Arc<Engine>, calibrated: Calibrated) -> Result<Tracer, Error> {
-        self.attach_with(engine, calibrated, None)
+        self.attach_with(engine, calibrated, Choice::Nothing)
     }
 
-    fn attach_with(self, engine: &Arc<Engine>, calibrated: Calibrated, feeds: Option<Feeds>) -> Result<Tracer, Error> {
+    /// Attaches everything that is planned. `choice` says which calls stubs choose, if there are any.
+    ///
+    /// # Errors
+    /// As [`Self::attach`].
+    pub(super) fn attach_with(
+        self,
+        engine: &Arc<Engine>,
+        calibrated: Calibrated,
+        choice: Choice,
+    ) -> Result<Tracer, Error> {
         let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
-        let tiers = self.begin_stubs(engine, &reader, feeds)?;
+        let tiers = self.begin_stubs(engine, &reader, choice)?;
         self.attach_parts(engine, calibrated, reader, tiers)
     }
 
     /// Has the shim tell which methods there are, if there are to be stubs.
-    fn begin_stubs(&self, engine: &Engine, reader: &Reader, feeds: Option<Feeds>) -> Result<Option<Tiers>, Error> {
+    fn begin_stubs(&self, engine: &Engine, reader: &Reader, choice: Choice) -> Result<Option<Tiers>, Error> {
         let connection = stubs::connect(&self.proc, &self.jvm, self.options.tier, !self.stubbed.is_empty());
         let Some(connection) = connection.map_err(|error| self.ended_or(error.into()))? else { return Ok(None) };
-        let slow_site = VirtAddr(connection.hello().slow_site);
+        let site = VirtAddr(connection.hello().chosen_site);
         let mode = if self.options.timed { Mode::Time } else { Mode::Count };
-        let threshold_ns =
-            self.options.slow.map_or(u64::MAX, |slow| u64::try_from(slow.as_nanos()).unwrap_or(u64::MAX));
-        let options = StubOptions { mode, threshold_ns, time_every: self.options.time_every };
+        let options = StubOptions { mode, threshold_ns: choice.threshold_ns(), time_every: self.options.time_every };
         let mut stubs = match Stubs::begin(connection, (self.jvm.pid, self.methods.len()), reader, options) {
             Ok(stubs) => stubs,
             Err(error) if self.options.tier == TierWanted::Stub => return Err(self.ended_or(error)),
@@ -142,16 +150,16 @@ impl Prepared {
                 return Ok(None);
             }
         };
-        let slow = self
-            .options
-            .slow
-            .and(feeds)
-            .map(|feeds| Slow::start(&self.proc, &self.jvm, (engine, feeds), slow_site, threshold_ns));
-        let slow = slow.transpose().map_err(|source| {
+        let chosen = Chosen::start((&self.proc, &self.jvm), engine, site, choice).map_err(|source| {
             stubs.detach();
-            self.ended_or(Error::Slow { pid: self.jvm.pid, source: Box::new(source) })
+            self.ended_or(Error::ChosenCalls { pid: self.jvm.pid, source: Box::new(source) })
         })?;
-        Ok(Some(Tiers::new(stubs, slow)))
+        Ok(Some(Tiers::new(stubs, chosen)))
+    }
+
+    /// Whether there may be stubs.
+    pub(super) fn wants_stubs(&self) -> bool {
+        self.options.tier != TierWanted::Kernel
     }
 
     fn ended_or(&self, error: Error) -> Error {

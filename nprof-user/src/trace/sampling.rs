@@ -1,13 +1,12 @@
 //! What recordings of calls and of the CPU have in common: the sampler, its timer, and what is known at the start.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Error;
-use crate::attach::{Collect, Engine, Feeds};
+use crate::attach::{Collect, Feeds};
 use crate::discover::{Proc, libjvm};
 use crate::model::{About, Jvm, Library};
-use crate::profile::{Flows, Setup};
+use crate::profile::{Functions, Setup};
 
 /// The highest frequency: no multiple of what programs do at regular times.
 const MAX_FREQUENCY: f64 = 997.0;
@@ -19,13 +18,12 @@ const MAX_FREQUENCY: f64 = 997.0;
 pub(super) fn sampler_setup(
     proc: &Proc,
     jvm: &Jvm,
-    engine: Arc<Engine>,
     feeds: Feeds,
     collect: &Collect,
-    flows: Flows,
+    functions: Box<dyn Functions>,
 ) -> Result<Setup, Error> {
     let libjvm = libjvm_of(proc, jvm)?;
-    Ok(Setup { pid: jvm.pid, libjvm, feeds, engine, flows, collect: *collect, proc: proc.clone() })
+    Ok(Setup { pid: jvm.pid, libjvm, feeds, functions, collect: *collect, proc: proc.clone() })
 }
 
 pub(super) fn libjvm_of(proc: &Proc, jvm: &Jvm) -> Result<Library, Error> {

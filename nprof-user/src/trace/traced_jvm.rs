@@ -17,6 +17,7 @@ use crate::model::{
 };
 use crate::profile::{self, SlowSample};
 use crate::resolve::select::Selection;
+use crate::shim::Choices;
 
 /// The functions of one JVM, and access to their records.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ struct State {
 #[derive(Debug)]
 pub(super) struct StubRecords {
     pub reader: Reader,
+    /// Which calls stubs choose by chance.
+    pub choices: Choices,
     /// Slow calls, and from how many nanoseconds on a call is one.
     pub slow: Option<(Arc<profile::SlowCalls>, u64)>,
 }
@@ -175,6 +178,11 @@ impl TracedJvm {
     #[must_use]
     pub fn losses(&self) -> Losses {
         self.reader.losses()
+    }
+
+    /// What stubs record; `None` where there are none.
+    pub(super) fn stub_records(&self) -> Option<&StubRecords> {
+        self.stubs.as_ref()
     }
 
     /// The method whose calls are in a record, `class::method`.

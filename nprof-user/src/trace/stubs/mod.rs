@@ -25,7 +25,7 @@ use crate::model::{
     Bound as HowBound, Library, Method, NativeCode, Pid, PlannedMethod, Probe, SkipReason, Traced, Tracing, VirtAddr,
 };
 use crate::resolve::Planner;
-use crate::shim::{self, Bound, Connection, FromShimOwned, Records};
+use crate::shim::{self, Bound, Choices, Connection, FromShimOwned, Records};
 
 /// How long the shim may take to tell of all methods, and to bind them.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ const MOST_SCANS: u32 = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StubOptions {
     pub mode: Mode,
-    /// From how many nanoseconds on a call is slow.
+    /// From how many nanoseconds on a call is chosen; with 0 chance decides.
     pub threshold_ns: u64,
     /// One of so many calls of a method is timed, once it has been called often.
     pub time_every: u32,
@@ -62,6 +62,7 @@ pub(super) struct Stubs {
     /// Where the stubs are in the target.
     pool: Range<u64>,
     reader: Reader,
+    choices: Choices,
     /// When the measurement began; until then all is as it was from the start.
     start: Option<Instant>,
     /// How many messages the shim could not send, and how often it was asked to tell all again.
@@ -128,6 +129,7 @@ impl Stubs {
             wanted: true,
             pool: hello.pool_start..hello.pool_end,
             reader: reader.of(records.mapped(), records.shards),
+            choices: records.choices(),
             start: None,
             dropped: 0,
             scans: 1,
@@ -281,6 +283,11 @@ impl Stubs {
     /// The records.
     pub(super) fn reader(&self) -> &Reader {
         &self.reader
+    }
+
+    /// Which calls stubs choose, where chance decides.
+    pub(super) fn choices(&self) -> &Choices {
+        &self.choices
     }
 
     /// Whether the shim is gone and nothing has been done about it.

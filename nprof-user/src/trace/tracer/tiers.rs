@@ -16,7 +16,7 @@ use super::Tracer;
 use crate::attach::{Attached, Seen};
 use crate::model::{Inventory, Library, Probe, Skipped};
 use crate::shim;
-use crate::trace::slow::Slow;
+use crate::trace::chosen::Chosen;
 use crate::trace::stubs::{Listed, Stubs};
 use crate::trace::traced_jvm::StubRecords;
 
@@ -32,7 +32,7 @@ const SERVE_EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(in crate::trace) struct Tiers {
     stubs: Stubs,
-    slow: Option<Slow>,
+    chosen: Option<Chosen>,
     /// When functions that stubs have taken over lose their probes.
     retire: HashMap<u32, Instant>,
     /// The plan that the shim was last told of.
@@ -53,8 +53,8 @@ struct Change {
 }
 
 impl Tiers {
-    pub(in crate::trace) fn new(stubs: Stubs, slow: Option<Slow>) -> Self {
-        Self { stubs, slow, retire: HashMap::new(), told: u64::MAX, lost: None, served: None }
+    pub(in crate::trace) fn new(stubs: Stubs, chosen: Option<Chosen>) -> Self {
+        Self { stubs, chosen, retire: HashMap::new(), told: u64::MAX, lost: None, served: None }
     }
 
     pub(in crate::trace) fn stubs(&mut self) -> &mut Stubs {
@@ -63,8 +63,8 @@ impl Tiers {
 
     /// What stubs record, to be read at any time.
     pub(in crate::trace) fn recorded(&self) -> StubRecords {
-        let slow = self.slow.as_ref().map(Slow::calls);
-        StubRecords { reader: self.stubs.reader().clone(), slow }
+        let slow = self.chosen.as_ref().and_then(Chosen::slow);
+        StubRecords { reader: self.stubs.reader().clone(), choices: self.stubs.choices().clone(), slow }
     }
 }
 
@@ -170,8 +170,8 @@ impl Tracer {
     pub(super) fn end_stubs(&mut self) {
         if let Some(tiers) = &mut self.tiers {
             tiers.stubs.detach();
-            if let Some(slow) = &mut tiers.slow {
-                slow.stop();
+            if let Some(chosen) = &mut tiers.chosen {
+                chosen.stop();
             }
         }
     }
