@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use nprof_tests::require::{say, traced_on_every_jdk};
 
-use crate::callers::{Callers, FoldedStack, NATIVES, function, width};
+use crate::callers::{Callers, FoldedStack, NATIVES, function, told, width};
 
 /// The width that a frame has as the innermost one.
 fn own(stacks: &[FoldedStack], frame: &str) -> u64 {
@@ -47,6 +47,34 @@ fn widths_are_the_exact_totals() -> Result<()> {
         let call_back = function(&profile, "callBack")?;
         ensure!(call_back.self_ns * 4 < call_back.total_ns, "nested time is not told apart: {call_back:?}");
         ensure!(own_time.iter().filter(|stack| stack.has(&frame("work"))).all(|stack| !stack.has(&frame("callBack"))));
+        target.exit()
+    })
+}
+
+/// Check that what stubs have timed adds up in a picture too: calls and times are exact, every call has a stack that is true, and
+/// the own time of a native that calls back, which stubs do not know, is what stacks leave of it.
+#[test]
+fn widths_of_stubs_add_up() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = Callers::learned(jdk, &[])?;
+        let wheel = "outer:4,callBack:4,deaf:4,callBackWork:4 2 1000000000 2500";
+        let (recorded, truth) = target.recorded_file(&["--tier", "stub"], wheel)?;
+        let profile = recorded.profile()?;
+        let stacks = truth.stacks();
+        for totals in &profile.calls {
+            let told = told(&profile, &profile.stacks[totals.stack as usize]);
+            ensure!(stacks.contains(&told[..]), "no such stack: {told:?}");
+        }
+        let time = recorded.folded("time")?;
+        for native in ["callBack", "work", "tick"] {
+            let (function, frame) = (function(&profile, native)?, frame(native));
+            ensure!(function.calls == truth.calls(native), "{native}: {} calls", function.calls);
+            let ratio = width(&time, &frame) as f64 / function.total_ns as f64;
+            say(&format!("JDK {} {native}: drawn {ratio:.3}, {function:?}", jdk.version));
+            ensure!((ratio - 1.0).abs() < 0.01, "{native} is drawn {ratio} times as wide as it is: {function:?}");
+        }
+        let call_back = function(&profile, "callBack")?;
+        ensure!(call_back.self_ns * 4 < call_back.total_ns, "nested time is not told apart: {call_back:?}");
         target.exit()
     })
 }

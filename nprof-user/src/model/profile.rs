@@ -188,6 +188,8 @@ pub struct FunctionTotals {
     pub probe_error_ns: u64,
     /// Whether the kernel single-steps an instruction for its probe, which costs about ten times as much as others do.
     pub single_stepped: bool,
+    /// Whether `self_ns` is an estimate: stubs counted, and what is left of `total_ns` is what stacks leave of it.
+    pub self_estimated: bool,
     /// What it did while it was too expensive to watch, estimated: in none of the numbers above. `None` where it was watched all
     /// the time.
     pub unseen: Option<Unseen>,

@@ -104,6 +104,7 @@ fn function(function: &FunctionTotals) -> wire::Function {
         probe_ns: function.probe_ns,
         probe_error_ns: function.probe_error_ns,
         single_stepped: function.single_stepped,
+        self_estimated: function.self_estimated,
         unseen: function.unseen.map(unseen),
     }
 }

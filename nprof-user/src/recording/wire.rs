@@ -128,6 +128,8 @@ pub(super) struct Function {
     /// Only of functions that were too expensive to watch.
     #[prost(message, optional, tag = "16")]
     pub(super) unseen: Option<Unseen>,
+    #[prost(bool, tag = "17")]
+    pub(super) self_estimated: bool,
 }
 
 /// What nobody saw, estimated.

@@ -1,6 +1,7 @@
 //! The exact totals and what was sampled, put together to a [`Profile`].
 
 mod borders;
+mod nested;
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -8,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use jiff::Timestamp;
 use nprof_common::CallEvent;
 
+use self::nested::SelfTimes;
 use crate::attach::Taken;
 use crate::model::{
     About, FunctionTotals, Method, MethodSnapshot, ProbeCost, Profile, ProfileFrame, ProfileFrameKind, Quality,
@@ -34,12 +36,14 @@ pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, re
     let traced = snapshot.methods.iter().flat_map(|of| of.methods.iter().map(|known| (&known.method, &*of.library)));
     let timeline = timeline(&calls, &sampled, snapshot.started, place);
     let inside_ns = |function| snapshot.methods.get(function as usize).map(|of| of.price.inside_ns);
+    let calls = less_probes(by_function(summed.calls, place), inside_ns);
+    let self_times = SelfTimes::find(calls, (&summed.stacks, &summed.frames), &snapshot.methods);
     Profile {
         about: About { started: snapshot.started, elapsed: snapshot.elapsed, ..about },
         frames: with_libraries(summed.frames, traced),
         stacks: summed.stacks,
-        functions: snapshot.methods.iter().map(totals).collect(),
-        calls: less_probes(by_function(summed.calls, place), inside_ns),
+        functions: (0..).zip(&snapshot.methods).map(|(place, of)| totals(of, |ns| self_times.of(place, ns))).collect(),
+        calls: self_times.calls,
         open,
         inside,
         timeline,
@@ -101,8 +105,10 @@ fn quality(summed: &Summed, taken: &Taken, too_late: u64) -> Quality {
     }
 }
 
-fn totals(measured: &MethodSnapshot) -> FunctionTotals {
+/// `self_time` takes off what was made within calls and the tier does not know, and says whether that is an estimate.
+fn totals(measured: &MethodSnapshot, self_time: impl FnOnce(u64) -> (u64, bool)) -> FunctionTotals {
     let first = measured.methods.first().map(|known| &known.method);
+    let (self_ns, self_estimated) = self_time(measured.self_ns.unwrap_or(measured.total_ns));
     let text = |text: fn(&Method) -> &String| first.map(text).cloned().unwrap_or_default();
     FunctionTotals {
         class: text(|method| &method.class),
@@ -113,8 +119,8 @@ fn totals(measured: &MethodSnapshot) -> FunctionTotals {
         calls: measured.calls,
         untimed: measured.untimed,
         total_ns: measured.total_ns,
-        // What is recorded is seen by probes.
-        self_ns: measured.self_ns.unwrap_or(measured.total_ns),
+        self_ns,
+        self_estimated,
         off_cpu_ns: measured.off_cpu_ns,
         max_ns: measured.max_ns,
         in_flight: measured.in_flight,

@@ -157,6 +157,8 @@ fn seen(function: &FunctionTotals, ns: u64) -> String {
     if function.calls > function.untimed { units::duration(ns) } else { "-".to_owned() }
 }
 
+const SELF_ESTIMATED: &str = "stubs counted it, which do not know who calls whom: SELF is estimated, as what the sampled stacks of native calls within it leave";
+
 /// A property of a function that its numbers cannot be read without: the same as below the table of `trace`.
 struct Mark {
     symbol: char,
@@ -164,9 +166,10 @@ struct Mark {
     meaning: &'static str,
 }
 
-const MARKS: [Mark; 4] = [
+const MARKS: [Mark; 5] = [
     Mark { symbol: '≈', applies: |function| function.unseen.is_some(), meaning: notes::ESTIMATED },
     Mark { symbol: '!', applies: |function| function.single_stepped, meaning: notes::SINGLE_STEPPED },
+    Mark { symbol: '~', applies: |function| function.self_estimated, meaning: SELF_ESTIMATED },
     Mark { symbol: '?', applies: |function| function.untimed > 0, meaning: notes::UNTIMED },
     Mark { symbol: '&', applies: |function| function.others > 0, meaning: notes::SHARED },
 ];
