@@ -1,16 +1,6 @@
 //! A JVM process on this host.
 
-use std::fmt;
-
-/// A process id in the namespace of the `/proc` that nprof reads: the host's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pid(pub u32);
-
-impl fmt::Display for Pid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+use super::Pid;
 
 /// When a process started, in clock ticks since boot (field 22 of `/proc/PID/stat`). Together with the pid it
 /// names a process for good: a reused pid has another start time.

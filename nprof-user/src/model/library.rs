@@ -47,10 +47,6 @@ impl Mapping {
     }
 }
 
-/// The place of a library in the list that it travels with ([`super::Plan::libraries`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LibraryId(pub usize);
-
 /// An executable file mapped by the target: where native methods live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {

@@ -8,6 +8,7 @@ mod jvm;
 mod labels;
 mod library;
 mod method;
+mod pid;
 mod plan;
 mod price;
 mod profile;
@@ -19,11 +20,12 @@ mod status;
 pub use address::{AddressError, ElfAddr, FileOffset, VirtAddr};
 pub use cut::CutReason;
 pub use finding::{Finding, Verdict};
-pub use jvm::{Jvm, JvmKind, Pid, StartTime};
+pub use jvm::{Jvm, JvmKind, StartTime};
 pub use labels::JvmLabels;
-pub use library::{FileId, Library, LibraryId, Mapping};
+pub use library::{FileId, Library, Mapping};
 pub use method::{Inventory, Method, NativeCode};
-pub use plan::{Bound, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason, Skipped};
+pub use pid::Pid;
+pub use plan::{Bound, LibraryId, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason, Skipped};
 pub use price::{Price, Prices};
 pub use profile::{
     About, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality, StackTotals,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{FileOffset, Library, LibraryId, Method};
+use super::{FileOffset, Library, Method};
 
 /// How nprof knows the code of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +51,10 @@ impl fmt::Display for ProbeCost {
         })
     }
 }
+
+/// The place of a library in the list that it travels with ([`Plan::libraries`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LibraryId(pub usize);
 
 /// A place in a library that can carry a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
