@@ -20,10 +20,8 @@ pub mod collect;
 pub mod config;
 pub mod control;
 pub mod discover;
-pub mod elf;
 pub mod export;
 pub mod govern;
-pub mod hotspot;
 pub mod model;
 pub mod native;
 pub mod profile;
@@ -34,4 +32,5 @@ pub mod service;
 pub mod shim;
 pub mod sys;
 pub mod trace;
-pub mod unwind;
+
+pub use nprof_hotspot::{elf, hotspot, unwind};

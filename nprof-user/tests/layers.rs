@@ -70,10 +70,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// The crates that the stages are in, by their folders. A stage that has files in several is one stage.
-const CRATES: [&str; 1] = ["nprof-user"];
+const CRATES: [&str; 2] = ["nprof-hotspot", "nprof-user"];
 
-/// What the root of a crate is called in a path.
-const CRATE_WORDS: [&str; 1] = ["crate"];
+/// What a path to a stage begins with: the root of its own crate, or another crate's name.
+const CRATE_WORDS: [&str; 2] = ["crate", "nprof_hotspot"];
 
 /// The files that only name the stages.
 const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
@@ -450,6 +450,8 @@ fn violation_is_found() {
         "\nfn f() { assert!(crate::render::table() == vec![1]); }",
         "\nmod tests { use super::super::super::render; }",
         "\nmacro_rules! m { () => { $crate::render::table() } }",
+        "\nuse nprof_hotspot::render::Table;",
+        "\nuse {::nprof_hotspot::{model::Pid, render}};",
     ] {
         assert_eq!(complaints("resolve/elf.rs", text), expected(2), "{text}");
     }
@@ -484,6 +486,9 @@ fn detours_are_violations() {
         "use crate::{self as all};",
         "use super::super::*;",
         "use super::super as all;",
+        "use nprof_hotspot::*;",
+        "use nprof_hotspot as all;",
+        "extern crate nprof_hotspot as all;",
     ] {
         let found = complaints("resolve/elf.rs", text);
         assert_eq!(found.len(), 1, "{text}: {found:?}");

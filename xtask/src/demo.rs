@@ -19,7 +19,8 @@ use crate::setup::{self, Purpose};
 const SOURCE: &str = "tests/targets/demo";
 const MAIN_CLASS: &str = "Demo";
 /// What nprof is built from, below the workspace.
-const PARTS: [&str; 6] = ["Cargo.lock", "Cargo.toml", "nprof-common", "nprof-ebpf", "nprof-shim", "nprof-user"];
+const PARTS: [&str; 7] =
+    ["Cargo.lock", "Cargo.toml", "nprof-common", "nprof-ebpf", "nprof-hotspot", "nprof-shim", "nprof-user"];
 
 const TRACE_SECONDS: u64 = 10;
 /// The workload ends by itself after this time, should it ever be left alone.

@@ -17,7 +17,7 @@ use crate::setup::{self, Purpose};
 use crate::tally::Tally;
 
 /// The crates whose tests need neither root nor a JVM.
-const UNIT_PACKAGES: [&str; 4] = ["nprof-common", "nprof-shim", "nprof-user", "xtask"];
+const UNIT_PACKAGES: [&str; 5] = ["nprof-common", "nprof-hotspot", "nprof-shim", "nprof-user", "xtask"];
 /// The package of the tests that need both.
 const REAL_PACKAGE: &str = "nprof-tests";
 

@@ -1,14 +1,9 @@
 //! The plain values that flow from stage to stage. They hold no handle, do no I/O and depend on no stage.
 
-mod address;
-mod cut;
 pub mod descriptor;
 mod finding;
 mod jvm;
 mod labels;
-mod library;
-mod method;
-mod pid;
 mod plan;
 mod price;
 mod profile;
@@ -17,14 +12,13 @@ mod sample;
 mod snapshot;
 mod status;
 
-pub use address::{AddressError, ElfAddr, FileOffset, VirtAddr};
-pub use cut::CutReason;
 pub use finding::{Finding, Verdict};
 pub use jvm::{Jvm, JvmKind, StartTime};
 pub use labels::JvmLabels;
-pub use library::{FileId, Library, Mapping};
-pub use method::{Inventory, Method, NativeCode};
-pub use pid::Pid;
+pub use nprof_hotspot::model::{
+    AddressError, CutReason, ElfAddr, FileId, FileOffset, Inventory, Library, Mapping, Method, NativeCode, Pid,
+    VirtAddr,
+};
 pub use plan::{Bound, LibraryId, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason, Skipped};
 pub use price::{Price, Prices};
 pub use profile::{

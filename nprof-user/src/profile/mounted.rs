@@ -56,7 +56,7 @@ impl Mounted {
         }
         let start = usize::try_from(taken.header.entry_sp.wrapping_sub(taken.header.base())).unwrap_or(usize::MAX);
         let bytes = taken.stack.get(start..).unwrap_or_default();
-        let mut words = bytes.chunks_exact(8).map(hotspot::number);
+        let mut words = bytes.as_chunks().0.iter().copied().map(u64::from_le_bytes);
         self.entry = Some(std::array::from_fn(|_| words.next().unwrap_or_default()));
     }
 

@@ -3,14 +3,12 @@
 pub mod allocator;
 pub mod bpf;
 pub mod cpu_clock;
-pub mod errand;
 pub mod mapped_array;
 pub mod notify;
 pub mod peer_groups;
-pub mod priority;
 pub mod privileges;
 pub mod probe_target;
 pub mod process_end;
-pub mod remote_memory;
 pub mod ring;
-pub mod target_file;
+
+pub use nprof_hotspot::sys::{errand, priority, remote_memory, target_file};

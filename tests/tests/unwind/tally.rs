@@ -76,6 +76,5 @@ fn kind_of(frame: &JavaFrame) -> &'static str {
         FrameKind::C2 => "C2",
         FrameKind::Inlined => "inlined",
         FrameKind::NativeWrapper => "wrapper",
-        _ => "other",
     }
 }

@@ -1,4 +1,4 @@
-//! Tools for people, run by hand against a live JVM: `NPROF_TEST_PID=… cargo test -p nprof-user --release --lib
+//! Tools for people, run by hand against a live JVM: `NPROF_TEST_PID=… cargo test -p nprof-hotspot --release --lib
 //! hotspot::testing::live::NAME -- --ignored --nocapture`.
 
 use std::collections::BTreeMap;

@@ -16,23 +16,23 @@ const PAGE: u64 = 4 << 10;
 
 /// One segment of code that is loaded into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Segment {
+pub struct Segment {
     /// Where it is loaded, in the file's own numbering.
-    pub(crate) address: ElfAddr,
+    pub address: ElfAddr,
     /// Where it begins in the file.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// Bytes that the file says it has for it.
-    pub(crate) file_size: u64,
+    pub file_size: u64,
 }
 
 impl Segment {
     /// Where it begins and ends in the file.
-    pub(crate) fn range(&self) -> Range<FileOffset> {
+    pub fn range(&self) -> Range<FileOffset> {
         FileOffset(self.offset)..FileOffset(self.offset.saturating_add(self.file_size))
     }
 
     /// The address of a place in the file, if this segment were all of it.
-    pub(crate) fn address_of(&self, offset: FileOffset) -> ElfAddr {
+    pub fn address_of(&self, offset: FileOffset) -> ElfAddr {
         ElfAddr(self.address.0.wrapping_add(offset.0).wrapping_sub(self.offset))
     }
 
@@ -58,12 +58,12 @@ pub(super) fn code(headers: &[ProgramHeader64<LittleEndian>]) -> Result<Vec<Segm
 }
 
 /// The address, in the file's own numbering, at which what is mapped of a place in the file is loaded.
-pub(crate) fn address_of(code: &[Segment], offset: FileOffset) -> Option<ElfAddr> {
+pub fn address_of(code: &[Segment], offset: FileOffset) -> Option<ElfAddr> {
     Some(code.iter().find(|segment| segment.maps(offset))?.address_of(offset))
 }
 
 /// Where in the file the byte at an address stands, if it is code.
-pub(crate) fn offset_of(code: &[Segment], address: ElfAddr) -> Option<FileOffset> {
+pub fn offset_of(code: &[Segment], address: ElfAddr) -> Option<FileOffset> {
     code.iter().find_map(|segment| {
         let distance = address.0.checked_sub(segment.address.0).filter(|distance| *distance < segment.file_size)?;
         segment.offset.checked_add(distance).map(FileOffset)
@@ -71,7 +71,7 @@ pub(crate) fn offset_of(code: &[Segment], address: ElfAddr) -> Option<FileOffset
 }
 
 /// What to add to an address of the file to get the address in memory, modulo 2^64, judged by a mapping of its code.
-pub(crate) fn load_bias(code: &[Segment], mapping: &Mapping) -> Option<u64> {
+pub fn load_bias(code: &[Segment], mapping: &Mapping) -> Option<u64> {
     Some(mapping.start.0.wrapping_sub(address_of(code, mapping.offset)?.0))
 }
 

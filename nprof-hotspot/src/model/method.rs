@@ -4,7 +4,6 @@ use super::VirtAddr;
 
 /// What the VM holds as the code of a native method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum NativeCode {
     /// Nothing yet: the class is not linked, or the method was never called and never registered.
     Unbound,

@@ -13,7 +13,7 @@ const NICENESS: i32 = -10;
 
 /// Has the calling thread, or the process that is meant, run before others. Where that is not allowed
 /// (`CAP_SYS_NICE`), nothing is wrong but that more stacks are cut on a busy machine.
-pub(crate) fn raise(process: Option<Pid>) {
+pub fn raise(process: Option<Pid>) {
     if let Err(error) = setpriority_process(process, NICENESS) {
         tracing::debug!("no priority for what reads stacks: {error}");
     }
@@ -22,7 +22,7 @@ pub(crate) fn raise(process: Option<Pid>) {
 /// Has the calling thread, and those that it starts, run before all that has no real-time priority. It must be one that mostly
 /// waits. Where that is not allowed it has the priority of [`raise`].
 #[expect(unsafe_code, reason = "the C library's call")]
-pub(crate) fn raise_above_all() {
+pub fn raise_above_all() {
     let priority = libc::sched_param { sched_priority: REAL_TIME };
     // SAFETY: the call reads `priority`, which outlives it.
     if unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const priority) } != 0 {

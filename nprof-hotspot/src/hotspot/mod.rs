@@ -40,6 +40,7 @@ pub use code_room::{CodeRoom, code_room};
 pub use error::{Error, TableEntry};
 pub use flags::{Flag, flags};
 pub use memory::{Batch, MemoryError, RemoteMemory};
+pub use names::{class_name, decode};
 
 use crate::model::{Library, VirtAddr};
 use about::About;
@@ -49,7 +50,7 @@ use known::Known;
 pub(crate) use layout::{Layout, Lookup, Number};
 use loaders::Loaders;
 pub(crate) use memory::{Reader, at, is_plausible, number};
-pub(crate) use names::{class_name, decode, is_method_descriptor};
+pub(crate) use names::is_method_descriptor;
 pub(crate) use pages::Pages;
 use share::{Purse, Share};
 use stub::Stub;

@@ -13,7 +13,7 @@ const MAX_NAMES: usize = 64 << 20;
 
 /// The symbols of one table.
 #[derive(Debug, Default)]
-pub(crate) struct Symbols<'data> {
+pub struct Symbols<'data> {
     symbols: &'data [Sym64<LittleEndian>],
     names: &'data [u8],
 }
@@ -36,17 +36,17 @@ impl<'data> Symbols<'data> {
     }
 
     /// The addresses of what is in the file.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = ElfAddr> {
+    pub fn addresses(&self) -> impl Iterator<Item = ElfAddr> {
         self.defined().map(address)
     }
 
     /// The addresses of functions. Other things, such as labels, are left out.
-    pub(crate) fn functions(&self) -> impl Iterator<Item = ElfAddr> {
+    pub fn functions(&self) -> impl Iterator<Item = ElfAddr> {
         self.defined().filter(|symbol| symbol.st_type() == STT_FUNC).map(address)
     }
 
     /// Name and address of what is in the file under a name that begins with one of these.
-    pub(crate) fn named(&self, beginnings: &[&str]) -> impl Iterator<Item = Result<(&'data str, ElfAddr), Fault>> {
+    pub fn named(&self, beginnings: &[&str]) -> impl Iterator<Item = Result<(&'data str, ElfAddr), Fault>> {
         let mut left = MAX_NAMES;
         self.defined().filter_map(move |symbol| {
             let name = self.name(symbol, beginnings, &mut left).transpose()?;

@@ -18,7 +18,7 @@ const NT_GNU_BUILD_ID: u32 = 3;
 
 /// The sections of a file. They do not keep it open.
 #[derive(Debug, Default)]
-pub(crate) struct Sections {
+pub struct Sections {
     headers: Vec<SectionHeader64<LittleEndian>>,
     names: Vec<u8>,
 }
@@ -40,17 +40,17 @@ impl Sections {
     }
 
     /// Whether there is a section of this name.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
 
     /// Where a section is loaded; 0 if it is not, or is not there.
-    pub(crate) fn address(&self, name: &str) -> u64 {
+    pub fn address(&self, name: &str) -> u64 {
         self.find(name).map_or(0, |header| header.sh_addr(LittleEndian))
     }
 
     /// The bytes of a section; `None` if it is not there, compressed, or larger than `limit` bytes.
-    pub(crate) fn bytes(&self, file: &TargetFile, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    pub fn bytes(&self, file: &TargetFile, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
         let plain = |header: &&SectionHeader64<LittleEndian>| {
             header.sh_type(LittleEndian) != SHT_NOBITS && !header.sh_flags(LittleEndian).contains(SHF_COMPRESSED)
         };
@@ -66,7 +66,7 @@ impl Sections {
     }
 
     /// The build id and where it is loaded.
-    pub(crate) fn build_id(&self, file: &TargetFile) -> io::Result<Option<(ElfAddr, Vec<u8>)>> {
+    pub fn build_id(&self, file: &TargetFile) -> io::Result<Option<(ElfAddr, Vec<u8>)>> {
         let name = ".note.gnu.build-id";
         let note = self.bytes(file, name, MAX_NOTE)?;
         let address = ElfAddr(self.address(name).saturating_add(NOTE_HEADER as u64));
@@ -74,7 +74,7 @@ impl Sections {
     }
 
     /// The file name in `.gnu_debuglink`.
-    pub(crate) fn debug_link(&self, file: &TargetFile) -> io::Result<Option<String>> {
+    pub fn debug_link(&self, file: &TargetFile) -> io::Result<Option<String>> {
         let bytes = self.bytes(file, ".gnu_debuglink", MAX_NOTE)?;
         let name = bytes.as_deref().and_then(|bytes| bytes.split(|byte| *byte == 0).next());
         let name = name.and_then(|name| str::from_utf8(name).ok());

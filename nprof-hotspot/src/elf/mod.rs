@@ -14,14 +14,13 @@ use object::elf::{FileHeader64, SHT_DYNSYM, SHT_SYMTAB, SectionType};
 use object::read::elf::FileHeader as _;
 use object::{LittleEndian, ReadCache, ReadRef};
 
-pub(crate) use self::section::Sections;
-pub(crate) use self::segment::{Segment, address_of, load_bias, offset_of};
-pub(crate) use self::symbol::Symbols;
+pub use self::section::Sections;
+pub use self::segment::{Segment, address_of, load_bias, offset_of};
+pub use self::symbol::Symbols;
 use crate::sys::target_file::{Stream, TargetFile};
 
 /// What is wrong with a file.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Fault {
     /// It cannot be read.
     #[error("it cannot be read")]
@@ -36,36 +35,36 @@ pub enum Fault {
 
 /// How much a file may claim to have.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Headers of segments, and of sections.
-    pub(crate) headers: u32,
+    pub headers: u32,
     /// The names of all sections together, in bytes.
-    pub(crate) names: u64,
+    pub names: u64,
     /// A table of symbols, and their names, in bytes.
-    pub(crate) symbols: u64,
+    pub symbols: u64,
 }
 
 impl Limits {
     /// More than any real library has.
-    pub(crate) const LIBRARY: Self = Self { headers: 1 << 16, names: 16 << 20, symbols: 128 << 20 };
+    pub const LIBRARY: Self = Self { headers: 1 << 16, names: 16 << 20, symbols: 128 << 20 };
 }
 
 /// A file whose header has been read. The rest is read when it is asked for.
 #[derive(Debug)]
-pub(crate) struct Elf<'data, R> {
+pub struct Elf<'data, R> {
     data: R,
     header: &'data FileHeader64<LittleEndian>,
     limits: Limits,
 }
 
 /// What [`Elf`] reads a target's file from.
-pub(crate) fn pieces(file: &TargetFile) -> ReadCache<Stream<'_>> {
+pub fn pieces(file: &TargetFile) -> ReadCache<Stream<'_>> {
     ReadCache::new(file.stream())
 }
 
 impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     /// Reads the header of a file for this processor's byte order.
-    pub(crate) fn parse(data: R, limits: Limits) -> Result<Self, Fault> {
+    pub fn parse(data: R, limits: Limits) -> Result<Self, Fault> {
         let header = FileHeader64::<LittleEndian>::parse(data)?;
         let counts = [header.phnum(LittleEndian, data)?, header.shnum(LittleEndian, data)?];
         if counts.into_iter().any(|count| count > limits.headers) {
@@ -75,24 +74,24 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     }
 
     /// The segments that are loaded as code.
-    pub(crate) fn code(&self) -> Result<Vec<Segment>, Fault> {
+    pub fn code(&self) -> Result<Vec<Segment>, Fault> {
         segment::code(self.header.program_headers(LittleEndian, self.data)?)
     }
 
     /// The sections by their names; none in a file that names none.
-    pub(crate) fn sections(&self) -> Result<Sections, Fault> {
+    pub fn sections(&self) -> Result<Sections, Fault> {
         let headers = self.header.section_headers(LittleEndian, self.data)?;
         let names = self.header.shstrndx(LittleEndian, self.data)?;
         Sections::read(headers, names, self.limits.names, self.data)
     }
 
     /// The symbols for other files.
-    pub(crate) fn dynamic_symbols(&self) -> Result<Symbols<'data>, Fault> {
+    pub fn dynamic_symbols(&self) -> Result<Symbols<'data>, Fault> {
         self.symbols(SHT_DYNSYM)
     }
 
     /// The symbols for debuggers, which may be many.
-    pub(crate) fn debug_symbols(&self) -> Result<Symbols<'data>, Fault> {
+    pub fn debug_symbols(&self) -> Result<Symbols<'data>, Fault> {
         self.symbols(SHT_SYMTAB)
     }
 

@@ -26,7 +26,6 @@ impl fmt::Display for MethodName {
 
 /// How a frame was executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum FrameKind {
     /// By the interpreter.
     Interpreted,
