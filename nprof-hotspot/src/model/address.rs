@@ -2,14 +2,6 @@
 
 use std::fmt;
 
-/// An address conversion that would leave the address space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("address {value:#x} is outside of what it was said to lie in")]
-pub struct AddressError {
-    /// The address that does not fit.
-    pub value: u64,
-}
-
 /// An address in the virtual memory of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct VirtAddr(pub u64);

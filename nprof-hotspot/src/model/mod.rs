@@ -6,7 +6,7 @@ mod library;
 mod method;
 mod pid;
 
-pub use address::{AddressError, ElfAddr, FileOffset, VirtAddr};
+pub use address::{ElfAddr, FileOffset, VirtAddr};
 pub use cut::CutReason;
 pub use library::{FileId, Library, Mapping};
 pub use method::{Inventory, Method, NativeCode};

@@ -78,7 +78,7 @@ pub enum MemoryError {
 impl MemoryError {
     /// Whether the target is left out because it takes too much.
     #[must_use]
-    pub fn is_too_much(&self) -> bool {
+    pub(crate) fn is_too_much(&self) -> bool {
         matches!(self, Self::TooMuch { .. } | Self::TooMuchOfAll { .. } | Self::TooLong { .. })
     }
 }

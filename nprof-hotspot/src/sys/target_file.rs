@@ -190,10 +190,7 @@ impl TargetFile {
     }
 
     /// Reads up to as much as `buf` holds from `offset` on.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.way {
             Way::Here(file) => file.read_at(buf, offset),
             Way::ByErrand(fd) => {

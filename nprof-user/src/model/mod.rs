@@ -16,8 +16,7 @@ pub use finding::{Finding, Verdict};
 pub use jvm::{Jvm, JvmKind, StartTime};
 pub use labels::JvmLabels;
 pub use nprof_hotspot::model::{
-    AddressError, CutReason, ElfAddr, FileId, FileOffset, Inventory, Library, Mapping, Method, NativeCode, Pid,
-    VirtAddr,
+    CutReason, ElfAddr, FileId, FileOffset, Inventory, Library, Mapping, Method, NativeCode, Pid, VirtAddr,
 };
 pub use plan::{Bound, LibraryId, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason, Skipped};
 pub use price::{Price, Prices};
