@@ -58,12 +58,16 @@ pub struct Elf<'data, R> {
 }
 
 /// What [`Elf`] reads a target's file from.
+#[must_use]
 pub fn pieces(file: &TargetFile) -> ReadCache<Stream<'_>> {
     ReadCache::new(file.stream())
 }
 
 impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     /// Reads the header of a file for this processor's byte order.
+    ///
+    /// # Errors
+    /// If it is no 64-bit ELF file of this byte order, or claims more headers than `limits` allow.
     pub fn parse(data: R, limits: Limits) -> Result<Self, Fault> {
         let header = FileHeader64::<LittleEndian>::parse(data)?;
         let counts = [header.phnum(LittleEndian, data)?, header.shnum(LittleEndian, data)?];
@@ -74,23 +78,35 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     }
 
     /// The segments that are loaded as code.
+    ///
+    /// # Errors
+    /// If their headers cannot be read, or are more than any real library has.
     pub fn code(&self) -> Result<Vec<Segment>, Fault> {
         segment::code(self.header.program_headers(LittleEndian, self.data)?)
     }
 
     /// The sections by their names; none in a file that names none.
+    ///
+    /// # Errors
+    /// If their headers or names cannot be read, or the names are larger than [`Limits::names`].
     pub fn sections(&self) -> Result<Sections, Fault> {
         let headers = self.header.section_headers(LittleEndian, self.data)?;
         let names = self.header.shstrndx(LittleEndian, self.data)?;
         Sections::read(headers, names, self.limits.names, self.data)
     }
 
-    /// The symbols for other files.
+    /// The symbols for other files; none if there is no such table.
+    ///
+    /// # Errors
+    /// If the table cannot be read, or it or its names are larger than [`Limits::symbols`].
     pub fn dynamic_symbols(&self) -> Result<Symbols<'data>, Fault> {
         self.symbols(SHT_DYNSYM)
     }
 
-    /// The symbols for debuggers, which may be many.
+    /// The symbols for debuggers, which may be many; none if there is no such table.
+    ///
+    /// # Errors
+    /// As [`Self::dynamic_symbols`].
     pub fn debug_symbols(&self) -> Result<Symbols<'data>, Fault> {
         self.symbols(SHT_SYMTAB)
     }

@@ -40,16 +40,21 @@ impl Sections {
     }
 
     /// Whether there is a section of this name.
+    #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
 
-    /// Where a section is loaded; 0 if it is not, or is not there.
+    /// Where a section is loaded, in the file's own numbering; 0 if it is not, or is not there.
+    #[must_use]
     pub fn address(&self, name: &str) -> u64 {
         self.find(name).map_or(0, |header| header.sh_addr(LittleEndian))
     }
 
     /// The bytes of a section; `None` if it is not there, compressed, or larger than `limit` bytes.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
     pub fn bytes(&self, file: &TargetFile, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
         let plain = |header: &&SectionHeader64<LittleEndian>| {
             header.sh_type(LittleEndian) != SHT_NOBITS && !header.sh_flags(LittleEndian).contains(SHF_COMPRESSED)
@@ -65,7 +70,10 @@ impl Sections {
         Ok(Some(bytes))
     }
 
-    /// The build id and where it is loaded.
+    /// The build id and where it is loaded; `None` if the file has none, or one that is damaged.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
     pub fn build_id(&self, file: &TargetFile) -> io::Result<Option<(ElfAddr, Vec<u8>)>> {
         let name = ".note.gnu.build-id";
         let note = self.bytes(file, name, MAX_NOTE)?;
@@ -73,7 +81,10 @@ impl Sections {
         Ok(note.as_deref().and_then(build_id).map(|id| (address, id.to_vec())))
     }
 
-    /// The file name in `.gnu_debuglink`.
+    /// The file name in `.gnu_debuglink`; `None` if there is none, or one with a `/`.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
     pub fn debug_link(&self, file: &TargetFile) -> io::Result<Option<String>> {
         let bytes = self.bytes(file, ".gnu_debuglink", MAX_NOTE)?;
         let name = bytes.as_deref().and_then(|bytes| bytes.split(|byte| *byte == 0).next());

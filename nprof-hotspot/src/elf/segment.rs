@@ -19,7 +19,7 @@ const PAGE: u64 = 4 << 10;
 pub struct Segment {
     /// Where it is loaded, in the file's own numbering.
     pub address: ElfAddr,
-    /// Where it begins in the file.
+    /// Where it begins in the file, in bytes.
     pub offset: u64,
     /// Bytes that the file says it has for it.
     pub file_size: u64,
@@ -27,11 +27,13 @@ pub struct Segment {
 
 impl Segment {
     /// Where it begins and ends in the file.
+    #[must_use]
     pub fn range(&self) -> Range<FileOffset> {
         FileOffset(self.offset)..FileOffset(self.offset.saturating_add(self.file_size))
     }
 
     /// The address of a place in the file, if this segment were all of it.
+    #[must_use]
     pub fn address_of(&self, offset: FileOffset) -> ElfAddr {
         ElfAddr(self.address.0.wrapping_add(offset.0).wrapping_sub(self.offset))
     }
@@ -58,11 +60,13 @@ pub(super) fn code(headers: &[ProgramHeader64<LittleEndian>]) -> Result<Vec<Segm
 }
 
 /// The address, in the file's own numbering, at which what is mapped of a place in the file is loaded.
+#[must_use]
 pub fn address_of(code: &[Segment], offset: FileOffset) -> Option<ElfAddr> {
     Some(code.iter().find(|segment| segment.maps(offset))?.address_of(offset))
 }
 
 /// Where in the file the byte at an address stands, if it is code.
+#[must_use]
 pub fn offset_of(code: &[Segment], address: ElfAddr) -> Option<FileOffset> {
     code.iter().find_map(|segment| {
         let distance = address.0.checked_sub(segment.address.0).filter(|distance| *distance < segment.file_size)?;
@@ -70,7 +74,9 @@ pub fn offset_of(code: &[Segment], address: ElfAddr) -> Option<FileOffset> {
     })
 }
 
-/// What to add to an address of the file to get the address in memory, modulo 2^64, judged by a mapping of its code.
+/// What to add to an address of the file to get the address in memory, modulo 2^64, judged by a mapping of its code; `None` if
+/// that maps no segment.
+#[must_use]
 pub fn load_bias(code: &[Segment], mapping: &Mapping) -> Option<u64> {
     Some(mapping.start.0.wrapping_sub(address_of(code, mapping.offset)?.0))
 }

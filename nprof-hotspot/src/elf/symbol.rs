@@ -45,7 +45,8 @@ impl<'data> Symbols<'data> {
         self.defined().filter(|symbol| symbol.st_type() == STT_FUNC).map(address)
     }
 
-    /// Name and address of what is in the file under a name that begins with one of these.
+    /// Name and address of what is in the file under a name that begins with one of these. An item is an error if the name has
+    /// no end, or all names together are longer than those of any real library.
     pub fn named(&self, beginnings: &[&str]) -> impl Iterator<Item = Result<(&'data str, ElfAddr), Fault>> {
         let mut left = MAX_NAMES;
         self.defined().filter_map(move |symbol| {

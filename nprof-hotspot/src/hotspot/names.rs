@@ -4,6 +4,7 @@
 /// Decodes the JVM's modified UTF-8 (JVMS 4.4.7): NUL takes two bytes, characters outside of the first plane are two
 /// surrogates of three bytes each. `None` if `bytes` are not that. A surrogate without its other half, which the
 /// JVM allows and Unicode does not, becomes U+FFFD.
+#[must_use]
 pub fn decode(bytes: &[u8]) -> Option<String> {
     if bytes.is_ascii() {
         return (!bytes.contains(&0)).then(|| bytes.iter().copied().map(char::from).collect());
@@ -38,6 +39,7 @@ fn next_unit(bytes: &[u8]) -> Option<(u16, &[u8])> {
 /// `java.util.zip.Deflater`. `None` if no class can have that name.
 ///
 /// Hidden classes (lambdas, for one) have a suffix with an address, `Main$$Lambda+0x00007f`, that Java shows after a slash.
+#[must_use]
 pub fn class_name(internal: &str) -> Option<String> {
     let (name, suffix) = split_hidden(internal);
     let legal = !name.is_empty() && !name.contains(['.', ';', '[']) && name.split('/').all(|part| !part.is_empty());

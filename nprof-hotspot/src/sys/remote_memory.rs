@@ -113,6 +113,9 @@ impl ProcessMemory {
     }
 
     /// Fills `buf` from `addr` on, whole or not at all.
+    ///
+    /// # Errors
+    /// [`MemoryError::Unreadable`] if not all of it is mapped; otherwise what makes all reads of the process fail.
     pub fn read_exact(&self, addr: VirtAddr, buf: &mut [u8]) -> Result<(), MemoryError> {
         let span = Span { addr, len: buf.len() };
         match self.read_spans(&[span], buf)? {
@@ -123,6 +126,9 @@ impl ProcessMemory {
 
     /// Reads `spans` one after the other into `buf`, which must be as long as all of them together. Returns how many
     /// were read whole: all, or those before the first that could not be read. At most [`MAX_SPANS`] are looked at.
+    ///
+    /// # Errors
+    /// What makes all reads of the process fail: it has ended, may not be read, or does not answer.
     pub fn read_spans(&self, spans: &[Span], buf: &mut [u8]) -> Result<usize, MemoryError> {
         let spans = &spans[..spans.len().min(MAX_SPANS)];
         let wanted: usize = spans.iter().map(|span| span.len).sum();
