@@ -82,7 +82,10 @@ impl BpfObjects {
 }
 
 /// An object of a listing; `None` if the kernel has freed it since it listed its number.
-fn unless_gone<T, E: Error + Send + Sync + 'static>(listed: Result<T, E>) -> Result<Option<T>> {
+///
+/// # Errors
+/// When the kernel does not tell for another reason.
+pub fn unless_gone<T, E: Error + Send + Sync + 'static>(listed: Result<T, E>) -> Result<Option<T>> {
     match listed {
         Ok(object) => Ok(Some(object)),
         Err(error) => {

@@ -1,8 +1,9 @@
 //! What cannot be measured is counted and said: losses are provoked here, and must show.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use aya::programs::loaded_programs;
 use nprof_tests::child::Stream;
+use nprof_tests::kernel::{BpfObjects, unless_gone};
 use nprof_tests::nprof::{ATTACHED, Outcome, Trace, methods, outcome, run, spawn};
 use nprof_tests::process::{Called, RemoteProcess};
 use nprof_tests::report::Report;
@@ -73,11 +74,9 @@ fn told_one_by_one() -> Result<()> {
         let pid = target.pid().to_string();
         let mut sizes = Vec::new();
         for verbose in [&[][..], &["-v"], &["-vv"]] {
-            let others = entry_programs()?;
             let mut nprof = spawn(&[verbose, &["trace", "--max-overhead", "off", "--pid", &pid, TARGETS]].concat())?;
             nprof.line_with_prefix(Stream::Stderr, ATTACHED)?;
-            let own = entry_programs()?.into_iter().find(|program| !others.contains(program)).context("no program")?;
-            sizes.push(own.1);
+            sizes.push(entry_program_bytes(nprof.pid())?);
             let called = target.calls("deep", 1, 2)?;
             nprof.signal(Signal::INT)?;
             let ended = outcome(nprof)?;
@@ -117,16 +116,17 @@ fn many_are_told_in_part() -> Result<()> {
     })
 }
 
-/// The programs at the entries of natives that are loaded now: their ids, and their size after verification in bytes.
-fn entry_programs() -> Result<Vec<(u32, u32)>> {
-    let mut programs = Vec::new();
+/// The size of the program at the entries of natives that a process has loaded, after verification.
+fn entry_program_bytes(pid: u32) -> Result<u32> {
+    let held = BpfObjects::held_by(pid)?.programs;
     for program in loaded_programs() {
-        let program = program?;
-        if program.name_as_str() == Some(nprof_common::programs::ENTER) {
-            programs.push((program.id(), program.size_translated().context("no size")?));
+        // Others may free theirs meanwhile.
+        let Some(program) = unless_gone(program)? else { continue };
+        if held.contains(&program.id()) && program.name_as_str() == Some(nprof_common::programs::ENTER) {
+            return program.size_translated().context("no size");
         }
     }
-    Ok(programs)
+    bail!("{pid} has none of the programs {held:?} at the entries of natives")
 }
 
 /// Check that a native that cannot be probed is said to be skipped, by `methods` as well, or else counted.
