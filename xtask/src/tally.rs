@@ -103,10 +103,16 @@ impl Tally {
         if let Some(why) = line.strip_prefix("ignored") {
             self.skips.push(format!("{}: {}", self.running, why.trim_start_matches(", ")));
         } else if let Some((_, skip)) = line.split_once(NOT_RUN) {
-            self.skips.push(skip.to_owned());
+            // What concerns all tests is said by each binary that is started.
+            if self.skips.iter().all(|other| other != skip) {
+                self.skips.push(skip.to_owned());
+            }
         } else if line == "FAILED" {
-            self.failures.push(self.running.clone());
-        } else if !self.running.is_empty() && line != "ok" {
+            self.failures.push(std::mem::take(&mut self.running));
+        } else if line == "ok" {
+            // What comes before the next name is said by others that still run.
+            self.running.clear();
+        } else if !self.running.is_empty() {
             self.said.entry(self.running.clone()).or_default().hear(line);
         }
     }
@@ -204,6 +210,26 @@ mod tests {
             (vec!["later".to_owned()], vec![], vec!["a check".to_owned()])
         );
         assert_eq!(tally.failures, ["one", "two", "four"]);
+    }
+
+    /// Check that of tests that run at a time each has its own reason, whatever others say meanwhile, and that what two
+    /// binaries say is counted once.
+    #[test]
+    fn tests_side_by_side_are_told_apart() {
+        let mut tally = Tally::default();
+        let notes = (0..2 * MOST_LINES).map(|note| format!("nprof-tests: of three: {note}"));
+        let missing = "nprof-tests: not run: nothing is tested with JDK 21: it is not there";
+        let before = [missing, "test one ... FAILED"].map(str::to_owned);
+        // The name of a test and what came of it are printed at different moments.
+        let after =
+            ["test two ... nprof-tests: not run: three: no tool", "FAILED", "failures:", "---- one stdout ----"];
+        let last = ["Error: of one", "", "---- two stdout ----", "Error: of two", missing];
+        let lines = before.into_iter().chain(notes).chain(after.iter().chain(&last).map(|line| (*line).to_owned()));
+        lines.for_each(|line| tally.read(&line));
+        assert_eq!(tally.failures, ["one", "two"]);
+        assert_eq!(tally.said["one"].lines, ["Error: of one"]);
+        assert_eq!(tally.said["two"].lines, ["Error: of two"]);
+        assert_eq!(tally.skips, ["nothing is tested with JDK 21: it is not there", "three: no tool"]);
     }
 
     /// Check that each outcome of a check is counted as what it is.
