@@ -201,23 +201,6 @@ fn calls_that_end_otherwise() -> Result<()> {
     })
 }
 
-/// Check that the times of calls that time themselves are right.
-#[test]
-fn times_are_right() -> Result<()> {
-    on_every_jdk(|jdk| {
-        let start = |agent: &str| RemoteProcess::shapes_on(jdk, &[agent]);
-        let (mut target, mut watched) = Watched::from_the_start("targets.", TIME, start)?;
-        let slept = target.self_timed("sleep", 20, 2_000_000)?;
-        let record = watched.records()?.record("targets.Timed", "sleep", "(J)V");
-        ensure!((record.entered, record.ended) == (20, 20), "{record:?}");
-        // The native's own measurement lies inside ours.
-        ensure!(record.total_ns * 10_001 / 10_000 >= slept.total_ns, "{record:?} of {slept:?}");
-        ensure!(record.total_ns <= slept.total_ns + slept.total_ns / 50 + 20 * 100_000, "{record:?} of {slept:?}");
-        ensure!(record.max_ns * 10_001 / 10_000 >= slept.max_ns, "{record:?} of {slept:?}");
-        watched.exit(target)
-    })
-}
-
 /// Check that natives that were bound before the VM had names for them are seen, and counted exactly.
 #[test]
 fn natives_of_the_first_phase() -> Result<()> {

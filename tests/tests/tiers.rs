@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use nprof::discover::Proc;
-use nprof::model::{MethodSnapshot, Pid, Snapshot, Tier};
+use nprof::model::{Pid, Snapshot, Tier};
 use nprof::resolve::select::Selection;
 use nprof::trace::{Options, Prepared, TierWanted, Tracer};
 use nprof_common::Mode;
@@ -338,52 +338,6 @@ pub(crate) fn traced_by_stubs(target: &RemoteProcess, mode: Mode, time_every: u3
     let timed = mode == Mode::Time;
     let options = Options { timed, time_every, tier: TierWanted::Stub, ..Options::by_probes(selection) };
     Ok(Prepared::new(proc, jvm, options)?.attach()?)
-}
-
-/// Calls of one method, and of these the ones that were only counted; the time of all of them, estimated in part.
-fn sampled(tracer: &Tracer, method: &MethodName) -> Option<[u64; 3]> {
-    let snapshot = tracer.snapshot();
-    let is_named = |row: &&MethodSnapshot| {
-        let known = &row.methods[0].method;
-        (&*known.class, &*known.name) == (&*method.class, &*method.method)
-    };
-    let row = snapshot.methods.iter().find(is_named)?;
-    Some([row.calls, row.counted, row.total_ns + row.estimated_ns.unwrap_or(0)])
-}
-
-/// Check that where one of 16 calls is timed all are counted, those of a method that is called rarely are all timed, and
-/// the time of the others is estimated as the target measures it itself.
-#[test]
-fn some_calls_are_timed() -> Result<()> {
-    traced_on_every_jdk(|jdk| {
-        const EVERY: u32 = 16;
-        let mut target = RemoteProcess::shapes(jdk)?;
-        let mut tracer = traced_by_stubs(&target, Mode::Time, EVERY)?;
-        target.calls("all", 1, 100)?;
-        tracer.tick();
-        ensure!(tracer.snapshot().methods.iter().all(|row| row.counted == 0 && row.estimated_ns.is_none()));
-        let mut work = |calls: u32| target.self_timed("work", calls, 5_000);
-        let method = work(1)?.method;
-        let deadline = Instant::now() + SOON;
-        let before = loop {
-            work(500)?;
-            tracer.tick();
-            match sampled(&tracer, &method).context("no work was seen")? {
-                [_, 0, _] => ensure!(Instant::now() < deadline, "all calls are timed for {SOON:?}"),
-                sampled => break sampled,
-            }
-        };
-        let truth = work(100_000)?;
-        let after = sampled(&tracer, &method).context("no work was seen")?;
-        let [calls, counted, time] = [0, 1, 2].map(|field| after[field] - before[field]);
-        ensure!(calls == truth.calls, "{calls} of {} calls", truth.calls);
-        let of_each_1000 = 1000 * u64::from(EVERY) * (calls - counted) / calls;
-        ensure!((950..=1050).contains(&of_each_1000), "{counted} of {calls} calls were not timed");
-        let ratio = time as f64 / truth.total_ns as f64;
-        ensure!((0.5..2.0).contains(&ratio), "estimated {time} ns, the target measured {}", truth.total_ns);
-        tracer.stop();
-        target.exit()
-    })
 }
 
 /// Moves everything to stubs or to probes, and returns when it is there.

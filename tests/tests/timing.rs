@@ -1,12 +1,21 @@
 //! Times are those that the target measures itself.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, bail, ensure};
+use nprof::model::MethodSnapshot;
+use nprof::trace::Tracer;
+use nprof_common::Mode;
+use nprof_tests::name::MethodName;
 use nprof_tests::nprof::Trace;
 use nprof_tests::process::{RemoteProcess, SelfTimed};
 use nprof_tests::report::Row;
-use nprof_tests::require::traced_on_every_jdk;
+use nprof_tests::require::{on_every_jdk, traced_on_every_jdk};
+use nprof_tests::shim_peer::TIME;
+use nprof_tests::shim_watch::Watched;
 
 use crate::TARGETS;
+use crate::tiers::{SOON, traced_by_stubs};
 
 /// What a pair of probes may add to a call that measures itself from its first statement to its last: the traps and
 /// the programs that lie between nprof's clock readings and the target's. Measured: 1 to 6 us.
@@ -159,5 +168,68 @@ fn self_time_leaves_out_traced_callees() -> Result<()> {
         // Ten calls lie in each other: the sum over all is several times what passed.
         ensure!(times.self_ns * 2 < times.total_ns && times.self_ns <= report.elapsed_ns, "{times:?}");
         Ok(())
+    })
+}
+
+/// Check that the times that the agent's stubs take of calls that time themselves are right.
+#[test]
+fn of_stubs_in_the_agent() -> Result<()> {
+    on_every_jdk(|jdk| {
+        let start = |agent: &str| RemoteProcess::shapes_on(jdk, &[agent]);
+        let (mut target, mut watched) = Watched::from_the_start("targets.", TIME, start)?;
+        let slept = target.self_timed("sleep", 20, 2_000_000)?;
+        let record = watched.records()?.record("targets.Timed", "sleep", "(J)V");
+        ensure!((record.entered, record.ended) == (20, 20), "{record:?}");
+        // The native's own measurement lies inside ours.
+        ensure!(record.total_ns * 10_001 / 10_000 >= slept.total_ns, "{record:?} of {slept:?}");
+        ensure!(record.total_ns <= slept.total_ns + slept.total_ns / 50 + 20 * 100_000, "{record:?} of {slept:?}");
+        ensure!(record.max_ns * 10_001 / 10_000 >= slept.max_ns, "{record:?} of {slept:?}");
+        watched.exit(target)
+    })
+}
+
+/// Calls of one method, and of these the ones that were only counted; the time of all of them, estimated in part.
+fn sampled(tracer: &Tracer, method: &MethodName) -> Option<[u64; 3]> {
+    let snapshot = tracer.snapshot();
+    let is_named = |row: &&MethodSnapshot| {
+        let known = &row.methods[0].method;
+        (&*known.class, &*known.name) == (&*method.class, &*method.method)
+    };
+    let row = snapshot.methods.iter().find(is_named)?;
+    Some([row.calls, row.counted, row.total_ns + row.estimated_ns.unwrap_or(0)])
+}
+
+/// Check that where one of 16 calls is timed all are counted, those of a method that is called rarely are all timed, and
+/// the time of the others is estimated as the target measures it itself.
+#[test]
+fn some_calls_are_timed() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        const EVERY: u32 = 16;
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let mut tracer = traced_by_stubs(&target, Mode::Time, EVERY)?;
+        target.calls("all", 1, 100)?;
+        tracer.tick();
+        ensure!(tracer.snapshot().methods.iter().all(|row| row.counted == 0 && row.estimated_ns.is_none()));
+        let mut work = |calls: u32| target.self_timed("work", calls, 5_000);
+        let method = work(1)?.method;
+        let deadline = Instant::now() + SOON;
+        let before = loop {
+            work(500)?;
+            tracer.tick();
+            match sampled(&tracer, &method).context("no work was seen")? {
+                [_, 0, _] => ensure!(Instant::now() < deadline, "all calls are timed for {SOON:?}"),
+                sampled => break sampled,
+            }
+        };
+        let truth = work(100_000)?;
+        let after = sampled(&tracer, &method).context("no work was seen")?;
+        let [calls, counted, time] = [0, 1, 2].map(|field| after[field] - before[field]);
+        ensure!(calls == truth.calls, "{calls} of {} calls", truth.calls);
+        let of_each_1000 = 1000 * u64::from(EVERY) * (calls - counted) / calls;
+        ensure!((950..=1050).contains(&of_each_1000), "{counted} of {calls} calls were not timed");
+        let ratio = time as f64 / truth.total_ns as f64;
+        ensure!((0.5..2.0).contains(&ratio), "estimated {time} ns, the target measured {}", truth.total_ns);
+        tracer.stop();
+        target.exit()
     })
 }
