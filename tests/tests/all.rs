@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nprof_tests::child::PATIENCE;
 use nprof_tests::name::MethodName;
 use nprof_tests::nprof::Trace;
 use nprof_tests::process::RemoteProcess;
@@ -11,6 +12,7 @@ use nprof_tests::require::traced_on_every_jdk;
 use nprof_tests::usage::Usage;
 
 use crate::TARGETS;
+use crate::errors::{VALUE, changeable};
 
 /// The promise.
 const NOTICED_WITHIN: Duration = Duration::from_secs(1);
@@ -105,5 +107,30 @@ fn a_crowd_leaves_nothing_behind() -> Result<()> {
         // What is kept of the results grows; what was needed for tracing does not.
         ensure!(late.resident < early.resident + 8_000_000, "{sizes:?}");
         Ok(())
+    })
+}
+
+/// Check that a JVM whose process becomes another program has ended while others are traced on.
+#[test]
+fn one_of_several_becomes_another_program() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let (mut changes, mut stays) = (changeable(jdk)?, changeable(jdk)?);
+        let mut trace = Trace::start_all(&["--interval", "200ms", VALUE])?;
+        for target in [&mut changes, &mut stays] {
+            target.run("value")?;
+        }
+        changes.leave_to("become")?;
+        let (gone, living) = (changes.pid(), stays.pid());
+        let is_ended = |report: &Report, pid| report.targets.iter().any(|target| target.pid == pid && target.ended);
+        let deadline = Instant::now() + PATIENCE;
+        while !is_ended(&trace.next_report()?, gone) {
+            ensure!(Instant::now() < deadline, "another program is not noticed");
+        }
+        stays.run("value")?;
+        let report = trace.finish()?;
+        ensure!(is_ended(&report, gone) && !is_ended(&report, living), "{report:?}");
+        let calls = |pid| report.methods.iter().filter(|method| method.pid == pid).map(|m| m.calls).sum::<u64>();
+        ensure!((calls(gone), calls(living)) == (1, 2), "{report:?}");
+        stays.exit()
     })
 }

@@ -1,9 +1,9 @@
 //! Whatever is asked or happens, nprof ends by itself, with a message that helps and the right exit code.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use nprof_tests::child::{PATIENCE, Stream};
+use nprof_tests::child::Stream;
 use nprof_tests::jdk::Jdk;
 use nprof_tests::nprof::{Outcome, Trace, outcome, run, spawn};
 use nprof_tests::process::RemoteProcess;
@@ -157,10 +157,10 @@ fn ended_well(run: &Outcome) -> Result<()> {
 }
 
 /// What is traced of a JVM that is about to become another program.
-const VALUE: &str = "targets.Twisted::value";
+pub(crate) const VALUE: &str = "targets.Twisted::value";
 
 /// A JVM that can become another program.
-fn changeable(jdk: &Jdk) -> Result<RemoteProcess> {
+pub(crate) fn changeable(jdk: &Jdk) -> Result<RemoteProcess> {
     RemoteProcess::twisted(jdk, &Targets::get()?.library("libtwisted.so"), false)
 }
 
@@ -185,30 +185,5 @@ fn becomes_another_program() -> Result<()> {
         ensure!(report.methods.iter().map(|method| method.calls).eq([3]), "{report:?}");
         ensure!(std::fs::read_link(format!("/proc/{pid}/exe"))?.ends_with("cat"), "the process has ended, too");
         Ok(())
-    })
-}
-
-/// Check that with `--all` such a JVM has ended while others are traced on.
-#[test]
-fn one_of_several_becomes_another_program() -> Result<()> {
-    traced_on_every_jdk(|jdk| {
-        let (mut changes, mut stays) = (changeable(jdk)?, changeable(jdk)?);
-        let mut trace = Trace::start_all(&["--interval", "200ms", VALUE])?;
-        for target in [&mut changes, &mut stays] {
-            target.run("value")?;
-        }
-        changes.leave_to("become")?;
-        let (gone, living) = (changes.pid(), stays.pid());
-        let is_ended = |report: &Report, pid| report.targets.iter().any(|target| target.pid == pid && target.ended);
-        let deadline = Instant::now() + PATIENCE;
-        while !is_ended(&trace.next_report()?, gone) {
-            ensure!(Instant::now() < deadline, "another program is not noticed");
-        }
-        stays.run("value")?;
-        let report = trace.finish()?;
-        ensure!(is_ended(&report, gone) && !is_ended(&report, living), "{report:?}");
-        let calls = |pid| report.methods.iter().filter(|method| method.pid == pid).map(|m| m.calls).sum::<u64>();
-        ensure!((calls(gone), calls(living)) == (1, 2), "{report:?}");
-        stays.exit()
     })
 }

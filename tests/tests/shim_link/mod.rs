@@ -3,6 +3,7 @@
 mod ends;
 mod orders;
 mod told;
+mod undone;
 
 use std::time::{Duration, Instant};
 
