@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use nprof_tests::child::PATIENCE;
+use nprof_tests::container::{Container, Layer, Root, Sort};
 use nprof_tests::name::MethodName;
 use nprof_tests::nprof::Trace;
 use nprof_tests::process::RemoteProcess;
@@ -12,6 +13,7 @@ use nprof_tests::require::traced_on_every_jdk;
 use nprof_tests::usage::Usage;
 
 use crate::TARGETS;
+use crate::containers::Decoy;
 use crate::errors::{VALUE, changeable};
 
 /// The promise.
@@ -81,6 +83,48 @@ fn each_jvm_by_itself() -> Result<()> {
         ensure!(!target(&report, second).context("the later JVM")?.ended, "{:?}", report.targets);
         later.exit()
     })
+}
+
+/// Check that the calls of JVMs in containers of all sorts are told apart, from each other's and from those of one that is in
+/// none, all at once; and that a file of the host is not taken for one of a container.
+#[test]
+fn containers_of_all_sorts() -> Result<()> {
+    let decoy = Decoy::new()?;
+    let mut sorts = Vec::new();
+    for layer in [Layer::Upper, Layer::Lower] {
+        let usual = Sort { layer, ..Sort::default() };
+        let chroot = Sort { root: Root::Chroot, ..usual.clone() };
+        let user_namespace = Sort { user_namespace: true, ..usual.clone() };
+        sorts.extend([
+            (usual.clone(), None),
+            (usual, Some(Container::delete_library as fn(&Container) -> Result<()>)),
+            (chroot.clone(), None),
+            (chroot, Some(Container::unmount_root)),
+            (user_namespace, None),
+            (decoy.sort(layer)?, None),
+        ]);
+    }
+    traced_on_every_jdk(|jdk| {
+        let mut outside = RemoteProcess::shapes(jdk)?;
+        let mut inside = Vec::new();
+        for (sort, change) in &sorts {
+            let container = Container::start(jdk, sort)?;
+            change.map_or(Ok(()), |change| change(&container))?;
+            inside.push(container);
+        }
+        let trace = Trace::start_all(&[TARGETS])?;
+        let called_inside = inside.iter_mut().map(|container| container.calls("all", 2, 300)).collect::<Vec<_>>();
+        let called_outside = outside.calls("all", 2, 200)?;
+        let report = trace.finish()?;
+        report.of(outside.pid()).must_equal(&called_outside)?;
+        for ((container, called), (sort, change)) in inside.iter().zip(called_inside).zip(&sorts) {
+            let of_it = report.of(container.pid());
+            let is_exact = called.and_then(|called| of_it.must_equal(&called)).and_then(|()| of_it.must_be_lossless());
+            is_exact.with_context(|| format!("{sort:?}, changed: {}", change.is_some()))?;
+        }
+        Ok(())
+    })?;
+    decoy.must_be_unopened()
 }
 
 /// Check that JVMs that come and go leave nothing behind: no descriptor, no record, hardly any memory.

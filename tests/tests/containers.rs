@@ -2,6 +2,7 @@
 //! and counted as those beside them.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
@@ -27,7 +28,7 @@ fn said(method: &ListedMethod) -> (MethodName, Said) {
     (method.name(), (library, offset, entry, bound, reason))
 }
 
-/// Runs `before` and then all checks on a container of the sort, with every JDK.
+/// Runs `before` and then all checks on a container of the sort, with every JDK. (`trace --all` is checked in `all.rs`.)
 fn contained(sort: &Sort, before: impl Fn(&Container) -> Result<()>) -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut outside = RemoteProcess::shapes(jdk)?;
@@ -36,8 +37,7 @@ fn contained(sort: &Sort, before: impl Fn(&Container) -> Result<()>) -> Result<(
         is_shown(&inside).context("ps")?;
         is_listed_as(&inside, &outside).context("methods")?;
         is_counted_alone(&mut inside, &mut outside).context("trace --pid")?;
-        shares_a_library(&mut inside, &mut outside).context("trace of the JDK")?;
-        is_counted_among_all(&mut inside, &mut outside).context("trace --all")
+        shares_a_library(&mut inside, &mut outside).context("trace of the JDK")
     })
 }
 
@@ -92,17 +92,6 @@ fn shares_a_library(inside: &mut Container, outside: &mut RemoteProcess) -> Resu
     Ok(())
 }
 
-/// Checks that the calls of both are told apart.
-fn is_counted_among_all(inside: &mut Container, outside: &mut RemoteProcess) -> Result<()> {
-    let trace = Trace::start_all(&[TARGETS])?;
-    let called_inside = inside.calls("all", 2, 300)?;
-    let called_outside = outside.calls("all", 2, 200)?;
-    let report = trace.finish()?;
-    report.of(inside.pid()).must_equal(&called_inside)?;
-    report.of(outside.pid()).must_equal(&called_outside)?;
-    report.of(inside.pid()).must_be_lossless()
-}
-
 /// Check a container as they mostly are, with its files in its image.
 #[test]
 fn with_the_library_in_the_image() -> Result<()> {
@@ -118,24 +107,48 @@ fn with_a_library_of_its_own() -> Result<()> {
     })
 }
 
+/// A file of the host that has the path of a container's library, and who opens it.
+pub(crate) struct Decoy {
+    _directory: TempDir,
+    path: PathBuf,
+    watch: OwnedFd,
+}
+
+impl Decoy {
+    pub(crate) fn new() -> Result<Self> {
+        let directory = TempDir::new()?;
+        let path = directory.path().canonicalize()?.join("libshapes.so");
+        std::fs::copy(Targets::get()?.library("liblate.so"), &path)?;
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK)?;
+        inotify::add_watch(&watch, &path, inotify::WatchFlags::OPEN)?;
+        Ok(Self { _directory: directory, path, watch })
+    }
+
+    /// A container with its target at the same path.
+    pub(crate) fn sort(&self, layer: Layer) -> Result<Sort> {
+        let app = self.path.parent().context("a directory")?.to_owned();
+        Ok(Sort { layer, app, ..Sort::default() })
+    }
+
+    /// Checks that nobody has opened it.
+    pub(crate) fn must_be_unopened(&self) -> Result<()> {
+        let nothing = rustix::io::read(&self.watch, &mut [0; 4096]);
+        ensure!(nothing == Err(rustix::io::Errno::AGAIN), "the host's file was opened");
+        // A watch that sees nothing must be able to see something.
+        drop(std::fs::File::open(&self.path)?);
+        ensure!(rustix::io::read(&self.watch, &mut [0; 4096])? > 0, "the watch does not work");
+        Ok(())
+    }
+}
+
 /// Check that the host's file of the same path is neither taken for the container's nor opened at all.
 #[test]
 fn with_another_file_at_the_same_path_on_the_host() -> Result<()> {
-    let host = TempDir::new()?;
-    let decoy = host.path().canonicalize()?.join("libshapes.so");
-    std::fs::copy(Targets::get()?.library("liblate.so"), &decoy)?;
-    let watch = inotify::init(inotify::CreateFlags::NONBLOCK)?;
-    inotify::add_watch(&watch, &decoy, inotify::WatchFlags::OPEN)?;
-    let app = decoy.parent().context("a directory")?.to_owned();
+    let decoy = Decoy::new()?;
     for layer in [Layer::Upper, Layer::Lower] {
-        contained(&Sort { layer, app: app.clone(), ..Sort::default() }, |_| Ok(()))?;
+        contained(&decoy.sort(layer)?, |_| Ok(()))?;
     }
-    let nothing = rustix::io::read(&watch, &mut [0; 4096]);
-    ensure!(nothing == Err(rustix::io::Errno::AGAIN), "the host's file was opened");
-    // A watch that sees nothing must be able to see something.
-    drop(std::fs::File::open(&decoy)?);
-    ensure!(rustix::io::read(&watch, &mut [0; 4096])? > 0, "the watch does not work");
-    Ok(())
+    decoy.must_be_unopened()
 }
 
 /// Check a container whose library was deleted after it was loaded.
