@@ -10,7 +10,7 @@ import java.util.zip.CRC32;
  * Threads that are never still, to be stopped anywhere. Which method calls which is the same for ever, so that every
  * stack can be judged: apart from what the JDK does at its inner end, it is a path of the calls written here.
  *
- * <p>{@code run spin N} starts N such threads and answers {@code thread NAME} for each.
+ * <p>{@code run spin N} starts N such threads and answers {@code thread NAME} for each that has begun.
  */
 final class Interrupted {
     private static volatile long sink;
@@ -23,9 +23,14 @@ final class Interrupted {
 
     private static void spin(String[] args, PrintStream out) {
         for (int i = 0; i < Integer.parseInt(args[0]); i++) {
-            Thread thread = new Thread(new Spin(i + 1), "spin-" + i);
+            Spin spin = new Spin(i + 1);
+            Thread thread = new Thread(spin, "spin-" + i);
             thread.setDaemon(true);
             thread.start();
+            // Before it has begun, the system does not know its name.
+            while (!spin.hasBegun) {
+                Thread.yield();
+            }
             out.println("thread " + thread.getName());
         }
     }
@@ -41,6 +46,8 @@ final class Interrupted {
             new Throws(), new Natives(), new Maths(),
         };
         private long seed;
+        // No latch: a call of that could be what a thread is stopped in.
+        private volatile boolean hasBegun;
 
         Spin(long seed) {
             this.seed = seed;
@@ -48,6 +55,7 @@ final class Interrupted {
 
         @Override
         public void run() {
+            hasBegun = true;
             for (;;) {
                 sink = turn();
             }
