@@ -119,6 +119,8 @@ fn nprof_does_not_read() -> Result<()> {
         let mut target = RemoteProcess::shapes(jdk)?;
         let mut connection = connect(jdk, &target)?;
         connection.welcome(Connection::usual_welcome(RECORDS, 2))?;
+        // Before the agent has read the welcome, it tells of no binds. When this is answered, it has.
+        connection.apply()?;
         target.run(&format!("register {UNREAD_BINDS}"))?;
         ensure!(connection.heard.dropped == 0, "told before anything was read");
         connection.scan()?;
