@@ -41,7 +41,7 @@ mod record_cli;
 mod recordings;
 mod sampling;
 mod serve;
-mod serve_errors;
+mod serve_refusals;
 mod shim_link;
 mod shim_load;
 mod soak;
