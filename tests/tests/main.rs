@@ -3,7 +3,8 @@
 //! The tests of nprof want `target/release/nprof` (or `NPROF_BIN`), root and a kernel with `uprobe_multi`, those of the
 //! service Prometheus too; those of the targets want only JDKs, those of pictures only Chromium. What is missing is
 //! printed; `NPROF_TEST_REQUIRE=kernel,jvm,prometheus,browser,17,25` makes it fail.
-//! `--test-threads=1` gives the timing tests the quiet that they need.
+//! `--test-threads=1` gives the tests that measure the quiet that they need; which of the others may run side by side stands in
+//! `xtask/src/test.rs`.
 
 mod all;
 mod browser;

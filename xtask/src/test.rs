@@ -24,6 +24,41 @@ const REAL_PACKAGE: &str = "nprof-tests";
 /// What a first answer comes from, of the real tests: the programs in the kernel, what is found in a JVM, counts, losses.
 const QUICK: &[&str] = &["kernel::", "inventory::", "inflight::", "losses::"];
 
+/// The modules of the real tests that disturb nobody and that nobody disturbs: they run beside each other, [`LANES`] at a time.
+/// All others run alone, so that a new module is safe without a word here. A module may be here if none of its tests
+///
+/// - holds a time, a rate or a share against a bound (a deadline for what comes anyway is none);
+/// - looks at what neighbours have too: all JVMs (`--all`, `serve`), all BPF objects, `/tmp`, what the test process holds;
+/// - does anything to a process or a file that it has not made itself.
+const SIDE_BY_SIDE: &[&str] = &[
+    "browser::",
+    "cli::",
+    "containers::",
+    "cycles::",
+    "errors::",
+    "exact::",
+    "formats::",
+    "hidden::",
+    "hostile::",
+    "inflight::",
+    "inventory::",
+    "losses::",
+    "marks::",
+    "native::",
+    "record_cli::",
+    "recordings::",
+    "shim_link::ends::",
+    "shim_link::orders::",
+    "shim_link::told::",
+    "stub_stress::",
+    "stubs::",
+    "targets::",
+    "tiers::",
+    "unwind::",
+];
+/// They wait more than they compute: one more than the CPUs of the smallest machine.
+const LANES: usize = 3;
+
 const UNIT_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// Half an hour is enough on a quiet machine. This only ends what hangs, also beside the work of others.
 const REAL_LIMIT: Duration = Duration::from_secs(90 * 60);
@@ -134,7 +169,9 @@ fn real_tests(tally: &mut Tally, request: &Request, nprof: &Path) -> Result<()> 
     let machine = Machine::this();
     authorise(&machine)?;
     let before = tally.ran();
-    for (name, path) in &build.programs {
+    let passes = passes(request);
+    for ((name, path), pass) in build.programs.iter().flat_map(|program| passes.iter().map(move |pass| (program, pass)))
+    {
         let mut command = as_root(&machine);
         command
             .arg(format!("NPROF_BIN={}", nprof.display()))
@@ -143,11 +180,9 @@ fn real_tests(tally: &mut Tally, request: &Request, nprof: &Path) -> Result<()> 
             // What is not run is said on stderr, past the test runner.
             .args(["sh", "-c", "exec \"$0\" \"$@\" 2>&1"])
             .arg(path)
-            .args(filter(request.selection))
-            .arg("--test-threads=1")
-            .args(&request.extra)
+            .args(&pass.arguments)
             .current_dir(cargo::workspace().join("tests"));
-        run_tests(tally, name, &mut command, REAL_LIMIT);
+        run_tests(tally, &format!("{name}, {}", pass.name), &mut command, REAL_LIMIT);
     }
     if tally.ran() == before {
         bail!("not one test ran");
@@ -177,14 +212,49 @@ fn as_root(machine: &Machine) -> Command {
     command
 }
 
-/// What to tell the binary of the real tests. Those without a JVM are in its module `kernel`.
-fn filter(selection: Selection) -> &'static [&'static str] {
-    match selection {
-        Selection::Quick => QUICK,
-        Selection::Kernel => &["kernel::"],
-        Selection::Jvm => &["--skip", "kernel::"],
-        Selection::Unit | Selection::All => &[],
+/// One start of a binary of the real tests.
+#[derive(Debug)]
+struct Pass {
+    name: &'static str,
+    arguments: Vec<String>,
+}
+
+impl Pass {
+    /// Tests whose name has one of `words` in it, all if there are none, and none of `skipped`.
+    fn new(name: &'static str, threads: usize, words: &[&str], skipped: &[&str]) -> Self {
+        let mut arguments: Vec<String> = words.iter().copied().map(str::to_owned).collect();
+        arguments.extend(skipped.iter().flat_map(|word| ["--skip".to_owned(), (*word).to_owned()]));
+        arguments.push(format!("--test-threads={threads}"));
+        Self { name, arguments }
     }
+}
+
+/// How the binaries of the real tests are started. Each test that is asked for runs in one pass.
+fn passes(request: &Request) -> Vec<Pass> {
+    // Those without a JVM are in the module `kernel`.
+    let (wanted, skipped): (&[&str], &[&str]) = match request.selection {
+        Selection::Quick => (QUICK, &[]),
+        Selection::Kernel => (&["kernel::"], &[]),
+        Selection::Jvm => (&[], &["kernel::"]),
+        Selection::Unit | Selection::All => (&[], &[]),
+    };
+    if !request.extra.is_empty() {
+        // They may name tests too, which the binary adds to those that are named already.
+        let mut alone = Pass::new("each alone", 1, wanted, skipped);
+        alone.arguments.extend_from_slice(&request.extra);
+        return vec![alone];
+    }
+    let (beside, alone): (Vec<&str>, Vec<&str>) = wanted.iter().partition(|word| SIDE_BY_SIDE.contains(word));
+    let beside = if wanted.is_empty() { SIDE_BY_SIDE.to_vec() } else { beside };
+    let mut passes = Vec::new();
+    // Without a word, a binary would run all its tests.
+    if !beside.is_empty() {
+        passes.push(Pass::new("side by side", LANES, &beside, skipped));
+    }
+    if wanted.is_empty() || !alone.is_empty() {
+        passes.push(Pass::new("each alone", 1, &alone, &[skipped, SIDE_BY_SIDE].concat()));
+    }
+    passes
 }
 
 /// Runs test binaries, shows and counts their tests. A run that fails without a failed test (it did not compile,
@@ -223,6 +293,52 @@ mod tests {
         assert_eq!(parse(&words("-- x")).unwrap().selection, Selection::All);
         assert!(parse(&words("jvms")).is_err());
         assert!(parse(&words("jvm kernel")).is_err());
+    }
+
+    /// Whether the binary of tests runs this one when it is told so.
+    fn runs(pass: &Pass, test: &str) -> bool {
+        let mut words = pass.arguments.iter().filter(|word| !word.starts_with("--test-threads"));
+        let (mut wanted, mut is_among) = (0, false);
+        while let Some(word) = words.next() {
+            if word == "--skip" {
+                if words.next().is_some_and(|word| test.contains(word)) {
+                    return false;
+                }
+            } else {
+                wanted += 1;
+                is_among |= test.contains(word);
+            }
+        }
+        wanted == 0 || is_among
+    }
+
+    /// Check that each module's tests run once if they are wanted, and in no company that they are not declared to bear.
+    #[test]
+    fn each_test_runs_in_one_pass() {
+        let modules = include_str!("../../tests/tests/main.rs").lines();
+        let modules = modules.filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';')).collect::<Vec<_>>();
+        assert!(modules.len() > 40 && modules.contains(&"kernel"), "{modules:?}");
+        for (selection, wanted) in [
+            (Selection::All, modules.clone()),
+            (Selection::Jvm, modules.iter().copied().filter(|module| *module != "kernel").collect()),
+            (Selection::Kernel, vec!["kernel"]),
+            (Selection::Quick, QUICK.iter().map(|word| word.trim_end_matches("::")).collect()),
+        ] {
+            let passes = passes(&Request { selection, extra: Vec::new() });
+            for module in &modules {
+                let test = format!("{module}::of_no_other_name");
+                let of: Vec<_> = passes.iter().filter(|pass| runs(pass, &test)).collect();
+                assert_eq!(of.len(), usize::from(wanted.contains(module)), "{module}: {of:?}");
+                let is_beside = SIDE_BY_SIDE.contains(&format!("{module}::").as_str());
+                assert!(of.iter().all(|pass| (pass.name == "side by side") == is_beside), "{module}: {of:?}");
+            }
+        }
+        for word in SIDE_BY_SIDE {
+            assert!(modules.iter().any(|module| word.starts_with(&format!("{module}::"))), "{word} is in no module");
+        }
+        let named = passes(&Request { selection: Selection::Jvm, extra: words("exact:: --nocapture") });
+        assert_eq!(named.len(), 1, "{named:?}");
+        assert!(named[0].arguments.contains(&"--test-threads=1".to_owned()), "{named:?}");
     }
 
     /// Check that a test run that fails as a whole is counted even if no test did, and only once if one did.
