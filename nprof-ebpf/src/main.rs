@@ -24,7 +24,7 @@ mod threads;
 mod vm;
 
 use aya_ebpf::EbpfContext;
-use aya_ebpf::bindings::{pt_regs, task_struct};
+use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::generated::bpf_task_pt_regs;
 use aya_ebpf::helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns};
 use aya_ebpf::macros::{btf_tracepoint, perf_event, raw_tracepoint, uprobe, uretprobe};
@@ -112,28 +112,38 @@ fn nprof_tick(_ctx: PerfEventContext) -> u32 {
 /// A CPU switches from one thread to another.
 #[btf_tracepoint(function = "sched_switch")]
 fn nprof_switch(ctx: BtfTracePointContext) -> i32 {
-    // SAFETY: the helper takes no pointer.
-    let now_ns = unsafe { bpf_ktime_get_ns() };
-    let (previous, next): (*mut task_struct, *mut task_struct) = (ctx.arg(1), ctx.arg(2));
+    // All threads of the host pass here, and nearly all of them are of no interest: for those not even the clock is read.
     // SAFETY: the kernel gives both tasks.
-    if let Some(away) = unsafe { off_cpu::stop(previous, now_ns) }
-        && maps::collects(collect::INSIDE)
-        && let Some(call) = calls::innermost()
-    {
-        let probability = stacks::stop_probability();
-        // SAFETY: the thread that stops is still the current one.
-        if probability != 0 && unsafe { stacks::of_thread(StackKind::Stop, Some(call), probability, user_registers()) }
+    if let Some(away) = unsafe { off_cpu::of(ctx.arg(1)) } {
+        // SAFETY: the helper takes no pointer.
+        off_cpu::stop(away, unsafe { bpf_ktime_get_ns() });
+        if maps::collects(collect::INSIDE)
+            && let Some(call) = calls::innermost()
         {
-            off_cpu::mark_taken(away);
+            take_at_stop(call, away);
         }
     }
     // SAFETY: as above.
-    if let Some(back) = unsafe { off_cpu::resume(next, now_ns) }
-        && back.was_taken
-    {
-        stacks::resumed(back.tid, now_ns, back.away_ns);
+    if let Some(away) = unsafe { off_cpu::of(ctx.arg(2)) } {
+        // SAFETY: as above.
+        let now_ns = unsafe { bpf_ktime_get_ns() };
+        if let Some(back) = off_cpu::resume(away, now_ns)
+            && back.was_taken
+        {
+            stacks::resumed(back.tid, now_ns, back.away_ns);
+        }
     }
     0
+}
+
+/// Takes the stack of the current thread, which stops inside a call, if chance picks it.
+#[inline(always)]
+fn take_at_stop(call: stacks::Open, away: *mut off_cpu::Away) {
+    let probability = stacks::stop_probability();
+    // SAFETY: the thread that stops is still the current one.
+    if probability != 0 && unsafe { stacks::of_thread(StackKind::Stop, Some(call), probability, user_registers()) } {
+        off_cpu::mark_taken(away);
+    }
 }
 
 /// The registers that the current thread has left user space with.

@@ -43,17 +43,21 @@ pub(crate) fn total_ns(tid: u32) -> Option<u64> {
     Some(unsafe { (&raw const (*away).total_ns).read_volatile() })
 }
 
-/// A thread stops running. Returns its entry if it has one.
+/// What is known of a thread; `None` of one that has made no traced call: of nearly all threads of a host.
 ///
 /// # Safety
 /// `task` is a live task that the kernel has given.
 #[inline(always)]
-pub(crate) unsafe fn stop(task: *mut task_struct, now_ns: u64) -> Option<*mut Away> {
+pub(crate) unsafe fn of(task: *mut task_struct) -> Option<*mut Away> {
     // SAFETY: the caller's promise.
-    let away = unsafe { NPROF_OFF_CPU.of(task, 0) }?;
+    unsafe { NPROF_OFF_CPU.of(task, 0) }
+}
+
+/// A thread stops running.
+#[inline(always)]
+pub(crate) fn stop(away: *mut Away, now_ns: u64) {
     // SAFETY: the map gave the pointer; the thread is switched by one CPU at a time.
     unsafe { (&raw mut (*away).since_ns).write_volatile(now_ns) };
-    Some(away)
 }
 
 /// Notes that the stack of a thread that stops was taken.
@@ -64,13 +68,8 @@ pub(crate) fn mark_taken(away: *mut Away) {
 }
 
 /// A thread runs again.
-///
-/// # Safety
-/// As [`stop`].
 #[inline(always)]
-pub(crate) unsafe fn resume(task: *mut task_struct, now_ns: u64) -> Option<Back> {
-    // SAFETY: the caller's promise.
-    let away = unsafe { NPROF_OFF_CPU.of(task, 0) }?;
+pub(crate) fn resume(away: *mut Away, now_ns: u64) -> Option<Back> {
     // SAFETY: as in `stop`.
     let away = unsafe { &mut *away };
     if away.since_ns == 0 {
