@@ -121,6 +121,8 @@ pub struct Row {
     pub estimated_calls: Option<u64>,
     pub estimate_error: Option<f64>,
     pub estimate_error_ns: Option<u64>,
+    pub off_cpu_ns: Option<u64>,
+    pub on_cpu_ns: Option<u64>,
 }
 
 /// Calls by duration.

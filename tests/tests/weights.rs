@@ -1,9 +1,13 @@
 //! What the widths stand for: natives that call back, that work and that sleep, by each weight.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use nprof_tests::nprof::Trace;
 use nprof_tests::require::{say, traced_on_every_jdk};
 
 use crate::callers::{Callers, FoldedStack, NATIVES, function, told, width};
+
+/// Selects the native that works and sleeps.
+const COUNTED_WORK: &str = "targets.CallerNatives::work";
 
 /// The width that a frame has as the innermost one.
 fn own(stacks: &[FoldedStack], frame: &str) -> u64 {
@@ -94,6 +98,35 @@ fn off_cpu_is_sleep() -> Result<()> {
             let found = sampled.off_cpu_ns / sampled.time_ns;
             say(&format!("JDK {} {name}: {asleep:.3} asleep, {found:.3} found", jdk.version));
             ensure!((found - asleep).abs() < 0.1, "{name}: {found} off the CPU, {asleep} asleep");
+        }
+        target.exit()
+    })
+}
+
+/// Check that a trace knows by itself how long the threads of a native ran that works and sleeps, that one that only works has
+/// not waited for itself, and that without the program on context switches nothing is said of it.
+#[test]
+fn a_trace_tells_work_from_waiting() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = Callers::learned(jdk, &[])?;
+        let wheel = "go spin16:4,nap4:4 2 1000000000 2500";
+        for (option, is_measured) in [(None, true), (Some("--no-off-cpu"), false)] {
+            let exact = ["--max-overhead", "off", COUNTED_WORK];
+            let trace = Trace::start(target.pid(), &[&exact[..], option.as_slice()].concat())?;
+            target.run(wheel)?;
+            let report = trace.finish()?;
+            let truth = target.truth()?;
+            let row = report.methods.iter().find(|row| row.method == "work").context("no calls of work")?;
+            let Some((on_cpu_ns, off_cpu_ns)) = row.on_cpu_ns.zip(row.off_cpu_ns) else {
+                ensure!(!is_measured && row.off_cpu_ns.is_none(), "{row:?}");
+                continue;
+            };
+            let (spin, nap) = (truth.path("spin16", "work")?, truth.path("nap4", "work")?);
+            let ran = (spin.cpu_ns + nap.cpu_ns) as f64 / (spin.wall_ns + nap.wall_ns) as f64;
+            let found = on_cpu_ns as f64 / row.total_ns.context("no time")? as f64;
+            say(&format!("JDK {}: {ran:.3} ran, {found:.3} found", jdk.version));
+            ensure!(is_measured && (found - ran).abs() < 0.1, "{found} on the CPU, {ran} in truth: {row:?}");
+            ensure!(row.self_ns == Some(on_cpu_ns + off_cpu_ns), "{row:?}");
         }
         target.exit()
     })

@@ -7,7 +7,7 @@ use nprof_common::MethodStats;
 use crate::model::{Histogram, MethodSnapshot, PlannedMethod, Price, ProbeCost, Tier, Traced, Unseen};
 
 /// What is known of a row besides its record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct About {
     pub index: u32,
     pub methods: Vec<PlannedMethod>,
@@ -17,12 +17,16 @@ pub(super) struct About {
     pub price: Price,
     pub traced_after: Duration,
     pub traced: Traced,
+    /// Whether probes measure how long threads do not run.
+    pub off_cpu: bool,
     /// The time of the calls that were only counted, if it is estimated.
     pub estimated_ns: Option<u64>,
     /// How far that may be off, if it is known.
     pub estimated_error_ns: Option<u64>,
     /// What is estimated of the time in which nobody watched.
     pub unseen: Option<Unseen>,
+    /// In which share of the time that is estimated threads did not run, as far as is known.
+    pub waited: Option<f64>,
 }
 
 /// What has been recorded for a row.
@@ -49,8 +53,10 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
     };
     let ended = stats.histogram.iter().sum::<u64>() + stats.untimed;
     let buckets = (0i32..).zip(stats.histogram).filter(|&(_, count)| count != 0);
-    let About { index, methods, library, cost, price, traced_after, traced, estimated_ns, estimated_error_ns, unseen } =
-        about;
+    let About { index, methods, library, cost, price, traced_after, traced, off_cpu, .. } = about;
+    let About { estimated_ns, estimated_error_ns, unseen, waited, .. } = about;
+    let measures_off_cpu = off_cpu && tier == Tier::Kernel;
+    let estimated_all_ns = estimated_ns.unwrap_or(0).saturating_add(unseen.map_or(0, |unseen| unseen.total_ns));
     let probes = Probes::of(recorded, price);
     let total_ns = stats.total_ns.saturating_sub(probes.part_ns);
     MethodSnapshot {
@@ -74,10 +80,17 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
         probe_error_ns: probes.error_ns,
         price: if tier == Tier::Stub { Price::default() } else { price },
         cost_ns: probes.cost_ns,
-        off_cpu_ns: stats.off_ns,
+        off_cpu_ns: measures_off_cpu.then_some(stats.off_ns),
+        estimated_off_ns: waited.filter(|_| measures_off_cpu).map(|share| part(share, estimated_all_ns)),
         max_ns: probes.max_ns,
         histogram: Histogram { buckets: buckets.collect() },
     }
+}
+
+/// A share of a time.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; the cast saturates")]
+fn part(share: f64, ns: u64) -> u64 {
+    (share.clamp(0.0, 1.0) * ns as f64) as u64
 }
 
 /// What the probes of a row's calls have done to its times.
@@ -148,9 +161,11 @@ mod tests {
             price: Price { timed_ns: 90, counted_ns: 50, inside_ns: 30, inside_error_ns: 4 },
             traced_after: Duration::ZERO,
             traced: Traced::as_wanted(Tracing::Timed),
+            off_cpu: true,
             estimated_ns: None,
             estimated_error_ns: None,
             unseen: None,
+            waited: None,
         }
     }
 
@@ -167,7 +182,12 @@ mod tests {
     fn derives_from_record() {
         let report = method(Recorded::Kernel(&stats()), about());
         assert_eq!((report.calls, report.counted, report.in_flight, report.untimed), (47, 40, 3, 2));
-        assert_eq!((report.total_ns, report.self_ns, report.off_cpu_ns, report.max_ns), (750, Some(450), 70, 470));
+        assert_eq!(
+            (report.total_ns, report.self_ns, report.off_cpu_ns, report.max_ns),
+            (750, Some(450), Some(70), 470)
+        );
+        let report = method(Recorded::Kernel(&stats()), About { off_cpu: false, ..about() });
+        assert_eq!(report.off_cpu_ns, None);
         assert_eq!((report.probe_ns, report.probe_error_ns, report.cost_ns), (150, 20, Some(10 * 90 + 40 * 50)));
         assert_eq!(report.histogram.buckets, [(30, 4), (36, 1)]);
         assert_eq!((report.tier, report.cost), (Tier::Kernel, Some(ProbeCost::Emulated)));

@@ -45,12 +45,16 @@ pub struct ProbeSample<'a> {
     pub traced_after: Duration,
     /// What is done at its calls.
     pub traced: Traced,
+    /// Whether it is measured how long threads do not run.
+    pub off_cpu: bool,
     /// The record; `None` if nothing is in it.
     pub stats: Option<MethodStats>,
     /// What is estimated of the time in which nobody watched.
     pub unseen: Option<Unseen>,
     /// How long the calls took that were only counted, as far as is known.
     pub mean: Option<MeanTime>,
+    /// In which share of the time that is estimated threads did not run, as far as is known.
+    pub waited: Option<f64>,
 }
 
 /// The rows of a function and of those of its methods that have stubs. Without a function: of methods that only stubs see.
@@ -110,9 +114,11 @@ fn stub_row(stub: &StubSample) -> MethodSnapshot {
         price: Price::default(),
         traced_after: stub.traced_after,
         traced: stub.traced,
+        off_cpu: false,
         estimated_ns: stub.estimated_ns,
         estimated_error_ns: None,
         unseen: None,
+        waited: None,
     };
     method(Recorded::Stub(&stub.stats), about)
 }
@@ -149,9 +155,11 @@ fn function(seen: &ProbeSample<'_>, stubs: &[StubSample]) -> About {
         price: seen.price,
         traced_after: seen.traced_after,
         traced: seen.traced,
+        off_cpu: seen.off_cpu,
         estimated_ns: mean.map(|mean| times(mean.ns, counted)),
         estimated_error_ns: mean.map(|mean| times(mean.error_ns, counted)),
         unseen: seen.unseen,
+        waited: seen.waited,
     }
 }
 
@@ -187,7 +195,18 @@ mod tests {
     fn seen(probe: &Probe, calls: u64) -> ProbeSample<'_> {
         let (traced_after, traced) = (Duration::ZERO, Traced::as_wanted(Tracing::Timed));
         let (price, stats) = (Price::default(), (calls > 0).then(|| counted(calls)));
-        ProbeSample { probe, library: "liba.so", price, traced_after, traced, stats, unseen: None, mean: None }
+        ProbeSample {
+            probe,
+            library: "liba.so",
+            price,
+            traced_after,
+            traced,
+            off_cpu: false,
+            stats,
+            unseen: None,
+            mean: None,
+            waited: None,
+        }
     }
 
     fn stub(record: u32, id: u64, name: &str, calls: u64, was_probed: bool) -> StubSample {

@@ -11,7 +11,7 @@ use nprof_common::{Cookie, Lane, Loss, MethodStats, Pace, Switch, maps};
 use super::feeds::{Collect, Feeds, fixed_point};
 use super::loss_log::{self, LossLog};
 use super::object::{Object, Sizes};
-use super::{Error, probe_uprobe_multi, reach};
+use super::{Error, in_full, probe_uprobe_multi, reach};
 use crate::model::{Library, Pid, Reach, VirtAddr};
 use crate::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi};
 use crate::sys::mapped_array::MappedArray;
@@ -33,6 +33,7 @@ pub struct Engine {
     capacity: u32,
     shards: u32,
     reach: Reach,
+    off_cpu: bool,
     free: Mutex<Free>,
     losses: Mutex<Option<LossLog>>,
 }
@@ -61,6 +62,19 @@ impl Engine {
     /// See [`Error`]; most likely missing permissions.
     pub fn load_collecting(capacity: u32, collect: &Collect) -> Result<(Arc<Self>, Feeds), Error> {
         Self::load_object(capacity, collect)?.with_feeds()
+    }
+
+    /// The same, and without off-CPU times where the kernel has no place to measure them: nobody has asked for them.
+    ///
+    /// # Errors
+    /// See [`Error`]; most likely missing permissions.
+    pub fn load_measuring(capacity: u32, collect: &Collect) -> Result<(Arc<Self>, Feeds), Error> {
+        let without = Collect { off_cpu: false, ..*collect };
+        Self::load_collecting(capacity, collect).or_else(|error| {
+            let loaded = Self::load_collecting(capacity, &without)?;
+            tracing::warn!("not measured how long threads wait: {}", in_full(&error));
+            Ok(loaded)
+        })
     }
 
     fn with_feeds(mut self) -> Result<(Arc<Self>, Feeds), Error> {
@@ -112,7 +126,13 @@ impl Engine {
         let records = map_records(&object, capacity, shards)?;
         let free = Mutex::new(Free { next: IDLE_RECORD + 1, returned: Vec::new() });
         let records = Arc::new(records);
-        Ok(Self { object, records, capacity, shards, reach, free, losses })
+        Ok(Self { object, records, capacity, shards, reach, off_cpu: collect.measures_off_cpu(), free, losses })
+    }
+
+    /// Whether it is measured how long threads do not run within calls.
+    #[must_use]
+    pub fn measures_off_cpu(&self) -> bool {
+        self.off_cpu
     }
 
     /// The records, mapped: value `index * shards + shard` is a [`MethodStats`]. All share one mapping: what each of

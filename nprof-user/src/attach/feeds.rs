@@ -73,10 +73,15 @@ impl Collect {
         self.returns || self.inside || self.everywhere || self.stubs
     }
 
+    /// Whether it is known of each call how long its thread did not run.
+    pub(super) fn measures_off_cpu(&self) -> bool {
+        self.off_cpu || self.inside
+    }
+
     pub(super) fn bits(&self) -> u32 {
         let bits = [
             (self.returns, collect::RETURNS),
-            (self.off_cpu || self.inside, collect::OFF_CPU),
+            (self.measures_off_cpu(), collect::OFF_CPU),
             (self.inside, collect::INSIDE),
             (self.everywhere, collect::EVERYWHERE),
             (self.calls, collect::CALLS),

@@ -60,6 +60,9 @@ pub(super) struct TraceArgs {
     /// Show calls that took this long or longer, such as 10ms, with thread and stack; of methods with stubs
     #[arg(long, value_name = "TIME", conflicts_with_all = ["all", "count_only"], value_parser = crate::config::duration::parse)]
     slow: Option<Duration>,
+    /// Do not measure how long threads wait inside native methods: no program runs then when CPUs switch threads
+    #[arg(long)]
+    no_off_cpu: bool,
     #[command(flatten)]
     budget: BudgetArgs,
     /// Stop after this time, such as 10s or 1m30s
@@ -79,6 +82,7 @@ impl TraceArgs {
         Ok(Options {
             selection: self.selection.parse()?,
             timed: !self.count_only,
+            off_cpu: !self.count_only && !self.no_off_cpu && self.tier != TierArg::Stub,
             max_functions: self.max_methods.map(|most| most as usize),
             budget: self.budget.share(),
             slow: self.slow,

@@ -41,7 +41,8 @@ pub fn function(index: u32, class: &str, calls: u64) -> MethodSnapshot {
         probe_error_ns: 0,
         price: Price::default(),
         cost_ns: Some(0),
-        off_cpu_ns: 0,
+        off_cpu_ns: None,
+        estimated_off_ns: None,
         max_ns: 1000,
         histogram: Histogram { buckets: if calls > 0 { vec![(40, calls)] } else { Vec::new() } },
     }

@@ -37,6 +37,8 @@ pub struct Glance {
     pub timed: u64,
     /// The sum of those times, in nanoseconds.
     pub total_ns: u64,
+    /// Of that, the time in which their threads did not run; 0 where that is not measured.
+    pub off_ns: u64,
     /// How far the time of each call may be off: what is not known of the probes' part of it.
     pub inside_error_ns: u64,
 }

@@ -36,6 +36,8 @@ pub struct Governor {
     estimates: BTreeMap<u32, Estimate>,
     /// How long calls of functions take that are only counted.
     means: BTreeMap<u32, Means>,
+    /// Of the time of the calls that looks have timed, that in which threads did not run, and all.
+    waited: BTreeMap<u32, [u64; 2]>,
     looks: Looks,
     outlook: Outlook,
     share: Option<f64>,
@@ -61,6 +63,7 @@ impl Governor {
             held: BTreeMap::new(),
             estimates: BTreeMap::new(),
             means: BTreeMap::new(),
+            waited: BTreeMap::new(),
             looks: Looks::default(),
             outlook: Outlook::default(),
             share: None,
@@ -128,6 +131,8 @@ impl Governor {
         let cost_ns = factor(glance.all().saturating_add(glance.others)) * call_ns;
         self.looks.charge(cost_ns);
         self.spent_ns += cost_ns;
+        let waited = self.waited.entry(id).or_default();
+        *waited = [waited[0].saturating_add(glance.off_ns), waited[1].saturating_add(glance.total_ns)];
         if held.tracing == Tracing::Counted {
             self.means.entry(id).or_default().look(glance);
             held.passed_over(now);
@@ -166,6 +171,13 @@ impl Governor {
     #[must_use]
     pub fn means(&self) -> BTreeMap<u32, MeanTime> {
         self.means.iter().filter_map(|(id, means)| Some((*id, means.mean()?))).collect()
+    }
+
+    /// In which share of the time of calls threads did not run, of those functions whose calls looks have timed.
+    #[must_use]
+    pub fn waited(&self) -> BTreeMap<u32, f64> {
+        let share = |&[off, all]: &[u64; 2]| (all > 0).then(|| (factor(off) / factor(all)).min(1.0));
+        self.waited.iter().filter_map(|(id, waited)| Some((*id, share(waited)?))).collect()
     }
 
     /// Whether [`due_look`](Self::due_look) may have something to look at.

@@ -88,8 +88,10 @@ pub struct MethodSnapshot {
     pub price: Price,
     /// What the probes of all its calls have cost the JVM's threads, in nanoseconds; `None` where only stubs counted.
     pub cost_ns: Option<u64>,
-    /// The part of `self_ns` that the threads were not running; 0 where it is not measured.
-    pub off_cpu_ns: u64,
+    /// The part of `self_ns` that the threads were not running; `None` where it is not measured.
+    pub off_cpu_ns: Option<u64>,
+    /// The same of the time that is estimated; `None` also where nothing is known of it.
+    pub estimated_off_ns: Option<u64>,
     /// The longest timed call, in nanoseconds, less what its probes have put into it.
     pub max_ns: u64,
     /// The timed calls by duration as it was measured: the part of probes is in it. Its counts add up to `calls - counted - untimed`.

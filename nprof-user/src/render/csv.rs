@@ -14,7 +14,7 @@ use crate::model::Snapshot;
 const HEADER: &str = "pid,class,method,signature,library,bound,tier,calls,in_flight,untimed,total_ns,self_ns,max_ns,\
                       p50_ns,p90_ns,p99_ns,traced_after_ns,cost,aliases,counted,unwatched_ns,state,jvm,ended,estimated_total_ns,\
                       probe_ns,probe_error_ns,cost_ns,estimated_calls,estimate_error,\
-                      estimate_error_ns";
+                      estimate_error_ns,off_cpu_ns,on_cpu_ns";
 
 /// What makes a spreadsheet run a cell. No number here is negative.
 const FORMULA: [char; 4] = ['=', '+', '-', '@'];
@@ -72,6 +72,8 @@ fn fields(row: &Row<'_>) -> Vec<String> {
         measured.unseen.map_or_else(String::new, |_unseen| row.calls().to_string()),
         row.error().map_or_else(String::new, |error| format!("{error:.4}")),
         timed(row.estimate_error_ns()),
+        timed(measured.off_cpu_ns),
+        timed(row.worked().map(|worked| worked.value)),
     ]
 }
 
@@ -112,9 +114,9 @@ mod tests {
         let pids: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
         assert_eq!(pids, ["77", "1234", "1234", "77", "1234", "1234"]);
         let ends: Vec<bool> =
-            text.lines().skip(1).map(|line| line.ends_with(",orders-1.2.jar,true,,0,0,0,,,")).collect();
+            text.lines().skip(1).map(|line| line.ends_with(",orders-1.2.jar,true,,0,0,0,,,,,")).collect();
         assert_eq!(ends, [true, false, false, true, false, false]);
-        assert!(text.lines().nth(2).unwrap().ends_with(",com.acme.Main,false,,0,0,0,,,"), "{text}");
+        assert!(text.lines().nth(2).unwrap().ends_with(",com.acme.Main,false,,0,0,0,,,,,"), "{text}");
         assert_eq!(self::text(&[]), format!("{HEADER}\n"));
     }
 
@@ -139,8 +141,8 @@ mod tests {
     fn demoted() {
         let text = text(&[samples::demoted()]);
         let ends: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(",emulated,,").nth(1)).collect();
-        assert_eq!(ends[0], "0,1500000000,detached,com.acme.Main,false,,0,0,0,,,");
-        assert_eq!(ends[1], "39000,0,counted,com.acme.Main,false,,0,0,0,,,");
+        assert_eq!(ends[0], "0,1500000000,detached,com.acme.Main,false,,0,0,0,,,,,");
+        assert_eq!(ends[1], "39000,0,counted,com.acme.Main,false,,0,0,0,,,,,");
     }
 
     /// Check that the estimated time of all calls stands behind what was measured of some, and nowhere else.
@@ -150,7 +152,7 @@ mod tests {
         let estimated: Vec<&str> = text.lines().skip(1).filter(|line| !line.contains(",,0,0,")).collect();
         assert_eq!(estimated.len(), 1, "{text}");
         assert!(
-            estimated[0].contains(",stub,17000,0,0,80000,,") && estimated[0].ends_with(",1380000,0,0,,,,"),
+            estimated[0].contains(",stub,17000,0,0,80000,,") && estimated[0].ends_with(",1380000,0,0,,,,,,"),
             "{text}"
         );
     }
@@ -170,7 +172,7 @@ mod tests {
         });
         (measured.calls, measured.total_ns) = (1_000, 2_000_000);
         let text = text(&[snapshot]);
-        assert!(text.ends_with(",3000000,0,0,0,10000,0.0500,400000\n"), "{text}");
+        assert!(text.ends_with(",3000000,0,0,0,10000,0.0500,400000,,\n"), "{text}");
     }
 
     /// Check that times are less the probes, and that the row ends with what that was, how far it may be off, and its cost.
@@ -179,7 +181,7 @@ mod tests {
         let text = text(&[samples::probed()]);
         let first = text.lines().nth(1).unwrap_or_default();
         assert!(first.contains(",a.Slow,") && first.contains(",3000000,3000000,3000,"), "{text}");
-        assert!(first.ends_with(",600000,200000,900000,,,"), "{text}");
+        assert!(first.ends_with(",600000,200000,900000,,,,,"), "{text}");
     }
 
     /// Check quoting: names in a class file may hold commas, quotes and line feeds, and what a spreadsheet runs.

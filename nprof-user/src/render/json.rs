@@ -141,6 +141,8 @@ struct Method<'a> {
     estimated_calls: Option<u64>,
     estimate_error: Option<f64>,
     estimate_error_ns: Option<u64>,
+    off_cpu_ns: Option<u64>,
+    on_cpu_ns: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -273,6 +275,8 @@ impl<'a> Method<'a> {
             estimated_calls: measured.unseen.map(|_unseen| row.calls()),
             estimate_error: row.error(),
             estimate_error_ns: row.estimate_error_ns().and_then(timed),
+            off_cpu_ns: measured.off_cpu_ns.and_then(timed),
+            on_cpu_ns: row.worked().and_then(|worked| timed(worked.value)),
         }
     }
 }

@@ -28,6 +28,7 @@ const STUBS: &str = "stub: counted inside the JVM: no probe is part of the times
 /// What marks mean that recordings have too.
 pub(super) const SINGLE_STEPPED: &str = "the kernel single-steps an instruction of it: a call costs about ten times as much as others do, most of it inside its time, from where it is taken off";
 pub(super) const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): CALLS and TOTAL are estimates from short looks: in two of three cases off by no more than the ERROR behind them or, where that would be more than they are, no more than what stands behind <; --tier stub counts and times every call";
+const ON_CPU: &str = "ON-CPU is the time that threads ran, without nested traced calls; the rest they waited, for something or for a CPU. Rows are in its order";
 pub(super) const UNTIMED: &str = "some of its calls are counted but not timed, because their end was not seen";
 pub(super) const SHARED: &str = "one native function behind several methods; the row is the sum of their calls";
 
@@ -146,6 +147,9 @@ pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
     lines.extend(downcalls(run));
     if run.timed() && rows.iter().any(|row| row.timed_calls() > 0) {
         let has_probes = rows.iter().any(|row| row.measured.tier != Tier::Stub);
+        if rows.iter().any(|row| row.measured.off_cpu_ns.is_some()) {
+            lines.push(ON_CPU.to_owned());
+        }
         lines.push(if has_probes { format!("{QUANTILES} of the time with probes") } else { QUANTILES.to_owned() });
         lines.extend(taken_off(rows));
     }

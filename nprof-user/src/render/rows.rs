@@ -111,6 +111,15 @@ impl<'a> Row<'a> {
         self.measured.unseen.filter(Unseen::has_time).map_or(0, |unseen| unseen.calls)
     }
 
+    /// The own time in which threads ran; `None` where it is not known.
+    pub(super) fn worked(&self) -> Option<Uncertain> {
+        let MethodSnapshot { self_ns, off_cpu_ns, estimated_off_ns, total_ns, .. } = self.measured;
+        let ran_ns = self_ns.as_ref()?.saturating_sub((*off_cpu_ns)?);
+        let Uncertain { value, error } = self.total();
+        let estimated_ns = value.saturating_sub(*total_ns).saturating_sub(estimated_off_ns.unwrap_or(0));
+        Some(Uncertain { value: ran_ns.saturating_add(estimated_ns), error })
+    }
+
     /// The same without that of traced calls which they made; `None` where it is not known.
     pub(super) fn own(&self) -> Option<Uncertain> {
         Some(Uncertain { value: self.measured.self_ns?, error: self.measured.probe_error_ns })
@@ -142,8 +151,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Every row of every JVM: longest total time first, then most calls, then by name. Equal functions of several JVMs
-/// stay several rows.
+/// Every row of every JVM: first those that worked longest (as far as is known: whose calls took longest), then those with
+/// the longest calls, the most calls, then by name. Equal functions of several JVMs stay several rows.
 pub(super) fn all(jvms: &[Snapshot]) -> Vec<Row<'_>> {
     let mut rows = unordered(jvms);
     rows.sort_by(order);
@@ -168,7 +177,10 @@ fn unordered<'a>(jvms: &'a [Snapshot]) -> Vec<Row<'a>> {
 }
 
 fn order(a: &Row<'_>, b: &Row<'_>) -> Ordering {
-    let weight = |row: &Row<'_>| Reverse((row.total_ns(), row.calls()));
+    let weight = |row: &Row<'_>| {
+        let total_ns = row.total_ns();
+        Reverse((row.worked().map_or(total_ns, |worked| worked.value), total_ns, row.calls()))
+    };
     weight(a)
         .cmp(&weight(b))
         .then_with(|| by_name(&a.first.method, &b.first.method))
@@ -193,7 +205,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{all, top};
-    use crate::model::Pid;
+    use crate::model::{MethodSnapshot, Pid, Unseen};
     use crate::render::samples;
 
     /// Check the order: total time, calls, name; functions without calls are left out.
@@ -209,6 +221,27 @@ mod tests {
         ];
         let order: Vec<u32> = all(&[snapshot]).iter().map(|r| r.measured.index).collect();
         assert_eq!(order, [4, 2, 1, 0]);
+    }
+
+    /// Check that who worked comes before who waited, however long; that what is estimated counts without the part that waited; and
+    /// that a time of which that is not known counts as a whole.
+    #[test]
+    fn work_comes_before_waiting() {
+        let mut snapshot = samples::snapshot();
+        let waiting = |index, class, off_ns| MethodSnapshot {
+            off_cpu_ns: Some(off_ns),
+            ..samples::function(index, class, 5, 1_000)
+        };
+        let unseen = Unseen { calls: 9, total_ns: 700, error_ns: Some(1), ..Unseen::default() };
+        let estimated =
+            MethodSnapshot { unseen: Some(unseen), estimated_off_ns: Some(600), ..waiting(3, "d.D", 1_000) };
+        let unknown = samples::function(4, "e.E", 5, 300);
+        snapshot.methods =
+            vec![waiting(0, "a.A", 995), waiting(1, "b.B", 100), waiting(2, "c.C", 500), estimated, unknown];
+        let jvms = [snapshot];
+        let order: Vec<(u32, Option<u64>)> =
+            all(&jvms).iter().map(|row| (row.measured.index, row.worked().map(|worked| worked.value))).collect();
+        assert_eq!(order, [(1, Some(900)), (2, Some(500)), (4, None), (3, Some(100)), (0, Some(5))]);
     }
 
     /// Check that the first rows are those of the full order, for every number of them.

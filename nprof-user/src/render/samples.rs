@@ -50,7 +50,8 @@ pub(super) fn function(index: u32, class: &str, calls: u64, total_ns: u64) -> Me
         probe_error_ns: 0,
         price: Price::default(),
         cost_ns: Some(0),
-        off_cpu_ns: 0,
+        off_cpu_ns: None,
+        estimated_off_ns: None,
         max_ns: each,
         histogram: Histogram { buckets: if total_ns > 0 { vec![(bucket, calls)] } else { Vec::new() } },
     }

@@ -123,6 +123,9 @@ fn columns(run: Run<'_>) -> Vec<Column> {
     }
     columns.push(right("CALLS/s", |line| line.rate.clone()));
     if run.timed() {
+        if any(|m| m.off_cpu_ns.is_some()) {
+            columns.push(right("ON-CPU", |line| summed(line, line.row.worked())));
+        }
         columns.push(right("TOTAL", |line| summed(line, Some(line.row.total()))));
         if any(|m| m.unseen.is_some() || m.estimated_error_ns.is_some()) {
             columns.push(right("ERROR", |line| error_of_total(&line.row)));

@@ -121,7 +121,7 @@ fn totals(measured: &MethodSnapshot, self_time: impl FnOnce(u64) -> (u64, bool))
         total_ns: measured.total_ns,
         self_ns,
         self_estimated,
-        off_cpu_ns: measured.off_cpu_ns,
+        off_cpu_ns: measured.off_cpu_ns.unwrap_or_default(),
         max_ns: measured.max_ns,
         in_flight: measured.in_flight,
         probe_ns: measured.probe_ns,

@@ -49,13 +49,9 @@ pub(super) struct Chosen {
     link: Option<OwnedFd>,
 }
 
-/// What the kernel is to collect.
-pub(super) fn collect(target: Pid, slow: bool) -> Collect {
-    if slow {
-        Collect { target, stubs: true, stack_bytes: STACK_BYTES, max_stacks: MAX_STACKS, ..Collect::nothing() }
-    } else {
-        Collect::nothing()
-    }
+/// What the kernel is to collect for slow calls.
+pub(super) fn collect_slow(target: Pid) -> Collect {
+    Collect { target, stubs: true, stack_bytes: STACK_BYTES, max_stacks: MAX_STACKS, ..Collect::nothing() }
 }
 
 impl Chosen {

@@ -266,7 +266,7 @@ impl Looker {
         record: u32,
         price: f64,
     ) -> Option<Glance> {
-        let (timed_before, total_before) = self.timed(record);
+        let before = self.timed(record);
         if session.attach(libraries, std::slice::from_ref(probe)).attached.is_empty() {
             return None;
         }
@@ -279,9 +279,9 @@ impl Looker {
         while self.engine.in_flight(record) > 0 && ending.elapsed() < ENDING && cost_ns() < ENOUGH.as_secs_f64() * 1e9 {
             thread::sleep(ASK);
         }
-        let (timed_after, total_after) = self.timed(record);
-        let (timed, total_ns) = (timed_after.saturating_sub(timed_before), total_after.saturating_sub(total_before));
-        Some(Glance { length, calls, is_starved, timed, total_ns, ..Glance::default() })
+        let after = self.timed(record);
+        let [timed, total_ns, off_ns] = std::array::from_fn(|at| after[at].saturating_sub(before[at]));
+        Some(Glance { length, calls, is_starved, timed, total_ns, off_ns, ..Glance::default() })
     }
 
     /// Watches a function until a thread that does nothing but call it has had so much time for itself, where a call costs
@@ -342,10 +342,11 @@ impl Looker {
         self.engine.give_back(self.looked_at.into_values().map(|function| function.record));
     }
 
-    /// The calls of a record that were timed, and the sum of their times in nanoseconds.
-    fn timed(&self, record: u32) -> (u64, u64) {
+    /// The calls of a record that were timed, the sum of their times, and of the times in which threads did not run, in
+    /// nanoseconds.
+    fn timed(&self, record: u32) -> [u64; 3] {
         let stats = self.reader.sample(record).map_or(nprof_common::MethodStats::ZERO, |sample| sample.stats);
-        (stats.histogram.iter().sum(), stats.total_ns)
+        [stats.histogram.iter().sum(), stats.total_ns, stats.off_ns]
     }
 }
 

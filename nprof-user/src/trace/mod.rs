@@ -65,6 +65,8 @@ pub struct Options {
     pub timed: bool,
     /// Trace no more functions than this, of each JVM.
     pub max_functions: Option<usize>,
+    /// Measure how long threads do not run within calls that probes see. Of an engine that others use too, it decides.
+    pub off_cpu: bool,
     /// The share of a JVM's time that probes may cost it. Without it nothing is demoted, whatever it costs.
     pub budget: Option<f64>,
     /// From which time on a call of a method with a stub is slow: its stack is taken.
@@ -85,6 +87,7 @@ impl Options {
             selection,
             timed: true,
             max_functions: None,
+            off_cpu: false,
             budget: None,
             slow: None,
             time_every: 1,

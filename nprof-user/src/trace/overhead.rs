@@ -251,6 +251,7 @@ impl Overhead {
         self.spent.demoted = self.governor.demoted().map(|(id, rate, why)| (id, (rate, why.to_string()))).collect();
         self.spent.unseen = self.governor.unseen(self.start.elapsed());
         self.spent.means = self.governor.means();
+        self.spent.waited = self.governor.waited();
         traced_jvm.set_spent(self.spent.clone());
     }
 }

@@ -9,7 +9,7 @@ use super::stubs::{self, StubOptions, Stubs};
 use super::tracer::{MAX_FUNCTIONS, Parts, Tiers, Tracer, YOUNG};
 use super::vm::{describe, ended_or, open};
 use super::{Calibrated, Error, Options, TierWanted, calibrate, downcalls};
-use crate::attach::{Engine, Session, Target, reach};
+use crate::attach::{Collect, Engine, Session, Target, reach};
 use crate::collect::Reader;
 use crate::discover::{self, Proc};
 use crate::hotspot::{self, Vm};
@@ -105,8 +105,9 @@ impl Prepared {
     /// # Errors
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub fn attach(mut self) -> Result<Tracer, Error> {
-        let collect = chosen::collect(self.jvm.pid, self.options.slow.is_some());
-        let (engine, feeds) = Engine::load_collecting(self.capacity()?, &collect)?;
+        let slow = self.options.slow.map_or(Collect::nothing(), |_| chosen::collect_slow(self.jvm.pid));
+        let collect = Collect { off_cpu: self.options.off_cpu, ..slow };
+        let (engine, feeds) = Engine::load_measuring(self.capacity()?, &collect)?;
         let calibrated = calibrate(&self.proc, &engine)?;
         let choice = self.options.slow.map_or(Choice::Nothing, |time| Choice::Slow(time, Box::new(feeds)));
         self.attach_with(&engine, calibrated, choice)

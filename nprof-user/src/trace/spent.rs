@@ -22,4 +22,6 @@ pub struct Spent {
     pub unseen: BTreeMap<u32, Unseen>,
     /// The mean time of calls that were only counted, as far as looks tell.
     pub means: BTreeMap<u32, MeanTime>,
+    /// In which share of the time of these threads did not run, as far as looks tell.
+    pub waited: BTreeMap<u32, f64>,
 }

@@ -23,15 +23,24 @@ use crate::shim::Choices;
 #[derive(Debug)]
 pub struct TracedJvm {
     jvm: Jvm,
-    timed: bool,
+    known: Known,
     started: Timestamp,
     start: Instant,
     reader: Reader,
     stubs: Option<StubRecords>,
     switches: Arc<Switches>,
-    /// What probes cost.
-    prices: Prices,
     state: Mutex<State>,
+}
+
+/// What is known of a measurement from the start.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    /// Whether calls are timed, and not only counted.
+    pub timed: bool,
+    /// What probes cost.
+    pub prices: Prices,
+    /// Whether they measure how long threads do not run.
+    pub off_cpu: bool,
 }
 
 #[derive(Debug, Default)]
@@ -87,13 +96,12 @@ impl TracedJvm {
     /// A traced JVM without functions.
     pub(super) fn new(
         jvm: Jvm,
-        timed: bool,
+        known: Known,
         (reader, stubs): (Reader, Option<StubRecords>),
         switches: Arc<Switches>,
-        prices: Prices,
     ) -> Self {
         let (started, start) = (Timestamp::now(), Instant::now());
-        Self { jvm, timed, started, start, reader, stubs, switches, prices, state: Mutex::default() }
+        Self { jvm, known, started, start, reader, stubs, switches, state: Mutex::default() }
     }
 
     /// The JVM.
@@ -142,7 +150,7 @@ impl TracedJvm {
 
     fn obey_for(&self, rule: &Rule, probes: &[Probe]) -> usize {
         // What only counts from the start has no probes on returns.
-        let wanted = if self.timed { rule.wanted } else { rule.wanted.min(Tracing::Counted) };
+        let wanted = if self.known.timed { rule.wanted } else { rule.wanted.min(Tracing::Counted) };
         let selects = |probe: &&Probe| probe.methods.iter().any(|known| rule.selection.selects(&known.method));
         let concerned: Vec<u32> = probes.iter().filter(selects).map(|probe| probe.index).collect();
         self.switches.want(concerned.iter().copied(), wanted);
@@ -208,13 +216,13 @@ impl TracedJvm {
             elapsed,
             jvm: self.jvm.clone(),
             ended: false,
-            timed: self.timed,
+            timed: self.known.timed,
             traced: listed.probes.len() + listed.only_stubbed(),
             states: self.switches.states(),
             cost: spent.as_ref().map(|spent| spent.total),
             cpu: spent.as_ref().map(|spent| spent.cpu),
             cost_share: spent.map(|spent| spent.share),
-            prices: self.prices,
+            prices: self.known.prices,
             slow: self.slow_calls(&listed),
             skipped: Arc::clone(&listed.skipped),
             downcalls: listed.downcalls,
@@ -232,12 +240,14 @@ impl TracedJvm {
             let seen = aggregate::ProbeSample {
                 probe,
                 library: listed.libraries.get(probe.site.library.0).map_or("", String::as_str),
-                price: self.prices.at(probe.site.cost),
+                price: self.known.prices.at(probe.site.cost),
                 traced_after: listed.late.get(&probe.index).copied().unwrap_or_default(),
                 traced,
+                off_cpu: self.known.off_cpu && self.known.timed,
                 stats: self.reader.sample(record).map(|sample| sample.stats),
                 unseen: spent.and_then(|spent| spent.unseen.get(&probe.index).copied()),
                 mean: spent.and_then(|spent| spent.means.get(&probe.index).copied()),
+                waited: spent.and_then(|spent| spent.waited.get(&probe.index).copied()),
             };
             Some(aggregate::rows(Some(&seen), &stubs.remove(&Some(probe.index)).unwrap_or_default()))
         };
@@ -285,7 +295,7 @@ impl TracedJvm {
 
     /// Whether calls are to be timed, and not only counted.
     pub(super) fn is_timed(&self) -> bool {
-        self.timed
+        self.known.timed
     }
 
     pub(super) fn switches(&self) -> &Arc<Switches> {

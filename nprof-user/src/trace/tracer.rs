@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(super) use self::tiers::Tiers;
 use super::look::Looker;
 use super::overhead::Overhead;
-use super::traced_jvm::{Listed, TracedJvm};
+use super::traced_jvm::{Known, Listed, TracedJvm};
 use super::{Calibrated, Error, Options, downcalls, losses};
 use crate::attach::{Attached, Engine, LossLog, Session, Target, in_full};
 use crate::collect::Reader;
@@ -95,7 +95,8 @@ impl Tracer {
         let Parts { engine, calibrated, age, downcalls, .. } = parts;
         let stubs = tiers.as_ref().map(Tiers::recorded);
         let switches = Arc::clone(session.switches());
-        let traced_jvm = TracedJvm::new(jvm.clone(), options.timed, (reader, stubs), switches, calibrated.prices);
+        let known = Known { timed: options.timed, prices: calibrated.prices, off_cpu: engine.measures_off_cpu() };
+        let traced_jvm = TracedJvm::new(jvm.clone(), known, (reader, stubs), switches);
         let now = Instant::now();
         let target = Target { pid: jvm.pid, timed: options.timed };
         let losses = engine.take_loss_log();

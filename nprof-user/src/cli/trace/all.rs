@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::output::Output;
 use super::{REDRAW, Stop, TraceArgs, every};
-use crate::attach::{Engine, in_full};
+use crate::attach::{Collect, Engine, in_full};
 use crate::cli::demoted::{Demoted, TRACED};
 use crate::cli::terminal::say;
 use crate::discover::{JvmFilter, Proc};
@@ -83,7 +83,10 @@ pub(super) async fn trace_all(args: &TraceArgs, quiet: bool) -> anyhow::Result<E
 
 /// The host, which is to keep what tracing costs each JVM within the budget.
 fn open(options: Options) -> anyhow::Result<Host> {
-    let (proc, engine) = (Proc::host(), Engine::load(CAPACITY)?);
+    let proc = Proc::host();
+    let collect = Collect { off_cpu: options.off_cpu, ..Collect::nothing() };
+    // Nothing comes by rings: off-CPU times are in the records.
+    let (engine, _feeds) = Engine::load_measuring(CAPACITY, &collect)?;
     let calibrated = calibrate(&proc, &engine)?;
     let (everyone, wants_stubs) = (JvmFilter::default(), options.tier == TierWanted::Stub);
     // Who cannot have them is traced all the same.

@@ -63,9 +63,11 @@ pub(super) mod tests {
             price: Price::default(),
             traced_after: Duration::ZERO,
             traced: Traced::as_wanted(Tracing::Timed),
+            off_cpu: false,
             stats: Some(MethodStats::ZERO),
             unseen: None,
             mean: None,
+            waited: None,
         };
         rows(Some(&seen), &[]).swap_remove(0)
     }
