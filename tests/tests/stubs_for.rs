@@ -34,8 +34,8 @@ fn all_at_once() -> Result<()> {
             must_add_up(&report, called)?;
             must_be_stubbed(&report, called)?;
         }
-        for mut target in [one, other, later] {
-            ensure!(has_shim(target.pid())?, "a JVM without the shim");
+        for (which, mut target) in [("first", one), ("second", other), ("later", later)] {
+            ensure!(has_shim(target.pid())?, "the {which} JVM is without the shim: {:?}", report.targets);
             must_be_as_before(&target)?;
             target.calls("static", 1, 10)?;
             target.exit()?;

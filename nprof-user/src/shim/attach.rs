@@ -23,6 +23,8 @@ use crate::model::Pid;
 
 /// How often it is looked whether the JVM listens.
 const STEP: Duration = Duration::from_millis(5);
+/// What a JVM says that listens and has not started yet: "Dynamic agent loading is only permitted in the live phase".
+const TOO_EARLY: &str = "live phase";
 /// An answer is a line or two.
 const ANSWER_BYTES: u64 = 64 << 10;
 /// How much of an answer is shown, in characters.
@@ -41,12 +43,22 @@ pub(super) fn load(
     options: &str,
     may_signal: impl FnOnce() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let stream = match connected(target)? {
+    let mut stream = match connected(target)? {
         Some(stream) => stream,
         None => ask_to_listen(target, may_signal)?,
     };
-    let answer = ask(target, stream, &["load", &library.display().to_string(), "true", options])?;
-    judge(&answer).map_err(|said| Error::NotLoaded { pid: target.pid(), said })
+    let deadline = Instant::now() + target.patience;
+    loop {
+        let answer = ask(target, stream, &["load", &library.display().to_string(), "true", options])?;
+        match judge(&answer) {
+            Ok(()) => return Ok(()),
+            Err(said) if said.contains(TOO_EARLY) && Instant::now() < deadline => {}
+            Err(said) => return Err(Error::NotLoaded { pid: target.pid(), said }),
+        }
+        target.pass(STEP)?;
+        let gone = || Error::NotListening { pid: target.pid(), waited: target.patience };
+        stream = connected(target)?.ok_or_else(gone)?;
+    }
 }
 
 /// Makes the JVM listen, and connects.

@@ -21,6 +21,7 @@ mod stand_in;
 mod target;
 
 use std::os::fd::OwnedFd;
+use std::thread;
 use std::time::{Duration, Instant};
 
 pub use connection::Connection;
@@ -51,6 +52,10 @@ pub struct Wanted<'a> {
     pub has_stubs: bool,
 }
 
+/// How long a JVM may take to start, and how often it is looked whether it has.
+const STARTING: Duration = Duration::from_secs(5);
+const STARTING_STEP: Duration = Duration::from_millis(20);
+
 /// What stands against loading the shim, before anything is done: an error if it must not be, else what the user should
 /// know.
 ///
@@ -58,6 +63,20 @@ pub struct Wanted<'a> {
 /// See [`Refusal`]; each says what to do.
 pub fn check(wanted: &Wanted<'_>) -> Result<Vec<Warning>, Refusal> {
     Facts::gather(wanted)?.judge()
+}
+
+/// The same of a JVM that may be starting: it gets the time to take SIGQUIT, which asks it to listen, for its own.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_when_started(wanted: &Wanted<'_>) -> Result<Vec<Warning>, Refusal> {
+    let is_starting = || wanted.proc.age(wanted.jvm).is_some_and(|age| age < STARTING);
+    loop {
+        match check(wanted) {
+            Err(refusal) if refusal.may_pass() && is_starting() => thread::sleep(STARTING_STEP),
+            checked => return checked,
+        }
+    }
 }
 
 /// Loads the shim, or has the one that is loaded connect again; [`check`] is part of it.

@@ -144,6 +144,11 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Whether it may be otherwise as soon as the JVM has started.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, Self::Quit { .. } | Self::Starting { .. })
+    }
+
     /// What to do about it; `None` where its source says.
     #[must_use]
     pub fn advice(&self) -> Option<String> {

@@ -100,19 +100,21 @@ fn forbidden() -> Result<(), Error> {
     panic!("no signal is needed")
 }
 
-/// This test's own process as a JVM that listens: it reads a request of `length` bytes, answers and gives the request.
-fn listening(length: usize, answer: Option<&'static str>) -> (TestProc, Pid, JoinHandle<Vec<u8>>) {
+/// This test's own process as a JVM that listens: it reads requests of `length` bytes, answers each and gives the last one.
+fn listening(length: usize, answers: &'static [Option<&'static str>]) -> (TestProc, Pid, JoinHandle<Vec<u8>>) {
     let (host, pid) = (TestProc::new(), Pid(std::process::id()));
     Played::add(&host, pid);
     let listener = UnixListener::bind(host.path("inside/tmp").join(format!(".java_pid{pid}"))).unwrap();
     let vm = thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
         let mut request = vec![0; length];
-        stream.read_exact(&mut request).unwrap();
-        match answer {
-            Some(answer) => stream.write_all(answer.as_bytes()).unwrap(),
-            // Until nprof hangs up.
-            None => drop(stream.read(&mut [0])),
+        for answer in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut request).unwrap();
+            match answer {
+                Some(answer) => stream.write_all(answer.as_bytes()).unwrap(),
+                // Until nprof hangs up.
+                None => drop(stream.read(&mut [0])),
+            }
         }
         request
     });
@@ -121,11 +123,20 @@ fn listening(length: usize, answer: Option<&'static str>) -> (TestProc, Pid, Joi
 
 const REQUEST: &[u8] = b"1\0load\0/tmp/l.so\0true\0connect=/tmp/s\0";
 
-/// Check that a VM that listens is asked without a signal, in its own words, and that what it answers counts.
+/// Check that a VM that listens is asked without a signal, in its own words, that what it answers counts, and that one which has
+/// not started yet is asked again.
 #[test]
 fn asks_who_listens() {
-    for (answer, loaded) in [("0\nreturn code: 0\n", true), ("0\nreturn code: 1\n", false), ("", false)] {
-        let (host, pid, vm) = listening(REQUEST.len(), Some(answer));
+    const EARLY: Option<&str> = Some("100\nDynamic agent loading is only permitted in the live phase\n");
+    const LOADED: Option<&str> = Some("0\nreturn code: 0\n");
+    let cases: [(&'static [Option<&'static str>], bool); 4] = [
+        (&[LOADED], true),
+        (&[EARLY, EARLY, LOADED], true),
+        (&[EARLY, Some("0\nreturn code: 1\n")], false),
+        (&[Some("")], false),
+    ];
+    for (answer, loaded) in cases {
+        let (host, pid, vm) = listening(REQUEST.len(), answer);
         let result = load_into(&host, pid, LONG, forbidden);
         assert_eq!(vm.join().unwrap(), REQUEST);
         match result {
@@ -138,7 +149,7 @@ fn asks_who_listens() {
 /// Check that a VM that takes the request and never answers is given up.
 #[test]
 fn gives_up_who_does_not_answer() {
-    let (host, pid, vm) = listening(REQUEST.len(), None);
+    let (host, pid, vm) = listening(REQUEST.len(), &[None]);
     let error = load_into(&host, pid, SHORT, forbidden).unwrap_err();
     assert!(matches!(error, Error::NoAnswer { .. }), "{error}");
     vm.join().unwrap();

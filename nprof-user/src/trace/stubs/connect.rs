@@ -56,7 +56,7 @@ fn load(proc: &Proc, jvm: &Jvm, has_stubs: bool) -> Result<Connection, shim::Err
     let unsupported = || shim::Refusal::Kind { pid: jvm.pid, kind: jvm.kind };
     let libjvm = discover::libjvm(&libraries).ok_or_else(unsupported)?;
     let wanted = Wanted { proc, jvm, libjvm, patience: PATIENCE, has_stubs };
-    for warning in shim::check(&wanted)? {
+    for warning in shim::check_when_started(&wanted)? {
         tracing::warn!("{warning}; {}", warning.advice());
     }
     shim::load(&wanted)
