@@ -113,11 +113,16 @@ impl<'a> Row<'a> {
 
     /// The own time in which threads ran; `None` where it is not known.
     pub(super) fn worked(&self) -> Option<Uncertain> {
-        let MethodSnapshot { self_ns, off_cpu_ns, estimated_off_ns, total_ns, .. } = self.measured;
+        let MethodSnapshot { self_ns, off_cpu_ns, estimated_off_ns, total_ns, probe_error_ns, .. } = self.measured;
         let ran_ns = self_ns.as_ref()?.saturating_sub((*off_cpu_ns)?);
         let Uncertain { value, error } = self.total();
-        let estimated_ns = value.saturating_sub(*total_ns).saturating_sub(estimated_off_ns.unwrap_or(0));
-        Some(Uncertain { value: ran_ns.saturating_add(estimated_ns), error })
+        let estimated_ns = value.saturating_sub(*total_ns);
+        let estimated_ran_ns = estimated_ns.saturating_sub(estimated_off_ns.unwrap_or(0));
+        // Of what is estimated, the error is split as the time is.
+        let split = |ns: u64| u128::from(ns) * u128::from(estimated_ran_ns) / u128::from(estimated_ns.max(1));
+        let of_estimate = u64::try_from(split(error.saturating_sub(*probe_error_ns))).unwrap_or(u64::MAX);
+        let error = (*probe_error_ns).min(error).saturating_add(of_estimate);
+        Some(Uncertain { value: ran_ns.saturating_add(estimated_ran_ns), error })
     }
 
     /// The same without that of traced calls which they made; `None` where it is not known.
@@ -232,7 +237,7 @@ mod tests {
             off_cpu_ns: Some(off_ns),
             ..samples::function(index, class, 5, 1_000)
         };
-        let unseen = Unseen { calls: 9, total_ns: 700, error_ns: Some(1), ..Unseen::default() };
+        let unseen = Unseen { calls: 9, total_ns: 700, error_ns: Some(700), ..Unseen::default() };
         let estimated =
             MethodSnapshot { unseen: Some(unseen), estimated_off_ns: Some(600), ..waiting(3, "d.D", 1_000) };
         let unknown = samples::function(4, "e.E", 5, 300);
@@ -242,6 +247,8 @@ mod tests {
         let order: Vec<(u32, Option<u64>)> =
             all(&jvms).iter().map(|row| (row.measured.index, row.worked().map(|worked| worked.value))).collect();
         assert_eq!(order, [(1, Some(900)), (2, Some(500)), (4, None), (3, Some(100)), (0, Some(5))]);
+        let error = |index| all(&jvms).iter().find(|row| row.measured.index == index).unwrap().worked().unwrap().error;
+        assert_eq!((error(3), error(1)), (100, 0), "the error is split as the time is");
     }
 
     /// Check that the first rows are those of the full order, for every number of them.
