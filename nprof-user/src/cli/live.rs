@@ -131,11 +131,11 @@ impl LiveArgs {
         let by_probes = [
             (self.native_stacks, "native frames (--native-stacks)"),
             (self.off_cpu || needs.off_cpu, "times off the CPU (--off-cpu)"),
-            (self.timeline || needs.timeline, "single calls (--timeline)"),
+            (self.timeline || needs.timeline, "single calls (--timeline, .trace.json)"),
         ];
         let only_probes = by_probes.iter().find_map(|(wanted, what)| wanted.then_some(*what));
         match (only_probes, self.tier) {
-            (Some(what), TierArg::Stub) => bail!("stubs do not see {what}: omit that, or `--tier stub`"),
+            (Some(what), TierArg::Stub) => bail!("stubs do not see {what}: choose between that and `--tier stub`"),
             (Some(_), _) => Ok(TierWanted::Kernel),
             (None, tier) => Ok(tier.into()),
         }
