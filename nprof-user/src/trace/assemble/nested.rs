@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use crate::model::{MethodSnapshot, ProfileFrame, ProfileFrameKind, ProfileStack, StackTotals, Tier};
 
 /// The stacks of calls, and the frames that they are made of.
-pub(super) type Stacks<'a> = (&'a [ProfileStack], &'a [ProfileFrame]);
+type Stacks<'a> = (&'a [ProfileStack], &'a [ProfileFrame]);
 
 /// The sums of samples, and what of the exact totals was time of calls within calls.
 pub(super) struct SelfTimes {
