@@ -117,7 +117,8 @@ impl RateController {
 
     /// Takes in what a function has done. Returns its time since the last step.
     fn note(&mut self, flow: Flow, passed: f64, forget: f64) -> u64 {
-        let unknown = Known { flow: Flow { calls: 0, self_ns: 0, ..flow }, rate: 0.0, probability: UNKNOWN };
+        // A record has none until it is told.
+        let unknown = Known { flow: Flow { calls: 0, self_ns: 0, ..flow }, rate: 0.0, probability: 0.0 };
         let known = self.known.entry(flow.record).or_insert(unknown);
         let calls = flow.calls.saturating_sub(known.flow.calls) as f64 / passed;
         // What becomes faster is believed at once: too many stacks would be lost, too few are only fewer.
@@ -257,6 +258,16 @@ mod tests {
     fn start_without_knowledge() {
         let period = RateController::new(1000, 1000).step(&[Flow { record: 0, calls: 1, self_ns: 0 }], STEP, 0).period;
         assert!(period > Duration::from_millis(1), "{period:?}");
+    }
+
+    /// Check that a function that was never called is told its chance at once: calls that come before the next step, which a busy
+    /// machine puts off, would have no stack at all.
+    #[test]
+    fn first_calls_have_a_chance() {
+        let mut rate_controller = RateController::new(1000, 1000);
+        let never = [Flow { record: 7, calls: 0, self_ns: 0 }];
+        assert_eq!(rate_controller.step(&never, STEP, 0).probabilities, [(7, UNKNOWN)]);
+        assert_eq!(rate_controller.step(&never, STEP, 0).probabilities, []);
     }
 
     /// Check that no more is allowed than the pace, a burst after quiet times aside.
