@@ -253,10 +253,10 @@ fn more_threads_than_slots() -> Result<()> {
         target.run(&format!("m {threads}"))?;
         let (samples, losses) = target.finish();
         let calls = 2 * u64::from(threads);
+        assert_eq!((losses.total(), &losses), (0, &losses));
         assert_eq!(counts(&samples["outer"]), (calls, calls, 0));
         assert_eq!(counts(&samples["leaf"]), (calls, calls, 0));
         assert_eq!(samples["outer"].stats.child_ns, samples["leaf"].stats.total_ns);
-        assert_eq!(losses.total(), 0);
         Ok(())
     })
 }
@@ -297,6 +297,32 @@ fn others_are_exact_while_one_goes_and_comes() -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Check that a function which is counted for a while, and then timed again, leaves no call without its return: each is counted once,
+/// with its time or without, and nothing is lost.
+#[test]
+fn a_counted_function_is_timed_again() -> Result<()> {
+    traced(|mut target| {
+        let (mut changes, mut calls) = (0, 0);
+        while changes < CHANGES {
+            target.run_while("p 10000", |session, libraries, probes| {
+                for allowed in [Tracing::Counted, Tracing::Timed] {
+                    session.switches().allow(index_of("leaf"), allowed);
+                    session.settle(libraries, probes);
+                }
+                changes += 1;
+            })?;
+            calls += 64 * 10_000;
+        }
+        let (samples, losses) = target.finish();
+        let (entered, timed, untimed) = counts(&samples["leaf"]);
+        let counted = samples["leaf"].stats.counted;
+        assert_eq!((entered + counted, timed, untimed), (calls, entered, 0));
+        assert!(timed > 0 && counted > 0, "{timed} timed, {counted} counted");
+        assert_eq!(losses.total(), 0);
+        Ok(())
+    })
 }
 
 /// Check that nprof finds out what a probe costs here, and that a function can be detached without loss to others.

@@ -251,12 +251,25 @@ impl Session {
         for (library, sites) in by_library(libraries, &chosen(probes, indices)) {
             let mut result = Attached::default();
             let linked = self.link(libraries, library, &sites, kind, &mut result);
+            if kind == Kind::Return {
+                self.wait_for_unreturned(libraries, library, &linked);
+            }
             self.switches.attached(linked.iter().map(|site| site.index), kind == Kind::Return, true);
             let pid = self.target.pid;
             result.failed.iter().for_each(|(error, _)| tracing::warn!("process {pid}: {}", in_full(error)));
             let failed = result.failed.iter().flat_map(|(_, indices)| indices);
             let stuck: Vec<u32> = result.refused.iter().chain(failed).copied().collect();
             self.switches.stuck(&stuck);
+        }
+    }
+
+    /// Waits until the hits are over that began before there were probes on the returns of these sites. One that is put off the
+    /// CPU before it reads what to do would begin a timed call, and nobody would see its return.
+    fn wait_for_unreturned(&self, libraries: &[Library], library: LibraryId, sites: &[IndexedSite]) {
+        let was_hit = |site: &&IndexedSite| self.switches.has_probe(site.index);
+        let hit: Vec<IndexedSite> = sites.iter().filter(was_hit).copied().collect();
+        if !hit.is_empty() {
+            Linker::of(&self.engine, self.target).wait_for_hits(libraries, library, &hit, &self.switches);
         }
     }
 
