@@ -333,12 +333,18 @@ impl Looker {
         self.leaving.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Gives its records to others, when the target has ended.
-    pub(super) fn give_back(self) {
-        if let Some(leaving) = self.leaving {
+    /// Waits until the probes of the last look are gone. A function with two probes on its return, of which one goes, may keep calls
+    /// that look open: it is not timed anew before.
+    pub(super) fn wait_until_gone(&mut self) {
+        if let Some(leaving) = self.leaving.take() {
             // A panic there has been reported by its thread.
             drop(leaving.join());
         }
+    }
+
+    /// Gives its records to others, when the target has ended.
+    pub(super) fn give_back(mut self) {
+        self.wait_until_gone();
         self.engine.give_back(self.looked_at.into_values().map(|function| function.record));
     }
 

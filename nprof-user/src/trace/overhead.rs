@@ -213,6 +213,9 @@ impl Overhead {
         for change in changes {
             let to = if self.calibrated.detaches { change.to } else { change.to.max(Tracing::Counted) };
             let before = session.switches().traced(change.id).map(|traced| traced.tracing);
+            if before.is_some_and(|before| to > before) {
+                self.looker.wait_until_gone();
+            }
             session.switches().allow(change.id, to);
             self.spent.changes[usize::from(before.is_none_or(|before| to >= before))] += 1;
         }
@@ -234,6 +237,7 @@ impl Overhead {
         glance.inside_error_ns = inside.inside_error_ns;
         let to = self.governor.looked(self.start.elapsed(), index, &glance);
         if to > before {
+            self.looker.wait_until_gone();
             session.switches().allow(index, to);
             session.settle(libraries, probes);
             self.spent.changes[1] += 1;
