@@ -73,7 +73,7 @@ fn map_losses(ebpf: &Ebpf) -> Result<MappedArray, Error> {
 fn hook_program_start(ebpf: &mut Ebpf) -> Result<(), Error> {
     let name = programs::EXEC;
     let program = ebpf.program_mut(name).ok_or(Error::Object { kind: "program", name })?;
-    let failed = |source| Error::Exec { name, source: Box::new(source) };
+    let failed = |source| object::refusal(name, source, |source| Error::Exec { name, source });
     let program: &mut RawTracePoint = program.try_into().map_err(failed)?;
     program.load().map_err(failed)?;
     program.attach("sched_process_exec").map_err(failed)?;

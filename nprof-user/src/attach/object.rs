@@ -14,7 +14,7 @@ use nprof_common::{globals, maps, programs};
 use super::Error;
 use super::feeds::{Collect, LastJavaFrameEntry, Slot, VmEntry};
 use super::loss_log;
-use crate::sys::bpf::load_uprobe_multi;
+use crate::sys::bpf::{load_uprobe_multi, refused};
 
 /// The object file that `cargo xtask bpf` has made.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../nprof-ebpf/nprof.bpf.o");
@@ -170,7 +170,7 @@ fn load_uprobe(object: &aya_obj::Object, name: &'static str) -> Result<OwnedFd, 
 fn hook_thread_end(ebpf: &mut Ebpf) -> Result<(), Error> {
     let name = programs::EXIT;
     let program = ebpf.program_mut(name).ok_or(Error::Object { kind: "program", name })?;
-    let failed = |source| Error::Exit { name, source: Box::new(source) };
+    let failed = |source| refusal(name, source, |source| Error::Exit { name, source });
     let program: &mut RawTracePoint = program.try_into().map_err(failed)?;
     program.load().map_err(failed)?;
     program.attach("sched_process_exit").map_err(failed)?;
@@ -180,7 +180,7 @@ fn hook_thread_end(ebpf: &mut Ebpf) -> Result<(), Error> {
 fn hook_switches(ebpf: &mut Ebpf) -> Result<(), Error> {
     let name = programs::SWITCH;
     let program = ebpf.program_mut(name).ok_or(Error::Object { kind: "program", name })?;
-    let failed = |source| Error::Switches { name, source: Box::new(source) };
+    let failed = |source| refusal(name, source, |source| Error::Switches { name, source });
     let program: &mut BtfTracePoint = program.try_into().map_err(failed)?;
     let btf = Btf::from_sys_fs().map_err(|error| failed(ProgramError::Btf(error)))?;
     program.load("sched_switch", &btf).map_err(failed)?;
@@ -192,7 +192,7 @@ fn hook_switches(ebpf: &mut Ebpf) -> Result<(), Error> {
 fn hook_timer(ebpf: &mut Ebpf, period_ns: u64) -> Result<(), Error> {
     let name = programs::TICK;
     let program = ebpf.program_mut(name).ok_or(Error::Object { kind: "program", name })?;
-    let failed = |source| Error::Timer { name, source: Box::new(source) };
+    let failed = |source| refusal(name, source, |source| Error::Timer { name, source });
     let program: &mut PerfEvent = program.try_into().map_err(failed)?;
     program.load().map_err(failed)?;
     let config = PerfEventConfig::Software(SoftwareEvent::CpuClock);
@@ -202,6 +202,20 @@ fn hook_timer(ebpf: &mut Ebpf, period_ns: u64) -> Result<(), Error> {
         program.attach(config, scope, SamplePolicy::Period(period_ns), false).map_err(failed)?;
     }
     Ok(())
+}
+
+/// The error of a program of aya's: that of our own programs if the verifier refuses it.
+pub(super) fn refusal(
+    name: &'static str,
+    error: ProgramError,
+    other: impl FnOnce(Box<ProgramError>) -> Error,
+) -> Error {
+    match error {
+        ProgramError::LoadError { io_error, verifier_log } if !verifier_log.to_string().trim().is_empty() => {
+            Error::Load { name, source: refused(io_error, &verifier_log.to_string()) }
+        }
+        error => other(Box::new(error)),
+    }
 }
 
 /// What stands behind a map, whatever aya thinks of its type.

@@ -103,7 +103,7 @@ pub fn create_word() -> io::Result<OwnedFd> {
 /// Loads a program that can be attached by [`link_uprobe_multi`].
 ///
 /// # Errors
-/// What the kernel answers; for a program that the verifier refuses, its log is part of the message.
+/// What the kernel answers; see [`refused`] for a program that the verifier refuses.
 pub fn load_uprobe_multi(name: &str, instructions: &[bpf_insn], license: &CStr) -> io::Result<OwnedFd> {
     let mut attr = ProgLoad {
         prog_type: BPF_PROG_TYPE_KPROBE,
@@ -122,7 +122,7 @@ pub fn load_uprobe_multi(name: &str, instructions: &[bpf_insn], license: &CStr) 
     tracing::debug!("{name} is refused ({refused}); asking for the verifier's log");
     let mut log = vec![0u8; LOG_SIZE];
     (attr.log_level, attr.log_size, attr.log_buf) = (1, count(LOG_SIZE)?, address(log.as_mut_ptr()));
-    bpf(BPF_PROG_LOAD, &attr).map_err(|error| with_log(&error, &log))
+    bpf(BPF_PROG_LOAD, &attr).map_err(|error| with_log(error, &log))
 }
 
 /// Attaches a program at many places of a file at once. The link lives as long as the descriptor.
@@ -168,9 +168,23 @@ fn bpf<T>(command: i64, attr: &T) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-fn with_log(error: &io::Error, log: &[u8]) -> io::Error {
+fn with_log(error: io::Error, log: &[u8]) -> io::Error {
     let text = CStr::from_bytes_until_nul(log).map(CStr::to_string_lossy).unwrap_or_default();
-    io::Error::new(error.kind(), format!("{error}; the verifier says:\n{}", text.trim_end()))
+    refused(error, &text)
+}
+
+/// The error of a program that could not be loaded, with what the verifier said of it: its last word, which is the reason; all of
+/// it is for developers (`-vv`). `error` itself if it was not the verifier.
+#[must_use]
+pub fn refused(error: io::Error, log: &str) -> io::Error {
+    // After the reason come figures.
+    let reason = log.lines().map(str::trim).rfind(|line| !line.is_empty() && !line.starts_with("processed "));
+    let Some(reason) = reason else { return error };
+    tracing::debug!("the verifier says:\n{}", log.trim_end());
+    // The kernel says "permission denied" here, which privileges would not change.
+    io::Error::other(format!(
+        "this kernel's verifier refuses it ({reason}), which is a defect of nprof: please report it"
+    ))
 }
 
 fn address<T>(pointer: *const T) -> u64 {
@@ -183,4 +197,21 @@ fn count(length: usize) -> io::Result<u32> {
 
 fn descriptor(fd: BorrowedFd<'_>) -> io::Result<u32> {
     u32::try_from(fd.as_raw_fd()).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that of a program that the verifier refuses its reason is said, in one line, and not that a privilege is missing; and
+    /// that the kernel's own words stay where the verifier had none.
+    #[test]
+    fn a_refusal_is_one_line() {
+        let denied = || io::Error::from_raw_os_error(libc::EACCES);
+        let log = "0: R1=ctx()\nR2 min value is negative\nprocessed 1 insns (limit 1000000) max_states_per_insn 0\n\n";
+        let error = refused(denied(), log);
+        let says = "this kernel's verifier refuses it (R2 min value is negative), which is a defect of nprof: please report it";
+        assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::Other, says));
+        assert_eq!(refused(denied(), " \n").raw_os_error(), Some(libc::EACCES));
+    }
 }
