@@ -6,6 +6,8 @@
 //! twice, and a copy to which it does not lead any more is not used. What lies where an object has not arrived yet shows by
 //! not belonging to the thread's continuation.
 
+use core::arch::asm;
+
 use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use nprof_common::stack::PAGE;
 use nprof_common::{Chunk, FrozenPlaces};
@@ -90,7 +92,8 @@ pub(crate) unsafe fn copy(room: *mut u8, pages: usize, sp: u64, thread: (u64, u6
     let behind = if stack_bytes <= all / 2 { all / 2 } else { all / 4 };
     let parts = (all - behind, behind);
     // SAFETY: the room is there.
-    if all == 0 || stack_bytes == 0 || stack_bytes > parts.0 || !unsafe { copy_bytes(room, stack_bytes, base) } {
+    if all == 0 || stack_bytes == 0 || stack_bytes > parts.0 || !unsafe { copy_bytes(room, stack_bytes, parts.0, base) }
+    {
         return None;
     }
     // SAFETY: the caller's promise; both parts are the room.
@@ -123,7 +126,7 @@ unsafe fn copy_chunks(room: *mut u8, (first, second): (u64, u64), used: u64, mou
         let is_copied = unsafe {
             let head = room.add(at as usize);
             head.cast::<Chunk>().write_unaligned(chunk);
-            copy_bytes(head.add(HEAD as usize), bytes, chunk.base)
+            copy_bytes(head.add(HEAD as usize), bytes, second, chunk.base)
         };
         if !is_copied {
             return None;
@@ -134,14 +137,24 @@ unsafe fn copy_chunks(room: *mut u8, (first, second): (u64, u64), used: u64, mou
     Some((at - used, (next.addr != 0) as u64))
 }
 
-/// Copies bytes of the current process.
+/// Copies bytes of the current process, no more than `most`.
 ///
 /// # Safety
-/// There is room for them.
+/// There is room for `most` bytes.
 #[inline(always)]
-unsafe fn copy_bytes(into: *mut u8, bytes: u64, from: u64) -> bool {
+unsafe fn copy_bytes(into: *mut u8, bytes: u64, most: u64, from: u64) -> bool {
+    // The verifiers before Linux 6.13 forget on the way here what was compared before.
+    let bytes = hidden(bytes);
     // SAFETY: the caller's promise; the helper takes any address.
-    unsafe { bpf_probe_read_user(into.cast(), bytes as u32, from as *const _) == 0 }
+    bytes <= most && unsafe { bpf_probe_read_user(into.cast(), bytes as u32, from as *const _) == 0 }
+}
+
+/// The same number, of which the compiler knows nothing: it would omit comparisons that a verifier needs.
+#[inline(always)]
+fn hidden(mut number: u64) -> u64 {
+    // SAFETY: there is no instruction in it.
+    unsafe { asm!("/* {0} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags)) };
+    number
 }
 
 /// What is said of a chunk, and the next one. `owner` is the continuation that it must belong to.

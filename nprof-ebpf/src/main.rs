@@ -4,7 +4,7 @@
 //! One pair of programs serves all methods of all targets; the attach cookie says which call this is.
 #![no_std]
 #![no_main]
-#![feature(core_intrinsics)]
+#![feature(asm_experimental_arch, core_intrinsics)]
 #![expect(
     internal_features,
     reason = "core has no atomics for this target; the intrinsics are what they would be made of"

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use nprof::attach::{Engine, Seen, Session, Target};
+use nprof::attach::{Collect, Engine, Seen, Session, Target};
 use nprof::collect::Reader;
 use nprof::discover::Proc;
 use nprof::model::{FileId, FileOffset, Library, LibraryId, Losses, Pid, Probe, ProbeCost, Sample, Site, Tracing};
@@ -19,6 +20,8 @@ use nprof_tests::target::Targets;
 const FUNCTIONS: [&str; 6] = ["leaf", "parent", "nest", "outer", "tail", "moved"];
 /// How far behind the entry of the last of them its probe sits.
 const MOVED_BY: u64 = 3;
+/// From one tick of a CPU to the next.
+const PERIOD: Duration = Duration::from_millis(10);
 
 /// The program, with a probe on each of its functions.
 struct Traced {
@@ -321,6 +324,41 @@ fn a_counted_function_is_timed_again() -> Result<()> {
         assert_eq!((entered + counted, timed, untimed), (calls, entered, 0));
         assert!(timed > 0 && counted > 0, "{timed} timed, {counted} counted");
         assert_eq!(losses.total(), 0);
+        Ok(())
+    })
+}
+
+/// Check that the kernel's verifier takes the programs, whatever they collect.
+#[test]
+fn loads_whatever_is_collected() -> Result<()> {
+    on_kernel(|| {
+        let taking = Collect { stack_bytes: 32 << 10, max_stacks: 100, period: PERIOD, ..Collect::nothing() };
+        let collects: [(&str, Collect); 7] = [
+            ("off-CPU times", Collect { off_cpu: true, ..Collect::nothing() }),
+            ("calls", Collect { calls: true, ..Collect::nothing() }),
+            ("stacks of calls", Collect { returns: true, ..taking }),
+            ("stacks of stubs", Collect { stubs: true, ..taking }),
+            ("stacks inside", Collect { inside: true, ..taking }),
+            ("stacks everywhere", Collect { everywhere: true, ..taking }),
+            (
+                "everything",
+                Collect {
+                    off_cpu: true,
+                    calls: true,
+                    returns: true,
+                    stubs: true,
+                    inside: true,
+                    everywhere: true,
+                    ..taking
+                },
+            ),
+        ];
+        for (what, collect) in collects {
+            for stack_bytes in [0, 8 << 10, 32 << 10, u32::MAX] {
+                Engine::load_collecting(8, &Collect { stack_bytes, ..collect })
+                    .with_context(|| format!("{what}, {stack_bytes} bytes of a stack"))?;
+            }
+        }
         Ok(())
     })
 }
