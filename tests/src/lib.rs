@@ -11,6 +11,7 @@ pub mod child;
 pub mod code;
 pub mod container;
 pub mod exposition;
+pub mod guest;
 pub mod http;
 pub mod jar;
 pub mod jdk;

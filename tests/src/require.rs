@@ -3,10 +3,12 @@
 //! must be there.
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::Once;
 
 use anyhow::{Context, Result, bail};
 
+use crate::guest;
 use crate::jdk::{self, Jdk, OLDEST_SUPPORTED};
 
 /// The JDK versions that are expected on a machine that runs these tests: below `/usr/lib/jvm`, where every test runs on
@@ -76,6 +78,18 @@ pub fn with_prometheus(test: impl FnOnce() -> Result<()>) -> Result<()> {
 /// What the test returns; or that a browser is required and not there.
 pub fn with_browser(test: impl FnOnce() -> Result<()>) -> Result<()> {
     with_tools("browser", &["chromium"], test)
+}
+
+/// Runs `test` with the kernel of a suite of Debian if that and an emulator are on this machine.
+///
+/// # Errors
+/// What the test returns; or that guests are required and one cannot be started.
+pub fn with_guest(suite: &str, test: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let kernel = guest::kernel(suite);
+    let emulator = guest::emulator().is_none().then(|| "no QEMU".to_owned());
+    let missing = emulator.or_else(|| (!kernel.is_file()).then(|| format!("no {}", kernel.display())));
+    let advice = |missing| format!("{missing}; `cargo xtask setup --for test` gets it");
+    unless_missing("guest", missing.map(advice), || test(&kernel))
 }
 
 /// Runs `test` unless something is missing that it needs; `need` is the word for it in `NPROF_TEST_REQUIRE`.
@@ -188,7 +202,7 @@ fn missing_from_kernel() -> Option<String> {
     if version < Some(OLDEST_KERNEL) {
         return Some(format!("kernel {} is older than {}.{}", release.trim(), OLDEST_KERNEL.0, OLDEST_KERNEL.1));
     }
-    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Some("the kernel has no BTF (/sys/kernel/btf/vmlinux)".into());
     }
     None

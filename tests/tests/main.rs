@@ -1,8 +1,9 @@
 //! nprof as a black box, against JVMs and the kernel of this machine. One binary; a module per promise.
 //!
 //! The tests of nprof want `target/release/nprof` (or `NPROF_BIN`), root and a kernel with `uprobe_multi`, those of the
-//! service Prometheus too; those of the targets want only JDKs, those of pictures only Chromium. What is missing is
-//! printed; `NPROF_TEST_REQUIRE=kernel,jvm,prometheus,browser,17,25` makes it fail.
+//! service Prometheus too; those of the targets want only JDKs, those of pictures only Chromium, those of
+//! other kernels only QEMU. What is missing is
+//! printed; `NPROF_TEST_REQUIRE=kernel,guest,jvm,prometheus,browser,17,25` makes it fail.
 //! `--test-threads=1` gives the tests that measure the quiet that they need; which of the others may run side by side stands in
 //! `xtask/src/test.rs`.
 
@@ -30,6 +31,7 @@ mod inside;
 mod interrupted;
 mod inventory;
 mod kernel;
+mod kernels;
 mod late;
 mod losses;
 mod marks;

@@ -45,8 +45,10 @@ pub(crate) fn target_directory() -> PathBuf {
 pub(crate) struct Build {
     /// Names of the targets that were compiled now, build scripts included.
     pub(crate) compiled: Vec<String>,
-    /// Name and path of each program that is there now.
+    /// Name and path of each program that is there now, tests apart.
     pub(crate) programs: Vec<(String, PathBuf)>,
+    /// The same of programs that run tests.
+    pub(crate) tests: Vec<(String, PathBuf)>,
 }
 
 impl Build {
@@ -63,7 +65,8 @@ impl Build {
             self.compiled.push(name.to_owned());
         }
         if let Some(path) = message["executable"].as_str() {
-            self.programs.push((name.to_owned(), PathBuf::from(path)));
+            let to = if message["profile"]["test"] == true { &mut self.tests } else { &mut self.programs };
+            to.push((name.to_owned(), PathBuf::from(path)));
         }
     }
 }

@@ -18,6 +18,10 @@ pub(crate) struct Machine {
     pub(crate) rustup_home: PathBuf,
     /// The directory with JVMs of other versions, for the tests.
     pub(crate) jvms: PathBuf,
+    /// The directory with the emulator for the tests, where it is not installed.
+    pub(crate) emulator: PathBuf,
+    /// The directory with kernels of suites of Debian, for the tests.
+    pub(crate) kernels: PathBuf,
     /// The directory of the active toolchain's own programs.
     pub(crate) toolchain_bin: PathBuf,
     /// Whether this process may install packages and load BPF programs.
@@ -41,6 +45,8 @@ impl Machine {
             path,
             rustup_home: place("RUSTUP_HOME", ".rustup"),
             jvms: cargo::target_directory().join("test-jvms"),
+            emulator: cargo::target_directory().join("test-emulator"),
+            kernels: cargo::target_directory().join("test-kernels"),
             toolchain_bin: PathBuf::new(),
             is_root: rustix::process::geteuid().is_root(),
         };
@@ -133,6 +139,8 @@ pub(crate) mod fake {
                 path: vec![root.join("usr/bin"), root.join("root/.cargo/bin")],
                 rustup_home: root.join("root/.rustup"),
                 jvms: root.join("target/test-jvms"),
+                emulator: root.join("target/test-emulator"),
+                kernels: root.join("target/test-kernels"),
                 toolchain_bin: root.join("root/.rustup/toolchains/stable/bin"),
                 is_root: true,
                 root,

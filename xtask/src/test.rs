@@ -170,13 +170,12 @@ fn real_tests(tally: &mut Tally, request: &Request, nprof: &Path) -> Result<()> 
     authorise(&machine)?;
     let before = tally.ran();
     let passes = passes(request);
-    for ((name, path), pass) in build.programs.iter().flat_map(|program| passes.iter().map(move |pass| (program, pass)))
-    {
+    for ((name, path), pass) in build.tests.iter().flat_map(|program| passes.iter().map(move |pass| (program, pass))) {
         let mut command = as_root(&machine);
         command
             .arg(format!("NPROF_BIN={}", nprof.display()))
             .arg(format!("NPROF_XTASK={}", std::env::current_exe()?.display()))
-            .arg("NPROF_TEST_REQUIRE=kernel,jvm,11,17,21,25,26,package,prometheus,browser")
+            .arg("NPROF_TEST_REQUIRE=kernel,guest,jvm,11,17,21,25,26,package,prometheus,browser")
             // What is not run is said on stderr, past the test runner.
             .args(["sh", "-c", "exec \"$0\" \"$@\" 2>&1"])
             .arg(path)

