@@ -23,6 +23,7 @@ mod serve;
 mod terminal;
 mod tier;
 mod trace;
+mod view;
 
 use std::io;
 use std::process::ExitCode;

@@ -20,6 +20,7 @@ use super::demoted::{Demoted, TRACED};
 use super::selection::SelectionArgs;
 use super::terminal::{harmless, say};
 use super::tier::TierArg;
+use super::view::ViewArgs;
 use crate::discover::Proc;
 use crate::model::{Jvm, Pid};
 use crate::render::Scope;
@@ -71,6 +72,8 @@ pub(super) struct TraceArgs {
     /// Print what was measured so far this often [on a terminal: 1s]
     #[arg(short, long, value_name = "TIME", value_parser = crate::config::duration::parse)]
     interval: Option<Duration>,
+    #[command(flatten)]
+    view: ViewArgs,
     /// How to print
     #[arg(short, long, value_enum, default_value_t)]
     format: Format,
@@ -98,6 +101,11 @@ impl TraceArgs {
 /// # Errors
 /// If the JVM cannot be traced, or the output cannot be written.
 pub(super) fn run(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
+    if args.view.adds_up() && args.format != Format::Table {
+        bail!(
+            "`--by` is for tables: JSON and CSV have library and class in each row, to be added up by what reads them"
+        );
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let traced = match args.pid {
         Some(pid) => runtime.block_on(trace(args, Pid(pid), quiet)),
@@ -135,7 +143,7 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     if args.slow.is_some() && tracer.stubs() == 0 {
         say("no slow calls will be shown: they are seen by stubs, and no method has one (--tier stub)");
     }
-    let mut output = Output::new(args.format, Scope::One, args.interval.is_some());
+    let mut output = Output::new(args.format, args.view.of(Scope::One), args.interval.is_some());
     let deadline = args.duration.map(|duration| Instant::now() + duration);
     let result = follow(&mut tracer, &mut output, &mut stop, deadline, args.interval.unwrap_or(REDRAW)).await;
     tracer.stop();

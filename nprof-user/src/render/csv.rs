@@ -7,7 +7,8 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use super::rows::{self, Row};
+use super::order::{self, Order};
+use super::rows::Row;
 use super::{json, names};
 use crate::model::Snapshot;
 
@@ -24,9 +25,9 @@ const FORMULA: [char; 4] = ['=', '+', '-', '@'];
 ///
 /// # Errors
 /// What writing to `w` gives.
-pub fn csv(jvms: &[Snapshot], w: &mut impl Write) -> io::Result<()> {
+pub fn csv(jvms: &[Snapshot], order: Order, w: &mut impl Write) -> io::Result<()> {
     writeln!(w, "{HEADER}")?;
-    for row in rows::all(jvms) {
+    for row in order::all(jvms, order) {
         let fields = fields(&row);
         let fields: Vec<Cow<'_, str>> = fields.iter().map(|field| quoted(field)).collect();
         writeln!(w, "{}", fields.join(","))?;
@@ -97,7 +98,7 @@ mod tests {
 
     fn text(jvms: &[Snapshot]) -> String {
         let mut out = Vec::new();
-        csv(jvms, &mut out).unwrap();
+        csv(jvms, crate::render::Order::default(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::run::{Run, Scope};
+use super::order::{self, Order};
+use super::run::{Run, Scope, View};
 use super::{names, rows};
 use crate::model::{self, Histogram, Jvm, Losses, Prices, SkipReason, SlowCalls, Snapshot, States, Tracing};
 
@@ -28,8 +29,8 @@ const EXAMPLES: usize = 5;
 ///
 /// # Errors
 /// What writing to `w` gives.
-pub fn json(jvms: &[Snapshot], w: &mut impl Write) -> io::Result<()> {
-    line(&Document::of(Run::new(jvms, Scope::All)), w)
+pub fn json(jvms: &[Snapshot], order: Order, w: &mut impl Write) -> io::Result<()> {
+    line(&Document::of(Run::new(jvms, View { order, ..View::from(Scope::All) })), w)
 }
 
 /// Writes any value as JSON on one line.
@@ -166,7 +167,7 @@ impl<'a> Document<'a> {
             started: run.started().map(|started| started.to_string()),
             elapsed_ns: nanoseconds(run.elapsed()),
             targets: run.jvms.iter().map(MeasuredTarget::of).collect(),
-            methods: rows::all(run.jvms).iter().map(Method::of).collect(),
+            methods: order::all(run.jvms, run.view.order).iter().map(Method::of).collect(),
             skipped: SkipReason::ALL.into_iter().filter_map(|reason| Skipped::of(run, reason)).collect(),
             losses: run.losses(),
         }
@@ -313,7 +314,7 @@ mod tests {
 
     fn text(jvms: &[Snapshot]) -> String {
         let mut out = Vec::new();
-        json(jvms, &mut out).unwrap();
+        json(jvms, crate::render::Order::default(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

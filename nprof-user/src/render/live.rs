@@ -10,11 +10,11 @@ use crossterm::cursor::{MoveTo, MoveToColumn, MoveUp};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
 
-use super::grid::{Screen, bold};
+use super::grid::{Grid, Screen, bold};
 use super::previous::Previous;
 use super::rows::Row;
-use super::run::{Run, Scope};
-use super::{json, names, notes, rows, slow, table, units, words};
+use super::run::{Run, View};
+use super::{groups, json, names, notes, order, slow, table, units, words};
 use crate::model::Snapshot;
 
 /// Lines of a frame that are no rows: the headline, the column titles and the state at the bottom.
@@ -35,7 +35,7 @@ pub struct Size {
 /// What the view remembers from frame to frame.
 #[derive(Debug)]
 pub struct LiveView {
-    scope: Scope,
+    view: View,
     /// The terminal at the last frame, and how many lines the frame took there.
     drawn: Option<(Size, u16)>,
     /// What rates are computed from.
@@ -45,8 +45,8 @@ pub struct LiveView {
 impl LiveView {
     /// A view that has drawn nothing.
     #[must_use]
-    pub fn new(scope: Scope) -> Self {
-        Self { scope, drawn: None, previous: Previous::default() }
+    pub fn new(view: impl Into<View>) -> Self {
+        Self { view: view.into(), drawn: None, previous: Previous::default() }
     }
 
     /// Draws the run's JVMs over the last frame, in at most `size`. Rates are those since then.
@@ -54,7 +54,7 @@ impl LiveView {
     /// # Errors
     /// What writing to `w` gives.
     pub fn draw(&mut self, jvms: &[Snapshot], size: Size, w: &mut impl Write) -> io::Result<()> {
-        let lines = self.frame(Run::new(jvms, self.scope), size);
+        let lines = self.frame(Run::new(jvms, self.view), size);
         let mut out = Vec::with_capacity(4096);
         queue!(out, BeginSynchronizedUpdate)?;
         self.return_to_top(size, &mut out)?;
@@ -82,7 +82,7 @@ impl LiveView {
         self.return_to_top(size, &mut out)?;
         queue!(out, Clear(ClearType::FromCursorDown))?;
         let screen = Screen { ansi: true, columns: Some(usize::from(size.columns)) };
-        table::table(jvms, self.scope, screen, &mut out)?;
+        table::table(jvms, self.view, screen, &mut out)?;
         w.write_all(&out)?;
         w.flush()
     }
@@ -107,32 +107,34 @@ impl LiveView {
         let columns = usize::from(size.columns).saturating_sub(1);
         let height = usize::from(size.rows);
         let slow = slow::lines(run, SLOW_CALLS);
-        let (top, all) = rows::top(run.jvms, height.saturating_sub(FRAME_LINES + slow.len()));
+        let (grid, shown, all) = self.grid(run, height.saturating_sub(FRAME_LINES + slow.len()));
         let mut lines = vec![names::cut_end(&self.headline(run), columns)];
         if all > 0 {
-            lines.extend(self.table(run, &top, columns));
+            lines.extend(fitted(grid, columns));
         } else if !run.jvms.is_empty() {
             lines.push(names::cut_end("no calls yet", columns));
         }
         lines.extend(slow.iter().map(|line| names::cut_end(line, columns)));
-        lines.push(names::cut_end(&bottom_line(run, top.len(), all), columns));
+        lines.push(names::cut_end(&bottom_line(run, shown, all), columns));
         lines.truncate(height);
         lines
     }
 
-    /// The titles and the rows.
-    fn table(&self, run: Run<'_>, top: &[Row<'_>], columns: usize) -> Vec<String> {
-        let screen = Screen { ansi: false, columns: Some(columns) };
+    /// The first rows, how many they are, and how many there are in all.
+    fn grid(&self, run: Run<'_>, limit: usize) -> (Grid, usize, usize) {
+        if let Some(by) = run.view.by {
+            let (grid, all) = groups::grid(by, &order::all(run.jvms, run.view.order), Some(limit));
+            let shown = grid.rows.len();
+            return (grid, shown, all);
+        }
+        let (top, all) = order::top(run.jvms, run.view.order, limit);
         let rate = |row: &Row<'_>| {
             let seen = self.previous.seen(row.snapshot);
             let rate = notes::per_second(seen.calls_since(row.measured), seen.time_since(row.snapshot));
             // The difference of two bounds is none.
             if row.all_calls().is_lost() { "-".to_owned() } else { units::rate(rate) }
         };
-        let mut grid = table::grid(run, top, rate);
-        grid.make_room(screen);
-        let lines = grid.lines(screen).into_iter().enumerate();
-        lines.map(|(i, line)| bold(&names::cut_end(&line, columns), i == 0)).collect()
+        (table::grid(run, &top, rate), top.len(), all)
     }
 
     fn headline(&self, run: Run<'_>) -> String {
@@ -152,6 +154,14 @@ impl LiveView {
             units::count(run.traced() as u64),
         )
     }
+}
+
+/// Titles and rows, cut to the width of the screen.
+fn fitted(mut grid: Grid, columns: usize) -> Vec<String> {
+    let screen = Screen { ansi: false, columns: Some(columns) };
+    grid.make_room(screen);
+    let lines = grid.lines(screen).into_iter().enumerate();
+    lines.map(|(i, line)| bold(&names::cut_end(&line, columns), i == 0)).collect()
 }
 
 /// What tracing costs right now, as a share of the JVM's own CPU time; of several JVMs, the most of any.
@@ -177,7 +187,8 @@ fn bottom_line(run: Run<'_>, shown: usize, all: usize) -> String {
         line.push_str(&format!("; {demoted} demoted to keep the cost of tracing low"));
     }
     if shown < all {
-        line.push_str(&format!("; {shown} of {} functions shown", units::count(all as u64)));
+        let what = if run.view.by.is_some() { "rows" } else { "functions" };
+        line.push_str(&format!("; {shown} of {} {what} shown", units::count(all as u64)));
     }
     line
 }

@@ -4,11 +4,13 @@
 pub mod check;
 pub mod csv;
 pub mod grid;
+mod groups;
 pub mod json;
 pub mod live;
 pub mod methods;
 mod names;
 mod notes;
+mod order;
 mod previous;
 pub mod profile;
 pub mod ps;
@@ -21,8 +23,10 @@ mod uncertain;
 pub mod units;
 mod words;
 
+pub use groups::By;
 pub use names::{is_unsafe, printable};
-pub use run::Scope;
+pub use order::Order;
+pub use run::{Scope, View};
 pub use words::losses;
 
 #[cfg(test)]

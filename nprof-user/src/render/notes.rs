@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::json::nanoseconds;
+use super::order::Order;
 use super::rows::Row;
 use super::run::Run;
 use super::uncertain::Uncertain;
@@ -28,7 +29,8 @@ const STUBS: &str = "stub: counted inside the JVM: no probe is part of the times
 /// What marks mean that recordings have too.
 pub(super) const SINGLE_STEPPED: &str = "the kernel single-steps an instruction of it: a call costs about ten times as much as others do, most of it inside its time, from where it is taken off";
 pub(super) const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): CALLS and TOTAL are estimates from short looks: in two of three cases off by no more than the ERROR behind them or, where that would be more than they are, no more than what stands behind <; --tier stub counts and times every call";
-const ON_CPU: &str = "ON-CPU is the time that threads ran, without nested traced calls; the rest they waited, for something or for a CPU. Rows are in its order";
+const ON_CPU: &str = "ON-CPU is the time that threads ran, without nested traced calls; the rest they waited, for something or for a CPU";
+const IN_ITS_ORDER: &str = ". Rows are in its order";
 pub(super) const UNTIMED: &str = "some of its calls are counted but not timed, because their end was not seen";
 pub(super) const SHARED: &str = "one native function behind several methods; the row is the sum of their calls";
 
@@ -148,7 +150,8 @@ pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
     if run.timed() && rows.iter().any(|row| row.timed_calls() > 0) {
         let has_probes = rows.iter().any(|row| row.measured.tier != Tier::Stub);
         if rows.iter().any(|row| row.measured.off_cpu_ns.is_some()) {
-            lines.push(ON_CPU.to_owned());
+            let in_order = if run.view.order == Order::OnCpu { IN_ITS_ORDER } else { "" };
+            lines.push(format!("{ON_CPU}{in_order}"));
         }
         lines.push(if has_probes { format!("{QUANTILES} of the time with probes") } else { QUANTILES.to_owned() });
         lines.extend(taken_off(rows));
@@ -339,7 +342,7 @@ mod tests {
 
     use super::{cost, lines};
     use crate::render::run::{Run, Scope};
-    use crate::render::{rows, samples};
+    use crate::render::{order, samples};
 
     /// Check that the cost is of what JVMs have used for themselves, a tenth of a core at least, and that nothing is said
     /// where nobody knows.
@@ -365,7 +368,7 @@ mod tests {
             })
             .collect();
         let jvms = [snapshot];
-        let lines = lines(Run::new(&jvms, Scope::One), &rows::all(&jvms));
+        let lines = lines(Run::new(&jvms, Scope::One), &order::all(&jvms, super::Order::default()));
         let spelled: Vec<&String> = lines.iter().filter(|l| l.starts_with("  ")).collect();
         assert_eq!(spelled.len(), 6);
         assert_eq!(spelled[0], "  p.C0::m0 = p.C0::m1 = p.C0::m2 = p.C0::m3 = p.C0::m4 and 3 more");

@@ -1,6 +1,6 @@
-//! The rows of a report: which functions, in which order, under which name.
+//! The rows of a report: which functions, under which name, with which numbers.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::uncertain::Uncertain;
@@ -20,7 +20,7 @@ pub(super) struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// The row of a function, or `None` where there is nothing to report about it.
-    fn of(snapshot: &'a Snapshot, measured: &'a MethodSnapshot) -> Option<Self> {
+    pub(super) fn of(snapshot: &'a Snapshot, measured: &'a MethodSnapshot) -> Option<Self> {
         if measured.calls == 0 && measured.in_flight == 0 && measured.unseen.is_none() {
             return None;
         }
@@ -125,6 +125,12 @@ impl<'a> Row<'a> {
         Some(Uncertain { value: ran_ns.saturating_add(estimated_ran_ns), error })
     }
 
+    /// What rows are compared by unless the user says otherwise: the own time in which threads ran; the time of the calls where that is
+    /// not known.
+    pub(super) fn weight_ns(&self) -> u64 {
+        self.worked().map_or_else(|| self.total_ns(), |worked| worked.value)
+    }
+
     /// The same without that of traced calls which they made; `None` where it is not known.
     pub(super) fn own(&self) -> Option<Uncertain> {
         Some(Uncertain { value: self.measured.self_ns?, error: self.measured.probe_error_ns })
@@ -156,49 +162,13 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Every row of every JVM: first those that worked longest (as far as is known: whose calls took longest), then those with
-/// the longest calls, the most calls, then by name. Equal functions of several JVMs stay several rows.
-pub(super) fn all(jvms: &[Snapshot]) -> Vec<Row<'_>> {
-    let mut rows = unordered(jvms);
-    rows.sort_by(order);
-    rows
-}
-
-/// The first `limit` rows, in order, and how many there are in all. Sorts no more than it returns.
-pub(super) fn top(jvms: &[Snapshot], limit: usize) -> (Vec<Row<'_>>, usize) {
-    let mut rows = unordered(jvms);
-    let all = rows.len();
-    if limit > 0 && limit < all {
-        rows.select_nth_unstable_by(limit - 1, order);
-    }
-    rows.truncate(limit);
-    rows.sort_by(order);
-    (rows, all)
-}
-
-fn unordered<'a>(jvms: &'a [Snapshot]) -> Vec<Row<'a>> {
-    let of_jvm = |jvm: &'a Snapshot| jvm.methods.iter().filter_map(move |measured| Row::of(jvm, measured));
-    jvms.iter().flat_map(of_jvm).collect()
-}
-
-fn order(a: &Row<'_>, b: &Row<'_>) -> Ordering {
-    let weight = |row: &Row<'_>| {
-        let total_ns = row.total_ns();
-        Reverse((row.worked().map_or(total_ns, |worked| worked.value), total_ns, row.calls()))
-    };
-    weight(a)
-        .cmp(&weight(b))
-        .then_with(|| by_name(&a.first.method, &b.first.method))
-        .then_with(|| process(a.snapshot).cmp(&process(b.snapshot)))
-        .then_with(|| a.measured.index.cmp(&b.measured.index))
-}
-
 /// What tells a JVM from the others of a run, and from one that had its pid before.
 pub(super) fn process(snapshot: &Snapshot) -> (Pid, StartTime) {
     (snapshot.jvm.pid, snapshot.jvm.start_time)
 }
 
-fn by_name(a: &Method, b: &Method) -> Ordering {
+/// Methods from A to Z.
+pub(super) fn by_name(a: &Method, b: &Method) -> Ordering {
     fn key(m: &Method) -> (&str, &str, &str) {
         (&m.class, &m.name, &m.signature)
     }
@@ -209,8 +179,8 @@ fn by_name(a: &Method, b: &Method) -> Ordering {
 mod tests {
     use std::time::Duration;
 
-    use super::{all, top};
     use crate::model::{MethodSnapshot, Pid, Unseen};
+    use crate::render::order::{Order, all, top};
     use crate::render::samples;
 
     /// Check the order: total time, calls, name; functions without calls are left out.
@@ -224,7 +194,7 @@ mod tests {
             samples::function(3, "d.D", 0, 0),
             samples::function(4, "e.E", 1, 101),
         ];
-        let order: Vec<u32> = all(&[snapshot]).iter().map(|r| r.measured.index).collect();
+        let order: Vec<u32> = all(&[snapshot], Order::default()).iter().map(|r| r.measured.index).collect();
         assert_eq!(order, [4, 2, 1, 0]);
     }
 
@@ -244,10 +214,14 @@ mod tests {
         snapshot.methods =
             vec![waiting(0, "a.A", 995), waiting(1, "b.B", 100), waiting(2, "c.C", 500), estimated, unknown];
         let jvms = [snapshot];
-        let order: Vec<(u32, Option<u64>)> =
-            all(&jvms).iter().map(|row| (row.measured.index, row.worked().map(|worked| worked.value))).collect();
+        let order: Vec<(u32, Option<u64>)> = all(&jvms, Order::default())
+            .iter()
+            .map(|row| (row.measured.index, row.worked().map(|worked| worked.value)))
+            .collect();
         assert_eq!(order, [(1, Some(900)), (2, Some(500)), (4, None), (3, Some(100)), (0, Some(5))]);
-        let error = |index| all(&jvms).iter().find(|row| row.measured.index == index).unwrap().worked().unwrap().error;
+        let error = |index| {
+            all(&jvms, Order::default()).iter().find(|row| row.measured.index == index).unwrap().worked().unwrap().error
+        };
         assert_eq!((error(3), error(1)), (100, 0), "the error is split as the time is");
     }
 
@@ -259,9 +233,9 @@ mod tests {
             .map(|i| samples::function(i, &format!("p.C{}", i % 9), u64::from(i % 3) + 1, u64::from(i * 7 % 5)))
             .collect();
         let jvms = [snapshot];
-        let order: Vec<u32> = all(&jvms).iter().map(|r| r.measured.index).collect();
+        let order: Vec<u32> = all(&jvms, Order::default()).iter().map(|r| r.measured.index).collect();
         for limit in 0..52 {
-            let (rows, count) = top(&jvms, limit);
+            let (rows, count) = top(&jvms, Order::default(), limit);
             let found: Vec<u32> = rows.iter().map(|r| r.measured.index).collect();
             assert_eq!((found.as_slice(), count), (&order[..limit.min(50)], 50));
         }
@@ -275,7 +249,7 @@ mod tests {
         let mut second = first.clone();
         second.jvm.pid = Pid(first.jvm.pid.0 - 1);
         let jvms = [first, second];
-        let pids: Vec<Pid> = all(&jvms).iter().map(|r| r.snapshot.jvm.pid).collect();
+        let pids: Vec<Pid> = all(&jvms, Order::default()).iter().map(|r| r.snapshot.jvm.pid).collect();
         assert_eq!(pids, [jvms[1].jvm.pid, jvms[0].jvm.pid]);
     }
 
@@ -286,7 +260,7 @@ mod tests {
         snapshot.methods = vec![samples::function(0, "a.A", 1005, 100), samples::function(1, "b.B", 8, 0)];
         (snapshot.methods[0].counted, snapshot.methods[0].untimed) = (1000, 2);
         (snapshot.methods[1].counted, snapshot.methods[1].untimed) = (7, 1);
-        let averages: Vec<_> = all(&[snapshot]).iter().map(super::Row::average_ns).collect();
+        let averages: Vec<_> = all(&[snapshot], Order::default()).iter().map(super::Row::average_ns).collect();
         assert_eq!(averages, [Some(33), None]);
     }
 
@@ -298,7 +272,7 @@ mod tests {
         snapshot.methods[0].traced_after = Duration::from_millis(500);
         let mut watched = |unwatched| {
             snapshot.methods[0].traced.unwatched = Duration::from_millis(unwatched);
-            all(std::slice::from_ref(&snapshot))[0].called_for().as_millis()
+            all(std::slice::from_ref(&snapshot), Order::default())[0].called_for().as_millis()
         };
         assert_eq!([watched(0), watched(1500), watched(9000)], [2000, 500, 0]);
     }

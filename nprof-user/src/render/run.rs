@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::groups::By;
 use super::names;
+use super::order::Order;
 use crate::aggregate;
 use crate::model::{Losses, SkipReason, Snapshot};
 
@@ -17,21 +19,40 @@ pub enum Scope {
     All,
 }
 
+/// How the rows of a run are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View {
+    /// Whose rows they are.
+    pub scope: Scope,
+    /// Their order.
+    pub order: Order,
+    /// What they are added up by; one for each function if nothing is said.
+    pub by: Option<By>,
+    /// How many there are in the final table; all if nothing is said.
+    pub top: Option<usize>,
+}
+
+impl From<Scope> for View {
+    fn from(scope: Scope) -> Self {
+        Self { scope, order: Order::default(), by: None, top: None }
+    }
+}
+
 /// The JVMs of a run, each with what was measured of it; there may be none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run<'a> {
     pub(super) jvms: &'a [Snapshot],
-    scope: Scope,
+    pub(super) view: View,
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(jvms: &'a [Snapshot], scope: Scope) -> Self {
-        Self { jvms, scope }
+    pub(super) fn new(jvms: &'a [Snapshot], view: impl Into<View>) -> Self {
+        Self { jvms, view: view.into() }
     }
 
     /// Whether rows have to say which JVM they belong to.
     pub(super) fn names_jvms(self) -> bool {
-        self.scope == Scope::All || self.jvms.len() > 1
+        self.view.scope == Scope::All || self.jvms.len() > 1
     }
 
     /// The start of the JVM that was measured first; `None` where there was no JVM.

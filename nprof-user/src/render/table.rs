@@ -6,23 +6,22 @@ use std::io::{self, Write};
 
 use super::grid::{Align, Elastic, Grid, Screen, bold};
 use super::rows::Row;
-use super::run::{Run, Scope};
+use super::run::{Run, View};
 use super::uncertain::Uncertain;
-use super::{json, names, notes, rows, slow, units};
+use super::{groups, json, names, notes, order, rows, slow, units};
 use crate::model::{Bound, Method, MethodSnapshot, Snapshot, Tier};
 
 /// How many slow calls are shown.
 const SLOW_CALLS: usize = 10;
 
-/// Writes the final table: every function with calls, then the notes, the losses last.
+/// Writes the final table: every function with calls, or the first of them, then the notes, the losses last.
 ///
 /// # Errors
 /// What writing to `w` gives.
-pub fn table(jvms: &[Snapshot], scope: Scope, screen: Screen, w: &mut impl Write) -> io::Result<()> {
-    let run = Run::new(jvms, scope);
-    let rows = rows::all(jvms);
-    let rate = |row: &Row<'_>| row.all_calls().rate(|calls| notes::per_second(calls, row.called_for()));
-    let mut grid = grid(run, &rows, rate);
+pub fn table(jvms: &[Snapshot], view: impl Into<View>, screen: Screen, w: &mut impl Write) -> io::Result<()> {
+    let run = Run::new(jvms, view);
+    let rows = order::all(jvms, run.view.order);
+    let (mut grid, left_out) = shown(run, &rows);
     let removed = grid.make_room(screen);
     if jvms.is_empty() {
         writeln!(w, "no JVM yet")?;
@@ -44,12 +43,37 @@ pub fn table(jvms: &[Snapshot], scope: Scope, screen: Screen, w: &mut impl Write
     if !removed.is_empty() {
         writeln!(w, "left out, the terminal is too narrow: {}", removed.join(", "))?;
     }
+    if let Some(left_out) = left_out {
+        writeln!(w, "{left_out}")?;
+    }
     let lost = run.losses().total() > 0;
     for line in notes::lines(run, &rows) {
         let warn = screen.ansi && lost && line.starts_with("losses:");
         writeln!(w, "{}", bold(&line, warn))?;
     }
     Ok(())
+}
+
+/// What is shown of these rows, and what is left out.
+fn shown(run: Run<'_>, rows: &[Row<'_>]) -> (Grid, Option<String>) {
+    if let Some(by) = run.view.by {
+        let (grid, groups) = groups::grid(by, rows, run.view.top);
+        let more = groups - grid.rows.len();
+        return (grid, (more > 0).then(|| format!("left out: {} further rows (--top)", units::count(more as u64))));
+    }
+    let (shown, left_out) = rows.split_at(run.view.top.unwrap_or(rows.len()).min(rows.len()));
+    let rate = |row: &Row<'_>| row.all_calls().rate(|calls| notes::per_second(calls, row.called_for()));
+    (grid(run, shown, rate), rest(left_out, rows))
+}
+
+/// What the rows add up to that are not shown, if there are any.
+fn rest(left_out: &[Row<'_>], rows: &[Row<'_>]) -> Option<String> {
+    let sum = |rows: &[Row<'_>]| rows.iter().map(Row::weight_ns).fold(0, u64::saturating_add);
+    let functions = notes::plural(left_out.len() as u64, "further function");
+    let (time_ns, all_ns) = (sum(left_out), sum(rows));
+    let share = units::percent(time_ns as f64 / all_ns.max(1) as f64);
+    let time = units::duration(time_ns);
+    (!left_out.is_empty()).then(|| format!("left out: {functions} with {time}, {share} of the time (--top)"))
 }
 
 /// What a cell is made of.
@@ -175,7 +199,7 @@ mod tests {
 
     use super::{Screen, table};
     use crate::model::{Snapshot, Tier};
-    use crate::render::{Scope, samples};
+    use crate::render::{Order, Scope, View, samples};
 
     fn text(snapshot: &Snapshot, screen: Screen) -> String {
         text_of(from_ref(snapshot), Scope::One, screen)
@@ -281,6 +305,29 @@ mod tests {
         assert!(running.starts_with(" PID  JVM            ") && !running.contains("JVMs: "), "{running}");
         assert!(!running.contains("this JVM has ended"), "{running}");
         assert!(ended.contains(" 77  orders-1.2.jar x  ") && ended.contains("\nx this JVM has ended\n"), "{ended}");
+    }
+
+    /// Check that the first rows alone can be shown, in another order, and that it is said what is missing.
+    #[test]
+    fn the_first_rows() {
+        let mut snapshot = samples::snapshot();
+        snapshot.methods = vec![
+            samples::function(0, "a.A", 5, 6_000),
+            samples::function(1, "b.B", 50, 3_000),
+            samples::function(2, "c.C", 1, 1_000),
+        ];
+        let text = |order, top| {
+            let mut out = Vec::new();
+            let view = View { order, top: Some(top), ..View::from(Scope::One) };
+            table(from_ref(&snapshot), view, Screen::default(), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let two = text(Order::default(), 2);
+        assert!(two.lines().nth(2).unwrap().contains("b.B::") && !two.contains("c.C"), "{two}");
+        assert!(two.contains("\nleft out: 1 further function with 1.00 us, 10 % of the time (--top)\n"), "{two}");
+        let by_calls = text(Order::Calls, 1);
+        assert!(by_calls.lines().nth(1).unwrap().contains("b.B::"), "{by_calls}");
+        assert!(!text(Order::Calls, 3).contains("left out") && !text(Order::Calls, 9).contains("left out"));
     }
 
     /// Check what is said where there was no JVM.

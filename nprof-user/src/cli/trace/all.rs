@@ -55,7 +55,7 @@ pub(super) async fn trace_all(args: &TraceArgs, quiet: bool) -> anyhow::Result<E
     if !quiet {
         results.announce();
     }
-    let mut output = Output::new(args.format, Scope::All, args.interval.is_some());
+    let mut output = Output::new(args.format, args.view.of(Scope::All), args.interval.is_some());
     let deadline = args.duration.map(|duration| Instant::now() + duration);
     let mut redraw = every(args.interval.unwrap_or(REDRAW));
     // Not in order: however many programs start, the picture stays current.

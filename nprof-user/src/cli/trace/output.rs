@@ -8,7 +8,7 @@ use super::super::terminal;
 use crate::aggregate::merge_losses;
 use crate::model::Snapshot;
 use crate::render::live::LiveView;
-use crate::render::{Scope, csv, json, table};
+use crate::render::{View, csv, json, table};
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -26,7 +26,7 @@ pub(super) enum Format {
 #[derive(Debug)]
 pub(super) struct Output {
     format: Format,
-    scope: Scope,
+    view: View,
     /// Whether something is printed before the end.
     repeats: bool,
     live: Option<LiveView>,
@@ -34,9 +34,9 @@ pub(super) struct Output {
 
 impl Output {
     /// For results in this format; `repeats` if the user asked for results in between.
-    pub(super) fn new(format: Format, scope: Scope, repeats: bool) -> Self {
+    pub(super) fn new(format: Format, view: View, repeats: bool) -> Self {
         let live = format == Format::Table && io::stdout().is_terminal();
-        Self { format, scope, repeats, live: live.then(|| LiveView::new(scope)) }
+        Self { format, view, repeats, live: live.then(|| LiveView::new(view)) }
     }
 
     /// Whether [`Self::update`] prints anything.
@@ -77,9 +77,9 @@ impl Output {
 
     fn print(&self, jvms: &[Snapshot], out: &mut impl io::Write) -> io::Result<()> {
         match self.format {
-            Format::Table => table::table(jvms, self.scope, terminal::stdout_screen(), out),
-            Format::Json => json::json(jvms, out),
-            Format::Csv => csv::csv(jvms, out),
+            Format::Table => table::table(jvms, self.view, terminal::stdout_screen(), out),
+            Format::Json => json::json(jvms, self.view.order, out),
+            Format::Csv => csv::csv(jvms, self.view.order, out),
         }
     }
 }
