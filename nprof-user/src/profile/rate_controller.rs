@@ -15,6 +15,9 @@ const CALLS: f64 = 0.5;
 const HALF_LIFE: f64 = 0.5;
 /// What may be taken at once after a quiet time, in seconds of the pace: programs work in bursts.
 const BURST: f64 = 1.0;
+/// What may be taken before the first step, in seconds of the pace: calls begin at once, while this thread may still wait
+/// for a CPU, and [`UNKNOWN`] chooses among them.
+const FIRST: f64 = 0.1;
 /// Until this many seconds have passed, what was seen is not enough to go by.
 const SETTLED: f64 = 0.04;
 /// The least that is worth its own period.
@@ -95,7 +98,7 @@ impl RateController {
         let (max_stacks, of_calls) = (f64::from(max_stacks), f64::from(of_calls));
         // Timers keep the pace by themselves. What is left out while this thread waits for a CPU would be missing from
         // their sums, and the first stacks take the longest to read: everything about them is new.
-        let tokens = if of_calls < max_stacks { BURST * max_stacks } else { 0.0 };
+        let tokens = max_stacks * if of_calls < max_stacks { BURST } else { FIRST };
         Self { max_stacks, of_calls: of_calls * AIM, known: HashMap::new(), time_rate: 0.0, tokens, elapsed: 0.0 }
     }
 
@@ -274,8 +277,8 @@ mod tests {
     #[test]
     fn tokens() {
         let mut rate_controller = RateController::new(1000, 1000);
-        assert_eq!(rate_controller.step(&[], STEP, 0).allow, 20);
-        assert_eq!(rate_controller.step(&[], STEP, 20).allow, 20);
+        assert_eq!(rate_controller.step(&[], STEP, 0).allow, 120);
+        assert_eq!(rate_controller.step(&[], STEP, 120).allow, 20);
         assert_eq!(rate_controller.step(&[], STEP, 5).allow, 35);
         assert_eq!(rate_controller.step(&[], Duration::from_secs(10), 0).allow, 1000);
         assert_eq!(rate_controller.step(&[], STEP, 1000).allow, 20);
