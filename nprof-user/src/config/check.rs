@@ -151,9 +151,11 @@ impl Check<'_> {
     }
 
     fn labels(&mut self) -> Labels {
-        let empty = BTreeMap::new();
+        // The last one of a name counts, as it does where one flag is given twice.
+        let labels: BTreeMap<&String, &String> =
+            self.partial.label.iter().flatten().map(|(name, template)| (name, template)).collect();
         let mut good = Vec::new();
-        for (name, template) in self.partial.label.as_ref().unwrap_or(&empty) {
+        for (name, template) in labels {
             if self.is_misplaced(name) {
                 self.problem(
                     "label",

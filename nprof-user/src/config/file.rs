@@ -193,7 +193,7 @@ mod tests {
         keys.sort_unstable();
         assert_eq!(places, keys);
         assert_eq!(file.settings.user, Some(vec!["app".to_owned(), "1000".to_owned()]));
-        assert_eq!(file.settings.label.unwrap()["team"], "{env:TEAM}");
+        assert_eq!(file.settings.label, Some(vec![("team".to_owned(), "{env:TEAM}".to_owned())]));
     }
 
     /// Check that the file of the package has every key, and that each can be used as it stands there, with the `#` away.

@@ -3,87 +3,133 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use clap::Args;
 use serde::Deserialize;
 
-use super::Place;
+use super::{Place, value};
 
-/// The settings, each with its key, from one table: a setting cannot be forgotten in one of the places.
+/// The settings by the heading of their flags. Each row is all that there is to add for one, but for its meaning in
+/// [`Config`](super::Config): the text of `--help`, what clap must know beside it, key and flag, and the type.
 macro_rules! settings {
-    ($($(#[doc = $doc:literal])* $key:literal $field:ident: $type:ty,)*) => {
+    ($($heading:tt {
+        $($(#[$doc:meta])* $([$($arg:tt)*])? $key:literal $field:ident: $type:ty $(= $read:literal)?,)*
+    })*) => {
         /// Settings as they were made. What each means is said in [`Config`](super::Config).
-        #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Args)]
         #[serde(default, deny_unknown_fields)]
         pub struct Partial {
-            $($(#[doc = $doc])* #[serde(rename = $key)] pub $field: Option<$type>,)*
+            $($(
+                $(#[$doc])*
+                #[serde(rename = $key $(, deserialize_with = $read)?)]
+                #[arg(help_heading = $heading $(, $($arg)*)?)]
+                pub $field: Option<$type>,
+            )*)*
             /// Where in a file a key stands; one that is not in here was given on the command line.
             #[serde(skip)]
+            #[arg(skip)]
             pub(super) places: BTreeMap<&'static str, Place>,
         }
 
         impl Partial {
             /// Every key. Flags have the same names.
-            pub const KEYS: &[&str] = &[$($key),*];
+            pub const KEYS: &[&str] = &[$($($key),*),*];
 
             /// These settings, and those of `under` where these say nothing. A list is taken as a whole from one of them.
             #[must_use]
             pub fn over(self, mut under: Self) -> Self {
                 let mut places = self.places;
-                $(if let (None, Some(place)) = (&self.$field, under.places.remove($key)) {
+                $($(if let (None, Some(place)) = (&self.$field, under.places.remove($key)) {
                     places.insert($key, place);
-                })*
-                Self { $($field: self.$field.or(under.$field),)* places }
+                })*)*
+                Self { $($($field: self.$field.or(under.$field),)*)* places }
             }
         }
     };
 }
 
 settings! {
-    /// Which methods, as globs on class::method.
-    "patterns" patterns: Vec<String>,
-    /// Which methods not.
-    "exclude" exclude: Vec<String>,
-    /// Which libraries.
-    "library" library: Vec<String>,
-    /// Which JVMs, as globs on the main class or jar.
-    "jvm" jvm: Vec<String>,
-    /// Which JVMs not.
-    "exclude-jvm" exclude_jvm: Vec<String>,
-    /// Whose JVMs.
-    "user" user: Vec<String>,
-    /// Into which JVMs the shim is loaded, as globs on the main class or jar.
-    "stubs-for" stubs_for: Vec<String>,
-    /// Address and port of the endpoint.
-    "listen" listen: String,
-    /// Templates of labels by name.
-    "label" label: BTreeMap<String, String>,
-    /// Whether overloads have their own series.
-    "with-signature" with_signature: bool,
-    /// Methods of a JVM with their own series.
-    "max-series" max_series: usize,
-    /// How long series outlive their JVM, such as `5m`.
-    "keep-ended" keep_ended: String,
-    /// The budget, such as `2%`, or `off`.
-    "max-overhead" max_overhead: String,
-    /// Whether calls are only counted.
-    "count-only" count_only: bool,
-    /// The most functions to trace in a JVM.
-    "max-methods" max_methods: usize,
-    /// The most functions to trace at a time, of all JVMs.
-    "max-total" max_total: usize,
-    /// The control socket.
-    "control" control: PathBuf,
-    /// The group that may use it.
-    "control-group" control_group: String,
-    /// The endpoint's certificate.
-    "tls-cert" tls_cert: PathBuf,
-    /// Its private key.
-    "tls-key" tls_key: PathBuf,
-    /// Users and passwords.
-    "basic-auth-file" basic_auth_file: PathBuf,
-    /// A token.
-    "bearer-token-file" bearer_token_file: PathBuf,
-    /// The most connections of the endpoint.
-    "max-connections" max_connections: usize,
+    None {
+        /// Which methods, as globs on class::method; all if there is none
+        [value_name = "PATTERN"]
+        "patterns" patterns: Vec<String>,
+        /// Leave these methods out; may be given several times
+        [long, value_name = "PATTERN"]
+        "exclude" exclude: Vec<String>,
+        /// Only methods whose code is in such a library, as a glob on its file name or path; may be given several times
+        [long, value_name = "GLOB"]
+        "library" library: Vec<String>,
+    }
+    "JVMs" {
+        /// Only JVMs whose main class or jar matches this glob; may be given several times
+        [long, value_name = "GLOB"]
+        "jvm" jvm: Vec<String>,
+        /// Leave these JVMs out; may be given several times
+        [long, value_name = "GLOB"]
+        "exclude-jvm" exclude_jvm: Vec<String>,
+        /// Only JVMs of this user, by name or number; may be given several times
+        [long]
+        "user" user: Vec<String>,
+        /// Load nprof's library into JVMs whose main class or jar matches this glob, and count there by stubs: all calls, at some
+        /// tens of nanoseconds each; may be given several times
+        [long, value_name = "GLOB"]
+        "stubs-for" stubs_for: Vec<String>,
+    }
+    "Endpoint" {
+        /// Where to answer Prometheus [default: 127.0.0.1:9464]
+        [long, value_name = "ADDRESS:PORT"]
+        "listen" listen: String,
+        /// Speak TLS with this certificate chain (PEM)
+        [long, value_name = "FILE"]
+        "tls-cert" tls_cert: PathBuf,
+        /// The certificate's private key (PEM)
+        [long, value_name = "FILE"]
+        "tls-key" tls_key: PathBuf,
+        /// Ask for one of the users and passwords in this file
+        [long, value_name = "FILE"]
+        "basic-auth-file" basic_auth_file: PathBuf,
+        /// Ask for the token in this file
+        [long, value_name = "FILE"]
+        "bearer-token-file" bearer_token_file: PathBuf,
+        /// The most connections at a time [default: 32]
+        [long, value_name = "N"]
+        "max-connections" max_connections: usize,
+    }
+    "Metrics" {
+        /// A label for each JVM, such as 'team={env:TEAM|none}'; may be given several times [default: 'jvm={main}']
+        [long, value_name = "NAME=TEMPLATE", value_parser = value::label, long_help = value::label_help()]
+        "label" label: Vec<(String, String)> = "value::labels",
+        /// Tell overloads apart by a label with their signature
+        [long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true"]
+        "with-signature" with_signature: bool,
+        /// How many methods of a JVM have their own series; the others share one [default: 300]
+        [long, value_name = "N"]
+        "max-series" max_series: usize,
+        /// How long the series of a JVM stay after its end [default: 5m]
+        [long, value_name = "TIME"]
+        "keep-ended" keep_ended: String,
+    }
+    "Cost" {
+        /// The most that tracing may cost a JVM, as a share of its time, or off [default: 2%]
+        [long, value_name = "SHARE"]
+        "max-overhead" max_overhead: String,
+        /// Only count calls: no times, no probe on returns, about 60 % of the cost
+        [long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true"]
+        "count-only" count_only: bool,
+        /// Trace at most this many functions of a JVM; bound methods go first
+        [long, value_name = "N"]
+        "max-methods" max_methods: usize,
+        /// Trace at most this many functions at a time, of all JVMs together [default: 12288]
+        [long, value_name = "N"]
+        "max-total" max_total: usize,
+    }
+    "Control" {
+        /// The socket for `nprof ctl` [default: /run/nprof/control.sock]
+        [long, value_name = "PATH"]
+        "control" control: PathBuf,
+        /// The group that may use it beside root
+        [long, value_name = "GROUP"]
+        "control-group" control_group: String,
+    }
 }
 
 impl Partial {

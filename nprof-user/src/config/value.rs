@@ -1,6 +1,9 @@
 //! Values that settings write as text, and what to write instead of what is none.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+
+use serde::{Deserialize, Deserializer};
 
 /// An address with a port.
 pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
@@ -29,6 +32,28 @@ pub(super) fn group(text: &str) -> Result<String, String> {
         return Err("write the name of a group as in /etc/group".to_owned());
     }
     Ok(text.to_owned())
+}
+
+/// A label and its template, as a flag names them.
+pub(super) fn label(text: &str) -> Result<(String, String), String> {
+    let (name, template) = text.split_once('=').ok_or("write NAME=TEMPLATE, such as 'team={env:TEAM|none}'")?;
+    Ok((name.to_owned(), template.to_owned()))
+}
+
+/// What `--help` says of labels.
+pub(super) fn label_help() -> String {
+    format!(
+        "A label for each JVM, such as 'team={{env:TEAM|none}}'; may be given several times [default: 'jvm={{main}}']\n\n\
+         TEMPLATE is text with placeholders: {}. What follows a | stands there where there is nothing else. \
+         {{property:NAME}} is what -DNAME=VALUE on the JVM's command line says; argument files and JAVA_TOOL_OPTIONS, \
+         JDK_JAVA_OPTIONS and _JAVA_OPTIONS are not looked at.",
+        crate::discover::TEMPLATE_HELP
+    )
+}
+
+/// The labels of a file: a table of templates by name.
+pub(super) fn labels<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<(String, String)>>, D::Error> {
+    BTreeMap::deserialize(from).map(|labels: BTreeMap<_, _>| Some(labels.into_iter().collect()))
 }
 
 #[cfg(test)]
