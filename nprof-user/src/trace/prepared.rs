@@ -137,9 +137,11 @@ impl Prepared {
     }
 
     /// Has the shim tell which methods there are, if there are to be stubs.
-    fn begin_stubs(&self, engine: &Engine, reader: &Reader, choice: Choice) -> Result<Option<Tiers>, Error> {
+    fn begin_stubs(&self, engine: &Engine, reader: &Reader, choice: Choice) -> Result<Tiers, Error> {
         let connection = stubs::connect(&self.proc, &self.jvm, self.options.tier, !self.stubbed.is_empty());
-        let Some(connection) = connection.map_err(|error| self.ended_or(error.into()))? else { return Ok(None) };
+        let Some(connection) = connection.map_err(|error| self.ended_or(error.into()))? else {
+            return Ok(Tiers::probes(self.jvm.pid));
+        };
         let site = VirtAddr(connection.hello().chosen_site);
         let mode = if self.options.timed { Mode::Time } else { Mode::Count };
         let options = StubOptions { mode, threshold_ns: choice.threshold_ns(), time_every: self.options.time_every };
@@ -148,14 +150,14 @@ impl Prepared {
             Err(error) if self.options.tier == TierWanted::Stub => return Err(self.ended_or(error)),
             Err(error) => {
                 stubs::fall_back(self.jvm.pid, &error);
-                return Ok(None);
+                return Ok(Tiers::probes(self.jvm.pid));
             }
         };
         let chosen = Chosen::start((&self.proc, &self.jvm), engine, site, choice).map_err(|source| {
             stubs.detach();
             self.ended_or(Error::ChosenCalls { pid: self.jvm.pid, source: Box::new(source) })
         })?;
-        Ok(Some(Tiers::new(stubs, chosen)))
+        Ok(Tiers::new(stubs, chosen))
     }
 
     /// Whether there may be stubs.
@@ -185,7 +187,7 @@ impl Prepared {
         engine: &Arc<Engine>,
         calibrated: Calibrated,
         reader: Reader,
-        mut tiers: Option<Tiers>,
+        mut tiers: Tiers,
     ) -> Result<Tracer, Error> {
         if engine.reach() == Reach::Everyone && !self.planner.is_guarded() {
             // Which places may be probed was decided for a kernel that keeps probes to the target.
@@ -203,9 +205,7 @@ impl Prepared {
         let stubbed = std::mem::take(&mut self.stubbed);
         if !stubbed.is_empty() {
             let libraries = self.proc.libraries(self.jvm.pid)?;
-            let stubbed =
-                tiers.as_mut().map_or_else(|| stubbed.clone(), |tiers| tiers.stubs().translate(stubbed.clone()));
-            self.planner.add(&stubbed, &libraries);
+            self.planner.add(&tiers.stubs().translate(stubbed), &libraries);
         }
         let downcalls = downcalls::are_linked(&self.methods);
         let Self { proc, jvm, vm, planner, options, .. } = self;

@@ -48,7 +48,7 @@ pub struct Tracer {
     session: Session,
     traced_jvm: Arc<TracedJvm>,
     overhead: Overhead,
-    tiers: Option<Tiers>,
+    tiers: Tiers,
     /// When the probes that were attached after the start were.
     late: BTreeMap<u32, Duration>,
     /// When the classes were last walked as a whole.
@@ -75,8 +75,7 @@ pub(super) struct Parts {
     pub planner: Planner,
     pub session: Session,
     pub reader: Reader,
-    /// `None` where there are to be no stubs.
-    pub tiers: Option<Tiers>,
+    pub tiers: Tiers,
     pub options: Options,
     pub engine: Arc<Engine>,
     pub calibrated: Calibrated,
@@ -93,7 +92,7 @@ impl Tracer {
     pub(super) fn attach(parts: Parts) -> Result<Self, Error> {
         let Parts { proc, jvm, vm, planner, session, reader, tiers, options, .. } = parts;
         let Parts { engine, calibrated, age, downcalls, .. } = parts;
-        let stubs = tiers.as_ref().map(Tiers::recorded);
+        let stubs = tiers.recorded();
         let switches = Arc::clone(session.switches());
         let known = Known { timed: options.timed, prices: calibrated.prices, off_cpu: engine.measures_off_cpu() };
         let traced_jvm = TracedJvm::new(jvm.clone(), known, (reader, stubs), switches);

@@ -49,11 +49,11 @@ pub(super) struct StubOptions {
     pub time_every: u32,
 }
 
-/// The stubs in one target.
+/// The stubs in one target: none where probes see everything, and then there is never anything to do.
 #[derive(Debug)]
 pub(super) struct Stubs {
     pid: Pid,
-    /// `None` when the shim is gone.
+    /// `None` where there is no shim, or not any more.
     connection: Option<Connection>,
     stub_states: StubStates,
     options: StubOptions,
@@ -61,8 +61,8 @@ pub(super) struct Stubs {
     wanted: bool,
     /// Where the stubs are in the target.
     pool: Range<u64>,
-    reader: Reader,
-    choices: Choices,
+    /// `None` where there never was a shim.
+    records: Option<(Reader, Choices)>,
     /// When the measurement began; until then all is as it was from the start.
     start: Option<Instant>,
     /// How many messages the shim could not send, and how often it was asked to tell all again.
@@ -91,6 +91,27 @@ pub(super) struct Listed {
 }
 
 impl Stubs {
+    /// No stubs: probes see all calls.
+    pub(super) fn none(pid: Pid) -> Self {
+        let options = StubOptions { mode: Mode::Count, threshold_ns: u64::MAX, time_every: 0 };
+        Self {
+            pid,
+            connection: None,
+            stub_states: StubStates::new(options),
+            options,
+            wanted: false,
+            pool: 0..0,
+            records: None,
+            start: None,
+            dropped: 0,
+            scans: 0,
+            is_scanned: false,
+            held: Vec::new(),
+            last: None,
+            lost: None,
+        }
+    }
+
     /// Gives the shim records for its stubs, with room for more than the `methods` that the JVM has now, and asks which methods
     /// there are.
     ///
@@ -122,21 +143,14 @@ impl Stubs {
         connection.welcome(welcome, records.memory())?;
         connection.send(ToShim::Scan)?;
         let mut stubs = Self {
-            pid,
             connection: Some(connection),
             stub_states: StubStates::new(options),
             options,
             wanted: true,
             pool: hello.pool_start..hello.pool_end,
-            reader: reader.of(records.mapped(), records.shards),
-            choices: records.choices(),
-            start: None,
-            dropped: 0,
+            records: Some((reader.of(records.mapped(), records.shards), records.choices())),
             scans: 1,
-            is_scanned: false,
-            held: Vec::new(),
-            last: None,
-            lost: None,
+            ..Self::none(pid)
         };
         stubs.wait(|stubs| stubs.is_scanned);
         match stubs.lost.take() {
@@ -149,6 +163,11 @@ impl Stubs {
     /// The measurement has begun: what comes from now on comes late.
     pub(super) fn begin_late(&mut self, start: Instant) {
         self.start = Some(start);
+    }
+
+    /// Whether there are stubs, or were: what stands before a method may be one of them.
+    pub(super) fn are_there(&self) -> bool {
+        self.records.is_some()
     }
 
     /// Whether methods are to have stubs, and can.
@@ -184,10 +203,10 @@ impl Stubs {
     /// Has only some calls timed of methods that have been called often, if that is wanted. Returns whether there are more
     /// of them than before.
     pub(super) fn time_fewer(&mut self) -> bool {
+        let Some((reader, _)) = &self.records else { return false };
         if self.options.mode != Mode::Time || self.options.time_every < 2 {
             return false;
         }
-        let reader = &self.reader;
         let often = |record| (reader.begun(record) >= OFTEN).then(|| reader.sample(record)).flatten();
         let orders = self.stub_states.time_fewer(|record| often(record).map(|sample| Timed::of(&sample.stats)));
         let times_fewer = !orders.is_empty();
@@ -280,14 +299,9 @@ impl Stubs {
         self.stub_states.recorded().map(listed).collect()
     }
 
-    /// The records.
-    pub(super) fn reader(&self) -> &Reader {
-        &self.reader
-    }
-
-    /// Which calls stubs choose, where chance decides.
-    pub(super) fn choices(&self) -> &Choices {
-        &self.choices
+    /// The records, and which calls stubs choose where chance decides; `None` where there never were stubs.
+    pub(super) fn records(&self) -> Option<&(Reader, Choices)> {
+        self.records.as_ref()
     }
 
     /// Whether the shim is gone and nothing has been done about it.
@@ -299,7 +313,8 @@ impl Stubs {
     /// may go on to count, but nobody knows for whom.
     pub(super) fn give_up(&mut self) -> Option<shim::Error> {
         let why = self.lost.take()?;
-        let sample = |(_, _, record)| Some((record, self.reader.sample(record)?.stats));
+        let (reader, _) = self.records.as_ref()?;
+        let sample = |(_, _, record)| Some((record, reader.sample(record)?.stats));
         self.last = Some(self.stub_states.recorded().filter_map(sample).collect());
         self.stub_states.give_up();
         Some(why)
@@ -318,7 +333,7 @@ impl Stubs {
                 return;
             }
         }
-        if self.lost.take().is_none() {
+        if self.lost.take().is_none() && self.are_there() {
             tracing::warn!("the shim in process {} does not answer: its stubs go on to count", self.pid);
         }
         self.connection = None;

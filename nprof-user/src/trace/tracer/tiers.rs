@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::Tracer;
 use crate::attach::{Attached, Seen};
-use crate::model::{Inventory, Library, Probe, Skipped};
+use crate::model::{Inventory, Library, Pid, Probe, Skipped};
 use crate::shim;
 use crate::trace::chosen::Chosen;
 use crate::trace::stubs::{Listed, Stubs};
@@ -28,7 +28,8 @@ const ENDING: Duration = Duration::from_millis(500);
 /// How often the shim's news are read: what is bound meanwhile is counted all the same.
 const SERVE_EVERY: Duration = Duration::from_millis(100);
 
-/// The stubs of a JVM, and what depends on time.
+/// Which tier sees which method of a JVM: its stubs, if it has any, and what depends on time. Without stubs probes see
+/// everything.
 #[derive(Debug)]
 pub(in crate::trace) struct Tiers {
     stubs: Stubs,
@@ -53,6 +54,11 @@ struct Change {
 }
 
 impl Tiers {
+    /// Probes see everything.
+    pub(in crate::trace) fn probes(pid: Pid) -> Self {
+        Self::new(Stubs::none(pid), None)
+    }
+
     pub(in crate::trace) fn new(stubs: Stubs, chosen: Option<Chosen>) -> Self {
         Self { stubs, chosen, retire: HashMap::new(), told: u64::MAX, lost: None, served: None }
     }
@@ -61,10 +67,11 @@ impl Tiers {
         &mut self.stubs
     }
 
-    /// What stubs record, to be read at any time.
-    pub(in crate::trace) fn recorded(&self) -> StubRecords {
+    /// What stubs record, to be read at any time; `None` without stubs.
+    pub(in crate::trace) fn recorded(&self) -> Option<StubRecords> {
         let slow = self.chosen.as_ref().and_then(Chosen::slow);
-        StubRecords { reader: self.stubs.reader().clone(), choices: self.stubs.choices().clone(), slow }
+        let (reader, choices) = self.stubs.records()?.clone();
+        Some(StubRecords { reader, choices, slow })
     }
 }
 
@@ -72,18 +79,16 @@ impl Tracer {
     /// How many methods are counted by stubs, or will be when they are bound.
     #[must_use]
     pub fn stubs(&self) -> usize {
-        let Some(tiers) = &self.tiers else { return 0 };
+        let stubs = &self.tiers.stubs;
         let methods = self.planner.probes().iter().flat_map(|probe| &probe.methods);
         let skipped = self.planner.skipped().map(|skipped| &skipped.method);
-        methods.filter(|known| tiers.stubs.sees(known)).count()
-            + skipped.filter(|known| tiers.stubs.has_stub(known)).count()
+        methods.filter(|known| stubs.sees(known)).count() + skipped.filter(|known| stubs.has_stub(known)).count()
     }
 
     /// Moves all methods that can have stubs to these, or back to probes. Each call is counted by one of them. It is done
     /// when later [`Tracer::tick`]s have done it; without a shim in the target nothing is.
     pub fn prefer_stubs(&mut self, wanted: bool) {
-        let Some(tiers) = &mut self.tiers else { return };
-        tiers.stubs.want(wanted);
+        self.tiers.stubs.want(wanted);
         // Probes first: they pass over what stubs still count.
         self.share_out();
         self.order_stubs();
@@ -92,25 +97,23 @@ impl Tracer {
     /// Whether [`Tracer::prefer_stubs`] has been done.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.tiers.as_ref().is_none_or(|tiers| tiers.stubs.is_settled() && tiers.retire.is_empty())
+        self.tiers.stubs.is_settled() && self.tiers.retire.is_empty()
     }
 
     /// Attaches probes of functions that need them, and takes in the others without. Those of which stubs see some calls
     /// are told so.
     pub(super) fn attach_probes(&mut self, probes: &[Probe]) -> Attached {
-        let Some(tiers) = &mut self.tiers else { return self.attach_within_budget(probes) };
-        let seen = |probe: &Probe| tiers.stubs.share(&probe.methods);
+        let seen = |probe: &Probe| self.tiers.stubs.share(&probe.methods);
         let (stubbed, probed): (Vec<Probe>, Vec<Probe>) =
             probes.iter().cloned().partition(|probe| seen(probe) == Seen::ByStubs);
         let shares: Vec<(u32, Seen)> = probed.iter().map(|probe| (probe.index, seen(probe))).collect();
         let mut no_room = self.session.leave_to_stubs(&stubbed);
         let mut attached = self.attach_within_budget(&probed);
-        let Some(tiers) = &mut self.tiers else { return attached };
         attached.no_room.append(&mut no_room);
         for (index, seen) in shares {
             self.session.switches().see([index], seen);
         }
-        attached.attached.iter().for_each(|&index| tiers.stubs.probed(index));
+        attached.attached.iter().for_each(|&index| self.tiers.stubs.probed(index));
         attached
     }
 
@@ -129,24 +132,27 @@ impl Tracer {
 
     /// The first orders to the shim, before any probe is attached: what gets a stub needs none.
     pub(super) fn begin_stubs(&mut self) {
-        if let Some(tiers) = &mut self.tiers {
+        if self.tiers.stubs.are_there() {
             self.session.switches().expect_stubs(true);
-            tiers.told = self.planner.changes();
-            tiers.stubs.order(&self.planner, |_index| false);
-            tiers.stubs.wait_until_settled();
-            tiers.stubs.begin_late(self.traced_jvm.start());
+            self.tiers.told = self.planner.changes();
+            self.tiers.stubs.order(&self.planner, |_index| false);
+            self.tiers.stubs.wait_until_settled();
+            self.tiers.stubs.begin_late(self.traced_jvm.start());
         }
     }
 
     /// Whether there may be something to do about stubs.
     pub(super) fn are_stubs_due(&self) -> bool {
-        let is_due = |tiers: &Tiers| tiers.served.is_none_or(|served| served.elapsed() >= SERVE_EVERY);
-        self.tiers.as_ref().is_some_and(is_due)
+        let Tiers { stubs, served, .. } = &self.tiers;
+        stubs.are_there() && served.is_none_or(|served| served.elapsed() >= SERVE_EVERY)
     }
 
     /// Does what the shim's news and the plan ask for.
     pub(super) fn serve_stubs(&mut self) {
-        let Some(tiers) = &mut self.tiers else { return };
+        if !self.tiers.stubs.are_there() {
+            return;
+        }
+        let tiers = &mut self.tiers;
         tiers.served = Some(Instant::now());
         let has_news = tiers.stubs.read();
         let times_fewer = tiers.stubs.time_fewer();
@@ -160,7 +166,7 @@ impl Tracer {
         if is_due {
             self.order_stubs();
         }
-        let is_waiting = self.tiers.as_ref().is_some_and(|tiers| !tiers.retire.is_empty());
+        let is_waiting = !self.tiers.retire.is_empty();
         if ((is_due || is_waiting) && self.share_out()) || has_news || times_fewer {
             self.publish();
         }
@@ -168,20 +174,20 @@ impl Tracer {
 
     /// Has all stubs taken away.
     pub(super) fn end_stubs(&mut self) {
-        if let Some(tiers) = &mut self.tiers {
-            tiers.stubs.detach();
-            if let Some(chosen) = &mut tiers.chosen {
-                chosen.stop();
-            }
+        self.tiers.stubs.detach();
+        if let Some(chosen) = &mut self.tiers.chosen {
+            chosen.stop();
         }
     }
 
     /// Tells the shim what the plan asks for.
     pub(super) fn order_stubs(&mut self) {
-        let Some(tiers) = &mut self.tiers else { return };
-        tiers.told = self.planner.changes();
+        if !self.tiers.stubs.are_there() {
+            return;
+        }
+        self.tiers.told = self.planner.changes();
         let switches = self.session.switches();
-        tiers.stubs.order(&self.planner, |index| switches.has_probe(index));
+        self.tiers.stubs.order(&self.planner, |index| switches.has_probe(index));
     }
 
     /// Attaches and detaches probes so that every call is seen by one tier. Returns whether something has changed.
@@ -195,13 +201,12 @@ impl Tracer {
             return false;
         }
         self.session.settle(self.planner.libraries(), self.planner.probes());
-        let Some(tiers) = &mut self.tiers else { return false };
         for change in changes {
             if change.then == Seen::ByProbes {
                 switches.see([change.index], Seen::ByProbes);
             }
             if switches.has_probe(change.index) {
-                tiers.stubs.probed(change.index);
+                self.tiers.stubs.probed(change.index);
             }
         }
         true
@@ -209,8 +214,7 @@ impl Tracer {
 
     /// The functions whose calls are to be seen by others than they are.
     fn due_changes(&mut self) -> Vec<Change> {
-        let Some(tiers) = &mut self.tiers else { return Vec::new() };
-        let (now, switches) = (Instant::now(), self.session.switches());
+        let (tiers, now, switches) = (&mut self.tiers, Instant::now(), self.session.switches());
         let mut changes = Vec::new();
         for probe in self.planner.probes() {
             let index = probe.index;
@@ -241,7 +245,7 @@ impl Tracer {
             self.order_stubs();
             self.publish();
         }
-        let Some(tiers) = &mut self.tiers else { return };
+        let tiers = &mut self.tiers;
         let since = *tiers.lost.get_or_insert_with(Instant::now);
         if since.elapsed() < ENDING || !self.proc.is_same(&self.jvm) {
             return;
@@ -257,15 +261,12 @@ impl Tracer {
     /// left out.
     pub(super) fn translate(&mut self, mut found: Inventory) -> Inventory {
         found.methods.retain(|method| !shim::is_own(method));
-        match &mut self.tiers {
-            Some(tiers) => Inventory { methods: tiers.stubs.translate(found.methods), ..found },
-            None => found,
-        }
+        Inventory { methods: self.tiers.stubs.translate(found.methods), ..found }
     }
 
     /// Another nprof may have put stubs before methods that probes see here: they are where they were.
     pub(super) fn see_through_stubs(&self, found: &mut Inventory, libraries: &[Library]) {
-        if self.tiers.is_some() {
+        if self.tiers.stubs.are_there() {
             return;
         }
         let Some(shim) = shim::among(libraries) else { return };
@@ -278,11 +279,11 @@ impl Tracer {
 
     /// What stubs count, to be published.
     pub(super) fn listed_stubs(&self) -> Vec<Listed> {
-        self.tiers.as_ref().map(|tiers| tiers.stubs.listed()).unwrap_or_default()
+        self.tiers.stubs.listed()
     }
 
     /// Whether a method is traced although no probe can be.
     pub(super) fn is_stubbed(&self, skipped: &Skipped) -> bool {
-        self.tiers.as_ref().is_some_and(|tiers| tiers.stubs.has_stub(&skipped.method))
+        self.tiers.stubs.has_stub(&skipped.method)
     }
 }
