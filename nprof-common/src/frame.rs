@@ -1,11 +1,15 @@
 //! The open calls of one thread.
 
+#[cfg(not(target_arch = "bpf"))]
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 /// How many nested traced calls a thread can have open. The kernel itself follows at most 64 pending returns per
 /// thread (`MAX_URETPROBE_DEPTH`), so more frames would never be closed.
 pub const MAX_FRAMES: usize = 64;
 
 /// One open call: entered, not yet returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Frame {
     /// When it was entered, in nanoseconds of the monotonic clock.
@@ -39,6 +43,7 @@ pub const SLOTS: u32 = 2048;
 
 /// The open calls of one thread, outermost first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Frames {
     /// How many of `frames` are in use.
@@ -58,47 +63,28 @@ pub struct Frames {
 const _: () = assert!(size_of::<Frames>() == 24 + 56 * MAX_FRAMES);
 
 impl Frames {
-    /// How many words of 8 bytes it is.
-    pub const WORDS: usize = size_of::<Self>() / 8;
-
-    /// The open calls of thread `tid` in a slot as the kernel laid it out, outermost first; none if the slot is another
-    /// thread's.
-    pub fn open_calls(words: &[u64; Self::WORDS], tid: u32) -> impl Iterator<Item = Frame> {
-        const HEAD: usize = 3;
-        let (depth, owner) = ((words[0] & 0xffff_ffff) as usize, (words[0] >> 32) as u32);
-        let depth = if owner == tid { depth.min(MAX_FRAMES) } else { 0 };
-        words[HEAD..].chunks_exact(size_of::<Frame>() / 8).take(depth).map(|frame| Frame {
-            start_ns: frame[0],
-            sp: frame[1],
-            child_ns: frame[2],
-            off_ns: frame[3],
-            child_off_ns: frame[4],
-            env: frame[5],
-            index: (frame[6] & 0xffff_ffff) as u32,
-            padding: 0,
-        })
+    /// The open calls of thread `tid`, outermost first; none if the slot is another thread's.
+    #[must_use]
+    pub fn open_calls(&self, tid: u32) -> &[Frame] {
+        let depth = if self.owner == tid { self.depth as usize } else { 0 };
+        &self.frames[..depth.min(MAX_FRAMES)]
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::FromZeros as _;
+
     use super::*;
 
-    /// Check that the open calls are read from where the programs put them, and that those of another thread and beyond
-    /// the depth are not.
+    /// Check that those of another thread are not taken, nor more than there can be.
     #[test]
     fn open_calls_of_a_slot() {
-        let mut words = [0u64; Frames::WORDS];
-        words[0] = 77 << 32 | 2;
-        for (at, word) in words[3..].iter_mut().enumerate() {
-            *word = at as u64;
-        }
-        let calls: std::vec::Vec<Frame> = Frames::open_calls(&words, 77).collect();
-        assert_eq!(calls.len(), 2);
-        assert_eq!((calls[0].start_ns, calls[0].sp, calls[0].index), (0, 1, 6));
-        assert_eq!((calls[1].start_ns, calls[1].child_ns, calls[1].off_ns, calls[1].env), (7, 9, 10, 12));
-        assert_eq!(Frames::open_calls(&words, 78).count(), 0);
-        words[0] = 77 << 32 | 0xffff_ffff;
-        assert_eq!(Frames::open_calls(&words, 77).count(), MAX_FRAMES);
+        let frame = |sp| Frame { sp, ..Frame::new_zeroed() };
+        let mut frames = Frames { depth: 2, owner: 77, ..Frames::new_zeroed() };
+        (frames.frames[0], frames.frames[1], frames.frames[2]) = (frame(3), frame(2), frame(1));
+        assert_eq!(frames.open_calls(77), [frame(3), frame(2)]);
+        assert_eq!(frames.open_calls(78), []);
+        assert_eq!(Frames { depth: u32::MAX, ..frames }.open_calls(77).len(), MAX_FRAMES);
     }
 }

@@ -1,6 +1,9 @@
 //! A thread at one moment, as it crosses the ring buffer: registers and a copy of its stack, page by page; then what of
 //! a virtual thread's stack is frozen in the heap, chunk by chunk ([`Chunk`]).
 
+#[cfg(not(target_arch = "bpf"))]
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 /// Bytes of a page of the stack.
 pub const PAGE: usize = 4096;
 /// The most pages that are copied; how many there are is set when the programs are loaded
@@ -26,6 +29,7 @@ pub enum StackKind {
 
 /// The record of a stack, without the pages that follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct StackHeader {
     /// A [`StackKind`].
@@ -77,6 +81,7 @@ pub struct StackHeader {
 
 /// The last Java frame of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct LastJavaFrame {
     /// Its stack pointer; 0 while the thread is in Java.
@@ -102,69 +107,18 @@ impl StackHeader {
 
     /// Takes a record apart, as the kernel laid it out: the header, the bytes of the stack from [`Self::base`] on, and
     /// those with frozen frames, for [`Chunk::first_of`]. `None` if it is none.
+    #[cfg(not(target_arch = "bpf"))]
     #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
-        const WORDS: usize = size_of::<StackHeader>() / 8;
-        let (head, rest) = bytes.split_at_checked(size_of::<Self>())?;
-        let mut words = [0u64; WORDS];
-        for (word, bytes) in words.iter_mut().zip(head.chunks_exact(8)) {
-            *word = u64::from_ne_bytes(bytes.try_into().ok()?);
-        }
-        let [
-            kind,
-            tgid,
-            now_ns,
-            time_ns,
-            child_ns,
-            off_ns,
-            probability,
-            pc,
-            sp,
-            fp,
-            bcp,
-            rax,
-            rbx,
-            call_sp,
-            a_sp,
-            a_pc,
-            a_fp,
-            stack_bytes,
-            entry_sp,
-            frozen_bytes,
-            frozen_more,
-            collections,
-        ] = words;
-        let header = Self {
-            kind: low(kind),
-            index: high(kind),
-            tgid: low(tgid),
-            tid: high(tgid),
-            now_ns,
-            time_ns,
-            child_ns,
-            off_ns,
-            probability,
-            pc,
-            sp,
-            fp,
-            bcp,
-            rax,
-            rbx,
-            call_sp,
-            anchor: LastJavaFrame { sp: a_sp, pc: a_pc, fp: a_fp },
-            stack_bytes,
-            entry_sp,
-            frozen_bytes,
-            frozen_more,
-            collections,
-        };
-        let (stack, rest) = rest.split_at_checked(usize::try_from(stack_bytes).ok()?)?;
-        Some((header, stack, rest.get(..usize::try_from(frozen_bytes).ok()?)?))
+    pub fn take_apart(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
+        let (header, rest) = Self::read_from_prefix(bytes).ok()?;
+        let (stack, rest) = rest.split_at_checked(usize::try_from(header.stack_bytes).ok()?)?;
+        Some((header, stack, rest.get(..usize::try_from(header.frozen_bytes).ok()?)?))
     }
 }
 
 /// Frames that are frozen in the heap: this, and `bytes` of them. The first chunk holds the innermost frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Chunk {
     /// The address that the copy begins at.
@@ -182,11 +136,10 @@ const _: () = assert!(size_of::<Chunk>() == 32);
 impl Chunk {
     /// Takes the first chunk off the frozen frames of a record: what is said of it, its bytes as far as they are there,
     /// and what follows.
+    #[cfg(not(target_arch = "bpf"))]
     #[must_use]
     pub fn first_of(frozen: &[u8]) -> Option<(Self, &[u8], &[u8])> {
-        let (head, rest) = frozen.split_at_checked(size_of::<Self>())?;
-        let word = |at: usize| head[at..].first_chunk().map(|word| u64::from_ne_bytes(*word));
-        let chunk = Self { base: word(0)?, sp: word(8)?, end: word(16)?, bytes: word(24)? };
+        let (chunk, rest) = Self::read_from_prefix(frozen).ok()?;
         let (bytes, rest) = rest.split_at(usize::try_from(chunk.bytes).unwrap_or(usize::MAX).min(rest.len()));
         Some((chunk, bytes, rest))
     }
@@ -194,6 +147,7 @@ impl Chunk {
 
 /// What the programs read of one VM. Addresses in its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct VmPlaces {
     /// Where it counts (32 bits) how many times it has begun to collect the heap; 0 if that is not known.
@@ -202,21 +156,9 @@ pub struct VmPlaces {
     pub frozen: FrozenPlaces,
 }
 
-impl VmPlaces {
-    /// How many words it has.
-    pub const WORDS: usize = size_of::<Self>() / 8;
-
-    /// As it lies in memory.
-    #[must_use]
-    pub fn to_words(&self) -> [u64; Self::WORDS] {
-        let mut words = [self.collections; Self::WORDS];
-        words[1..].copy_from_slice(&self.frozen.to_words());
-        words
-    }
-}
-
 /// How the programs find frozen frames, in one VM. Offsets and sizes in bytes; addresses in its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct FrozenPlaces {
     /// From a `JNIEnv` to its `JavaThread`; negative. 0: nothing of all this is known.
@@ -260,44 +202,9 @@ pub struct FrozenPlaces {
     pub words: u64,
 }
 
-impl FrozenPlaces {
-    const WORDS: usize = size_of::<Self>() / 8;
-
-    const fn to_words(self) -> [u64; Self::WORDS] {
-        [
-            self.thread_from_env.cast_unsigned(),
-            self.entry_sp,
-            self.stack_base,
-            self.thread_object,
-            self.reference_bytes,
-            self.reference_base,
-            self.reference_shift,
-            self.bad_colours,
-            self.moves,
-            self.entered,
-            self.continuation,
-            self.tail,
-            self.owner,
-            self.parent,
-            self.size,
-            self.sp,
-            self.bottom,
-            self.from_end,
-            self.words,
-        ]
-    }
-}
-
-const fn low(word: u64) -> u32 {
-    (word & 0xffff_ffff) as u32
-}
-
-const fn high(word: u64) -> u32 {
-    (word >> 32) as u32
-}
-
 /// One call, for a timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct CallEvent {
     /// When it began, in nanoseconds of the monotonic clock.
@@ -311,17 +218,6 @@ pub struct CallEvent {
 }
 
 const _: () = assert!(size_of::<CallEvent>() == 24);
-
-impl CallEvent {
-    /// Reads a record as the kernel laid it out; `None` if it has another length.
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; size_of::<Self>()] = bytes.try_into().ok()?;
-        let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_ne_bytes(*word));
-        let last = word(16)?;
-        Some(Self { start_ns: word(0)?, time_ns: word(8)?, index: low(last), tid: high(last) })
-    }
-}
 
 /// How many stacks are taken, and what became of those that were not. User space writes the first three, the programs the
 /// others.
@@ -356,6 +252,7 @@ const _: () = assert!(size_of::<Pace>() == 64);
 
 /// Where a thread notes its last Java frame: addresses in its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct LastJavaFramePlace {
     /// Of [`LastJavaFrame::sp`].
@@ -389,14 +286,14 @@ mod tests {
     /// Check that every field comes from where the kernel's compiler puts it, and that no more pages are believed in than
     /// there are.
     #[test]
-    fn header_read_from_bytes() {
+    fn records_are_taken_apart() {
         let mut bytes: std::vec::Vec<u8> =
             (0..22u64).flat_map(|word| (word << 32 | (word + 100)).to_ne_bytes()).collect();
         bytes[136..144].copy_from_slice(&(PAGE as u64).to_ne_bytes());
         bytes[152..160].copy_from_slice(&3u64.to_ne_bytes());
         bytes.extend([7; PAGE]);
         bytes.extend([8; 4]);
-        let (header, stack, frozen) = StackHeader::from_bytes(&bytes).unwrap();
+        let (header, stack, frozen) = StackHeader::take_apart(&bytes).unwrap();
         assert_eq!((header.kind, header.index, header.tgid, header.tid), (100, 0, 101, 1));
         assert_eq!((header.now_ns, header.probability, header.pc), (2 << 32 | 102, 6 << 32 | 106, 7 << 32 | 107));
         assert_eq!((header.bcp, header.anchor.sp, header.anchor.fp), (10 << 32 | 110, 14 << 32 | 114, 16 << 32 | 116));
@@ -404,13 +301,13 @@ mod tests {
         assert_eq!(header.collections, 21 << 32 | 121);
         assert_eq!((stack, frozen), (&[7; PAGE][..], &[8; 3][..]));
         bytes[152] = 5;
-        assert_eq!(StackHeader::from_bytes(&bytes), None);
+        assert_eq!(StackHeader::take_apart(&bytes), None);
         bytes[152..160].fill(0);
         bytes[136..144].copy_from_slice(&(2 * PAGE as u64).to_ne_bytes());
-        assert_eq!(StackHeader::from_bytes(&bytes), None);
+        assert_eq!(StackHeader::take_apart(&bytes), None);
         bytes[136..144].fill(0xff);
-        assert_eq!(StackHeader::from_bytes(&bytes), None);
-        assert_eq!(StackHeader::from_bytes(&bytes[..175]), None);
+        assert_eq!(StackHeader::take_apart(&bytes), None);
+        assert_eq!(StackHeader::take_apart(&bytes[..175]), None);
     }
 
     /// Check that chunks are taken one by one, and that one for which there was no room is as long as it is there.
@@ -434,14 +331,5 @@ mod tests {
     fn base_is_a_page() {
         let header = StackHeader { sp: 0x7fff_1234_5678, ..StackHeader::default() };
         assert_eq!(header.base(), 0x7fff_1234_5000);
-    }
-
-    /// Check that an event is read from where the kernel puts the fields.
-    #[test]
-    fn call_read_from_bytes() {
-        let bytes = [1u64, 2, 4 << 32 | 3].map(u64::to_ne_bytes).concat();
-        let event = CallEvent { start_ns: 1, time_ns: 2, index: 3, tid: 4 };
-        assert_eq!(CallEvent::from_bytes(&bytes), Some(event));
-        assert_eq!(CallEvent::from_bytes(&bytes[1..]), None);
     }
 }

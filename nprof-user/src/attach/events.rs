@@ -7,6 +7,7 @@ use aya::maps::{Map, RingBuf};
 use aya::programs::RawTracePoint;
 use aya::{Ebpf, EbpfError};
 use nprof_common::{ExecEvent, Loss, maps, programs};
+use zerocopy::FromBytes as _;
 
 use super::Error;
 use super::object;
@@ -52,7 +53,7 @@ impl ExecEvents {
     /// # Errors
     /// If the kernel's ring buffer cannot be waited for.
     pub async fn next(&mut self) -> io::Result<Pid> {
-        let event = self.ring.next(ExecEvent::from_bytes).await?;
+        let event = self.ring.next(|bytes| ExecEvent::read_from_bytes(bytes).ok()).await?;
         let event = event.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a record of a start"))?;
         Ok(Pid(event.tgid))
     }

@@ -7,6 +7,7 @@ use std::{fmt, io};
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use nprof_common::stack::{MAX_PAGES, PAGE, collect};
 use nprof_common::{CallEvent, Frame, Frames, LastJavaFramePlace, Pace, SLOTS, StackHeader, VmPlaces};
+use zerocopy::{FromBytes as _, transmute};
 
 use crate::model::{Pid, VirtAddr};
 use crate::sys::mapped_array::MappedArray;
@@ -135,10 +136,10 @@ pub struct Feeds {
 }
 
 /// [`VmPlaces`] as aya passes them to the kernel.
-pub(super) type VmEntry = [u64; VmPlaces::WORDS];
+pub(super) type VmEntry = [u64; size_of::<VmPlaces>() / size_of::<u64>()];
 
 /// The frames of a thread as they lie in the kernel.
-pub(super) type Slot = [u64; Frames::WORDS];
+pub(super) type Slot = [u64; size_of::<Frames>() / size_of::<u64>()];
 
 /// A stack that was taken.
 #[derive(Debug, Clone, Copy)]
@@ -180,7 +181,7 @@ impl Feeds {
     pub fn read_stacks(&mut self, mut each: impl FnMut(&StackRecord<'_>)) -> usize {
         let mut read = 0;
         while let Some(record) = self.stacks.next() {
-            if let Some((header, stack, frozen)) = StackHeader::from_bytes(&record) {
+            if let Some((header, stack, frozen)) = StackHeader::take_apart(&record) {
                 each(&StackRecord { header: &header, stack, frozen });
             }
             read += 1;
@@ -191,7 +192,7 @@ impl Feeds {
     /// Passes the calls that are in their ring to `each`.
     pub fn read_calls(&mut self, mut each: impl FnMut(CallEvent)) {
         while let Some(record) = self.calls.next() {
-            if let Some(call) = CallEvent::from_bytes(&record) {
+            if let Ok(call) = CallEvent::read_from_bytes(&record) {
                 each(call);
             }
         }
@@ -201,8 +202,9 @@ impl Feeds {
     /// another one had taken.
     #[must_use]
     pub fn open_calls(&self, tid: u32) -> Vec<Frame> {
-        let slot = self.slots.get(&(tid & (SLOTS - 1)), 0);
-        slot.map(|words| Frames::open_calls(&words, tid).collect()).unwrap_or_default()
+        let Ok(slot) = self.slots.get(&(tid & (SLOTS - 1)), 0) else { return Vec::new() };
+        let frames: Frames = transmute!(slot);
+        frames.open_calls(tid).to_vec()
     }
 
     /// Says where a thread (of the initial namespace) notes its last Java frame: stack pointer, program counter, frame
@@ -219,7 +221,8 @@ impl Feeds {
     /// # Errors
     /// What the kernel answers.
     pub fn set_vm(&mut self, places: &VmPlaces) -> io::Result<()> {
-        self.vm.set(0, places.to_words(), 0).map_err(io::Error::other)
+        let words: VmEntry = transmute!(*places);
+        self.vm.set(0, words, 0).map_err(io::Error::other)
     }
 
     /// Of calls that last this long without nested ones, and longer, each stack is taken; of others with a chance in
