@@ -87,7 +87,7 @@ pub(crate) unsafe fn copy(room: *mut u8, pages: usize, sp: u64, thread: (u64, u6
     let base = sp & !(PAGE as u64 - 1);
     let above = (mounted.entry_sp + CARRIER_BYTES).min(mounted.stack_end);
     let stack_bytes = above.saturating_sub(base) & !7;
-    // Much of the stack leaves little room for the rest, which is little then, as a rule: a thread has so many frames. The
+    // Much of the stack leaves little room for the rest, which is usually little then: a thread has so many frames. The
     // verifier knows both parts as constants.
     let behind = if stack_bytes <= all / 2 { all / 2 } else { all / 4 };
     let parts = (all - behind, behind);

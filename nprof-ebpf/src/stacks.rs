@@ -51,7 +51,7 @@ pub(crate) struct Open {
     pub(crate) env: u64,
 }
 
-/// Takes the stack of a call that has returned, if chance will have it.
+/// Takes the stack of a call that has returned.
 ///
 /// # Safety
 /// `stats` is of a map and `regs` are those of the current thread in user space.

@@ -269,7 +269,7 @@ fn unwind(unwinder: &mut Unwinder<&SmallVm>, words: &[u64]) -> JavaStack {
     unwinder.unwind(&Sample::at_native_entry(VirtAddr(STACK), VirtAddr(1), &bytes).unwrap()).unwrap()
 }
 
-fn told(stack: &JavaStack) -> Vec<(String, Option<u32>, FrameKind)> {
+fn frames(stack: &JavaStack) -> Vec<(String, Option<u32>, FrameKind)> {
     stack.frames.iter().map(|frame| (frame.method.to_string(), frame.line, frame.kind)).collect()
 }
 
@@ -285,7 +285,7 @@ fn follows_every_kind_of_frame() {
         ("a.B.run", Some(11), FrameKind::Interpreted),
     ];
     assert_eq!(stack.end, End::Complete);
-    assert_eq!(told(&stack), expected.map(|(name, line, kind)| (name.to_owned(), line, kind)));
+    assert_eq!(frames(&stack), expected.map(|(name, line, kind)| (name.to_owned(), line, kind)));
     let crossings: Vec<_> = stack.crossings.iter().map(|crossing| (crossing.after, crossing.kind)).collect();
     assert_eq!(crossings, [(4, CrossingKind::CalledFromNative)]);
 }
@@ -312,7 +312,7 @@ fn replaced_code_is_read_again() {
     vm.method(method(5), "other", false);
     vm.blob(COMPILED, 0x3_0000, method(5), 4);
     vm.put(COMPILED + 32, &[78]);
-    assert_eq!(told(&unwind(&mut unwinder, &stack()))[2].0, "a.B.other");
+    assert_eq!(frames(&unwind(&mut unwinder, &stack()))[2].0, "a.B.other");
 }
 
 /// Check that what was read after a later collection of the heap had begun is not taken for what was there before, unless it
@@ -361,7 +361,7 @@ fn deoptimised_frames_stand_where_they_stood() {
     words[6] = COMPILED + 0x300;
     words[8] = COMPILED + INSTRUCTIONS + 0x10;
     let stack = unwind(&mut vm.unwinder(), &words);
-    assert_eq!(told(&stack)[1].0, "a.B.inner");
+    assert_eq!(frames(&stack)[1].0, "a.B.inner");
     assert!(stack.crossings.iter().any(|crossing| crossing.kind == CrossingKind::Deoptimised));
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Policy {
 #[derive(Debug, Default)]
 struct Drops {
     total: u64,
-    told: u64,
+    reported: u64,
     /// Nothing has been sent since nprof was last waited for in vain. It is not waited for again.
     is_hopeless: bool,
 }
@@ -152,15 +152,15 @@ impl Link {
     /// Sends a packet, after the number of those that were dropped before, if that has grown.
     fn try_send(&self, packet: &[u8]) -> bool {
         let mut drops = self.drops();
-        if drops.told < drops.total {
+        if drops.reported < drops.total {
             let total = drops.total;
-            let is_told = with_packet(&FromShim::Dropped(total), |packet| {
+            let is_sent = with_packet(&FromShim::Dropped(total), |packet| {
                 packet.is_some_and(|packet| socket::try_send(&self.socket, packet))
             });
-            if !is_told {
+            if !is_sent {
                 return false;
             }
-            drops.told = total;
+            drops.reported = total;
         }
         let is_sent = socket::try_send(&self.socket, packet);
         drops.is_hopeless &= !is_sent;

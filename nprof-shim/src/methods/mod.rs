@@ -23,7 +23,7 @@ pub(crate) struct StubOptions {
     pub(crate) threshold_ns: u64,
 }
 
-/// A method, and what is wanted of it: to be watched in this manner, or to be left alone.
+/// A method, and what is wanted of it: to be watched in this mode, or to be left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) number: u32,

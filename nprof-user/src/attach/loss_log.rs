@@ -23,7 +23,7 @@ pub(super) const UNUSED_BYTES: u32 = 4096;
 pub(super) const LEVEL: &str = "AYA_LOG_LEVEL";
 
 /// The most losses that are reported one by one at a time.
-const MOST_TOLD: usize = 100;
+const MOST_SINGLE: usize = 100;
 /// How long the ring is read at a time. A full one takes about a millisecond.
 const LONGEST: Duration = Duration::from_millis(10);
 /// The fields of a message before its arguments: target, level, module, file, line, number of arguments.
@@ -56,7 +56,7 @@ pub struct Lost {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
     /// The first of them, at most 100.
-    pub told: Vec<Lost>,
+    pub single: Vec<Lost>,
     /// How many others there were.
     pub others: u64,
 }
@@ -83,17 +83,17 @@ impl LossLog {
 
     /// What has been lost since the last time. This takes 10 ms at most, however much that is.
     pub fn read(&mut self) -> Heard {
-        let (told, is_all) = hear(&mut self.ring, Instant::now() + LONGEST);
+        let (single, is_all) = hear(&mut self.ring, Instant::now() + LONGEST);
         let counted = (0..Loss::ALL.len()).filter_map(|loss| self.counters.load(loss)).sum();
-        let others = self.balance.others(told.len(), is_all, counted);
-        Heard { told, others }
+        let others = self.balance.others(single.len(), is_all, counted);
+        Heard { single, others }
     }
 }
 
 /// How many losses have been reported since the beginning.
 #[derive(Debug, Default)]
 struct Balance {
-    told: u64,
+    single: u64,
     /// Those that were only reported as a number.
     others: u64,
 }
@@ -101,12 +101,12 @@ struct Balance {
 impl Balance {
     /// How many losses there are besides these, of the `counted` since the beginning. None if these were all in the ring: one
     /// that overflowed has more than can be told.
-    fn others(&mut self, told: usize, is_all: bool, counted: u64) -> u64 {
-        self.told += told as u64;
+    fn others(&mut self, single: usize, is_all: bool, counted: u64) -> u64 {
+        self.single += single as u64;
         if is_all {
             return 0;
         }
-        let others = counted.saturating_sub(self.told + self.others);
+        let others = counted.saturating_sub(self.single + self.others);
         self.others += others;
         others
     }
@@ -126,12 +126,12 @@ impl Messages for RingBuf<MapData> {
 
 /// Empties the ring, unless that takes too long. Returns its first losses, and whether these were all.
 fn hear(ring: &mut impl Messages, until: Instant) -> (Vec<Lost>, bool) {
-    let (mut told, mut is_all) = (Vec::new(), true);
+    let (mut single, mut is_all) = (Vec::new(), true);
     while let Some(message) = ring.next() {
-        if told.len() == MOST_TOLD {
+        if single.len() == MOST_SINGLE {
             is_all = false;
         } else if let Some(lost) = understood(&message) {
-            told.push(lost);
+            single.push(lost);
         } else {
             tracing::debug!(
                 "the BPF programs report a loss that nprof does not understand, in {} bytes",
@@ -139,10 +139,10 @@ fn hear(ring: &mut impl Messages, until: Instant) -> (Vec<Lost>, bool) {
             );
         }
         if Instant::now() >= until {
-            return (told, false);
+            return (single, false);
         }
     }
-    (told, is_all)
+    (single, is_all)
 }
 
 /// A message of `nprof-ebpf/src/losses.rs`: four numbers.
@@ -240,8 +240,8 @@ mod tests {
     fn an_endless_ring_is_left() {
         let began = Instant::now();
         let mut ring = Ring(iter::repeat_with(|| message(1, 7, 4711, LOST.sp)));
-        let (told, is_all) = hear(&mut ring, began + LONGEST);
-        assert_eq!((told, is_all), (vec![LOST; MOST_TOLD], false));
+        let (single, is_all) = hear(&mut ring, began + LONGEST);
+        assert_eq!((single, is_all), (vec![LOST; MOST_SINGLE], false));
         assert!(began.elapsed() >= LONGEST);
     }
 
@@ -249,9 +249,9 @@ mod tests {
     #[test]
     fn the_ring_is_emptied() {
         let until = Instant::now() + Duration::from_secs(600);
-        for (messages, is_all) in [(0, true), (MOST_TOLD, true), (MOST_TOLD + 1, false), (3 * MOST_TOLD, false)] {
+        for (messages, is_all) in [(0, true), (MOST_SINGLE, true), (MOST_SINGLE + 1, false), (3 * MOST_SINGLE, false)] {
             let mut ring = Ring(iter::repeat_n(message(1, 7, 4711, LOST.sp), messages));
-            assert_eq!(hear(&mut ring, until), (vec![LOST; messages.min(MOST_TOLD)], is_all), "{messages} messages");
+            assert_eq!(hear(&mut ring, until), (vec![LOST; messages.min(MOST_SINGLE)], is_all), "{messages} messages");
             assert_eq!(ring.0.len(), 0);
         }
     }
@@ -266,6 +266,6 @@ mod tests {
         // Fifty of these were in the ring still.
         assert_eq!(balance.others(50, true, 5_003), 0);
         assert_eq!(balance.others(100, false, 6_003), 850);
-        assert_eq!(balance.told + balance.others, 6_003);
+        assert_eq!(balance.single + balance.others, 6_003);
     }
 }

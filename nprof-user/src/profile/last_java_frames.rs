@@ -20,14 +20,14 @@ pub(super) struct LastJavaFrames {
     /// For each thread on the host, its number in the target's own namespace.
     numbers: HashMap<u32, u32>,
     /// For each thread, its `JavaThread` as the programs know it.
-    told: HashMap<u32, VirtAddr>,
+    noted: HashMap<u32, VirtAddr>,
     /// The names of all threads that were seen.
     names: HashMap<u32, String>,
 }
 
 impl LastJavaFrames {
     pub(super) fn new(proc: Proc, pid: Pid, threads: Threads<ProcessMemory>) -> Self {
-        Self { proc, pid, threads, numbers: HashMap::new(), told: HashMap::new(), names: HashMap::new() }
+        Self { proc, pid, threads, numbers: HashMap::new(), noted: HashMap::new(), names: HashMap::new() }
     }
 
     /// Looks for threads that are new, and tells the programs of them if they are to read anchors. Until then stacks of
@@ -100,14 +100,14 @@ impl LastJavaFrames {
     }
 
     fn tell(&mut self, feeds: &mut Feeds, tid: u32, address: VirtAddr) {
-        if self.told.get(&tid) == Some(&address) {
+        if self.noted.get(&tid) == Some(&address) {
             return;
         }
         let offsets = self.threads.anchor_offsets();
         let place = |offset: u64| VirtAddr(address.0.wrapping_add(offset));
         match feeds.set_anchor(tid, [offsets.sp, offsets.pc, offsets.fp].map(place), address) {
             Ok(()) => {
-                self.told.insert(tid, address);
+                self.noted.insert(tid, address);
             }
             Err(error) => tracing::debug!("thread {tid}: {error}"),
         }

@@ -30,18 +30,18 @@ pub struct OpenCall {
 pub(super) fn find(
     memory: &ProcessMemory,
     feeds: &Feeds,
-    anchors: &mut LastJavaFrames,
+    last_java_frames: &mut LastJavaFrames,
     stacks: &mut Stacks,
     sums: &mut Sums,
     stack_bytes: u32,
 ) -> Result<Vec<OpenCall>, MemoryError> {
     let mut open = Vec::new();
-    for tid in anchors.tids() {
+    for tid in last_java_frames.tids() {
         let calls = feeds.open_calls(tid);
         let Some(innermost) = calls.last() else { continue };
         let now_ns = monotonic_ns();
         let mut parts = Vec::new();
-        if let Some(anchor) = anchors.read(memory, tid)?
+        if let Some(anchor) = last_java_frames.read(memory, tid)?
             // It may have called back into Java: then its stack is moving.
             && anchor.sp == innermost.sp.wrapping_add(8)
         {

@@ -105,7 +105,7 @@ struct Worker {
     functions: Box<dyn Functions>,
     rate_controller: RateController,
     stacks: Stacks,
-    anchors: LastJavaFrames,
+    last_java_frames: LastJavaFrames,
     mounted: Mounted,
     /// A stack came from a thread that was not there at the last look.
     has_new_threads: bool,
@@ -125,7 +125,7 @@ impl Sampler {
         let mut unwinder = Unwinder::open(memory.clone(), &libjvm)?;
         let mut threads = Threads::open(memory, &libjvm)?;
         let mounted = Mounted::find(&mut feeds, &mut unwinder, &mut threads)?;
-        let anchors = LastJavaFrames::new(proc.clone(), pid, threads);
+        let last_java_frames = LastJavaFrames::new(proc.clone(), pid, threads);
         let shared = Arc::new(Shared::default());
         // Half of the stacks are taken inside calls, where that is wanted.
         let of_calls = match collect {
@@ -135,7 +135,7 @@ impl Sampler {
         };
         let rate_controller = RateController::new(collect.max_stacks, of_calls);
         let off_cpu_samples = OffCpuSamples::new(collect.max_stacks / 4);
-        let told = Arc::clone(&shared);
+        let known = Arc::clone(&shared);
         let (ready, is_ready) = mpsc::channel();
         // Names of native code are looked up by what cannot leave its thread.
         let thread = thread::spawn(move || {
@@ -149,7 +149,7 @@ impl Sampler {
                 functions,
                 rate_controller,
                 stacks,
-                anchors,
+                last_java_frames,
                 mounted,
                 has_new_threads: false,
                 off_cpu_samples,
@@ -160,7 +160,7 @@ impl Sampler {
         });
         // Whoever is told that it is recorded may begin at once. A thread that has failed says so in the end.
         let _ready = is_ready.recv();
-        Ok(Self { thread, shared: told })
+        Ok(Self { thread, shared: known })
     }
 
     /// How many stacks were read so far.
@@ -210,7 +210,7 @@ impl Worker {
             self.find_open();
         }
         self.finished.taken = self.feeds.taken();
-        self.finished.threads = self.anchors.into_names();
+        self.finished.threads = self.last_java_frames.into_names();
         self.finished
     }
 
@@ -218,8 +218,8 @@ impl Worker {
     fn find_open(&mut self) {
         self.refresh();
         let (memory, bytes) = (ProcessMemory::new(self.pid), self.collect.stack_bytes);
-        let Self { feeds, anchors, stacks, finished, .. } = self;
-        match open::find(&memory, feeds, anchors, stacks, &mut finished.sums, bytes) {
+        let Self { feeds, last_java_frames, stacks, finished, .. } = self;
+        match open::find(&memory, feeds, last_java_frames, stacks, &mut finished.sums, bytes) {
             Ok(open) => finished.open = open,
             Err(error) => finished.error = Some(error),
         }
@@ -232,7 +232,7 @@ impl Worker {
             self.stacks.set_libraries(&libraries);
         }
         let in_native = self.collect.inside || self.collect.everywhere;
-        if let Err(error) = self.anchors.refresh(&mut self.feeds, in_native) {
+        if let Err(error) = self.last_java_frames.refresh(&mut self.feeds, in_native) {
             tracing::debug!("process {}: no look for new threads: {error}", self.pid);
         }
     }
@@ -247,12 +247,21 @@ impl Worker {
 
     fn read(&mut self) {
         let Self {
-            feeds, stacks, off_cpu_samples, finished, shared, collect, anchors, mounted, has_new_threads, ..
+            feeds,
+            stacks,
+            off_cpu_samples,
+            finished,
+            shared,
+            collect,
+            last_java_frames,
+            mounted,
+            has_new_threads,
+            ..
         } = self;
         let in_native = collect.inside || collect.everywhere;
         let mut read = Vec::new();
         feeds.read_stacks(|record| {
-            *has_new_threads |= in_native && !anchors.has_seen(record.header.tid);
+            *has_new_threads |= in_native && !last_java_frames.has_seen(record.header.tid);
             if finished.error.is_some() {
                 finished.too_late += 1;
                 return;
@@ -332,7 +341,7 @@ fn share(header: &StackHeader) -> Share {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("pacer", &self.rate_controller).finish_non_exhaustive()
+        f.debug_struct("Worker").field("rate_controller", &self.rate_controller).finish_non_exhaustive()
     }
 }
 

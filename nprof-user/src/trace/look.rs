@@ -334,7 +334,7 @@ impl Looker {
     }
 
     /// Waits until the probes of the last look are gone. A function with two probes on its return, of which one goes, may keep calls
-    /// that look open: it is not timed anew before.
+    /// that look open: it is not timed again before.
     pub(super) fn wait_until_gone(&mut self) {
         if let Some(leaving) = self.leaving.take() {
             // A panic there has been reported by its thread.

@@ -48,8 +48,8 @@ impl HostLosses {
 /// Reports the losses since the last time, each with the method that was called. A target can make as many as it likes: at some
 /// point they are only numbered.
 pub(super) fn tell<'a>(log: &mut LossLog, traced_jvms: impl Iterator<Item = &'a TracedJvm> + Clone) {
-    let Heard { told, others } = log.read();
-    for Lost { loss, record, tid, sp } in told {
+    let Heard { single, others } = log.read();
+    for Lost { loss, record, tid, sp } in single {
         let name = traced_jvms.clone().find_map(|traced_jvm| traced_jvm.name_of_record(record));
         let name = name.unwrap_or_else(|| format!("record {record}"));
         tracing::debug!("{loss}: a call of {name} by thread {tid}, stack pointer {sp:#x}");

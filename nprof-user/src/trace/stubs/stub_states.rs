@@ -45,7 +45,7 @@ pub(super) struct Entry {
     pub planned: Option<Planned>,
     state: State,
     /// When the shim told of it, from the start of the measurement on.
-    told: Duration,
+    reported: Duration,
     /// When its calls began to be counted; zero if none came before.
     pub since: Duration,
     /// Whether a probe has seen its calls, or may have.
@@ -125,7 +125,7 @@ impl StubStates {
                     bound,
                     planned: None,
                     state: State::Unasked,
-                    told: now,
+                    reported: now,
                     since,
                     was_probed: false,
                     sampled: None,
@@ -254,7 +254,7 @@ impl Entry {
     /// The method was bound once more: perhaps to an address before which it has no stub.
     fn bound_again(&mut self, bound: Bound, now: Duration) {
         match self.state {
-            State::Stubbed if bound.index.is_none() => (self.state, self.told) = (State::Unasked, now),
+            State::Stubbed if bound.index.is_none() => (self.state, self.reported) = (State::Unasked, now),
             // The answer to the order was lost.
             State::Asked(_) if bound.index.is_some() => self.state = State::Stubbed,
             _ => {}
@@ -286,7 +286,7 @@ impl Entry {
             (false, State::Stubbed | State::Asked(_)) => Some(State::Own),
             (false, State::Unasked) => {
                 let is_unknown = wants_stubs && self.planned.is_none();
-                (!is_unknown || now.saturating_sub(self.told) >= GRACE).then_some(State::Own)
+                (!is_unknown || now.saturating_sub(self.reported) >= GRACE).then_some(State::Own)
             }
             _ => None,
         }

@@ -36,8 +36,8 @@ pub(in crate::trace) struct Tiers {
     chosen: Option<Chosen>,
     /// When functions that stubs have taken over lose their probes.
     retire: HashMap<u32, Instant>,
-    /// The plan that the shim was last told of.
-    told: u64,
+    /// The state of the plan when the shim last had its orders.
+    ordered: u64,
     /// When the shim was found to be gone.
     lost: Option<Instant>,
     /// When its news were last read.
@@ -60,7 +60,7 @@ impl Tiers {
     }
 
     pub(in crate::trace) fn new(stubs: Stubs, chosen: Option<Chosen>) -> Self {
-        Self { stubs, chosen, retire: HashMap::new(), told: u64::MAX, lost: None, served: None }
+        Self { stubs, chosen, retire: HashMap::new(), ordered: u64::MAX, lost: None, served: None }
     }
 
     pub(in crate::trace) fn stubs(&mut self) -> &mut Stubs {
@@ -134,7 +134,7 @@ impl Tracer {
     pub(super) fn begin_stubs(&mut self) {
         if self.tiers.stubs.are_there() {
             self.session.switches().expect_stubs(true);
-            self.tiers.told = self.planner.changes();
+            self.tiers.ordered = self.planner.changes();
             self.tiers.stubs.order(&self.planner, |_index| false);
             self.tiers.stubs.wait_until_settled();
             self.tiers.stubs.begin_late(self.traced_jvm.start());
@@ -159,7 +159,7 @@ impl Tracer {
         if tiers.stubs.is_lost() {
             return self.go_on_without_stubs(has_news);
         }
-        let is_due = has_news || tiers.stubs.has_doubts() || tiers.told != self.planner.changes();
+        let is_due = has_news || tiers.stubs.has_doubts() || tiers.ordered != self.planner.changes();
         if has_news && let Err(error) = self.refresh() {
             tracing::debug!("process {}: no look for new methods: {error}", self.jvm.pid);
         }
@@ -185,7 +185,7 @@ impl Tracer {
         if !self.tiers.stubs.are_there() {
             return;
         }
-        self.tiers.told = self.planner.changes();
+        self.tiers.ordered = self.planner.changes();
         let switches = self.session.switches();
         self.tiers.stubs.order(&self.planner, |index| switches.has_probe(index));
     }
