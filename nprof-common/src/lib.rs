@@ -26,7 +26,7 @@ pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
 pub use loss::Loss;
 pub use stack::{
-    CallEvent, Chunk, FrozenPlaces, LastJavaFrame, LastJavaFramePlace, Pace, StackHeader, StackKind, VmPlaces,
+    CallEvent, Chunk, FrozenPlaces, LastJavaFrame, LastJavaFramePlace, OffCpu, Pace, StackHeader, StackKind, VmPlaces,
 };
 pub use stats::{MethodStats, Mode};
 pub use switch::{Lane, Switch};

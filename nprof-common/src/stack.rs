@@ -202,6 +202,21 @@ pub struct FrozenPlaces {
     pub words: u64,
 }
 
+/// How long a thread has not been running, since its first traced call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct OffCpu {
+    /// Since when it is not running; 0 if it is.
+    pub since_ns: u64,
+    /// The time until then.
+    pub total_ns: u64,
+    /// The thread.
+    pub tid: u32,
+    /// Whether its stack was taken when it stopped.
+    pub is_taken: u32,
+}
+
 /// One call, for a timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]

@@ -138,7 +138,7 @@ fn nprof_switch(ctx: BtfTracePointContext) -> i32 {
 
 /// Takes the stack of the current thread, which stops inside a call, if chance picks it.
 #[inline(always)]
-fn take_at_stop(call: stacks::Open, away: *mut off_cpu::Away) {
+fn take_at_stop(call: stacks::Open, away: *mut nprof_common::OffCpu) {
     let probability = stacks::stop_probability();
     // SAFETY: the thread that stops is still the current one.
     if probability != 0 && unsafe { stacks::of_thread(StackKind::Stop, Some(call), probability, user_registers()) } {

@@ -4,25 +4,13 @@ use core::ptr;
 
 use aya_ebpf::bindings::task_struct;
 use aya_ebpf::macros::btf_map;
+use nprof_common::OffCpu;
 
 use crate::task_storage::TaskStorage;
 
 /// What is known of a thread. The kernel frees it with the thread.
 #[btf_map]
-static NPROF_OFF_CPU: TaskStorage<Away> = TaskStorage::new();
-
-/// When a thread has not been running.
-#[repr(C)]
-pub(crate) struct Away {
-    /// Since when it is not running; 0 if it is.
-    since_ns: u64,
-    /// How long it was not running, since its first traced call.
-    total_ns: u64,
-    /// The thread.
-    tid: u32,
-    /// Whether its stack was taken when it stopped.
-    is_taken: u32,
-}
+static NPROF_OFF_CPU: TaskStorage<OffCpu> = TaskStorage::new();
 
 /// A thread that runs again.
 pub(crate) struct Back {
@@ -48,28 +36,28 @@ pub(crate) fn total_ns(tid: u32) -> Option<u64> {
 /// # Safety
 /// `task` is a live task that the kernel has given.
 #[inline(always)]
-pub(crate) unsafe fn of(task: *mut task_struct) -> Option<*mut Away> {
+pub(crate) unsafe fn of(task: *mut task_struct) -> Option<*mut OffCpu> {
     // SAFETY: the caller's promise.
     unsafe { NPROF_OFF_CPU.of(task, 0) }
 }
 
 /// A thread stops running.
 #[inline(always)]
-pub(crate) fn stop(away: *mut Away, now_ns: u64) {
+pub(crate) fn stop(away: *mut OffCpu, now_ns: u64) {
     // SAFETY: the map gave the pointer; the thread is switched by one CPU at a time.
     unsafe { (&raw mut (*away).since_ns).write_volatile(now_ns) };
 }
 
 /// Notes that the stack of a thread that stops was taken.
 #[inline(always)]
-pub(crate) fn mark_taken(away: *mut Away) {
+pub(crate) fn mark_taken(away: *mut OffCpu) {
     // SAFETY: as above.
     unsafe { (&raw mut (*away).is_taken).write_volatile(1) };
 }
 
 /// A thread runs again.
 #[inline(always)]
-pub(crate) fn resume(away: *mut Away, now_ns: u64) -> Option<Back> {
+pub(crate) fn resume(away: *mut OffCpu, now_ns: u64) -> Option<Back> {
     // SAFETY: as in `stop`.
     let away = unsafe { &mut *away };
     if away.since_ns == 0 {

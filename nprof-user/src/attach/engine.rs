@@ -82,7 +82,7 @@ impl Engine {
         let object = &mut self.object;
         let (stacks, calls) = (object.take_ring(maps::STACKS)?, object.take_ring(maps::CALLS)?);
         let (anchors, slots, vm) = (object.take_anchors()?, object.take_slots()?, object.take_vm()?);
-        let feeds = Feeds::new(stacks, calls, anchors, slots, vm, pace);
+        let feeds = Feeds { stacks, calls, anchors, slots, vm, pace, off_cpu: object.take_off_cpu() };
         Ok((Arc::new(self), feeds))
     }
 

@@ -1,15 +1,18 @@
 //! What the programs tell of single calls and threads, beside the records: rings that are read, and the pace that is set.
 
 use std::mem::offset_of;
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 use std::{fmt, io};
 
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use nprof_common::stack::{MAX_PAGES, PAGE, collect};
-use nprof_common::{CallEvent, Frame, Frames, LastJavaFramePlace, Pace, SLOTS, StackHeader, VmPlaces};
+use nprof_common::{CallEvent, Frame, Frames, LastJavaFramePlace, OffCpu, Pace, SLOTS, StackHeader, VmPlaces};
+use rustix::process::{PidfdFlags, pidfd_open};
 use zerocopy::{FromBytes as _, transmute};
 
 use crate::model::{Pid, VirtAddr};
+use crate::sys::bpf;
 use crate::sys::mapped_array::MappedArray;
 
 /// The ring holds the stacks of this long, at the highest pace.
@@ -125,14 +128,18 @@ impl Collect {
 /// A [`LastJavaFramePlace`] as aya passes it to the kernel.
 pub(super) type LastJavaFrameEntry = [u64; size_of::<LastJavaFramePlace>() / size_of::<u64>()];
 
+/// Of `pidfd_open`: any thread, and not only a process's first.
+const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(0x80);
+
 /// What comes out of the kernel.
 pub struct Feeds {
-    stacks: RingBuf<MapData>,
-    calls: RingBuf<MapData>,
-    anchors: HashMap<MapData, u32, LastJavaFrameEntry>,
-    slots: Array<MapData, Slot>,
-    vm: Array<MapData, VmEntry>,
-    pace: MappedArray,
+    pub(super) stacks: RingBuf<MapData>,
+    pub(super) calls: RingBuf<MapData>,
+    pub(super) anchors: HashMap<MapData, u32, LastJavaFrameEntry>,
+    pub(super) slots: Array<MapData, Slot>,
+    pub(super) vm: Array<MapData, VmEntry>,
+    pub(super) pace: MappedArray,
+    pub(super) off_cpu: Option<MapData>,
 }
 
 /// [`VmPlaces`] as aya passes them to the kernel.
@@ -166,17 +173,6 @@ pub struct Taken {
 }
 
 impl Feeds {
-    pub(super) fn new(
-        stacks: RingBuf<MapData>,
-        calls: RingBuf<MapData>,
-        anchors: HashMap<MapData, u32, LastJavaFrameEntry>,
-        slots: Array<MapData, Slot>,
-        vm: Array<MapData, VmEntry>,
-        pace: MappedArray,
-    ) -> Self {
-        Self { stacks, calls, anchors, slots, vm, pace }
-    }
-
     /// Passes the stacks that are in the ring to `each`. Returns how many there were.
     pub fn read_stacks(&mut self, mut each: impl FnMut(&StackRecord<'_>)) -> usize {
         let mut read = 0;
@@ -205,6 +201,17 @@ impl Feeds {
         let Ok(slot) = self.slots.get(&(tid & (SLOTS - 1)), 0) else { return Vec::new() };
         let frames: Frames = transmute!(slot);
         frames.open_calls(tid).to_vec()
+    }
+
+    /// How long a thread (of the initial namespace) has not been running since its first traced call, at `now_ns` of the
+    /// monotonic clock. `None` where that is not measured, and before Linux 6.9 for all threads but a process's first.
+    #[must_use]
+    pub fn off_cpu_ns(&self, tid: u32, now_ns: u64) -> Option<u64> {
+        let tid = rustix::process::Pid::from_raw(i32::try_from(tid).ok()?)?;
+        let thread = pidfd_open(tid, PIDFD_THREAD).ok()?;
+        let known: OffCpu = bpf::lookup_task_storage(self.off_cpu.as_ref()?.fd().as_fd(), thread.as_fd()).ok()?;
+        let since_ns = if known.since_ns == 0 { now_ns } else { known.since_ns };
+        Some(known.total_ns + now_ns.saturating_sub(since_ns))
     }
 
     /// Says where a thread (of the initial namespace) notes its last Java frame: stack pointer, program counter, frame

@@ -124,6 +124,15 @@ impl Object {
         Array::try_from(self.take(maps::VM)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
     }
 
+    /// How long threads have not been running; `None` if this kernel's map of that cannot be read.
+    pub(super) fn take_off_cpu(&mut self) -> Option<MapData> {
+        match self.ebpf.take_map(maps::OFF_CPU) {
+            // Task storage, which aya has no type for.
+            Some(Map::Unsupported(map)) => Some(map),
+            _ => None,
+        }
+    }
+
     fn take(&mut self, name: &'static str) -> Result<Map, Error> {
         self.ebpf.take_map(name).ok_or(Error::Object { kind: "map", name })
     }

@@ -19,6 +19,8 @@ pub struct OpenCall {
     pub time_ns: u64,
     /// The same without the traced calls that it made, ended or not.
     pub self_ns: u64,
+    /// The part of `self_ns` that the thread was not running; `None` where that is not known.
+    pub off_cpu_ns: Option<u64>,
     /// The parts of the thread's stack that begin with a native method, the innermost first: the call's own is one of them.
     pub stacks: Vec<u32>,
 }
@@ -40,6 +42,7 @@ pub(super) fn find(
         let calls = feeds.open_calls(tid);
         let Some(innermost) = calls.last() else { continue };
         let now_ns = monotonic_ns();
+        let now = Now { ns: now_ns, off_cpu_ns: feeds.off_cpu_ns(tid, now_ns) };
         let mut parts = Vec::new();
         if let Some(anchor) = last_java_frames.read(memory, tid)?
             // It may have called back into Java: then its stack is moving.
@@ -54,22 +57,34 @@ pub(super) fn find(
                 parts.clear();
             }
         }
-        open.extend(times(&calls, now_ns).map(|(record, time_ns, self_ns)| OpenCall {
-            record,
-            time_ns,
-            self_ns,
-            stacks: parts.clone(),
-        }));
+        open.extend(times(&calls, now).map(|call| OpenCall { stacks: parts.clone(), ..call }));
     }
     Ok(open)
 }
 
-/// The record, time and own time of nested open calls, the outermost first.
-fn times(calls: &[Frame], now_ns: u64) -> impl Iterator<Item = (u32, u64, u64)> {
-    let lasted = move |call: &Frame| now_ns.saturating_sub(call.start_ns);
+/// What nested open calls are measured by.
+#[derive(Clone, Copy)]
+struct Now {
+    /// The monotonic clock.
+    ns: u64,
+    /// How long the thread has not been running; `None` if that is not known.
+    off_cpu_ns: Option<u64>,
+}
+
+/// Nested open calls, the outermost first, without their stacks.
+fn times(calls: &[Frame], now: Now) -> impl Iterator<Item = OpenCall> {
+    let lasted = move |call: &Frame| now.ns.saturating_sub(call.start_ns);
+    let waited = move |call: &Frame| {
+        let known = call.off_ns != Frame::UNKNOWN;
+        now.off_cpu_ns.filter(|_| known).map(|off_cpu_ns| off_cpu_ns.saturating_sub(call.off_ns))
+    };
     calls.iter().enumerate().map(move |(at, call)| {
-        let nested = calls.get(at + 1).map_or(0, lasted);
-        (call.index, lasted(call), lasted(call).saturating_sub(call.child_ns).saturating_sub(nested))
+        let nested = calls.get(at + 1);
+        let self_ns = lasted(call).saturating_sub(call.child_ns).saturating_sub(nested.map_or(0, lasted));
+        let off_cpu_ns = waited(call)
+            .zip(nested.map_or(Some(0), waited))
+            .map(|(waited, nested)| waited.saturating_sub(call.child_off_ns).saturating_sub(nested).min(self_ns));
+        OpenCall { record: call.index, time_ns: lasted(call), self_ns, off_cpu_ns, stacks: Vec::new() }
     })
 }
 
@@ -96,15 +111,30 @@ fn monotonic_ns() -> u64 {
 mod tests {
     use super::*;
 
-    fn call(index: u32, start_ns: u64, child_ns: u64) -> Frame {
-        Frame { start_ns, sp: 0, child_ns, off_ns: 0, child_off_ns: 0, env: 0, index, padding: 0 }
+    fn call(index: u32, start_ns: u64, child_ns: u64, off_ns: u64) -> Frame {
+        Frame { start_ns, sp: 0, child_ns, off_ns, child_off_ns: child_ns / 2, env: 0, index, padding: 0 }
     }
 
-    /// Check that an outer call's own time is less that of the calls which it made and of the one that it is in.
+    fn own(calls: &[Frame], off_cpu_ns: Option<u64>) -> Vec<(u32, u64, u64, Option<u64>)> {
+        let now = Now { ns: 1_000, off_cpu_ns };
+        times(calls, now).map(|call| (call.record, call.time_ns, call.self_ns, call.off_cpu_ns)).collect()
+    }
+
+    /// Check that an outer call's own time, and the part that it waited, is less that of the calls which it made and of the
+    /// one that it is in.
     #[test]
     fn own_times() {
-        let calls = [call(1, 100, 50), call(2, 400, 0), call(3, 900, 10)];
-        let times: Vec<_> = times(&calls, 1_000).collect();
-        assert_eq!(times, [(1, 900, 250), (2, 600, 500), (3, 100, 90)]);
+        let calls = [call(1, 100, 50, 10), call(2, 400, 0, 100), call(3, 900, 10, 200)];
+        let expected = [(1, 900, 250, Some(65)), (2, 600, 500, Some(100)), (3, 100, 90, Some(45))];
+        assert_eq!(own(&calls, Some(250)), expected);
+        assert_eq!(own(&calls, None), expected.map(|(record, time, own, _)| (record, time, own, None)));
+    }
+
+    /// Check that a call of which it was not noted how long its thread had waited before is not known to have waited, nor
+    /// the one around it.
+    #[test]
+    fn unknown_waits() {
+        let calls = [call(1, 100, 0, 10), call(2, 400, 0, Frame::UNKNOWN)];
+        assert_eq!(own(&calls, Some(250)).iter().filter(|call| call.3.is_none()).count(), 2);
     }
 }

@@ -9,8 +9,10 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use aya_obj::generated::bpf_insn;
+use zerocopy::FromBytes;
 
 const BPF_MAP_CREATE: i64 = 0;
+const BPF_MAP_LOOKUP_ELEM: i64 = 1;
 const BPF_PROG_LOAD: i64 = 5;
 const BPF_LINK_CREATE: i64 = 28;
 const BPF_PROG_TYPE_KPROBE: u32 = 2;
@@ -32,6 +34,16 @@ struct MapCreate {
     value_size: u32,
     max_entries: u32,
     map_flags: u32,
+}
+
+/// The fields of `union bpf_attr` for `BPF_MAP_LOOKUP_ELEM`.
+#[repr(C)]
+struct MapLookup {
+    map_fd: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
 }
 
 /// The leading fields of `union bpf_attr` for `BPF_PROG_LOAD` (`linux/bpf.h`); the kernel takes the rest as zero.
@@ -156,16 +168,35 @@ pub fn c_path(path: &std::path::Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
 }
 
+/// What task storage holds of a thread, which is known by a pidfd of its own.
+///
+/// # Errors
+/// If it holds nothing, or the thread has ended.
+pub fn lookup_task_storage<T: FromBytes>(map: BorrowedFd<'_>, thread: BorrowedFd<'_>) -> io::Result<T> {
+    let (key, mut value) = (thread.as_raw_fd(), T::new_zeroed());
+    let attr = MapLookup {
+        map_fd: descriptor(map)?,
+        padding: 0,
+        key: address(&raw const key),
+        value: address(&raw mut value),
+        flags: 0,
+    };
+    call(BPF_MAP_LOOKUP_ELEM, &attr)?;
+    Ok(value)
+}
+
 fn bpf<T>(command: i64, attr: &T) -> io::Result<OwnedFd> {
+    let descriptor = call(command, attr)?;
+    // SAFETY: all commands that come here return a new descriptor that nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn call<T>(command: i64, attr: &T) -> io::Result<i32> {
     // SAFETY: `attr` is one of the structs above, laid out as the kernel reads this command, with pointers to
     // memory that its maker keeps alive and large enough for the length given next to them.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attr, size_of::<T>()) };
     let descriptor = i32::try_from(result).map_err(io::Error::other)?;
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: all three commands return a new descriptor that nobody else knows.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    if descriptor < 0 { Err(io::Error::last_os_error()) } else { Ok(descriptor) }
 }
 
 fn with_log(error: io::Error, log: &[u8]) -> io::Error {
