@@ -67,7 +67,7 @@ fn signals_end_a_recording() -> Result<()> {
         for (args, signal) in [
             (&[][..], Signal::INT),
             (&["--native-stacks", "--timeline"], Signal::TERM),
-            (&["--off-cpu"], Signal::INT),
+            (&["--no-off-cpu"], Signal::INT),
             (&["--on-cpu"], Signal::TERM),
         ] {
             leaves_nothing(jdk, args, |recording| {

@@ -1,7 +1,7 @@
 //! What the widths stand for: natives that call back, that work and that sleep, by each weight.
 
 use anyhow::{Context as _, Result, ensure};
-use nprof_tests::nprof::Trace;
+use nprof_tests::nprof::{Trace, run};
 use nprof_tests::require::{say, traced_on_every_jdk};
 
 use crate::callers::{Callers, FoldedStack, NATIVES, function, told, width};
@@ -25,11 +25,11 @@ fn widths_are_the_exact_totals() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut target = Callers::start(jdk, &[])?;
         let wheel = "outer:4,outerNap:2,callBack:4,deaf:4,callBackWork:4 2 1000000000 2000";
-        let (recorded, truth) = target.recorded_file(&["--off-cpu"], wheel)?;
+        let (recorded, truth) = target.recorded_file(&[], wheel)?;
         let profile = recorded.profile()?;
-        let [time, calls, own_time, off_cpu] =
-            ["time", "calls", "self", "off-cpu"].map(|weight| recorded.folded(weight));
-        let (time, calls, own_time, off_cpu) = (time?, calls?, own_time?, off_cpu?);
+        let [time, calls, own_time, on_cpu, off_cpu] =
+            ["time", "calls", "self", "on-cpu", "off-cpu"].map(|weight| recorded.folded(weight));
+        let (time, calls, own_time, on_cpu, off_cpu) = (time?, calls?, own_time?, on_cpu?, off_cpu?);
         let probes_ns: u64 = profile.functions.iter().map(|function| function.probe_ns).sum();
         for native in ["callBack", "work", "tick"] {
             let (function, frame) = (function(&profile, native)?, frame(native));
@@ -47,6 +47,7 @@ fn widths_are_the_exact_totals() -> Result<()> {
             );
             ensure!(own(&calls, &frame) == function.calls, "{native}: {} {function:?}", own(&calls, &frame));
             ensure!(own(&off_cpu, &frame) == function.off_cpu_ns, "{native}: {} {function:?}", own(&off_cpu, &frame));
+            ensure!(own(&on_cpu, &frame) == function.on_cpu_ns(), "{native}: {} {function:?}", own(&on_cpu, &frame));
         }
         let call_back = function(&profile, "callBack")?;
         ensure!(call_back.self_ns * 4 < call_back.total_ns, "nested time is not told apart: {call_back:?}");
@@ -89,8 +90,7 @@ fn widths_of_stubs_add_up() -> Result<()> {
 fn off_cpu_is_sleep() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut target = Callers::learned(jdk, &[])?;
-        let (profile, truth) =
-            target.recorded(&["--off-cpu"], "spin16:4,nap1:4,nap4:1,both:2,outerNap:1 2 1000000000 2500")?;
+        let (profile, truth) = target.recorded(&[], "spin16:4,nap1:4,nap4:1,both:2,outerNap:1 2 1000000000 2500")?;
         for name in ["spin16", "nap1", "nap4", "both", "outerNap"] {
             let path = truth.path(name, "work")?;
             let sampled = path.sampled(&profile);
@@ -132,14 +132,47 @@ fn a_trace_tells_work_from_waiting() -> Result<()> {
     })
 }
 
-/// Check that a recording without off-CPU times says so rather than to show none.
+/// Check that work comes first in a report, and alone in a picture that nobody said more of, and that each stack has its part
+/// of it: the one that spins is nearly all, however long the other sleeps.
 #[test]
-fn off_cpu_has_to_be_asked_for() -> Result<()> {
+fn pictures_are_of_work() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut target = Callers::start(jdk, &[])?;
-        let (recorded, _) = target.recorded_file(&[], "nap1:1 1 10 2000")?;
-        let error = recorded.folded("off-cpu").expect_err("drawn without having been measured").to_string();
-        ensure!(error.contains("record again with `--off-cpu`"), "{error}");
+        let (recorded, truth) = target.recorded_file(&[], "spin16:4,nap4:4,direct:1 2 1000000000 2500")?;
+        let file = recorded.file();
+        let file = file.to_str().context("a temporary directory's name is text")?;
+        let folded = run(&["flamegraph", file, "--format", "folded"])?;
+        let work = recorded.folded("on-cpu")?;
+        ensure!(folded.stdout.lines().map(FoldedStack::read).collect::<Result<Vec<_>>>()? == work, "{folded:?}");
+        let (spin, nap) = (truth.path("spin16", "work")?, truth.path("nap4", "work")?);
+        let expected = spin.cpu_ns as f64 / (spin.cpu_ns + nap.cpu_ns) as f64;
+        let of_work = work.iter().filter(|stack| stack.has(&frame("work")));
+        let widest = of_work.map(|stack| stack.value).max().context("no stack of work")?;
+        let found = widest as f64 / width(&work, &frame("work")) as f64;
+        say(&format!("JDK {}: {expected:.3} of the work along spin16, {found:.3} found", jdk.version));
+        ensure!((found - expected).abs() < 0.1, "{found} of the work along spin16 instead of {expected}");
+        let svg = run(&["flamegraph", file, "-o", "-"])?.stdout;
+        ensure!(svg.contains("Native CPU time of") && svg.contains("Waiting is left out"), "{svg}");
+        let report = run(&["report", file])?.stdout;
+        let first = report.lines().find(|line| line.contains("CallerNatives::"));
+        ensure!(report.contains("ON-CPU") && first.is_some_and(|line| line.contains("work")), "{report}");
+        target.exit()
+    })
+}
+
+/// Check that a recording without off-CPU times says so rather than to show none, and is drawn by time.
+#[test]
+fn without_off_cpu() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = Callers::start(jdk, &[])?;
+        let (recorded, _) = target.recorded_file(&["--no-off-cpu"], "nap1:1 1 10 2000")?;
+        for weight in ["off-cpu", "on-cpu"] {
+            let error = recorded.folded(weight).expect_err("drawn without having been measured").to_string();
+            ensure!(error.contains("--no-off-cpu"), "{error}");
+        }
+        let file = recorded.file();
+        let folded = run(&["flamegraph", file.to_str().context("a path in UTF-8")?, "--format", "folded"])?;
+        ensure!(width(&recorded.folded("time")?, &frame("work")) > 0 && folded.stdout.contains("work "), "{folded:?}");
         target.exit()
     })
 }

@@ -28,7 +28,10 @@ pub struct Detail {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotRecorded {
     /// Nobody measured when threads were not running.
-    #[error("the recording holds no off-CPU times: record again with `--off-cpu`")]
+    #[error(
+        "the recording does not tell work from waiting: it was made with `--no-off-cpu`, with `--tier stub`, or where the \
+         kernel cannot; use `--weight time`"
+    )]
     OffCpu,
     /// The samples of a timer know of no calls.
     #[error(
@@ -48,8 +51,8 @@ pub fn weigh(profile: &Profile, weight: Weight, detail: Detail) -> Result<Weighe
     let has_calls = profile.about.mode == ProfileMode::Calls;
     match weight {
         Weight::Calls | Weight::OffCpu if !has_calls => return Err(NotRecorded::Calls),
-        Weight::OffCpu if !profile.about.off_cpu => return Err(NotRecorded::OffCpu),
-        Weight::Time | Weight::Calls | Weight::SelfTime | Weight::OffCpu => {}
+        Weight::OnCpu | Weight::OffCpu if has_calls && !profile.about.off_cpu => return Err(NotRecorded::OffCpu),
+        Weight::Time | Weight::Calls | Weight::SelfTime | Weight::OnCpu | Weight::OffCpu => {}
     }
     let marks = Marks::of(profile);
     let mut weigher = Weigher { profile, weight, detail, marks: &marks, tree: Tree::new(detail.lines) };
@@ -63,13 +66,15 @@ pub fn weigh(profile: &Profile, weight: Weight, detail: Detail) -> Result<Weighe
 }
 
 /// For each function of a recording, the time of its calls that had not returned at the end, in nanoseconds: without the
-/// traced calls that they made. Stacks weighed by time have it beside the function's exact time.
+/// traced calls that they made, and by on-CPU time the part of it that threads ran. Stacks have it beside the function's exact
+/// time.
 #[must_use]
-pub fn open_ns(profile: &Profile) -> Vec<u64> {
+pub fn open_ns(profile: &Profile, weight: Weight) -> Vec<u64> {
     let mut open = vec![0_u64; profile.functions.len()];
     for totals in &profile.open {
         if let Some(sum) = totals.function.and_then(|function| open.get_mut(function as usize)) {
-            *sum = sum.saturating_add(share::round(totals.self_ns));
+            let ns = if weight == Weight::OnCpu { inside::parts(totals)[0] } else { totals.self_ns };
+            *sum = sum.saturating_add(share::round(ns));
         }
     }
     open
@@ -138,9 +143,16 @@ impl<'a> Weigher<'a> {
         let inside = self.by_function(&self.profile.inside);
         for (at, function) in self.profile.functions.iter().enumerate() {
             if self.shows_native() && !inside[at].is_empty() {
-                self.function(at, function, &inside[at], &inside::times(function, &inside[at]));
+                let said = match self.weight {
+                    Weight::OnCpu => inside::running(&inside[at]),
+                    _ => inside::times(function, &inside[at]),
+                };
+                self.function(at, function, &inside[at], &said);
             } else {
-                let said: Vec<f64> = calls[at].iter().map(|sample| self.said(sample)).collect();
+                let said = match self.weight {
+                    Weight::OnCpu => inside::running(&calls[at]),
+                    _ => calls[at].iter().map(|sample| self.said(sample)).collect(),
+                };
                 self.function(at, function, &calls[at], &said);
             }
         }
@@ -161,7 +173,7 @@ impl<'a> Weigher<'a> {
 
     /// Whether samples from within native methods replace those at their entries.
     fn shows_native(&self) -> bool {
-        matches!(self.weight, Weight::Time | Weight::SelfTime)
+        matches!(self.weight, Weight::Time | Weight::SelfTime | Weight::OnCpu)
     }
 
     /// The samples of each function.
@@ -181,6 +193,7 @@ impl<'a> Weigher<'a> {
         let total = match self.weight {
             Weight::Time | Weight::SelfTime => function.self_ns,
             Weight::Calls => function.calls,
+            Weight::OnCpu => function.on_cpu_ns(),
             Weight::OffCpu => function.off_cpu_ns,
         };
         match share::divide(total, said) {
@@ -188,16 +201,17 @@ impl<'a> Weigher<'a> {
             None => self.tree.add(&[&self.marks.no_stack, &self.marks.functions[at]], total, 0),
         }
         if let Some(unseen) = function.unseen {
-            self.tree.add(&[&self.marks.unseen, &self.marks.functions[at]], self.estimated(unseen), 0);
+            self.tree.add(&[&self.marks.unseen, &self.marks.functions[at]], self.estimated(function, unseen), 0);
         }
     }
 
-    /// What the weight at hand has of calls that nobody saw. Whether their threads ran is not known.
-    fn estimated(&self, unseen: Unseen) -> u64 {
+    /// What the weight at hand has of calls that nobody saw.
+    fn estimated(&self, function: &FunctionTotals, unseen: Unseen) -> u64 {
         match self.weight {
             Weight::Time | Weight::SelfTime => unseen.total_ns,
             Weight::Calls => unseen.calls,
-            Weight::OffCpu => 0,
+            Weight::OnCpu => function.unseen_on_cpu_ns(),
+            Weight::OffCpu => function.unseen_off_ns.min(unseen.total_ns),
         }
     }
 
@@ -206,6 +220,7 @@ impl<'a> Weigher<'a> {
         match self.weight {
             Weight::Time | Weight::SelfTime => sample.self_ns,
             Weight::Calls => sample.calls,
+            Weight::OnCpu => inside::parts(sample)[0],
             Weight::OffCpu => sample.off_cpu_ns,
         }
     }

@@ -12,7 +12,7 @@ use super::recorded;
 use super::save::Destination;
 use super::terminal::{say, stdout_screen};
 use crate::aggregate::{Detail, weigh};
-use crate::model::{Profile, Weighed};
+use crate::model::{Profile, Weighed, Weight};
 use crate::render::profile::diff::{self, Difference, Names};
 
 /// Compare two recordings: which native methods take more or less time than before
@@ -33,9 +33,9 @@ pub(super) struct DiffArgs {
     /// The format of the picture [default: by the ending of PATH, else svg]
     #[arg(short, long, value_enum, requires = "output")]
     format: Option<DiffFormat>,
-    /// What the widths of the picture stand for
-    #[arg(short, long, value_enum, default_value_t, requires = "output")]
-    weight: WeightArg,
+    /// What the widths of the picture stand for [default: on-cpu, or time where waiting was not told from work in both]
+    #[arg(short, long, value_enum, requires = "output")]
+    weight: Option<WeightArg>,
     /// Draw the widths of A instead of B, to see what is only there; the colours stay
     #[arg(long, requires = "output")]
     negate: bool,
@@ -97,8 +97,8 @@ fn draw(
     destination: &Destination,
     (before, after): (&Profile, &Profile),
 ) -> anyhow::Result<()> {
-    let weighed =
-        |profile: &Profile| -> anyhow::Result<Weighed> { Ok(weigh(profile, args.weight.into(), Detail::default())?) };
+    let weight = args.weight.map_or_else(|| diff::weight(before, after), Weight::from);
+    let weighed = |profile: &Profile| -> anyhow::Result<Weighed> { Ok(weigh(profile, weight, Detail::default())?) };
     let (old, new) = (weighed(before)?, weighed(after)?);
     let difference = Difference::new((&old, before.about.elapsed), (&new, after.about.elapsed));
     if format == DiffFormat::Folded {

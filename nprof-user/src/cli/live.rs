@@ -34,7 +34,7 @@ pub(super) struct LiveArgs {
     #[arg(short, long, value_name = "TIME", requires = "pid", value_parser = crate::config::duration::parse)]
     duration: Option<Duration>,
     /// Sample where threads use the CPU, by timer, instead of tracing calls: shows native code next to all the rest
-    #[arg(long, requires = "pid", conflicts_with_all = ["library", "exclude", "off_cpu", "timeline"])]
+    #[arg(long, requires = "pid", conflicts_with_all = ["library", "exclude", "no_off_cpu", "timeline"])]
     on_cpu: bool,
     /// Also show the native functions inside native methods, sampled by timer and when threads stop running
     #[arg(long, requires = "pid")]
@@ -46,9 +46,9 @@ pub(super) struct LiveArgs {
     /// How much of a thread's stack is copied, 1k to 124k; deeper ones are cut, and say so [default: 32k, with --on-cpu 64k]
     #[arg(long, value_name = "BYTES", requires = "pid", value_parser = stack_size)]
     stack_size: Option<u32>,
-    /// Also measure how long threads wait inside native methods, that is, do not run
+    /// Do not measure how long threads wait inside native methods; work and waiting are not told apart then
     #[arg(long, requires = "pid")]
-    off_cpu: bool,
+    no_off_cpu: bool,
     /// Who counts, times and chooses the calls whose stacks are taken. With `stub` that costs a JVM with hot natives next to
     /// nothing; nprof loads its library into the JVM for it. Calls that do not return are in no picture then
     #[arg(long, value_enum, requires = "pid", default_value_t = TierArg::Kernel, conflicts_with = "on_cpu")]
@@ -130,7 +130,7 @@ impl LiveArgs {
     fn tier(&self, needs: Needs) -> anyhow::Result<TierWanted> {
         let by_probes = [
             (self.native_stacks, "native frames (--native-stacks)"),
-            (self.off_cpu || needs.off_cpu, "times off the CPU (--off-cpu)"),
+            (needs.off_cpu, "work and waiting (--weight on-cpu, off-cpu)"),
             (self.timeline || needs.timeline, "single calls (--timeline, .trace.json)"),
         ];
         let only_probes = by_probes.iter().find_map(|(wanted, what)| wanted.then_some(*what));
@@ -154,6 +154,9 @@ impl LiveArgs {
             let wanted = OnCpuWanted { max_stacks: self.max_stacks, stack_bytes };
             return Ok(Some(Live::OnCpu(Box::new(OnCpu::start(&proc, jvm, wanted)?))));
         }
+        if self.no_off_cpu && needs.off_cpu {
+            bail!("`--no-off-cpu` does not measure what this `--weight` shows: omit one of the two");
+        }
         let tier = self.tier(needs)?;
         let options = Options { budget: self.budget.share(), tier, ..Options::by_probes(selection) };
         let prepared = Prepared::new(proc, jvm, options)?;
@@ -163,7 +166,7 @@ impl LiveArgs {
         let wanted = Wanted {
             max_stacks: self.max_stacks,
             stack_bytes: self.stack_size.unwrap_or(STACK_SIZE),
-            off_cpu: self.off_cpu || needs.off_cpu,
+            off_cpu: !self.no_off_cpu && tier == TierWanted::Kernel,
             native_stacks: self.native_stacks,
             timeline: self.timeline || needs.timeline,
             patterns,

@@ -24,9 +24,9 @@ pub(super) struct PictureArgs {
     /// The format [default: by the ending of PATH, else svg]
     #[arg(short, long, value_enum)]
     pub(super) format: Option<PictureFormat>,
-    /// What the widths stand for
-    #[arg(short, long, value_enum, default_value_t)]
-    pub(super) weight: WeightArg,
+    /// What the widths stand for [default: on-cpu, or time where waiting was not told from work]
+    #[arg(short, long, value_enum)]
+    pub(super) weight: Option<WeightArg>,
     /// Tell apart the source lines of a method that calls were made from
     #[arg(long)]
     pub(super) lines: bool,
@@ -89,23 +89,25 @@ impl PictureFormat {
 }
 
 /// What widths stand for, as users say it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum WeightArg {
-    /// Wall-clock time in native methods; nested ones stand above those that led to them
-    #[default]
+    /// Time that threads ran in native methods: work
+    OnCpu,
+    /// Wall-clock time in native methods, waiting included; nested ones stand above those that led to them
     Time,
     /// Number of calls
     Calls,
     /// Wall-clock time of each native method alone; nested ones stand on their own
     #[value(name = "self")]
     SelfTime,
-    /// Time that threads spent in native methods without running
+    /// Time that threads spent in native methods without running: waiting
     OffCpu,
 }
 
 impl From<WeightArg> for Weight {
     fn from(weight: WeightArg) -> Self {
         match weight {
+            WeightArg::OnCpu => Self::OnCpu,
             WeightArg::Time => Self::Time,
             WeightArg::Calls => Self::Calls,
             WeightArg::SelfTime => Self::SelfTime,
@@ -119,7 +121,8 @@ impl From<WeightArg> for Weight {
 pub(super) struct Picture {
     pub(super) format: PictureFormat,
     pub(super) destination: Destination,
-    weight: Weight,
+    /// What the user asks for.
+    weight: Option<Weight>,
     detail: Detail,
 }
 
@@ -153,14 +156,15 @@ impl PictureArgs {
             bail!("{} is the recording itself: name another file with --output", like.display());
         }
         let detail = Detail { lines: self.lines, hidden: self.hidden_frames };
-        Ok(Picture { format, destination, weight: self.weight.into(), detail })
+        Ok(Picture { format, destination, weight: self.weight.map(Weight::from), detail })
     }
 }
 
 impl Picture {
     /// What has to be recorded for it.
     pub(super) fn needs(&self) -> Needs {
-        Needs { off_cpu: self.weight == Weight::OffCpu, timeline: self.format == PictureFormat::Chrome }
+        let off_cpu = matches!(self.weight, Some(Weight::OnCpu | Weight::OffCpu));
+        Needs { off_cpu, timeline: self.format == PictureFormat::Chrome }
     }
 
     /// Finds out, before anything is recorded, whether samples of the CPU can give what is asked for.
@@ -171,7 +175,7 @@ impl Picture {
         if self.format == PictureFormat::Chrome {
             bail!("`--on-cpu` sees no calls, and so makes no timeline of them: choose another format");
         }
-        if matches!(self.weight, Weight::Calls | Weight::OffCpu) {
+        if matches!(self.weight, Some(Weight::Calls | Weight::OffCpu)) {
             bail!("`--on-cpu` sees no calls, only use of the CPU: omit --weight");
         }
         Ok(())
@@ -184,7 +188,8 @@ impl Picture {
     pub(super) fn write(&self, profile: &Profile) -> anyhow::Result<()> {
         match self.format {
             PictureFormat::Svg => {
-                let (weighed, captions) = (self.weighed(profile)?, Captions::of(profile, self.weight));
+                let (weighed, captions) =
+                    (self.weighed(profile)?, Captions::of_picture(profile, self.weight_of(profile)));
                 self.save(|out| svg::write(&weighed, &captions, out))
             }
             PictureFormat::Folded => {
@@ -198,7 +203,7 @@ impl Picture {
             PictureFormat::Speedscope => {
                 let mut columns = self.columns(profile)?;
                 // The first is shown first.
-                columns.sort_by_key(|(weight, _)| *weight != self.weight);
+                columns.sort_by_key(|(weight, _)| *weight != self.weight_of(profile));
                 self.save(|out| speedscope::write(&profile.about, &columns, out))
             }
             PictureFormat::Chrome if profile.timeline.is_empty() => bail!(no_timeline(profile)),
@@ -211,18 +216,22 @@ impl Picture {
         self.destination.save(content)
     }
 
+    fn weight_of(&self, profile: &Profile) -> Weight {
+        self.weight.unwrap_or_else(|| Weight::default_of(&profile.about))
+    }
+
     fn weighed(&self, profile: &Profile) -> anyhow::Result<Weighed> {
-        Ok(weigh(profile, self.weight, self.detail)?)
+        Ok(weigh(profile, self.weight_of(profile), self.detail)?)
     }
 
     /// Everything that the recording can be weighed by, for formats that hold more than one number per stack.
     fn columns(&self, profile: &Profile) -> anyhow::Result<Vec<(Weight, Weighed)>> {
         // The one that is asked for has to be there.
         self.weighed(profile)?;
-        let time = if self.weight == Weight::SelfTime { Weight::SelfTime } else { Weight::Time };
+        let time = if self.weight == Some(Weight::SelfTime) { Weight::SelfTime } else { Weight::Time };
         let weights: &[Weight] = match profile.about.mode {
             ProfileMode::OnCpu => &[time],
-            ProfileMode::Calls if profile.about.off_cpu => &[Weight::Calls, time, Weight::OffCpu],
+            ProfileMode::Calls if profile.about.off_cpu => &[Weight::Calls, time, Weight::OnCpu, Weight::OffCpu],
             ProfileMode::Calls => &[Weight::Calls, time],
         };
         weights.iter().map(|weight| Ok((*weight, weigh(profile, *weight, self.detail)?))).collect()
@@ -246,7 +255,7 @@ mod tests {
 
     fn args(output: Option<&str>, format: Option<PictureFormat>) -> PictureArgs {
         let output = output.map(PathBuf::from);
-        PictureArgs { output, format, weight: WeightArg::Time, lines: false, hidden_frames: false }
+        PictureArgs { output, format, weight: None, lines: false, hidden_frames: false }
     }
 
     fn profile() -> Profile {
@@ -299,9 +308,9 @@ mod tests {
     fn missing_data_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         for (format, weight, advice) in [
-            (PictureFormat::Chrome, WeightArg::Time, "--timeline"),
-            (PictureFormat::Folded, WeightArg::OffCpu, "--off-cpu"),
-            (PictureFormat::Pprof, WeightArg::OffCpu, "--off-cpu"),
+            (PictureFormat::Chrome, None, "--timeline"),
+            (PictureFormat::Folded, Some(WeightArg::OnCpu), "--no-off-cpu"),
+            (PictureFormat::Pprof, Some(WeightArg::OffCpu), "--no-off-cpu"),
         ] {
             let output = Some(directory.path().join("out"));
             let args = PictureArgs { output, weight, ..args(None, Some(format)) };
@@ -315,7 +324,7 @@ mod tests {
     #[test]
     fn weights_and_formats_of_calls_do_not_suit_the_cpu() {
         let suits = |format, weight| {
-            let args = PictureArgs { weight, ..args(Some("-"), Some(format)) };
+            let args = PictureArgs { weight: Some(weight), ..args(Some("-"), Some(format)) };
             args.picture_for(Path::new("1"), false).unwrap().suit_on_cpu().is_ok()
         };
         assert!(suits(PictureFormat::Svg, WeightArg::Time) && suits(PictureFormat::Folded, WeightArg::SelfTime));

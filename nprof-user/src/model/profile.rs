@@ -193,9 +193,23 @@ pub struct FunctionTotals {
     /// What it did while it was too expensive to watch, estimated: in none of the numbers above. `None` where it was watched all
     /// the time.
     pub unseen: Option<Unseen>,
+    /// Of the time of `unseen`, the part that threads were not running, in nanoseconds; 0 where no look has told.
+    pub unseen_off_ns: u64,
 }
 
 impl FunctionTotals {
+    /// The part of `self_ns` that threads were running, in nanoseconds.
+    #[must_use]
+    pub fn on_cpu_ns(&self) -> u64 {
+        self.self_ns.saturating_sub(self.off_cpu_ns)
+    }
+
+    /// The same of calls that nobody saw, estimated.
+    #[must_use]
+    pub fn unseen_on_cpu_ns(&self) -> u64 {
+        self.unseen.map_or(0, |unseen| unseen.total_ns.saturating_sub(self.unseen_off_ns))
+    }
+
     /// The calls that have ended, and those that nobody saw, estimated.
     #[must_use]
     pub fn all_calls(&self) -> u64 {
@@ -301,8 +315,18 @@ pub enum Weight {
     /// Wall-clock time without nested native calls: those stand on their own, from the native method on that led to them.
     #[serde(rename = "self")]
     SelfTime,
-    /// The part of the time that the thread was not running.
+    /// The part of the time that the thread was running: work.
+    OnCpu,
+    /// The part of the time that the thread was not running: waiting.
     OffCpu,
+}
+
+impl Weight {
+    /// What recordings show unless somebody asks for something else: work, where it was told from waiting.
+    #[must_use]
+    pub fn default_of(about: &About) -> Self {
+        if about.mode == ProfileMode::Calls && about.off_cpu { Self::OnCpu } else { Self::Time }
+    }
 }
 
 /// What [`Weighed::total`] counts.

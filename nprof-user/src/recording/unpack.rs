@@ -142,6 +142,7 @@ fn function(function: wire::Function) -> FunctionTotals {
         single_stepped: function.single_stepped,
         self_estimated: function.self_estimated,
         unseen: function.unseen.map(unseen),
+        unseen_off_ns: function.unseen_off_ns,
     }
 }
 

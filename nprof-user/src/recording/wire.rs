@@ -130,6 +130,8 @@ pub(super) struct Function {
     pub(super) unseen: Option<Unseen>,
     #[prost(bool, tag = "17")]
     pub(super) self_estimated: bool,
+    #[prost(uint64, tag = "18")]
+    pub(super) unseen_off_ns: u64,
 }
 
 /// What nobody saw, estimated.

@@ -128,6 +128,7 @@ fn totals(measured: &MethodSnapshot, self_time: impl FnOnce(u64) -> (u64, bool))
         probe_error_ns: measured.probe_error_ns,
         single_stepped: measured.cost == Some(ProbeCost::SingleStepped),
         unseen: measured.unseen,
+        unseen_off_ns: measured.estimated_off_ns.unwrap_or_default(),
     }
 }
 
@@ -168,8 +169,10 @@ fn open_calls(
         let function = place(&call.record)?;
         let stack = call.stacks.iter().copied().find(|stack| begins_with(*stack, function))?;
         let (time_ns, self_ns) = (call.time_ns as f64, call.self_ns as f64);
+        // Who does not return for long usually waits.
+        let off_cpu_ns = call.off_cpu_ns.unwrap_or(call.self_ns) as f64;
         let function = Some(function);
-        Some(StackTotals { stack, function, samples: 1, calls: 1.0, time_ns, self_ns, off_cpu_ns: 0.0 })
+        Some(StackTotals { stack, function, samples: 1, calls: 1.0, time_ns, self_ns, off_cpu_ns })
     };
     open.iter().filter_map(totals).collect()
 }

@@ -68,7 +68,8 @@ impl Prepared {
             max_stacks: wanted.max_stacks,
             ..Collect::nothing()
         };
-        let (engine, feeds) = Engine::load_collecting(capacity, &collect)?;
+        let (engine, feeds) = Engine::load_measuring(capacity, &collect)?;
+        let collect = Collect { off_cpu: engine.measures_off_cpu(), ..collect };
         let (proc, jvm) = (self.proc().clone(), self.jvm().clone());
         let calibrated = {
             // By an engine of the same kind, but not by the same: the calls of functions of our own are no part of a timeline.
@@ -87,7 +88,7 @@ impl Prepared {
             patterns: wanted.patterns,
             max_stacks: wanted.max_stacks,
             period_ns: collect.inside.then(|| u64::try_from(collect.period.as_nanos()).unwrap_or(u64::MAX)),
-            off_cpu: wanted.off_cpu || wanted.native_stacks,
+            off_cpu: collect.off_cpu,
             native_stacks: wanted.native_stacks,
             ..about_jvm(tracer.jvm())
         };

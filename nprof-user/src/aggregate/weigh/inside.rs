@@ -20,8 +20,14 @@ pub(super) fn times(function: &FunctionTotals, samples: &[&StackTotals]) -> Vec<
     parts.iter().map(|[ran, waited]| ran * per_run + waited * per_wait).collect()
 }
 
+/// How long each of a function's samples says that its threads ran. If none says so, they stand for it by their times.
+pub(super) fn running(samples: &[&StackTotals]) -> Vec<f64> {
+    let ran: Vec<f64> = samples.iter().map(|sample| parts(sample)[0]).collect();
+    if ran.iter().any(|ran| *ran > 0.0) { ran } else { samples.iter().map(|sample| sample.self_ns).collect() }
+}
+
 /// The time that a sample says its threads ran, and the time that they waited.
-fn parts(sample: &StackTotals) -> [f64; 2] {
+pub(super) fn parts(sample: &StackTotals) -> [f64; 2] {
     let waited = sample.off_cpu_ns.min(sample.self_ns).max(0.0);
     [sample.self_ns - waited, waited]
 }

@@ -226,7 +226,7 @@ fn anything_can_be_weighed() {
     profile.open = vec![sample(0, 0, 1.0, f64::INFINITY), sample(1, 0, 1.0, 1e300)];
     profile.functions[1].self_ns = u64::MAX;
     profile.about.off_cpu = true;
-    for weight in [Weight::Time, Weight::Calls, Weight::SelfTime, Weight::OffCpu] {
+    for weight in [Weight::Time, Weight::Calls, Weight::SelfTime, Weight::OnCpu, Weight::OffCpu] {
         weighed(&profile, weight);
     }
 }
@@ -271,9 +271,11 @@ fn totals_are_exact() {
     for seed in 0..200 {
         let mut profile = random(seed);
         profile.about.off_cpu = true;
-        for weight in [Weight::Time, Weight::Calls, Weight::SelfTime, Weight::OffCpu] {
+        profile.functions.iter_mut().for_each(|function| function.off_cpu_ns = function.self_ns / 3);
+        for weight in [Weight::Time, Weight::Calls, Weight::SelfTime, Weight::OnCpu, Weight::OffCpu] {
             let exact = |f: &FunctionTotals| match weight {
                 Weight::Calls => f.calls,
+                Weight::OnCpu => f.self_ns.saturating_sub(f.off_cpu_ns),
                 Weight::OffCpu => f.off_cpu_ns,
                 Weight::Time | Weight::SelfTime => f.self_ns,
             };
@@ -292,4 +294,26 @@ fn totals_are_exact() {
             }
         }
     }
+}
+
+/// Check that work and waiting are what a function did of each, that samples of both divide work by what they say of it, that
+/// calls in flight have theirs, and that the two are the whole time.
+#[test]
+fn work_is_what_is_not_waiting() {
+    let mut profile = random(7);
+    profile.about.off_cpu = true;
+    for (function, share) in profile.functions.iter_mut().zip([0, 1, 2, 3, 4]) {
+        function.self_ns %= 1 << 40;
+        function.off_cpu_ns = function.self_ns / 4 * share;
+    }
+    for (at, totals) in profile.calls.iter_mut().enumerate() {
+        totals.off_cpu_ns = if at % 3 == 0 { totals.self_ns } else { 0.0 };
+    }
+    profile.open = vec![StackTotals { off_cpu_ns: 900.0, ..sample(0, 0, 1.0, 1000.0) }];
+    let [work, waiting, time] =
+        [Weight::OnCpu, Weight::OffCpu, Weight::Time].map(|weight| weigh(&profile, weight, PLAIN).unwrap());
+    assert_eq!(work.total + waiting.total, time.total);
+    profile.calls.retain(|totals| totals.off_cpu_ns <= 0.0);
+    assert_eq!(weigh(&profile, Weight::OnCpu, PLAIN).unwrap(), work, "stacks that only waited have no work");
+    assert_eq!(super::open_ns(&profile, Weight::OnCpu)[0], 100);
 }

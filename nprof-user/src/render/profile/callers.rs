@@ -25,9 +25,9 @@ pub(super) struct Callers<'a> {
     by_method: HashMap<Option<(&'a str, &'a str, &'a str)>, Vec<Caller<'a>>>,
 }
 
-/// The stacks of a recording by time. Every recording has times.
-pub(super) fn weighed(profile: &Profile, lines: bool) -> Weighed {
-    weigh(profile, Weight::Time, Detail { lines, hidden: false }).unwrap_or_default()
+/// The stacks of a recording by a time that it has.
+pub(super) fn weighed(profile: &Profile, weight: Weight, lines: bool) -> Weighed {
+    weigh(profile, weight, Detail { lines, hidden: false }).unwrap_or_default()
 }
 
 impl<'a> Callers<'a> {

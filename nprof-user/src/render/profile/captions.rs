@@ -9,6 +9,8 @@ use crate::model::{FunctionTotals, Profile, ProfileFrameKind, ProfileMode, Quali
 
 /// How many functions a note names.
 const NAMED: usize = 8;
+/// What a picture of work does not show.
+const WAITING: &str = "Waiting is left out: `--weight time` draws it too, `--weight off-cpu` nothing else.";
 /// How many characters of a main class or jar the title shows.
 const MAIN_SHOWN: usize = 60;
 
@@ -37,6 +39,16 @@ impl Captions {
         notes.push(origin(profile));
         Self { title: title(profile, weight), notes }
     }
+
+    /// The same for a picture, which also says what it does not show.
+    #[must_use]
+    pub fn of_picture(profile: &Profile, weight: Weight) -> Self {
+        let mut captions = Self::of(profile, weight);
+        if (profile.about.mode, weight) == (ProfileMode::Calls, Weight::OnCpu) {
+            captions.notes.insert(captions.notes.len().min(1), WAITING.to_owned());
+        }
+        captions
+    }
 }
 
 /// `Native time of com.acme.Main (pid 1234), 10.0 s`.
@@ -47,6 +59,7 @@ fn title(profile: &Profile, weight: Weight) -> String {
         (ProfileMode::Calls, Weight::Time) => "Native time",
         (ProfileMode::Calls, Weight::Calls) => "Native calls",
         (ProfileMode::Calls, Weight::SelfTime) => "Native self time",
+        (ProfileMode::Calls, Weight::OnCpu) => "Native CPU time",
         (ProfileMode::Calls, Weight::OffCpu) => "Native off-CPU time",
     };
     let elapsed = u64::try_from(about.elapsed.as_nanos()).unwrap_or(u64::MAX);
@@ -89,7 +102,8 @@ fn totals(profile: &Profile) -> Vec<String> {
         units::duration(sum(|f| f.self_ns)),
     );
     if profile.about.off_cpu {
-        line += &format!(", {} of it off the CPU", units::duration(sum(|f| f.off_cpu_ns)));
+        let (waited, all) = (sum(|f| f.off_cpu_ns.min(f.self_ns)), sum(|f| f.self_ns));
+        line += &format!(", {} of it waiting ({})", units::duration(waited), share(waited, all));
     }
     let mut notes = vec![line + "."];
     notes.extend(unseen);
@@ -97,14 +111,21 @@ fn totals(profile: &Profile) -> Vec<String> {
         notes.push(format!("Counted without a time: {}.", counted(untimed, "call")));
     }
     if in_flight > 0 {
-        let open = units::duration(open_ns(profile).into_iter().fold(0, u64::saturating_add));
+        let in_open = |weight| units::duration(open_ns(profile, weight).into_iter().fold(0, u64::saturating_add));
+        let open = in_open(Weight::Time);
+        let ran = if profile.about.off_cpu {
+            format!(", {} of it on the CPU", in_open(Weight::OnCpu))
+        } else {
+            String::new()
+        };
         let timed = profile.open.iter().map(|totals| totals.samples).fold(0, u64::saturating_add);
         let time = match timed {
             0 => "without the time until then".to_owned(),
             timed if timed >= in_flight => {
-                format!("{open} in {} until then, beside the exact time", if in_flight == 1 { "it" } else { "them" })
+                let them = if in_flight == 1 { "it" } else { "them" };
+                format!("{open} in {them} until then{ran}, beside the exact time")
             }
-            timed => format!("{open} in {} of them until then, beside the exact time", units::count(timed)),
+            timed => format!("{open} in {} of them until then{ran}, beside the exact time", units::count(timed)),
         };
         notes.push(format!("Not returned when the recording ended: {}, {time}.", counted(in_flight, "call")));
     }
@@ -374,11 +395,12 @@ mod tests {
         for (profile, weight) in [
             (eventful(), Weight::Time),
             (eventful(), Weight::SelfTime),
+            (eventful(), Weight::OnCpu),
             (by_timer(), Weight::Time),
             (quiet, Weight::Calls),
             (idle, Weight::Time),
         ] {
-            let captions = Captions::of(&profile, weight);
+            let captions = Captions::of_picture(&profile, weight);
             text += &format!("{}\n  {}\n", captions.title, captions.notes.join("\n  "));
         }
         samples::assert_golden("captions.txt", include_str!("golden/captions.txt"), &text);
@@ -389,7 +411,7 @@ mod tests {
     fn open_calls_without_a_time() {
         for (open, said) in [
             (vec![], "2 calls, without the time until then."),
-            (vec![open(0)], "2 calls, 3.00 s in 1 of them until then, beside the exact time."),
+            (vec![open(0)], "2 calls, 3.00 s in 1 of them until then, 3.00 s of it on the CPU, beside the exact time."),
         ] {
             let notes = Captions::of(&Profile { open, ..eventful() }, Weight::Time).notes;
             assert!(notes.iter().any(|note| note.ends_with(said)), "{notes:?}");

@@ -7,12 +7,18 @@ use super::super::grid::{Align, Elastic, Grid};
 use super::super::uncertain::Uncertain;
 use super::super::{names, notes, units};
 use crate::aggregate::open_ns;
-use crate::model::{FunctionTotals, Method, NativeCode, Profile, Unseen, VirtAddr};
+use crate::model::{FunctionTotals, Method, NativeCode, Profile, Unseen, VirtAddr, Weight};
 
-/// The functions that were called, or may have been: longest total time first, then most calls, then by name.
+/// The functions that were called, or may have been: by work, that of calls in flight included, where it was told from waiting,
+/// else by total time; then most calls, then by name.
 pub(super) fn ordered(profile: &Profile) -> Vec<&FunctionTotals> {
+    let weight = Weight::default_of(&profile.about);
+    let open = (weight == Weight::OnCpu).then(|| Open::of(profile, weight));
+    let work_ns = |function: &FunctionTotals| {
+        placed_ns(function, weight).saturating_add(open.as_ref().map_or(0, |open| open.ns(function)))
+    };
     let mut functions: Vec<&FunctionTotals> = profile.functions.iter().filter(|function| is_shown(function)).collect();
-    functions.sort_by_key(|function| (Reverse((all_ns(function), function.all_calls())), key(function)));
+    functions.sort_by_key(|function| (Reverse((work_ns(function), function.all_calls())), key(function)));
     functions
 }
 
@@ -36,9 +42,24 @@ fn within(function: &FunctionTotals, ns: u64) -> Uncertain {
     Uncertain { value: ns, error: function.estimate_error_ns().unwrap_or(0) }
 }
 
-/// How far [`all_ns`] may be off; `None` where something is estimated and nobody knows.
-pub(super) fn error_ns(function: &FunctionTotals) -> Option<u64> {
-    if function.unseen.is_some() { function.estimate_error_ns() } else { Some(0) }
+/// The time that a function is placed by, in nanoseconds: how long threads ran in it, with [`Weight::OnCpu`], else the time of
+/// all its calls.
+pub(super) fn placed_ns(function: &FunctionTotals, weight: Weight) -> u64 {
+    match weight {
+        Weight::OnCpu => function.on_cpu_ns().saturating_add(function.unseen_on_cpu_ns()),
+        _ => all_ns(function),
+    }
+}
+
+/// How far [`placed_ns`] may be off; `None` where something is estimated and nobody knows.
+pub(super) fn error_ns(function: &FunctionTotals, weight: Weight) -> Option<u64> {
+    let Some(unseen) = function.unseen else { return Some(0) };
+    let error_ns = function.estimate_error_ns()?;
+    if weight != Weight::OnCpu || unseen.total_ns == 0 {
+        return Some(error_ns);
+    }
+    let of_part = u128::from(error_ns) * u128::from(function.unseen_on_cpu_ns()) / u128::from(unseen.total_ns);
+    Some(u64::try_from(of_part).unwrap_or(u64::MAX))
 }
 
 /// What tells a function from others, in another recording too.
@@ -71,7 +92,7 @@ struct Column {
 /// A row for each of `functions`, whose names are `labels`.
 pub(super) fn grid(profile: &Profile, functions: &[&FunctionTotals], labels: &[String]) -> Grid {
     let columns = columns(profile, functions);
-    let open = Open::of(profile);
+    let open = Open::of(profile, Weight::Time);
     let is_estimated = functions.iter().any(|function| function.unseen.is_some());
     let rate = |calls: u64| notes::per_second(calls, profile.about.elapsed);
     let row = |(function, label): (&&FunctionTotals, &String)| {
@@ -102,16 +123,17 @@ pub(super) fn grid(profile: &Profile, functions: &[&FunctionTotals], labels: &[S
 fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
     let column = |title, cell| Column { title, cell };
     let any = |wanted: fn(&FunctionTotals) -> bool| functions.iter().copied().any(wanted);
-    let mut columns = vec![column("TOTAL", |function, _| timed(function, within(function, all_ns(function))))];
+    let mut columns = Vec::new();
+    if Weight::default_of(&profile.about) == Weight::OnCpu {
+        columns.push(column("ON-CPU", |function, _| timed(function, on_cpu(function))));
+    }
+    columns.push(column("TOTAL", |function, _| timed(function, within(function, all_ns(function)))));
     if any(|function| function.unseen.is_some()) {
         columns.push(column("ERROR", |function, _| error_of_total(function)));
     }
     if any(|function| function.self_ns != function.total_ns) {
         columns
             .push(column("SELF", |function, _| timed(function, within(function, function.all_ns(function.self_ns)))));
-    }
-    if profile.about.off_cpu {
-        columns.push(column("OFF-CPU", |function, _| seen(function, function.off_cpu_ns)));
     }
     columns.push(column("AVG", |function, _| timed(function, average(function))));
     columns.push(column("MAX", |function, _| seen(function, function.max_ns)));
@@ -122,6 +144,12 @@ fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
         columns.push(column("OPEN", |_, open_ns| if open_ns > 0 { units::duration(open_ns) } else { "-".to_owned() }));
     }
     columns
+}
+
+/// How long threads ran in it.
+fn on_cpu(function: &FunctionTotals) -> Uncertain {
+    let error = error_ns(function, Weight::OnCpu).unwrap_or_default();
+    Uncertain { value: placed_ns(function, Weight::OnCpu), error }
 }
 
 /// The calls that the time is of.
@@ -192,8 +220,8 @@ pub(super) fn legend(functions: &[&FunctionTotals]) -> Vec<String> {
 pub(super) struct Open(HashMap<*const FunctionTotals, u64>);
 
 impl Open {
-    pub(super) fn of(profile: &Profile) -> Self {
-        Self(profile.functions.iter().map(std::ptr::from_ref).zip(open_ns(profile)).collect())
+    pub(super) fn of(profile: &Profile, weight: Weight) -> Self {
+        Self(profile.functions.iter().map(std::ptr::from_ref).zip(open_ns(profile, weight)).collect())
     }
 
     /// That of one function of the profile, in nanoseconds.

@@ -74,11 +74,13 @@ fn columns_of(mode: ProfileMode, given: &[(Weight, Weighed)]) -> Vec<Column<'_>>
             find(Weight::Calls).map(|weighed| column("calls", weighed)),
             time.map(|weighed| column("wall", weighed)),
             own.map(|weighed| column("self", weighed)),
+            find(Weight::OnCpu).map(|weighed| column("on-cpu", weighed)),
             find(Weight::OffCpu).map(|weighed| column("off-cpu", weighed)),
         ],
     };
     let mut columns: Vec<Column<'_>> = columns.into_iter().flatten().collect();
-    let default = columns.iter().position(|column| matches!(column.kind, "wall" | "cpu")).unwrap_or(0);
+    let place = |kinds: &[&str]| columns.iter().position(|column| kinds.contains(&column.kind));
+    let default = place(&["on-cpu", "cpu"]).or_else(|| place(&["wall"])).unwrap_or(0);
     if let Some(column) = columns.get_mut(default) {
         column.is_default = true;
     }

@@ -21,6 +21,10 @@ const FRAMES: usize = 24;
 /// What the column of open calls is.
 const OPEN: &str =
     "OPEN is the time of calls that had not returned at the end; the stacks have it too, no other column does";
+/// The same where stacks are of work.
+const OPEN_WORK: &str = "OPEN is the time of calls that had not returned at the end; the stacks have what threads ran of it, no other column does";
+/// What the column of work is.
+const ON_CPU: &str = "ON-CPU is the time that threads ran in the method itself, and so are the stacks; the rest they waited, for something or for a CPU";
 
 /// How much a report for people shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +40,12 @@ pub struct Extent {
 /// # Errors
 /// Those of `out`.
 pub fn table(profile: &Profile, extent: Extent, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
-    let captions = Captions::of(profile, Weight::Time);
+    let weight = Weight::default_of(&profile.about);
+    let captions = Captions::of(profile, weight);
     if !captions.title.is_empty() {
         writeln!(out, "{}\n", bold(&captions.title, screen.ansi))?;
     }
-    let weighed = callers::weighed(profile, true);
+    let weighed = callers::weighed(profile, weight, true);
     let callers = Callers::of(&weighed);
     match profile.about.mode {
         ProfileMode::Calls => of_functions(profile, &callers, extent, screen, out)?,
@@ -62,6 +67,7 @@ fn of_functions(
     screen: Screen,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let weight = Weight::default_of(&profile.about);
     let functions = functions::ordered(profile);
     if functions.is_empty() {
         return writeln!(out, "no calls\n");
@@ -69,7 +75,7 @@ fn of_functions(
     let labels = functions::labels(&functions);
     let rows = if extent.all { functions.len() } else { functions.len().min(ROWS) };
     let (shown, left_out) = functions.split_at(rows);
-    let open = Open::of(profile);
+    let open = Open::of(profile, Weight::Time);
     let mut grid = functions::grid(profile, shown, &labels[..rows]);
     let removed = grid.make_room(screen);
     for line in grid.lines(screen) {
@@ -80,16 +86,22 @@ fn of_functions(
         writeln!(out, "left out, the terminal is too narrow: {}", removed.join(", "))?;
     }
     if !left_out.is_empty() {
-        let time_ns =
-            |functions: &[&FunctionTotals]| sum(functions.iter().map(|function| function.all_ns(function.self_ns)));
+        let self_ns = |function: &FunctionTotals| match weight {
+            Weight::OnCpu => functions::placed_ns(function, weight),
+            _ => function.all_ns(function.self_ns),
+        };
+        let time_ns = |functions: &[&FunctionTotals]| sum(functions.iter().map(|function| self_ns(function)));
         let share = percent(time_ns(left_out), time_ns(&functions));
         writeln!(out, "left out: {}", rest(left_out.len(), share))?;
     }
     for line in functions::legend(shown) {
         writeln!(out, "{line}")?;
     }
+    if weight == Weight::OnCpu {
+        writeln!(out, "{ON_CPU}")?;
+    }
     if shown.iter().any(|function| open.ns(function) > 0) {
-        writeln!(out, "{OPEN}")?;
+        writeln!(out, "{}", if weight == Weight::OnCpu { OPEN_WORK } else { OPEN })?;
     }
     if extent.stacks == 0 { Ok(()) } else { sections((profile, &functions, &labels), callers, extent, screen, out) }
 }
@@ -103,7 +115,7 @@ fn sections(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let time_ns = |function: &&FunctionTotals| sum(callers.function(function).iter().map(|caller| caller.time_ns));
-    let open = Open::of(profile);
+    let open = Open::of(profile, Weight::default_of(&profile.about));
     let times: Vec<u64> = functions.iter().map(time_ns).collect();
     let with_time: Vec<usize> = (0..times.len()).filter(|place| times[*place] > 0).collect();
     let shown = if extent.all { with_time.clone() } else { heaviest(&times) };
@@ -185,6 +197,23 @@ mod tests {
         let mut out = Vec::new();
         table(profile, extent, Screen::default(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    /// Check that what works comes before what waits, with stacks by work, where the two were told apart.
+    #[test]
+    fn work_comes_first() {
+        let mut profile = recorded::profile();
+        profile.about.off_cpu = true;
+        profile.functions[1].off_cpu_ns = 1_900_000;
+        profile.calls[0].off_cpu_ns = profile.calls[0].self_ns;
+        let text = text(&profile, 1);
+        let rows: Vec<Vec<&str>> = text.lines().skip(2).take(3).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0][..4], ["CALLS", "CALLS/s", "ON-CPU", "TOTAL"], "{text}");
+        assert_eq!((rows[1][2..6].to_vec(), rows[1].last()), (vec!["1.00", "ms", "1.00", "ms"], Some(&"a.N::copy")));
+        assert_eq!(rows[2][2..6], ["100", "us", "3.00", "ms"], "{text}");
+        assert!(text.contains("a.N::copy\n  100.0 %  1.00 ms"), "{text}");
+        assert!(text.contains("a.N::read ?\n  100.0 %  100 us\n    a.N.read\n    a.M.run:3"), "{text}");
+        assert!(text.contains("1.90 ms of it waiting (63.3 %)"), "{text}");
     }
 
     /// Check the whole report: the functions by time, and of each its heaviest stacks with their share of it.

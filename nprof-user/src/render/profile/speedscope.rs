@@ -30,7 +30,7 @@ pub fn write(about: &About, columns: &[(Weight, Weighed)], mut out: &mut dyn Wri
         schema: SCHEMA,
         exporter: format!("nprof {}", about.nprof),
         name: &about.main,
-        active_profile_index: columns.iter().position(|(weight, _)| *weight == Weight::Time).unwrap_or(0),
+        active_profile_index: columns.iter().position(|(weight, _)| *weight == Weight::default_of(about)).unwrap_or(0),
         shared: Shared { frames: table.frames },
         profiles,
     };
@@ -108,10 +108,11 @@ impl<'a> Profile<'a> {
         Self {
             kind: "sampled",
             name: match (mode, weight) {
-                (ProfileMode::OnCpu, Weight::Time | Weight::SelfTime) => "CPU time",
+                (ProfileMode::OnCpu, Weight::Time | Weight::SelfTime | Weight::OnCpu) => "CPU time",
                 (_, Weight::Time) => "wall-clock time in native methods",
                 (_, Weight::Calls) => "calls of native methods",
                 (_, Weight::SelfTime) => "self time of native methods",
+                (_, Weight::OnCpu) => "on-CPU time in native methods",
                 (_, Weight::OffCpu) => "off-CPU time in native methods",
             },
             unit: match weighed.unit {

@@ -11,8 +11,8 @@ use super::super::super::uncertain::Uncertain;
 use super::super::super::{notes, units};
 use super::super::callers::{self, percent};
 use super::super::{functions, report};
-use super::{scale, scaled};
-use crate::model::{FunctionTotals, Profile, ProfileMode};
+use super::{scale, scaled, weight};
+use crate::model::{FunctionTotals, Profile, ProfileMode, Weight};
 
 const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): its numbers are in part estimates from short looks: in two of three cases CHANGE is off by no more than ERROR, and others are no more than what stands behind <";
 
@@ -141,7 +141,13 @@ pub fn table(before: &Profile, after: &Profile, top: usize, screen: Screen, out:
     writeln!(out, "all numbers are per second of recording: A is {} long, B {}", length(before), length(after))?;
     if has_calls {
         let but = if rows.iter().any(|row| row.estimated) { " (but for ≈)" } else { "" };
-        writeln!(out, "TIME is exact wall-clock time{but}, native methods called from there included")?;
+        match weight(before, after) {
+            Weight::OnCpu => writeln!(
+                out,
+                "TIME is the time that threads ran in the method itself, exact{but}; waiting is left out"
+            )?,
+            _ => writeln!(out, "TIME is exact wall-clock time{but}, native methods called from there included")?,
+        }
     }
     Ok(())
 }
@@ -151,6 +157,7 @@ fn rows(before: &Profile, after: &Profile) -> Vec<Row> {
 }
 
 fn by_function(before: &Profile, after: &Profile) -> Vec<Row> {
+    let weight = weight(before, after);
     let mut found: BTreeMap<_, (Vec<&FunctionTotals>, Rate, Rate)> = BTreeMap::new();
     let nothing = (Vec::new(), Rate::of_time(0), Rate::of_time(0));
     for (profile, is_after) in [(before, false), (after, true)] {
@@ -163,8 +170,8 @@ fn by_function(before: &Profile, after: &Profile) -> Vec<Row> {
             let calls = functions::all_calls(function);
             rate.calls += notes::per_second(calls.value, profile.about.elapsed);
             rate.calls_error += notes::per_second(calls.error, profile.about.elapsed);
-            rate.time_ns = rate.time_ns.saturating_add(scaled(functions::all_ns(function), to_second));
-            let error_ns = functions::error_ns(function).map(|error_ns| scaled(error_ns, to_second));
+            rate.time_ns = rate.time_ns.saturating_add(scaled(functions::placed_ns(function, weight), to_second));
+            let error_ns = functions::error_ns(function, weight).map(|error_ns| scaled(error_ns, to_second));
             rate.error_ns = rate.error_ns.zip(error_ns).map(|(sum, more)| sum.saturating_add(more));
         }
     }
@@ -183,7 +190,7 @@ fn by_innermost_frame(before: &Profile, after: &Profile) -> Vec<Row> {
     let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for (profile, is_after) in [(before, false), (after, true)] {
         let to_second = scale(profile.about.elapsed, Duration::from_secs(1));
-        let weighed = callers::weighed(profile, false);
+        let weighed = callers::weighed(profile, Weight::Time, false);
         for stack in &weighed.stacks {
             let innermost = stack.frames.last().and_then(|at| weighed.frames.get(*at as usize));
             let Some(innermost) = innermost else { continue };

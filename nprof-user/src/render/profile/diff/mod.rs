@@ -11,6 +11,15 @@ use std::time::Duration;
 pub use functions::table;
 pub use stacks::{Difference, Names};
 
+use crate::model::{Profile, Weight};
+
+/// What two recordings are compared by unless somebody asks for something else: work, where both tell it from waiting.
+#[must_use]
+pub fn weight(before: &Profile, after: &Profile) -> Weight {
+    let [old, new] = [before, after].map(|profile| Weight::default_of(&profile.about));
+    if old == new { old } else { Weight::Time }
+}
+
 /// What makes numbers of a recording this long comparable with those of another one.
 fn scale(of: Duration, to: Duration) -> f64 {
     if of.is_zero() || to.is_zero() { 1.0 } else { to.as_secs_f64() / of.as_secs_f64() }

@@ -108,6 +108,7 @@ fn folded(weighed: &Weighed) -> impl Iterator<Item = (String, u64)> {
 mod tests {
     use super::super::super::{callers, recorded};
     use super::*;
+    use crate::model::Weight;
 
     const NAMES: Names<'_> = Names { before: "a.nprof", after: "b<.nprof" };
 
@@ -115,7 +116,8 @@ mod tests {
         let (before, mut after) = (recorded::profile(), recorded::profile());
         after.functions[0].self_ns = 0;
         after.functions[1].self_ns = 8_000_000;
-        let (old, new) = (callers::weighed(&before, false), callers::weighed(&after, false));
+        let (old, new) =
+            (callers::weighed(&before, Weight::Time, false), callers::weighed(&after, Weight::Time, false));
         Difference::new((&old, Duration::from_secs(10)), (&new, Duration::from_secs(20)))
     }
 
@@ -148,7 +150,7 @@ mod tests {
     #[test]
     fn knows_when_there_is_nothing() {
         let nothing = Weighed::default();
-        let something = callers::weighed(&recorded::profile(), false);
+        let something = callers::weighed(&recorded::profile(), Weight::Time, false);
         let second = Duration::from_secs(1);
         let gone = Difference::new((&something, second), (&nothing, second));
         assert_eq!((gone.is_empty(false), gone.is_empty(true)), (true, false));

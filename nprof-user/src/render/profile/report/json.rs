@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::super::super::json::{line, nanoseconds};
 use super::super::callers::{self, Caller, Callers};
 use super::super::functions::{self, Open};
-use crate::model::{About, FunctionTotals, Profile, ProfileFrame, ProfileMode, Quality, Unseen};
+use crate::model::{About, FunctionTotals, Profile, ProfileFrame, ProfileMode, Quality, Unseen, Weight};
 
 /// The version of the document's form.
 const SCHEMA: u32 = 1;
@@ -69,6 +69,7 @@ struct Function<'a> {
     self_ns: u64,
     self_estimated: bool,
     off_cpu_ns: Option<u64>,
+    on_cpu_ns: Option<u64>,
     max_ns: u64,
     probe_ns: u64,
     probe_error_ns: u64,
@@ -91,10 +92,10 @@ struct Stack<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn json(profile: &Profile, top: usize, mut out: &mut dyn Write) -> io::Result<()> {
-    let weighed = callers::weighed(profile, true);
+    let weighed = callers::weighed(profile, Weight::Time, true);
     let callers = Callers::of(&weighed);
     let all = callers.all();
-    let open = Open::of(profile);
+    let open = Open::of(profile, Weight::Time);
     let without_functions = if profile.about.mode == ProfileMode::OnCpu { top } else { 0 };
     let document = Document {
         schema: SCHEMA,
@@ -130,6 +131,7 @@ fn function<'a>(
         self_ns: function.self_ns,
         self_estimated: function.self_estimated,
         off_cpu_ns: profile.about.off_cpu.then_some(function.off_cpu_ns),
+        on_cpu_ns: profile.about.off_cpu.then(|| functions::placed_ns(function, Weight::OnCpu)),
         max_ns: function.max_ns,
         probe_ns: function.probe_ns,
         probe_error_ns: function.probe_error_ns,
