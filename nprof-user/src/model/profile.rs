@@ -171,6 +171,9 @@ pub struct FunctionTotals {
     pub calls: u64,
     /// Of them, those that have no time (see the losses).
     pub untimed: u64,
+    /// Of them, those that were only counted, because timing them was too expensive: their time, where it is known, is in
+    /// `unseen`.
+    pub counted: u64,
     /// Their wall-clock time, in nanoseconds, less what their own probes have put into it.
     pub total_ns: u64,
     /// The same without the traced native calls that they made.
@@ -190,14 +193,22 @@ pub struct FunctionTotals {
     pub single_stepped: bool,
     /// Whether `self_ns` is an estimate: stubs counted, and what is left of `total_ns` is what stacks leave of it.
     pub self_estimated: bool,
-    /// What it did while it was too expensive to watch, estimated: in none of the numbers above. `None` where it was watched all
-    /// the time.
+    /// What it did while it was too expensive to watch or to time, estimated: in none of the numbers above. `None` where every
+    /// call was timed.
     pub unseen: Option<Unseen>,
     /// Of the time of `unseen`, the part that threads were not running, in nanoseconds; 0 where no look has told.
     pub unseen_off_ns: u64,
 }
 
 impl FunctionTotals {
+    /// The calls that times are of.
+    #[must_use]
+    pub fn timed_calls(&self) -> u64 {
+        let estimated =
+            self.unseen.filter(Unseen::has_time).map_or(0, |unseen| unseen.calls.saturating_add(self.counted));
+        self.calls.saturating_sub(self.untimed).saturating_sub(self.counted).saturating_add(estimated)
+    }
+
     /// The part of `self_ns` that threads were running, in nanoseconds.
     #[must_use]
     pub fn on_cpu_ns(&self) -> u64 {

@@ -107,6 +107,7 @@ fn function(function: &FunctionTotals) -> wire::Function {
         self_estimated: function.self_estimated,
         unseen: function.unseen.map(unseen),
         unseen_off_ns: function.unseen_off_ns,
+        counted: function.counted,
     }
 }
 

@@ -143,6 +143,7 @@ fn function(function: wire::Function) -> FunctionTotals {
         self_estimated: function.self_estimated,
         unseen: function.unseen.map(unseen),
         unseen_off_ns: function.unseen_off_ns,
+        counted: function.counted,
     }
 }
 

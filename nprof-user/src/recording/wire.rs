@@ -132,6 +132,8 @@ pub(super) struct Function {
     pub(super) self_estimated: bool,
     #[prost(uint64, tag = "18")]
     pub(super) unseen_off_ns: u64,
+    #[prost(uint64, tag = "19")]
+    pub(super) counted: u64,
 }
 
 /// What nobody saw, estimated.

@@ -13,7 +13,7 @@ use self::nested::SelfTimes;
 use crate::attach::Taken;
 use crate::model::{
     About, FunctionTotals, Method, MethodSnapshot, ProbeCost, Profile, ProfileFrame, ProfileFrameKind, Quality,
-    Snapshot, StackTotals, ThreadName, TimelineCall,
+    Snapshot, StackTotals, ThreadName, TimelineCall, Unseen,
 };
 use crate::profile::{Finished, OpenCall, Summed};
 
@@ -127,9 +127,25 @@ fn totals(measured: &MethodSnapshot, self_time: impl FnOnce(u64) -> (u64, bool))
         probe_ns: measured.probe_ns,
         probe_error_ns: measured.probe_error_ns,
         single_stepped: measured.cost == Some(ProbeCost::SingleStepped),
-        unseen: measured.unseen,
+        counted: measured.counted,
+        unseen: not_timed(measured),
         unseen_off_ns: measured.estimated_off_ns.unwrap_or_default(),
     }
+}
+
+/// What was estimated of calls that nobody saw, and of the time of those that were only counted.
+fn not_timed(measured: &MethodSnapshot) -> Option<Unseen> {
+    if measured.counted == 0 {
+        return measured.unseen;
+    }
+    let nobody_saw =
+        measured.unseen.unwrap_or(Unseen { error_ns: measured.estimated_ns.map(|_ns| 0), ..Unseen::default() });
+    let of_counted = measured.estimated_ns.and(measured.estimated_error_ns);
+    Some(Unseen {
+        total_ns: nobody_saw.total_ns.saturating_add(measured.estimated_ns.unwrap_or(0)),
+        error_ns: nobody_saw.error_ns.zip(of_counted).map(|(one, other)| one.saturating_add(other)),
+        ..nobody_saw
+    })
 }
 
 /// Sums of records become sums of functions. A record without a function has had none of its calls counted.
@@ -233,8 +249,25 @@ fn skipped(snapshot: &Snapshot) -> Vec<(String, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use super::borders::tests::function;
     use super::*;
     use crate::model::{NativeCode, VirtAddr};
+
+    /// Check that the estimated time of calls that were only counted is added to what nobody saw, and that it is known to be
+    /// missing where nothing is estimated.
+    #[test]
+    fn what_was_not_timed() {
+        let unseen = Unseen { calls: 5, total_ns: 50, error_ns: Some(4), ..Unseen::default() };
+        let row = |counted, estimated_ns: Option<u64>, unseen| {
+            let estimated_error_ns = estimated_ns.map(|_ns| 3);
+            not_timed(&MethodSnapshot { counted, estimated_ns, estimated_error_ns, unseen, ..function(&["a"]) })
+        };
+        assert_eq!(row(0, None, None), None);
+        assert_eq!(row(0, None, Some(unseen)), Some(unseen));
+        assert_eq!(row(7, None, None), Some(Unseen::default()));
+        assert_eq!(row(7, Some(70), None), Some(Unseen { total_ns: 70, error_ns: Some(3), ..Unseen::default() }));
+        assert_eq!(row(7, Some(70), Some(unseen)), Some(Unseen { total_ns: 120, error_ns: Some(7), ..unseen }));
+    }
 
     fn method(name: &str, signature: &str) -> Method {
         let (class, name, signature) = ("a.N".to_owned(), name.to_owned(), signature.to_owned());

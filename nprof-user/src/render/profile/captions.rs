@@ -141,7 +141,13 @@ fn is_seen(function: &&FunctionTotals) -> bool {
 fn estimated(profile: &Profile) -> Option<String> {
     let unseen = profile.functions.iter().filter_map(|function| function.unseen);
     let calls = unseen.clone().map(|unseen| Uncertain { value: unseen.calls, error: unseen.error_calls });
-    let calls = calls.sum::<Uncertain>().in_words(|calls| format!("{} more", counted(calls, "call")));
+    let calls: Uncertain = calls.sum();
+    let more = (calls.value > 0 || calls.error > 0)
+        .then(|| calls.in_words(|calls| format!("{} more", counted(calls, "call"))));
+    let only_counted = profile.functions.iter().map(|function| function.counted).fold(0, u64::saturating_add);
+    let only_counted = (only_counted > 0).then(|| format!("{} that were only counted", counted(only_counted, "call")));
+    let calls: Vec<String> = [more, only_counted].into_iter().flatten().collect();
+    let calls = calls.join(" and ");
     let time = match unseen.clone().filter(Unseen::has_time).count() {
         0 => "of unknown length".to_owned(),
         _ => format!("{} in them", time_in(unseen)),
@@ -326,6 +332,22 @@ mod tests {
             },
             ..Profile::default()
         }
+    }
+
+    /// Check that calls which were only counted are told with the time that is estimated of them, and the mean is of all calls.
+    #[test]
+    fn only_counted() {
+        let mut profile = eventful();
+        let unseen = Some(Unseen { total_ns: 600_000, error_ns: Some(60_000), ..Unseen::default() });
+        let (calls, counted, total_ns) = (1_000, 600, 400_000);
+        let hot = FunctionTotals { class: "a.B".to_owned(), method: "hot".to_owned(), unseen, ..Default::default() };
+        let hot = FunctionTotals { calls, counted, total_ns, self_ns: total_ns, ..hot };
+        assert_eq!((hot.timed_calls(), hot.all_ns(hot.total_ns)), (1_000, 1_000_000));
+        assert_eq!(FunctionTotals { unseen: Some(Unseen::default()), ..hot.clone() }.timed_calls(), 400);
+        profile.functions.push(hot);
+        let note = &Captions::of(&profile, Weight::Time).notes[1];
+        let said = "all the time: 600 calls that were only counted, about 600 us (± 10.0 %) in them: a.B.hot.";
+        assert!(note.ends_with(said), "{note}");
     }
 
     /// Check that what was too expensive to watch is named with its estimate, and does not count as exact.

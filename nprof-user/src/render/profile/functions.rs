@@ -7,7 +7,7 @@ use super::super::grid::{Align, Elastic, Grid};
 use super::super::uncertain::Uncertain;
 use super::super::{names, notes, units};
 use crate::aggregate::open_ns;
-use crate::model::{FunctionTotals, Method, NativeCode, Profile, Unseen, VirtAddr, Weight};
+use crate::model::{FunctionTotals, Method, NativeCode, Profile, VirtAddr, Weight};
 
 /// The functions that were called, or may have been: by work, that of calls in flight included, where it was told from waiting,
 /// else by total time; then most calls, then by name.
@@ -152,14 +152,8 @@ fn on_cpu(function: &FunctionTotals) -> Uncertain {
     Uncertain { value: placed_ns(function, Weight::OnCpu), error }
 }
 
-/// The calls that the time is of.
-fn timed_calls(function: &FunctionTotals) -> u64 {
-    let estimated = function.unseen.filter(Unseen::has_time).map_or(0, |unseen| unseen.calls);
-    function.calls.saturating_sub(function.untimed).saturating_add(estimated)
-}
-
 fn average(function: &FunctionTotals) -> Uncertain {
-    let (calls, all) = (timed_calls(function), within(function, all_ns(function)));
+    let (calls, all) = (function.timed_calls(), within(function, all_ns(function)));
     Uncertain {
         value: all.value.saturating_add(calls / 2).checked_div(calls).unwrap_or_default(),
         error: all.error.checked_div(calls).unwrap_or_default(),
@@ -168,7 +162,7 @@ fn average(function: &FunctionTotals) -> Uncertain {
 
 /// A time, or `-` for a function none of whose calls was timed.
 fn timed(function: &FunctionTotals, time: Uncertain) -> String {
-    if timed_calls(function) > 0 || time.is_lost() { time.duration() } else { "-".to_owned() }
+    if function.timed_calls() > 0 || time.is_lost() { time.duration() } else { "-".to_owned() }
 }
 
 /// How far an estimated time may be off, or `-` where nobody knows.
@@ -182,7 +176,11 @@ fn error_of_total(function: &FunctionTotals) -> String {
 
 /// The same of a time that is known of calls that were seen, and not estimated for others.
 fn seen(function: &FunctionTotals, ns: u64) -> String {
-    if function.calls > function.untimed { units::duration(ns) } else { "-".to_owned() }
+    if function.calls > function.untimed.saturating_add(function.counted) {
+        units::duration(ns)
+    } else {
+        "-".to_owned()
+    }
 }
 
 const SELF_ESTIMATED: &str = "stubs counted it, which do not know who calls whom: SELF is estimated, as what the sampled stacks of native calls within it leave";
