@@ -98,7 +98,8 @@ fn recordings_of_other_length_are_compared_per_second() -> Result<()> {
             ensure!(function.calls == 100, "{function:?}");
             Ok(function.total_ns as f64 / profile.about.elapsed.as_secs_f64())
         };
-        let (per_second, expected) = (compared(&short, &long, &["--format", "folded", "-o", "-"])?, work(&long)?);
+        let by_time = ["--weight", "time", "--format", "folded", "-o", "-"];
+        let (per_second, expected) = (compared(&short, &long, &by_time)?, work(&long)?);
         let ((before, after), ratio) = (widths(&per_second, "work")?, work(&short)? / expected);
         let found = before as f64 / after as f64;
         ensure!(ratio > 1.5 && (found / ratio - 1.0).abs() < 0.01, "{found} instead of {ratio}: {per_second}");
