@@ -60,6 +60,32 @@ fn flamegraph() -> Result<()> {
     Ok(fs::remove_dir_all(directory)?)
 }
 
+/// Check that methods are selected in a recording as they are in a JVM, by every command that reads one, and that a pattern
+/// without a match ends with 1 and says what comes near.
+#[test]
+fn some_methods_only() -> Result<()> {
+    let methods = |args: &[&str]| -> Result<Vec<String>> {
+        let document: serde_json::Value =
+            serde_json::from_str(&succeeded(&[&["report", "--format", "json", RECORDING], args].concat())?.stdout)?;
+        let functions = document["functions"].as_array().cloned().unwrap_or_default();
+        Ok(functions.iter().filter_map(|function| Some(function["method"].as_str()?.to_owned())).collect())
+    };
+    ensure!(methods(&["C é2::*"])? == ["m é2"] && methods(&["--library", "lib é1"])? == ["m é1"]);
+    let three = methods(&["--exclude", "C é2::m é2"])?;
+    ensure!(three.len() == 3 && !three.contains(&"m é2".to_owned()), "{three:?}");
+    let folded =
+        |args: &[&str]| Ok::<_, anyhow::Error>(succeeded(&[&["flamegraph", RECORDING], args].concat())?.stdout);
+    let (all, one) = (folded(&["-f", "folded"])?, folded(&["C é2::m é2", "-f", "folded", "-w", "calls"])?);
+    ensure!(all.lines().count() > one.lines().count() && !one.is_empty(), "{one}");
+    let table = succeeded(&["diff", RECORDING, RECORDING, "C é2::*"])?.stdout;
+    ensure!(table.contains("m é2") && !table.contains("m é1"), "{table}");
+    for args in [&["report", RECORDING, "C é2::x"][..], &["diff", RECORDING, RECORDING, "C é2::x"]] {
+        let run = run(args)?;
+        ensure!(run.code == Some(1) && run.stderr.contains("nearest: C é2::m é2"), "{args:?}: {run:?}");
+    }
+    Ok(())
+}
+
 /// Check that what cannot work ends with 2, says why and what to do, and says nothing of privileges.
 #[test]
 fn mistakes_are_explained() -> Result<()> {

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
+use super::NOTHING_MATCHED;
 use super::picture::{PictureFormat, WeightArg};
 use super::recorded;
 use super::save::Destination;
+use super::selection::SelectionArgs;
 use super::terminal::{say, stdout_screen};
 use crate::aggregate::{Detail, weigh};
 use crate::model::{Profile, Weighed, Weight};
@@ -27,6 +29,8 @@ pub(super) struct DiffArgs {
     /// The second recording: after
     #[arg(value_name = "B")]
     after: PathBuf,
+    #[command(flatten)]
+    selection: SelectionArgs,
     /// Draw a picture into this file instead (.svg, .folded), `-` for stdout
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -63,6 +67,9 @@ pub(super) fn run(args: &DiffArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     if before.about.mode != after.about.mode {
         bail!("one of the recordings is of calls, the other of the CPU (`--on-cpu`): compare two of the same kind");
     }
+    let Some([before, after]) = recorded::select([before, after], &args.selection)? else {
+        return Ok(ExitCode::from(NOTHING_MATCHED));
+    };
     let Some((format, destination)) = picture else {
         let mut out = io::BufWriter::new(io::stdout().lock());
         diff::table(&before, &after, args.top, stdout_screen(), &mut out)?;

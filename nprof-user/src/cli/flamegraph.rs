@@ -11,6 +11,7 @@ use super::live::{LiveArgs, Outcome, tell_quality};
 use super::picture::{Picture, PictureArgs};
 use super::recorded;
 use super::save::Destination;
+use super::selection::SelectionArgs;
 use super::terminal::say;
 use crate::model::Profile;
 use crate::resolve::select::Selection;
@@ -23,17 +24,18 @@ use crate::resolve::select::Selection;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub(super) struct FlamegraphArgs {
-    /// A recording made by `nprof record`; with --pid which methods, as globs on class::method, all if there is none
+    /// A recording made by `nprof record`, unless there is --pid; then which methods, as globs on class::method, all if there
+    /// is none
     #[arg(value_name = "FILE|PATTERN", required_unless_present = "pid")]
     sources: Vec<String>,
     /// The process id of a running JVM
     #[arg(short, long)]
     pid: Option<u32>,
     /// Leave these methods out; may be given several times
-    #[arg(long, value_name = "PATTERN", requires = "pid")]
+    #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
     /// Only methods whose code is in such a library, as a glob on its file name or path; may be given several times
-    #[arg(long, value_name = "GLOB", requires = "pid")]
+    #[arg(long, value_name = "GLOB")]
     library: Vec<String>,
     #[command(flatten)]
     live: LiveArgs,
@@ -42,7 +44,7 @@ pub(super) struct FlamegraphArgs {
 }
 
 const USAGE: &str = "nprof flamegraph [OPTIONS] --pid <PID> [PATTERN]...
-       nprof flamegraph [OPTIONS] <FILE>";
+       nprof flamegraph [OPTIONS] <FILE> [PATTERN]...";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,13 +52,14 @@ Examples:
   nprof flamegraph --pid 1234 'java.util.zip.*' -o -    to stdout, some methods only
   nprof flamegraph --pid 1234 --on-cpu -d 10s -o c.svg  native code next to all that uses the CPU
   nprof flamegraph run.nprof --weight calls -o c.svg    draw a recording, by calls
+  nprof flamegraph run.nprof 'java.util.zip.*' -o z.svg some methods of it only
   nprof flamegraph run.nprof -o run.pb.gz               for `go tool pprof`";
 
 /// What a picture is made of.
 #[derive(Debug)]
 enum Source<'a> {
-    /// A recording that was made before.
-    File(&'a Path),
+    /// A recording that was made before, and which of its methods.
+    File(&'a Path, &'a [String]),
     /// A running JVM.
     Process(u32),
 }
@@ -65,7 +68,7 @@ impl Source<'_> {
     /// What a picture of it is named after where nobody names it.
     fn like(&self) -> PathBuf {
         match self {
-            Self::File(path) => path.to_path_buf(),
+            Self::File(path, _) => path.to_path_buf(),
             Self::Process(pid) => PathBuf::from(pid.to_string()),
         }
     }
@@ -75,18 +78,26 @@ impl FlamegraphArgs {
     fn source(&self) -> anyhow::Result<Source<'_>> {
         match (self.pid, &self.sources[..]) {
             (Some(pid), _) => Ok(Source::Process(pid)),
-            (None, [file]) => Ok(Source::File(Path::new(file))),
-            (None, _) => bail!("one recording can be drawn at a time; to trace a JVM, name it with --pid"),
+            (None, [_, patterns @ ..]) if patterns.iter().any(|pattern| Path::new(pattern).is_file()) => {
+                bail!("one recording can be drawn at a time; `nprof diff` compares two")
+            }
+            (None, [file, patterns @ ..]) => Ok(Source::File(Path::new(file), patterns)),
+            (None, []) => bail!("name a recording, or a JVM with --pid"),
         }
     }
 
     /// What the picture is made of; `None` if nothing matched, which has been said.
     fn profile(&self, source: &Source<'_>, picture: &Picture, quiet: bool) -> anyhow::Result<Option<Profile>> {
         let pid = match source {
-            Source::File(path) if !path.exists() => {
+            Source::File(path, _) if !path.exists() => {
                 bail!("there is no file {}; to record a running JVM, name it with --pid", path.display())
             }
-            Source::File(path) => return recorded::open(path).map(Some),
+            Source::File(path, patterns) => {
+                let (patterns, exclude, library) = (patterns.to_vec(), self.exclude.clone(), self.library.clone());
+                let selected =
+                    recorded::select([recorded::open(path)?], &SelectionArgs { patterns, exclude, library })?;
+                return Ok(selected.map(|[profile]| profile));
+            }
             Source::Process(pid) => *pid,
         };
         let selection = Selection::parse(&self.sources, &self.exclude, &self.library)?;

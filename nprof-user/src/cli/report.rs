@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::NOTHING_MATCHED;
 use super::ps::ListFormat;
 use super::recorded;
+use super::selection::SelectionArgs;
 use super::terminal::stdout_screen;
 use crate::render::profile::report::{self, Extent};
 
@@ -17,6 +19,8 @@ pub(super) struct ReportArgs {
     /// The recording, made by `nprof record`
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    selection: SelectionArgs,
     /// Show this many stacks of each method, the heaviest first; 0 for none
     #[arg(short, long, value_name = "N", default_value_t = 3)]
     top: usize,
@@ -39,7 +43,8 @@ impl ReportArgs {
 /// # Errors
 /// If the recording cannot be read, or the output cannot be written.
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    let profile = recorded::open(&args.file)?;
+    let selected = recorded::select([recorded::open(&args.file)?], &args.selection)?;
+    let Some([profile]) = selected else { return Ok(ExitCode::from(NOTHING_MATCHED)) };
     let mut out = io::BufWriter::new(io::stdout().lock());
     match args.format {
         ListFormat::Table => report::table(&profile, args.extent(), stdout_screen(), &mut out)?,

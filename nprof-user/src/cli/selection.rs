@@ -1,4 +1,4 @@
-//! Which methods a command is about: the patterns that `methods`, `trace` and `serve` share.
+//! Which methods a command is about: the patterns that most commands share.
 
 use clap::Args;
 
@@ -19,6 +19,11 @@ pub(super) struct SelectionArgs {
 }
 
 impl SelectionArgs {
+    /// Whether nothing was typed: all methods are meant.
+    pub(super) fn is_empty(&self) -> bool {
+        self.patterns.is_empty() && self.exclude.is_empty() && self.library.is_empty()
+    }
+
     /// The selection that was typed.
     ///
     /// # Errors
