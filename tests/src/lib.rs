@@ -30,6 +30,7 @@ pub mod shim_watch;
 pub mod slowdown;
 pub mod soak;
 pub mod source_tree;
+pub mod stolen;
 pub mod stopped;
 pub mod target;
 pub mod truth;
