@@ -103,6 +103,10 @@ impl Tracer {
     /// Attaches probes of functions that need them, and takes in the others without. Those of which stubs see some calls
     /// are told so.
     pub(super) fn attach_probes(&mut self, probes: &[Probe]) -> Attached {
+        if !self.tiers.stubs.are_there() {
+            // All are seen by probes already: to say so again would write each function's record once more.
+            return self.attach_within_budget(probes);
+        }
         let seen = |probe: &Probe| self.tiers.stubs.share(&probe.methods);
         let (stubbed, probed): (Vec<Probe>, Vec<Probe>) =
             probes.iter().cloned().partition(|probe| seen(probe) == Seen::ByStubs);
