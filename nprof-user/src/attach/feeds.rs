@@ -209,7 +209,7 @@ impl Feeds {
     pub fn off_cpu_ns(&self, tid: u32, now_ns: u64) -> Option<u64> {
         let tid = rustix::process::Pid::from_raw(i32::try_from(tid).ok()?)?;
         let thread = pidfd_open(tid, PIDFD_THREAD).ok()?;
-        let known: OffCpu = bpf::lookup_task_storage(self.off_cpu.as_ref()?.fd().as_fd(), thread.as_fd()).ok()?;
+        let known: OffCpu = bpf::lookup_task_storage(self.off_cpu.as_ref()?, thread.as_fd()).ok()?;
         let since_ns = if known.since_ns == 0 { now_ns } else { known.since_ns };
         Some(known.total_ns + now_ns.saturating_sub(since_ns))
     }

@@ -6,8 +6,9 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
+use aya::maps::MapData;
 use aya_obj::generated::bpf_insn;
 use zerocopy::FromBytes;
 
@@ -171,11 +172,15 @@ pub fn c_path(path: &std::path::Path) -> io::Result<CString> {
 /// What task storage holds of a thread, which is known by a pidfd of its own.
 ///
 /// # Errors
-/// If it holds nothing, or the thread has ended.
-pub fn lookup_task_storage<T: FromBytes>(map: BorrowedFd<'_>, thread: BorrowedFd<'_>) -> io::Result<T> {
+/// If it holds nothing or values of another size, or the thread has ended.
+pub fn lookup_task_storage<T: FromBytes>(map: &MapData, thread: BorrowedFd<'_>) -> io::Result<T> {
+    let bytes = map.info().map_err(io::Error::other)?.value_size() as usize;
+    if bytes != size_of::<T>() {
+        return Err(io::Error::other(format!("a map has values of {bytes} bytes")));
+    }
     let (key, mut value) = (thread.as_raw_fd(), T::new_zeroed());
     let attr = MapLookup {
-        map_fd: descriptor(map)?,
+        map_fd: descriptor(map.fd().as_fd())?,
         padding: 0,
         key: address(&raw const key),
         value: address(&raw mut value),
