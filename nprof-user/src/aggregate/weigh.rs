@@ -142,19 +142,14 @@ impl<'a> Weigher<'a> {
         let calls = self.by_function(&self.profile.calls);
         let inside = self.by_function(&self.profile.inside);
         for (at, function) in self.profile.functions.iter().enumerate() {
-            if self.shows_native() && !inside[at].is_empty() {
-                let said = match self.weight {
-                    Weight::OnCpu => inside::running(&inside[at]),
-                    _ => inside::times(function, &inside[at]),
-                };
-                self.function(at, function, &inside[at], &said);
-            } else {
-                let said = match self.weight {
-                    Weight::OnCpu => inside::running(&calls[at]),
-                    _ => calls[at].iter().map(|sample| self.said(sample)).collect(),
-                };
-                self.function(at, function, &calls[at], &said);
-            }
+            let from_inside = self.shows_native() && !inside[at].is_empty();
+            let samples = if from_inside { &inside[at] } else { &calls[at] };
+            let said = match self.weight {
+                Weight::OnCpu => inside::running(samples),
+                _ if from_inside => inside::times(function, samples),
+                _ => samples.iter().map(|sample| self.said(sample)).collect(),
+            };
+            self.function(at, function, samples, &said);
         }
         // In flight is not in the number of calls, and the times until the end are no estimates.
         if self.weight != Weight::Calls {
