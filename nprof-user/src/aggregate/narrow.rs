@@ -42,9 +42,7 @@ fn quality(profile: &Profile) -> Quality {
     }
     let mut cut: Vec<(String, u64)> = cut.into_iter().collect();
     cut.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    // Which stacks rest on a guess is not recorded.
-    let guessed = profile.quality.guessed.min(stacks);
-    Quality { stacks, complete, cut, guessed, ..profile.quality.clone() }
+    Quality { stacks, complete, cut, narrowed: true, ..profile.quality.clone() }
 }
 
 #[cfg(test)]
@@ -79,7 +77,8 @@ mod tests {
         assert_eq!(narrowed.calls, [totals(0, Some(1), 5), totals(1, Some(0), 3)]);
         assert_eq!((narrowed.open, narrowed.inside), (vec![totals(0, Some(0), 1)], vec![totals(1, Some(1), 2)]));
         assert_eq!(narrowed.timeline, [call(0), call(1)]);
-        let Quality { stacks, complete, cut, .. } = narrowed.quality;
+        let Quality { stacks, complete, cut, guessed, narrowed, .. } = narrowed.quality;
         assert_eq!((stacks, complete, cut), (10, 5, vec![(CutReason::TooDeep.to_string(), 5)]));
+        assert_eq!((guessed, narrowed), (1, true));
     }
 }

@@ -43,7 +43,12 @@ pub(super) fn select<const N: usize>(
     let methods: Vec<Method> = profiles.iter().flat_map(|profile| profile.functions.iter().map(method)).collect();
     let unmatched = selection.unmatched(&methods);
     for pattern in &unmatched {
-        say(format_args!("{pattern} of the recording"));
+        say(format_args!("{pattern}"));
+    }
+    if !unmatched.is_empty() {
+        say(
+            "only methods that were called while it was recorded are in a recording; `nprof report FILE --all` lists them",
+        );
     }
     let keeps = |function: &FunctionTotals| {
         selection.selects(&method(function)) && selection.selects_library(&function.library)

@@ -312,6 +312,11 @@ pub struct Quality {
     pub losses: Vec<(String, u64)>,
     /// Selected methods that were not traced, by reason.
     pub skipped: Vec<(String, u64)>,
+    /// Calls in flight at the end that are taken to have waited all the time, because the kernel does not tell.
+    pub open_unsplit: u64,
+    /// Whether some functions were selected later: then `guessed`, what was lost, `skipped` and `open_unsplit` are of the whole
+    /// recording.
+    pub narrowed: bool,
 }
 
 /// What the width of a frame stands for.

@@ -139,6 +139,8 @@ fn quality(quality: &Quality) -> wire::Quality {
         losses: counts(&quality.losses),
         skipped: counts(&quality.skipped),
         guessed: quality.guessed,
+        open_unsplit: quality.open_unsplit,
+        narrowed: quality.narrowed,
     }
 }
 

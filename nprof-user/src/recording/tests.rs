@@ -78,6 +78,7 @@ fn profile(rows: u32, dice: &mut Dice) -> Profile {
             losses: count(dice),
             skipped: vec![],
             guessed: 0,
+            ..Quality::default()
         },
         ..Profile::default()
     };
@@ -136,6 +137,8 @@ fn comes_back_as_it_was() {
             settled: Settled { calls: 9, total_ns: 11 },
         };
         profile.functions.iter_mut().step_by(2).for_each(|of| of.unseen = Some(unseen));
+        (profile.quality.open_unsplit, profile.quality.narrowed) = (9, true);
+        profile.functions.iter_mut().for_each(|of| (of.counted, of.unseen_off_ns) = (7, 8));
         // As in recordings of before the error of a time was known: none is made up.
         profile.functions.iter_mut().step_by(4).for_each(|of| of.unseen = Some(Unseen { error_ns: None, ..unseen }));
         assert_eq!(read_back(&written(&profile)).unwrap(), profile, "{rows} rows");

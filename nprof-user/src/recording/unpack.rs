@@ -174,6 +174,8 @@ fn quality(quality: wire::Quality) -> Quality {
         losses: counts(quality.losses),
         skipped: counts(quality.skipped),
         guessed: quality.guessed,
+        open_unsplit: quality.open_unsplit,
+        narrowed: quality.narrowed,
     }
 }
 

@@ -209,6 +209,10 @@ pub(super) struct Quality {
     /// Recordings of before this was counted have none.
     #[prost(uint64, tag = "8")]
     pub(super) guessed: u64,
+    #[prost(uint64, tag = "9")]
+    pub(super) open_unsplit: u64,
+    #[prost(bool, tag = "10")]
+    pub(super) narrowed: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

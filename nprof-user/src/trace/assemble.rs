@@ -13,7 +13,7 @@ use self::nested::SelfTimes;
 use crate::attach::Taken;
 use crate::model::{
     About, FunctionTotals, Method, MethodSnapshot, ProbeCost, Profile, ProfileFrame, ProfileFrameKind, Quality,
-    Snapshot, StackTotals, ThreadName, TimelineCall, Unseen,
+    Snapshot, StackTotals, ThreadName, Tier, TimelineCall, Unseen,
 };
 use crate::profile::{Finished, OpenCall, Summed};
 
@@ -27,6 +27,11 @@ pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, re
         timeline_lost: taken.calls_lost + too_many,
         losses: above_zero(snapshot.losses.counts.iter().copied()),
         skipped: skipped(snapshot),
+        open_unsplit: if about.off_cpu {
+            open.iter().filter(|call| call.off_cpu_ns.is_none()).count() as u64
+        } else {
+            0
+        },
         ..quality(&summed, &taken, too_late)
     };
     let inside = by_function(std::mem::take(&mut summed.inside), place);
@@ -135,7 +140,8 @@ fn totals(measured: &MethodSnapshot, self_time: impl FnOnce(u64) -> (u64, bool))
 
 /// What was estimated of calls that nobody saw, and of the time of those that were only counted.
 fn not_timed(measured: &MethodSnapshot) -> Option<Unseen> {
-    if measured.counted == 0 {
+    // What stubs only count was not too expensive: there a clock cannot be relied on.
+    if measured.counted == 0 || measured.tier == Tier::Stub {
         return measured.unseen;
     }
     let nobody_saw =
@@ -185,7 +191,7 @@ fn open_calls(
         let function = place(&call.record)?;
         let stack = call.stacks.iter().copied().find(|stack| begins_with(*stack, function))?;
         let (time_ns, self_ns) = (call.time_ns as f64, call.self_ns as f64);
-        // Who does not return for long usually waits.
+        // Who does not return for long usually waits; captions say so ([`Quality::open_unsplit`]).
         let off_cpu_ns = call.off_cpu_ns.unwrap_or(call.self_ns) as f64;
         let function = Some(function);
         Some(StackTotals { stack, function, samples: 1, calls: 1.0, time_ns, self_ns, off_cpu_ns })

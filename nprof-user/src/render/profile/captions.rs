@@ -9,6 +9,8 @@ use crate::model::{FunctionTotals, Profile, ProfileFrameKind, ProfileMode, Quali
 
 /// How many functions a note names.
 const NAMED: usize = 8;
+/// What is not known by method.
+const NARROWED: &str = "Some methods only: guesses, samples that could not be taken, losses and methods not traced are of the whole recording.";
 /// What a picture of work does not show.
 const WAITING: &str = "Waiting is left out: `--weight time` draws it too, `--weight off-cpu` nothing else.";
 /// How many characters of a main class or jar the title shows.
@@ -36,6 +38,9 @@ impl Captions {
         notes.extend(reasons("Samples that could not be taken", &profile.quality.lost));
         notes.extend(reasons("Losses of the totals", &profile.quality.losses));
         notes.extend(reasons("Methods that were not traced", &profile.quality.skipped));
+        if profile.quality.narrowed {
+            notes.push(NARROWED.to_owned());
+        }
         notes.push(origin(profile));
         Self { title: title(profile, weight), notes }
     }
@@ -90,7 +95,8 @@ fn calls(profile: &Profile, weight: Weight) -> Vec<String> {
 
 fn totals(profile: &Profile) -> Vec<String> {
     let sum = |of: fn(&FunctionTotals) -> u64| -> u64 { profile.functions.iter().map(of).fold(0, u64::saturating_add) };
-    let (calls, in_flight, untimed) = (sum(|f| f.calls), sum(|f| f.in_flight), sum(|f| f.untimed));
+    let untimed = sum(|f| f.untimed.saturating_add(if f.unseen.is_none() { f.counted } else { 0 }));
+    let (calls, in_flight) = (sum(|f| f.calls), sum(|f| f.in_flight));
     let unseen = estimated(profile);
     if calls == 0 && in_flight == 0 && unseen.is_none() {
         return vec!["No traced native method was called.".to_owned()];
@@ -113,10 +119,16 @@ fn totals(profile: &Profile) -> Vec<String> {
     if in_flight > 0 {
         let in_open = |weight| units::duration(open_ns(profile, weight).into_iter().fold(0, u64::saturating_add));
         let open = in_open(Weight::Time);
-        let ran = if profile.about.off_cpu {
-            format!(", {} of it on the CPU", in_open(Weight::OnCpu))
-        } else {
-            String::new()
+        let ran = match (profile.about.off_cpu, profile.quality.open_unsplit) {
+            (false, _) => String::new(),
+            (true, 0) => format!(", {} of it on the CPU", in_open(Weight::OnCpu)),
+            (true, unsplit) => {
+                let those = counted(unsplit, "call");
+                format!(
+                    ", {} of it on the CPU beside {those} of which this kernel does not tell",
+                    in_open(Weight::OnCpu)
+                )
+            }
         };
         let timed = profile.open.iter().map(|totals| totals.samples).fold(0, u64::saturating_add);
         let time = match timed {
@@ -329,6 +341,7 @@ mod tests {
                 skipped: counts(&[("unbound", 1000), ("evil\u{1b}", 1)]),
                 timeline_lost: 0,
                 guessed: 123,
+                ..Quality::default()
             },
             ..Profile::default()
         }
@@ -348,6 +361,18 @@ mod tests {
         let note = &Captions::of(&profile, Weight::Time).notes[1];
         let said = "all the time: 600 calls that were only counted, about 600 us (± 10.0 %) in them: a.B.hot.";
         assert!(note.ends_with(said), "{note}");
+    }
+
+    /// Check that calls in flight of which nobody knows what they did are told apart, and what is not known by method.
+    #[test]
+    fn what_is_not_known() {
+        let mut profile = eventful();
+        (profile.quality.open_unsplit, profile.quality.narrowed) = (1, true);
+        let notes = Captions::of(&profile, Weight::OnCpu).notes.join("\n");
+        assert!(notes.contains("on the CPU beside 1 call of which this kernel does not tell"), "{notes}");
+        assert!(notes.contains("are of the whole recording"), "{notes}");
+        profile.functions[0].counted = 5;
+        assert!(Captions::of(&profile, Weight::Time).notes[1].contains("without a time: 9 calls"));
     }
 
     /// Check that what was too expensive to watch is named with its estimate, and does not count as exact.

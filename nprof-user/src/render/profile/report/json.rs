@@ -51,6 +51,8 @@ struct Measured<'a> {
     lost: BTreeMap<&'a str, u64>,
     losses: BTreeMap<&'a str, u64>,
     skipped: BTreeMap<&'a str, u64>,
+    open_unsplit: u64,
+    narrowed: bool,
 }
 
 #[derive(Serialize)]
@@ -175,6 +177,8 @@ fn measured(quality: &Quality) -> Measured<'_> {
         lost: counts(&quality.lost),
         losses: counts(&quality.losses),
         skipped: counts(&quality.skipped),
+        open_unsplit: quality.open_unsplit,
+        narrowed: quality.narrowed,
     }
 }
 
