@@ -4,6 +4,8 @@ use crate::switch::Lane;
 
 /// The bit of the lower half that holds the lane.
 const LANE: u32 = 1 << 31;
+/// No process has this id.
+const NOBODY: u32 = 0;
 /// How many bits of the lower half hold the index; those between these and the lane hold the distance.
 const INDEX_BITS: u32 = 24;
 
@@ -11,7 +13,8 @@ const INDEX_BITS: u32 = 24;
 /// dense method index in the lower.
 ///
 /// It fills the holes of the one program that serves all methods. The process id lets the program refuse hits of
-/// other processes (the kernel's own filter was broken before 6.10) without a look-up.
+/// other processes (the kernel's own filter was broken before 6.10) without a look-up. That of a link that serves many has
+/// none, and its index is the number of the site ([`crate::shared`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cookie(pub u64);
 
@@ -26,9 +29,24 @@ impl Cookie {
     #[must_use]
     #[inline(always)]
     pub const fn new(tgid: u32, index: u32, distance: u32, lane: Lane) -> Self {
-        let lane = (lane as u32) << LANE.trailing_zeros();
+        let lane = (lane as u32 & 1) << LANE.trailing_zeros();
         let distance = (distance & Self::MAX_DISTANCE) << INDEX_BITS;
         Self(((tgid as u64) << 32) | (lane | distance | (index & Self::MAX_INDEX)) as u64)
+    }
+
+    /// The same of a link that serves many processes, where `site` is a number below [`crate::shared::SITES`] and `lane` one
+    /// of [`Lane::SHARED`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn shared(site: u32, distance: u32, lane: Lane) -> Self {
+        Self::new(NOBODY, site, distance, lane)
+    }
+
+    /// Whether the link serves many processes.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_shared(self) -> bool {
+        self.tgid() == NOBODY
     }
 
     /// The process that the probe was attached for.
@@ -52,11 +70,12 @@ impl Cookie {
         (self.lower() >> INDEX_BITS & Self::MAX_DISTANCE) as u64
     }
 
-    /// Which of two links the probe is in.
+    /// Which of the links the probe is in that may hold one of its function.
     #[must_use]
     #[inline(always)]
     pub const fn lane(self) -> Lane {
-        if self.lower() & LANE == 0 { Lane::A } else { Lane::B }
+        let number = (self.lower() & LANE) >> LANE.trailing_zeros();
+        Lane::numbered(number as u64 | (self.is_shared() as u64) << 1)
     }
 
     #[inline(always)]
@@ -72,11 +91,16 @@ mod tests {
     /// Check that all parts come back, at their limits too.
     #[test]
     fn round_trip() {
-        let processes = [(0, 0), (1, Cookie::MAX_INDEX), (u32::MAX, 1), (4_194_304, 2_000)];
+        let processes = [(9, 0), (1, Cookie::MAX_INDEX), (u32::MAX, 1), (4_194_304, 2_000)];
         for ((tgid, index), distance) in processes.into_iter().zip([0, Cookie::MAX_DISTANCE, 64, 4]) {
-            for lane in Lane::ALL {
+            for lane in Lane::OWN {
                 let cookie = Cookie::new(tgid, index, distance, lane);
                 assert_eq!((cookie.tgid(), cookie.index(), cookie.lane()), (tgid, index, lane));
+                assert_eq!((cookie.distance(), cookie.is_shared()), (u64::from(distance), false));
+            }
+            for lane in Lane::SHARED {
+                let cookie = Cookie::shared(index, distance, lane);
+                assert_eq!((cookie.is_shared(), cookie.index(), cookie.lane()), (true, index, lane));
                 assert_eq!(cookie.distance(), u64::from(distance));
             }
         }

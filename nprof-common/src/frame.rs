@@ -3,6 +3,8 @@
 #[cfg(not(target_arch = "bpf"))]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::stack::OffCpu;
+
 /// How many nested traced calls a thread can have open. The kernel itself follows at most 64 pending returns per
 /// thread (`MAX_URETPROBE_DEPTH`), so more frames would never be closed.
 pub const MAX_FRAMES: usize = 64;
@@ -23,12 +25,15 @@ pub struct Frame {
     pub off_ns: u64,
     /// Of `child_ns`, the time that the thread was not running.
     pub child_off_ns: u64,
-    /// The first argument of the call: where the VM keeps what it knows of the thread (`JNIEnv *`).
+    /// The first argument of the call: where the VM keeps what it knows of the thread (`JNIEnv *`). Of a JNI function what it is
+    /// about instead: a number for what is looked up, or whether there is something to do.
     pub env: u64,
     /// The dense method index.
     pub index: u32,
-    /// Keeps the size a multiple of eight without hidden bytes.
-    pub padding: u32,
+    /// [`OffCpu::missed`] when it was entered.
+    pub missed: u16,
+    /// 1 of a native method where JNI functions are traced: those that it calls are counted for it. Else 0.
+    pub is_caller: u16,
 }
 
 const _: () = assert!(size_of::<Frame>() == 56);
@@ -56,11 +61,13 @@ pub struct Frames {
     pub mark_index: u32,
     /// The hand-over that it was marked in.
     pub mark_epoch: u32,
+    /// In a slot, how long the thread that has it has not been running.
+    pub off_cpu: OffCpu,
     /// The frames.
     pub frames: [Frame; MAX_FRAMES],
 }
 
-const _: () = assert!(size_of::<Frames>() == 24 + 56 * MAX_FRAMES);
+const _: () = assert!(size_of::<Frames>() == 64 + 56 * MAX_FRAMES);
 
 impl Frames {
     /// The open calls of thread `tid`, outermost first; none if the slot is another thread's.

@@ -7,11 +7,18 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod alloc;
+pub mod args;
 pub mod cookie;
+pub mod counters;
 pub mod exec;
 pub mod frame;
 pub mod histogram;
+pub mod jni;
 pub mod loss;
+pub mod rows;
+pub mod shared;
+pub mod slow;
 pub mod stack;
 pub mod stats;
 pub mod switch;
@@ -21,10 +28,17 @@ mod vm_linked;
 #[cfg(not(target_arch = "bpf"))]
 pub mod wire;
 
+pub use args::{CallArgs, HeapPlaces, NotedCall, NotedCalls, Referent};
 pub use cookie::Cookie;
+pub use counters::{
+    COUNTERS, Consumed, Counter, Counters, MAX_COUNTED_FRAMES, OpenCounters, Returns, THREAD_COUNTERS, ThreadCounters,
+    ThreadCounts,
+};
 pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
+pub use jni::{JniCalls, JniHold, JniKind, JniShards, MirrorPlaces};
 pub use loss::Loss;
+pub use slow::{SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
 pub use stack::{
     CallEvent, Chunk, FrozenPlaces, LastJavaFrame, LastJavaFramePlace, OffCpu, Pace, StackHeader, StackKind, VmPlaces,
 };
@@ -55,8 +69,40 @@ pub mod maps {
     pub const ANCHORS: &str = "NPROF_ANCHORS";
     /// One `VmPlaces`.
     pub const VM: &str = "NPROF_VM";
-    /// How long each thread with calls has not been running.
+    /// How long each thread with calls has not been running whose slot is taken.
     pub const OFF_CPU: &str = "NPROF_OFF_CPU";
+    /// Whether there are any: one word.
+    pub const STORED: &str = "NPROF_STORED";
+    /// `Consumed`, one per shard and dense index.
+    pub const CONSUMED: &str = "NPROF_CONSUMED";
+    /// The counters of each thread with calls.
+    pub const COUNTERS: &str = "NPROF_COUNTERS";
+    /// `ThreadRow`s of each JVM, in a map of its own: what threads have used that make calls with stubs.
+    pub const ROWS: &str = "NPROF_ROWS";
+    /// `RowOwners`, by thread number.
+    pub const OWNERS: &str = "NPROF_OWNERS";
+    /// The last requests of threads to allocators, by thread number.
+    pub const ASKED: &str = "NPROF_ASKED";
+    /// `shared::Member`s by `shared::slot`.
+    pub const MEMBERS: &str = "NPROF_MEMBERS";
+    /// Numbers of records by `shared::place`.
+    pub const PLACES: &str = "NPROF_PLACES";
+    /// The words of `shared::strangers`.
+    pub const STRANGERS: &str = "NPROF_STRANGERS";
+    /// `SlowStats`, one per shard and dense index.
+    pub const SLOW: &str = "NPROF_SLOW";
+    /// One `SlowPace`.
+    pub const SLOW_PACE: &str = "NPROF_SLOW_PACE";
+    /// `Waits` of the threads that have a slot, by its number.
+    pub const WAITS: &str = "NPROF_WAITS";
+    /// `NotedCalls` of the threads that have a slot, by its number.
+    pub const ARGS: &str = "NPROF_ARGS";
+    /// `JniShards` by `jni::pair`.
+    pub const JNI: &str = "NPROF_JNI";
+    /// What look-ups have found, by a number for what they look up.
+    pub const LOOK_UPS: &str = "NPROF_LOOK_UPS";
+    /// `JniHold`s by thread number.
+    pub const HOLDS: &str = "NPROF_HOLDS";
 }
 
 /// Names of the constants that are set when the BPF object is loaded.
@@ -74,6 +120,21 @@ pub mod globals {
     pub const STACK_PAGES: &str = "STACK_PAGES";
     /// The process that the timer and the switches of threads are of interest in.
     pub const TARGET: &str = "TARGET";
+    /// Where the kernel keeps a thread's number in its `task_struct`, in bytes; 0 if that is not known.
+    pub const TASK_PID: &str = "TASK_PID";
+    /// Where the kernel keeps when it last let a thread run, by the scheduler's clock, in bytes of its `task_struct`; 0 if that is not
+    /// known.
+    pub const TASK_ARRIVAL: &str = "TASK_ARRIVAL";
+    /// Which counters of threads are collected: bits of `Counter`.
+    pub const COUNTED: &str = "COUNTED";
+    /// Where the kernel keeps each of them in its `task_struct`, in bytes; 0 where programs count.
+    pub const TASK_OFFSETS: &str = "TASK_OFFSETS";
+    /// From a `JNIEnv` to where its thread keeps the exception that is pending, in bytes; 0 if that is not known.
+    pub const PENDING_FROM_ENV: &str = "PENDING_FROM_ENV";
+    /// From a `JavaThread` to its `JNIEnv`, in bytes, and the word that stands there in each thread; zeros if that is not known.
+    pub const JNI_ENV: &str = "JNI_ENV";
+    /// The numbers of `MirrorPlaces`.
+    pub const MIRROR: &str = "MIRROR";
 }
 
 /// Names of the programs in the BPF object. At most 15 bytes: the kernel keeps no more.
@@ -82,6 +143,8 @@ pub mod programs {
     pub const ENTER: &str = "nprof_enter";
     /// Runs when a native method returns: pops its frame and records the call.
     pub const RETURN: &str = "nprof_return";
+    /// Runs when a native method returns whose entry has no probe: counts it, and how it ended.
+    pub const RESULT: &str = "nprof_result";
     /// Runs when any thread of the host ends: closes the calls that a target's thread was still in.
     pub const EXIT: &str = "nprof_exit";
     /// Runs when any process of the host begins to run a program: says so.
@@ -92,6 +155,30 @@ pub mod programs {
     pub const CHOSEN: &str = "nprof_chosen";
     /// Runs when a CPU switches from one thread to another: measures how long a target's threads do not run.
     pub const SWITCH: &str = "nprof_switch";
+    /// Runs at each system call of the host: counts those of threads with traced calls.
+    pub const SYSCALL: &str = "nprof_syscall";
+    /// Runs when a socket has received.
+    pub const RECEIVED: &str = "nprof_received";
+    /// Runs when a socket has sent.
+    pub const SENT: &str = "nprof_sent";
+    /// Runs when a function of an allocator is entered: counts what it is asked for.
+    pub const ALLOC: &str = "nprof_alloc";
+    /// Runs when a thread with stubs has found no row of its own: gives it one.
+    pub const ROW: &str = "nprof_row";
+    /// Runs when any thread of the host ends: takes its row back.
+    pub const ROW_END: &str = "nprof_row_end";
+    /// Runs when a CPU switches from one thread to another: notes in their rows how long they do not run.
+    pub const ROW_SWITCH: &str = "nprof_row_sched";
+    /// Runs after each page fault of the host: brings the thread's row up to date.
+    pub const ROW_FAULT: &str = "nprof_row_fault";
+    /// Runs when a system call returns: brings the thread's row up to date.
+    pub const ROW_BACK: &str = "nprof_row_back";
+    /// Runs at each system call of the host: counts those of threads with rows.
+    pub const ROW_CALL: &str = "nprof_row_call";
+    /// Runs when a socket has received: counts it in the thread's row.
+    pub const ROW_RECEIVED: &str = "nprof_row_recv";
+    /// Runs when a socket has sent: counts it in the thread's row.
+    pub const ROW_SENT: &str = "nprof_row_sent";
 }
 
 #[cfg(test)]
@@ -102,7 +189,15 @@ mod tests {
     #[test]
     fn names_fit() {
         let counts = [maps::STATS, maps::SLOTS, maps::FRAMES, maps::LOSSES, maps::EXECS];
-        let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU];
+        let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU, maps::STORED];
+        let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS];
+        let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ARGS];
+        let jni = [maps::JNI, maps::LOOK_UPS, maps::HOLDS];
+        let counters = [maps::CONSUMED, maps::COUNTERS, programs::SYSCALL, programs::RECEIVED, programs::SENT];
+        let allocators = [maps::ASKED, programs::ALLOC];
+        let rows =
+            [maps::ROWS, maps::OWNERS, programs::ROW, programs::ROW_END, programs::ROW_SWITCH, programs::ROW_FAULT];
+        let row_calls = [programs::ROW_BACK, programs::ROW_CALL, programs::ROW_RECEIVED, programs::ROW_SENT];
         let programs = [
             programs::ENTER,
             programs::RETURN,
@@ -111,8 +206,11 @@ mod tests {
             programs::TICK,
             programs::SWITCH,
             programs::CHOSEN,
+            programs::RESULT,
         ];
-        for name in counts.into_iter().chain(stacks).chain(programs) {
+        let kernel =
+            counts.into_iter().chain(stacks).chain(shared).chain(slow).chain(jni).chain(counters).chain(programs);
+        for name in kernel.chain(rows).chain(row_calls).chain(allocators) {
             assert!(name.len() <= 15, "{name}");
         }
     }

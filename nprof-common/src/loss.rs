@@ -17,14 +17,22 @@ pub enum Loss {
     BadIndex = 4,
     /// A process began to run a program and there was no room to say so. If it is a JVM, it is found late.
     MissedExec = 5,
-    /// The kernel could not give a thread a place to note how long it is not running. The call is counted and timed, and has
-    /// no off-CPU time.
+    /// The kernel could not give a thread a place to note how long it is not running, or did not tell that it ran again. The
+    /// call is counted and timed, and has no off-CPU time.
     NoOffCpu = 6,
+    /// The kernel could not give a thread a place for its counters, or calls were nested deeper than
+    /// [`crate::MAX_COUNTED_FRAMES`]. What the call consumed is not known; it is counted and timed.
+    NoCounters = 7,
+    /// There was no room to say which native method made a call of a JNI function. It is counted and timed.
+    NoJniRoom = 8,
+    /// It was not found out what a look-up looks up, or there was no room to remember it: whether it was the same again is
+    /// not known. It is counted and timed.
+    UnknownLookUp = 9,
 }
 
 impl Loss {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Unreturned,
         Self::TooDeep,
         Self::NoFrame,
@@ -32,6 +40,9 @@ impl Loss {
         Self::BadIndex,
         Self::MissedExec,
         Self::NoOffCpu,
+        Self::NoCounters,
+        Self::NoJniRoom,
+        Self::UnknownLookUp,
     ];
 
     /// The word for reports, JSON and metrics.
@@ -45,6 +56,9 @@ impl Loss {
             Self::BadIndex => "bad-index",
             Self::MissedExec => "missed-exec",
             Self::NoOffCpu => "no-off-cpu",
+            Self::NoCounters => "no-counters",
+            Self::NoJniRoom => "no-jni-room",
+            Self::UnknownLookUp => "unknown-look-up",
         }
     }
 }

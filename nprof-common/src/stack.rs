@@ -4,6 +4,8 @@
 #[cfg(not(target_arch = "bpf"))]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::HeapPlaces;
+
 /// Bytes of a page of the stack.
 pub const PAGE: usize = 4096;
 /// The most pages that are copied; how many there are is set when the programs are loaded
@@ -25,6 +27,11 @@ pub enum StackKind {
     /// A call that a stub has timed and chosen is about to return: the registers are those of its caller, just after the
     /// call, and the index is that of the stub's record.
     Stub = 4,
+    /// A slow call has returned, or ended with its thread: as [`Self::Return`], with [`crate::SlowDetails`] at the end of the record
+    /// and with or without a stack.
+    Slow = 5,
+    /// The same of a call that a stub has timed: as [`Self::Stub`].
+    SlowStub = 6,
 }
 
 /// The record of a stack, without the pages that follow it.
@@ -154,6 +161,8 @@ pub struct VmPlaces {
     pub collections: u64,
     /// How frozen frames are found.
     pub frozen: FrozenPlaces,
+    /// How references are followed.
+    pub heap: HeapPlaces,
 }
 
 /// How the programs find frozen frames, in one VM. Offsets and sizes in bytes; addresses in its process.
@@ -202,7 +211,7 @@ pub struct FrozenPlaces {
     pub words: u64,
 }
 
-/// How long a thread has not been running, since its first traced call.
+/// How long a thread has not been running since its first traced call, or since it got the slot with its frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -211,10 +220,17 @@ pub struct OffCpu {
     pub since_ns: u64,
     /// The time until then.
     pub total_ns: u64,
+    /// When it was last seen to run again; 0 if it never was.
+    pub back_ns: u64,
+    /// How far the monotonic clock is before the scheduler's, by which the kernel notes when it lets a thread run; 0 if not known.
+    pub ahead_ns: i64,
     /// The thread.
     pub tid: u32,
     /// Whether its stack was taken when it stopped.
-    pub is_taken: u32,
+    pub is_taken: u16,
+    /// How often the kernel did not tell that it ran again, modulo 2^16: how long it was away then is not in `total_ns`, nor known at
+    /// all.
+    pub missed: u16,
 }
 
 /// One call, for a timeline.
@@ -292,6 +308,14 @@ pub mod collect {
     pub const EVERYWHERE: u32 = 8;
     /// Every call, one by one.
     pub const CALLS: u32 = 16;
+    /// Calls that took long, with stack, what they consumed, and where they waited.
+    pub const SLOW: u32 = 32;
+    /// What calls are made with, so that slow ones can be told with it.
+    pub const ARGS: u32 = 64;
+    /// Contents of strings and arrays, too.
+    pub const CONTENTS: u32 = 128;
+    /// Calls of JNI functions, by the native method that makes them.
+    pub const JNI: u32 = 256;
 }
 
 #[cfg(test)]

@@ -31,8 +31,9 @@ pub struct MethodStats {
     pub off_ns: u64,
     /// How likely it is that the stack of a call is taken, of 2^32, whatever its time; user space changes it at any time.
     pub probability: u64,
-    /// Not 0 if a call may be left without its end, and is untimed then but no loss: the record is for short looks at a
-    /// function, or the function was called all the time when its probes were taken away.
+    /// The lowest bit: whether a call may be left without its end, and is untimed then but no loss: the record is for short looks at
+    /// a function, or the function was called all the time when its probes were taken away. The byte above it: what the function
+    /// returns, one of [`crate::Returns`]. The next: whether it is a JNI function and what is looked at, one of [`crate::JniKind`].
     pub brief: u64,
     /// The same for each nanosecond that a call takes; only stubs look at it. Probes have one such word for all.
     pub probability_per_ns: u64,
@@ -60,6 +61,13 @@ impl MethodStats {
 
 const _: () = assert!(size_of::<MethodStats>() == 8 * (11 + BUCKETS));
 const _: () = assert!(size_of::<MethodStats>() == 1536);
+
+/// The bit of [`MethodStats::brief`] that says whether a call may be left without its end.
+pub const BRIEF: u64 = 1;
+/// How far the byte that says what the function returns lies above it.
+pub const RETURNS_SHIFT: u32 = 8;
+/// The same of the byte that says what is looked at of a JNI function.
+pub const KIND_SHIFT: u32 = 16;
 
 /// What is done at a hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

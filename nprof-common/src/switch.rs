@@ -12,6 +12,10 @@
 //!
 //! A hit of which the new probe ran before the hand-over began has no mark, so the old one counts it.
 //!
+//! A target has two lanes for its own links. Links that serve many targets have two others, in which it is the same for all of
+//! them: a function goes from its own link to a shared one, and back, in the same way. It may have a third probe meanwhile, of a
+//! shared link that other targets are moving to or from, in a lane that the word does not name: that one does nothing.
+//!
 //! Calls that a stub in the target has counted are told by what it leaves in a register ([`mark`]). Where stubs may
 //! count, the word says so by a bit of its own, which is part of no settled word: other hits do not look at the register.
 
@@ -39,34 +43,65 @@ pub const fn name(entry: u64) -> u64 {
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// Two links at most hold a probe of the same function.
-const LANE: u64 = 1 << 8;
-const HANDING: u64 = 1 << 9;
+/// Four links at most hold a probe of the same function, of which one answers, or two in turn.
+const LANE_SHIFT: u32 = 8;
+const LANE_BITS: u64 = 0b11;
+const HANDING: u64 = 1 << 10;
 /// Stubs may have counted the call before it gets here.
-const STUBS: u64 = 1 << 10;
+const STUBS: u64 = 1 << 11;
+/// The lane that a hand-over leads to.
+const TO_SHIFT: u32 = 12;
 const MODE: u64 = 0xff;
 const EPOCH_SHIFT: u32 = 32;
 
-/// Which of the two links that may hold a probe of a function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Which of the links that may hold a probe of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u64)]
 pub enum Lane {
-    /// The first one is in this lane.
+    /// The first one of the target's own is in this lane.
     A = 0,
     /// The one that it hands over to.
     B = 1,
+    /// A link that serves many targets.
+    SharedA = 2,
+    /// One that takes over from that, or the other way round.
+    SharedB = 3,
 }
 
 impl Lane {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::A, Self::B];
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::A, Self::B, Self::SharedA, Self::SharedB];
+    /// Those of a target's own links.
+    pub const OWN: [Self; 2] = [Self::A, Self::B];
+    /// Those of links that serve many.
+    pub const SHARED: [Self; 2] = [Self::SharedA, Self::SharedB];
 
-    /// The other one.
+    /// The other one of the same sort.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
             Self::A => Self::B,
             Self::B => Self::A,
+            Self::SharedA => Self::SharedB,
+            Self::SharedB => Self::SharedA,
+        }
+    }
+
+    /// Whether it is one of links that serve many.
+    #[must_use]
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Self::SharedA | Self::SharedB)
+    }
+
+    /// By its number, of which the lowest two bits count.
+    #[must_use]
+    #[inline(always)]
+    pub const fn numbered(number: u64) -> Self {
+        match number & LANE_BITS {
+            0 => Self::A,
+            1 => Self::B,
+            2 => Self::SharedA,
+            _ => Self::SharedB,
         }
     }
 }
@@ -80,15 +115,16 @@ impl Switch {
     #[must_use]
     #[inline(always)]
     pub const fn settled(mode: Mode, lane: Lane) -> Self {
-        Self(mode as u64 | lane_bit(lane))
+        Self(mode as u64 | lane_bits(lane))
     }
 
-    /// The probes of the lane `from` hand over to those of the other. `epoch` tells marks of one hand-over from those
-    /// of another.
+    /// The probes of one lane hand over to those of another, whose link is newer. `epoch` tells marks of one hand-over from
+    /// those of another.
     #[must_use]
     #[inline(always)]
-    pub const fn handing(mode: Mode, from: Lane, epoch: u32) -> Self {
-        Self(mode as u64 | lane_bit(from) | HANDING | ((epoch as u64) << EPOCH_SHIFT))
+    pub const fn handing(mode: Mode, (from, to): (Lane, Lane), epoch: u32) -> Self {
+        let lanes = lane_bits(from) | ((to as u64) << TO_SHIFT);
+        Self(mode as u64 | lanes | HANDING | ((epoch as u64) << EPOCH_SHIFT))
     }
 
     /// The same, and calls that a stub has counted are passed over. It is settled for nobody.
@@ -109,7 +145,7 @@ impl Switch {
     #[must_use]
     #[inline(always)]
     pub const fn settled_mode(self, lane: Lane) -> u64 {
-        self.0 ^ lane_bit(lane)
+        self.0 ^ lane_bits(lane)
     }
 
     /// What to do at a hit that is to be counted: a [`Mode`].
@@ -123,7 +159,14 @@ impl Switch {
     #[must_use]
     #[inline(always)]
     pub const fn lane(self) -> Lane {
-        if self.0 & LANE == 0 { Lane::A } else { Lane::B }
+        Lane::numbered(self.0 >> LANE_SHIFT)
+    }
+
+    /// The lane that a hand-over leads to.
+    #[must_use]
+    #[inline(always)]
+    pub const fn to(self) -> Lane {
+        Lane::numbered(self.0 >> TO_SHIFT)
     }
 
     /// Which hand-over is under way, if one is.
@@ -134,8 +177,8 @@ impl Switch {
     }
 }
 
-const fn lane_bit(lane: Lane) -> u64 {
-    (lane as u64) << LANE.trailing_zeros()
+const fn lane_bits(lane: Lane) -> u64 {
+    (lane as u64) << LANE_SHIFT
 }
 
 #[cfg(test)]
@@ -151,7 +194,9 @@ mod tests {
             for lane in Lane::ALL {
                 let word = Switch::settled(mode, lane);
                 assert_eq!((word.settled_mode(lane), word.mode(), word.lane()), (mode as u64, mode as u64, lane));
-                assert!(!MODES.map(|mode| mode as u64).contains(&word.settled_mode(lane.other())));
+                for other in Lane::ALL.into_iter().filter(|other| *other != lane) {
+                    assert!(!MODES.map(|mode| mode as u64).contains(&word.settled_mode(other)));
+                }
                 assert_eq!(word.epoch(), None);
             }
         }
@@ -160,11 +205,12 @@ mod tests {
     /// Check that a word of a hand-over is settled for nobody, and keeps its parts.
     #[test]
     fn handing_is_settled_for_nobody() {
-        for (mode, from, epoch) in [(Mode::Off, Lane::A, 0), (Mode::Time, Lane::B, u32::MAX), (Mode::Count, Lane::A, 7)]
-        {
-            let word = Switch::handing(mode, from, epoch);
-            assert_eq!((word.mode(), word.lane(), word.epoch()), (mode as u64, from, Some(epoch)));
-            assert!(Lane::ALL.iter().all(|&lane| word.settled_mode(lane) > Mode::Time as u64));
+        for (mode, epoch) in [(Mode::Off, 0), (Mode::Time, u32::MAX), (Mode::Count, 7)] {
+            for (from, to) in Lane::ALL.into_iter().flat_map(|from| Lane::ALL.map(|to| (from, to))) {
+                let word = Switch::handing(mode, (from, to), epoch);
+                assert_eq!((word.mode(), word.lane(), word.to(), word.epoch()), (mode as u64, from, to, Some(epoch)));
+                assert!(Lane::ALL.iter().all(|&lane| word.settled_mode(lane) > Mode::Time as u64));
+            }
         }
     }
 
@@ -172,7 +218,7 @@ mod tests {
     /// mark and no others; and that other words pass over none.
     #[test]
     fn stubs_are_looked_for_where_they_may_be() {
-        for word in [Switch::settled(Mode::Time, Lane::B), Switch::handing(Mode::Count, Lane::A, 7)] {
+        for word in [Switch::settled(Mode::Time, Lane::B), Switch::handing(Mode::Count, (Lane::A, Lane::SharedB), 7)] {
             let with_stubs = word.with_stubs();
             assert!(Lane::ALL.iter().all(|&lane| with_stubs.settled_mode(lane) > Mode::Time as u64));
             assert_eq!((with_stubs.mode(), with_stubs.lane()), (word.mode(), word.lane()));

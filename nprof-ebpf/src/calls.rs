@@ -11,11 +11,14 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::bpf_loop;
 use aya_ebpf::macros::btf_map;
 use nprof_common::histogram::{BUCKETS, bucket_of};
+use nprof_common::jni::NO_CALLER;
 use nprof_common::stack::collect;
+use nprof_common::stats::BRIEF;
 use nprof_common::{CallEvent, Frame, Frames, Loss, MAX_FRAMES, MethodStats};
 
+use crate::off_cpu::Total;
 use crate::stacks::{Ended, Open};
-use crate::{atomic, losses, maps, off_cpu, stacks, threads};
+use crate::{args, atomic, counters, jni, losses, maps, off_cpu, slow, stacks, threads};
 
 /// Calls on their way out, where a timeline is wanted. One page, the least that the kernel makes; whoever reads them asks
 /// for more.
@@ -30,26 +33,36 @@ pub(crate) fn count(stats: *mut MethodStats) {
 }
 
 /// Begins a timed call.
+///
+/// # Safety
+/// `regs` are those of the current thread in user space, at the call's first instruction.
 #[inline(always)]
-pub(crate) fn begin(stats: *mut MethodStats, index: u32, sp: u64, env: u64) {
+pub(crate) unsafe fn begin(stats: *mut MethodStats, index: u32, sp: u64, regs: *const pt_regs) {
     // SAFETY: the map gave the pointer.
     unsafe { atomic::add(&raw mut (*stats).entered, 1) };
     let Some(frames) = threads::frames_or_new() else { return give_up(index, sp, Loss::NoFrame) };
     // SAFETY: the map gave the pointer, and no other thread has this one's frames.
     let frames = unsafe { &mut *frames };
+    off_cpu::settle(frames);
     drop_left(frames, index, sp);
-    let depth = frames.depth;
+    let Total { ns: off_ns, missed } = off_cpu_at_entry(frames);
+    let (depth, owner) = (frames.depth, frames.owner);
     let Some(frame) = frames.frames.get_mut(depth as usize) else { return give_up(index, sp, Loss::TooDeep) };
     frames.depth = depth + 1;
-    let off_ns = if maps::collects(collect::OFF_CPU) {
-        off_cpu::total_ns(threads::current_tid()).unwrap_or(Frame::UNKNOWN)
-    } else {
-        0
-    };
+    if counters::are_wanted() {
+        counters::begin(depth, index, sp);
+    }
+    if maps::collects(collect::ARGS) {
+        // SAFETY: the caller's promise.
+        unsafe { args::note(owner, depth, index, regs) };
+    }
+    // SAFETY: as above.
+    let env = unsafe { if maps::collects(collect::JNI) { jni::subject(stats, regs) } else { (*regs).rdi } };
+    let is_caller = u16::from(maps::collects(collect::JNI) && !jni::is_function(stats));
     // Last of all, so that our own work is not part of the call's time.
     // SAFETY: the helper takes no pointer.
     let start_ns = unsafe { bpf_ktime_get_ns() };
-    *frame = Frame { start_ns, sp, child_ns: 0, off_ns, child_off_ns: 0, env, index, padding: 0 };
+    *frame = Frame { start_ns, sp, child_ns: 0, off_ns, child_off_ns: 0, env, index, missed, is_caller };
 }
 
 /// Ends the innermost call that was entered with this stack pointer. There may be none: the call began before its probe
@@ -62,9 +75,13 @@ pub(crate) fn begin(stats: *mut MethodStats, index: u32, sp: u64, env: u64) {
 /// `regs` are those of the current thread in user space.
 #[inline(always)]
 pub(crate) unsafe fn end(sp: u64, now: u64, regs: *const pt_regs) {
+    // SAFETY: the caller's promise. Before anything else: whoever reads it in several places reads it from an address that the
+    // verifier does not know any more.
+    let returned = unsafe { (&raw const (*regs).rax).read_volatile() };
     let Some(frames) = threads::frames() else { return };
     // SAFETY: as in `begin`.
     let frames = unsafe { &mut *frames };
+    off_cpu::settle(frames);
     for _ in 0..MAX_FRAMES {
         let Some(frame) = top(frames) else { return };
         if frame.sp > sp {
@@ -73,6 +90,22 @@ pub(crate) unsafe fn end(sp: u64, now: u64, regs: *const pt_regs) {
         frames.depth -= 1;
         if frame.sp == sp {
             let Some((stats, ended)) = record(frames, frame, now) else { return };
+            if maps::collects(collect::JNI) && jni::is_function(stats) {
+                // SAFETY: `record` has the record from its map.
+                unsafe { jni::end(stats, frames, ended.time_ns, ended.off_ns, returned) };
+                return;
+            }
+            if maps::collects(collect::JNI) {
+                jni::forget_hold();
+            }
+            if counters::are_results_wanted() {
+                // SAFETY: `record` has the record from its map; the registers are the caller's promise.
+                unsafe { counters::result(stats, frame.index, frame.env, regs) };
+            }
+            if maps::collects(collect::SLOW) && slow::is_told(ended.index, ended.time_ns) {
+                // SAFETY: the caller's promise.
+                unsafe { slow::tell(&slow_call(frames, frame, ended), frames, regs) };
+            }
             if maps::collects(collect::RETURNS) {
                 // SAFETY: `record` has the record from its map; the registers are the caller's promise.
                 unsafe { stacks::of_call(stats, ended, regs) };
@@ -104,7 +137,13 @@ unsafe extern "C" fn end_innermost(_round: u64, now: *mut u64) -> i64 {
     let Some(frame) = top(frames) else { return 1 };
     frames.depth -= 1;
     // SAFETY: `end_all` passes its own variable.
-    let _ended = record(frames, frame, unsafe { *now });
+    let Some((_, ended)) = record(frames, frame, unsafe { *now }) else { return 0 };
+    if maps::collects(collect::JNI) {
+        jni::forget_hold();
+    }
+    if maps::collects(collect::SLOW) && slow::is_told(ended.index, ended.time_ns) {
+        slow::tell_end(&slow_call(frames, frame, ended), frames);
+    }
     0
 }
 
@@ -135,7 +174,7 @@ fn give_up(index: u32, sp: u64, loss: Loss) {
         // SAFETY: the map gave the pointer.
         unsafe { atomic::add(&raw mut (*stats).untimed, 1) };
         // SAFETY: as above.
-        if unsafe { (*stats).brief } != 0 {
+        if unsafe { (*stats).brief } & BRIEF != 0 {
             return;
         }
     }
@@ -146,7 +185,11 @@ fn give_up(index: u32, sp: u64, loss: Loss) {
 #[inline(always)]
 fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodStats, Ended)> {
     let time_ns = now.saturating_sub(call.start_ns);
-    let off_ns = if maps::collects(collect::OFF_CPU) { off_ns_since(call) } else { 0 };
+    if counters::are_wanted() {
+        counters::end(frames.depth, call);
+    }
+    let off_ns = if maps::collects(collect::OFF_CPU) { off_ns_since(frames, call) } else { Some(0) };
+    let (is_off_known, off_ns) = (off_ns.is_some(), off_ns.unwrap_or(0).min(time_ns));
     if let Some(parent) = frames.frames.get_mut((frames.depth as usize).wrapping_sub(1)) {
         parent.child_ns += time_ns;
         if maps::collects(collect::OFF_CPU) {
@@ -181,20 +224,44 @@ fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodSt
     if maps::collects(collect::CALLS) {
         tell(call.index, call.start_ns, time_ns);
     }
+    if maps::collects(collect::SLOW) {
+        slow::hand_up_wait(frames, &call);
+    }
     let Frame { index, child_ns, env, .. } = call;
-    let ended = Ended { index, now_ns: now, time_ns, child_ns, off_ns: self_off_ns, env };
+    let ended = Ended { index, now_ns: now, time_ns, child_ns, off_ns: self_off_ns, is_off_known, env };
     Some((stats.cast_const(), ended))
 }
 
-/// How long the current thread was not running since the call began. Nothing is known of a call at whose beginning there
-/// was no place to note it, even if there is one now.
+/// A call that has been taken off `frames` and recorded, as a slow one is told.
 #[inline(always)]
-fn off_ns_since(call: Frame) -> u64 {
-    match off_cpu::total_ns(threads::current_tid()) {
-        Some(total_ns) if call.off_ns != Frame::UNKNOWN => total_ns.saturating_sub(call.off_ns),
+fn slow_call(frames: &Frames, frame: Frame, ended: Ended) -> slow::Ended {
+    let Ended { now_ns, time_ns, off_ns, is_off_known, .. } = ended;
+    let off_ns = if is_off_known { off_ns + frame.child_off_ns } else { Frame::UNKNOWN };
+    slow::Ended { frame, depth: frames.depth, now_ns, time_ns, off_ns }
+}
+
+/// What a call begins with, where it is measured.
+#[inline(always)]
+fn off_cpu_at_entry(frames: &Frames) -> Total {
+    const NOT_KNOWN: Total = Total { ns: Frame::UNKNOWN, missed: 0 };
+    if maps::collects(collect::OFF_CPU) {
+        off_cpu::total(frames).unwrap_or(NOT_KNOWN)
+    } else {
+        Total { ns: 0, missed: 0 }
+    }
+}
+
+/// How long the current thread was not running since the call began. That is not known of a call at whose beginning there was no
+/// place to note it, even if there is one now, nor if a switch was missed meanwhile; then it is a loss.
+#[inline(always)]
+fn off_ns_since(frames: &Frames, call: Frame) -> Option<u64> {
+    match off_cpu::total(frames) {
+        Some(total) if call.off_ns != Frame::UNKNOWN && call.missed == total.missed => {
+            Some(total.ns.saturating_sub(call.off_ns))
+        }
         _ => {
             losses::lose(Loss::NoOffCpu, call.index, call.sp);
-            0
+            None
         }
     }
 }
@@ -210,6 +277,13 @@ fn tell(index: u32, start_ns: u64, time_ns: u64) {
         }
         None => stacks::lose_call(),
     }
+}
+
+/// The native method that the current thread is in, where JNI functions are traced: its record.
+#[inline(always)]
+pub(crate) fn caller() -> u32 {
+    // SAFETY: the map gave the pointer, and no other thread has this one's frames.
+    threads::frames().and_then(|frames| top(unsafe { &*frames })).map_or(NO_CALLER, |frame| jni::caller_in(&frame))
 }
 
 /// The innermost open call of the current thread.

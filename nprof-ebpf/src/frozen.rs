@@ -12,6 +12,7 @@ use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use nprof_common::stack::PAGE;
 use nprof_common::{Chunk, FrozenPlaces};
 
+use crate::stacks::Thread;
 use crate::vm::{self, half, word};
 
 /// Words of a chunk: 64 MB.
@@ -52,9 +53,9 @@ struct Mounted {
 
 /// The continuation that a thread runs, if it does.
 #[inline(always)]
-fn mounted((env, thread): (u64, u64)) -> Option<Mounted> {
+fn mounted(Thread { env, java }: Thread) -> Option<Mounted> {
     let places = places()?;
-    let thread = if env != 0 { env.wrapping_add_signed(places.thread_from_env) } else { thread };
+    let thread = if env != 0 { env.wrapping_add_signed(places.thread_from_env) } else { java };
     if thread == 0 {
         return None;
     }
@@ -74,14 +75,14 @@ fn mounted((env, thread): (u64, u64)) -> Option<Mounted> {
     (continuation != 0).then_some(Mounted { entry_sp, stack_end, continuation, tail })
 }
 
-/// Copies the stack of a thread that runs a continuation, and behind it what is frozen. The thread is given by its
-/// `JNIEnv` or, if that is 0, by its `JavaThread`; 0 if neither is known. `None` if it runs none, or if the stack needs
-/// more than three quarters of the room.
+/// Copies the stack of a thread that runs a continuation, and behind it what is frozen. The thread is found by its
+/// `JNIEnv` or, if that is not known, by its `JavaThread`. `None` if it runs none, or if the stack needs more than three
+/// quarters of the room.
 ///
 /// # Safety
 /// There are `pages` pages at `room`.
 #[inline(always)]
-pub(crate) unsafe fn copy(room: *mut u8, pages: usize, sp: u64, thread: (u64, u64)) -> Option<Copied> {
+pub(crate) unsafe fn copy(room: *mut u8, pages: usize, sp: u64, thread: Thread) -> Option<Copied> {
     let mounted = mounted(thread).filter(|mounted| mounted.entry_sp >= sp)?;
     let all = (pages * PAGE) as u64;
     let base = sp & !(PAGE as u64 - 1);

@@ -1,4 +1,4 @@
-//! Who counts a hit where there is a choice: one of a function's two probes while one link takes over from another, or a
+//! Who counts a hit where there is a choice: one of a function's probes while one link takes over from another, or a
 //! stub that has counted it before: [`nprof_common::switch`].
 
 use nprof_common::{Frames, Mode, Switch};
@@ -18,11 +18,11 @@ pub(crate) fn mode(index: u32, lane: u64, sp: u64, is_marked: bool) -> u64 {
     if switch.is_counted_by_stub(is_marked) {
         return Mode::Off as u64;
     }
-    let is_newer = switch.lane() as u64 != lane;
+    let is_named = switch.lane() as u64 == lane;
     let answers = match switch.epoch() {
-        None => !is_newer,
-        Some(epoch) if is_newer => leave_mark(index, epoch, sp),
-        Some(epoch) => !take_mark(index, epoch, sp),
+        None => is_named,
+        Some(epoch) if is_named => !take_mark(index, epoch, sp),
+        Some(epoch) => switch.to() as u64 == lane && leave_mark(index, epoch, sp),
     };
     if answers { switch.mode() } else { Mode::Off as u64 }
 }

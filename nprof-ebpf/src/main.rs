@@ -10,14 +10,22 @@
     reason = "core has no atomics for this target; the intrinsics are what they would be made of"
 )]
 
+mod alloc;
+mod args;
 mod atomic;
 mod calls;
+mod clocks;
+mod counters;
 mod events;
 mod frozen;
 mod handover;
+mod jni;
 mod losses;
 mod maps;
 mod off_cpu;
+mod rows;
+mod shared;
+mod slow;
 mod stacks;
 mod task_storage;
 mod threads;
@@ -36,8 +44,8 @@ use nprof_common::{Cookie, Loss, Mode, Pace, StackKind, Switch};
 /// A native method is entered.
 #[uprobe]
 fn nprof_enter(ctx: ProbeContext) -> u32 {
-    let Some(cookie) = cookie_of_hit(&ctx) else { return 0 };
-    let index = cookie.index();
+    let cookie = cookie(&ctx);
+    let Some(index) = record_of_hit(cookie) else { return 0 };
     // SAFETY: the kernel passes the registers of the interrupted thread, valid while the program runs.
     let sp = unsafe { (*ctx.regs).rsp };
     let Some(stats) = maps::stats(index) else {
@@ -55,9 +63,13 @@ fn nprof_enter(ctx: ProbeContext) -> u32 {
     }
     if mode == Mode::Time as u64 {
         // SAFETY: as above.
-        calls::begin(stats, index, sp, unsafe { (*ctx.regs).rdi });
+        unsafe { calls::begin(stats, index, sp, ctx.regs) };
     } else if mode == Mode::Count as u64 {
         calls::count(stats);
+        if maps::collects(collect::JNI) {
+            // SAFETY: as above.
+            unsafe { jni::count(stats, index, ctx.regs) };
+        }
     }
     0
 }
@@ -77,11 +89,49 @@ fn nprof_return(ctx: RetProbeContext) -> u32 {
     0
 }
 
+/// A native method returns, of which nothing else is seen: it is counted, and how it has ended.
+#[uretprobe]
+fn nprof_result(ctx: RetProbeContext) -> u32 {
+    let cookie = cookie(&ctx);
+    if !is_for_hit(cookie) {
+        return 0;
+    }
+    let index = cookie.index();
+    // SAFETY: the kernel passes the registers of the interrupted thread, valid while the program runs.
+    let sp = unsafe { (*ctx.regs).rsp };
+    let Some(stats) = maps::stats(index) else {
+        losses::lose(Loss::BadIndex, index, sp);
+        return 0;
+    };
+    // SAFETY: the map gave the pointer. Volatile, because user space changes the word at any time.
+    let switch = Switch(unsafe { (&raw const (*stats).switch).read_volatile() });
+    let mut mode = switch.settled_mode(cookie.lane());
+    if mode > Mode::Time as u64 {
+        mode = handover::mode(index, cookie.lane() as u64, sp, false);
+    }
+    if mode == Mode::Count as u64 {
+        calls::count(stats);
+        if counters::are_results_wanted() {
+            // SAFETY: as above.
+            unsafe { counters::result(stats, index, counters::env_at_return(ctx.regs), ctx.regs) };
+        }
+    }
+    0
+}
+
 /// A stub of a target has timed a call and chosen it, and is about to return to its caller.
 #[uprobe]
 fn nprof_chosen(ctx: ProbeContext) -> u32 {
-    if cookie_of_hit(&ctx).is_some() {
+    let cookie = cookie(&ctx);
+    if !is_for_hit(cookie) {
+        return 0;
+    }
+    if maps::collects(collect::SLOW) {
         // SAFETY: the kernel passes the registers of the interrupted thread, valid while the program runs.
+        unsafe { slow::of_stub_call(cookie.index(), ctx.regs) };
+    }
+    if maps::collects(collect::RETURNS) {
+        // SAFETY: as above.
         unsafe { stacks::of_stub_call(ctx.regs) };
     }
     0
@@ -115,8 +165,8 @@ fn nprof_switch(ctx: BtfTracePointContext) -> i32 {
     // All threads of the host pass here, and nearly all of them are of no interest: for those not even the clock is read.
     // SAFETY: the kernel gives both tasks.
     if let Some(away) = unsafe { off_cpu::of(ctx.arg(1)) } {
-        // SAFETY: the helper takes no pointer.
-        off_cpu::stop(away, unsafe { bpf_ktime_get_ns() });
+        // SAFETY: as above, and this one is the current task.
+        unsafe { off_cpu::stop(away, ctx.arg(1), bpf_ktime_get_ns()) };
         if maps::collects(collect::INSIDE)
             && let Some(call) = calls::innermost()
         {
@@ -127,12 +177,38 @@ fn nprof_switch(ctx: BtfTracePointContext) -> i32 {
     if let Some(away) = unsafe { off_cpu::of(ctx.arg(2)) } {
         // SAFETY: as above.
         let now_ns = unsafe { bpf_ktime_get_ns() };
-        if let Some(back) = off_cpu::resume(away, now_ns)
-            && back.was_taken
-        {
-            stacks::resumed(back.tid, now_ns, back.away_ns);
+        if let Some(back) = off_cpu::resume(away, now_ns) {
+            if maps::collects(collect::SLOW) {
+                // SAFETY: the kernel gives the task, which is the next on this CPU.
+                unsafe { slow::note_wait(ctx.arg(2), back.away_ns, true) };
+            }
+            if back.was_taken {
+                stacks::resumed(back.tid, now_ns, back.away_ns);
+            }
         }
     }
+    0
+}
+
+/// Any thread of the host makes a system call.
+#[raw_tracepoint(tracepoint = "sys_enter")]
+fn nprof_syscall(ctx: RawTracePointContext) -> i32 {
+    let (regs, number): (u64, u64) = (ctx.arg(0), ctx.arg(1));
+    counters::system_call(regs as *const pt_regs, number);
+    0
+}
+
+/// A socket has received, or failed to.
+#[raw_tracepoint(tracepoint = "sock_recv_length")]
+fn nprof_received(ctx: RawTracePointContext) -> i32 {
+    counters::received(ctx.arg(1), ctx.arg(2));
+    0
+}
+
+/// A socket has sent, or failed to.
+#[raw_tracepoint(tracepoint = "sock_send_length")]
+fn nprof_sent(ctx: RawTracePointContext) -> i32 {
+    counters::sent(ctx.arg(1));
     0
 }
 
@@ -153,14 +229,27 @@ fn user_registers() -> *const pt_regs {
     unsafe { bpf_task_pt_regs(bpf_get_current_task_btf().cast()) as *const pt_regs }
 }
 
-/// What the probe was attached with, or `None` if it was hit by another process than the one that it was attached for:
-/// uprobes belong to a file, and the kernel's own filter was broken before 6.10.
+/// What the probe was attached with.
 #[inline(always)]
-fn cookie_of_hit(ctx: &ProbeContext) -> Option<Cookie> {
+fn cookie(ctx: &impl EbpfContext) -> Cookie {
     // SAFETY: the helper takes the program's own context.
-    let cookie = Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
-    let is_ours = maps::is_filtered() || (bpf_get_current_pid_tgid() >> 32) as u32 == cookie.tgid();
-    is_ours.then_some(cookie)
+    Cookie(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) })
+}
+
+/// The record that a hit is for; `None` if nobody wants it.
+#[inline(always)]
+fn record_of_hit(cookie: Cookie) -> Option<u32> {
+    if cookie.is_shared() {
+        return shared::record(cookie.index());
+    }
+    is_for_hit(cookie).then(|| cookie.index())
+}
+
+/// Whether a probe was attached for the process that hits it: uprobes belong to a file, and the kernel's own filter was
+/// broken before 6.10.
+#[inline(always)]
+fn is_for_hit(cookie: Cookie) -> bool {
+    maps::is_filtered() || (bpf_get_current_pid_tgid() >> 32) as u32 == cookie.tgid()
 }
 
 #[panic_handler]

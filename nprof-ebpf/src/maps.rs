@@ -30,6 +30,14 @@ static COLLECT: u32 = 0;
 #[unsafe(no_mangle)]
 static STACK_PAGES: u32 = 0;
 
+/// Where the kernel keeps a thread's number in its `task_struct`, in bytes; 0 if that is not known.
+#[unsafe(no_mangle)]
+static TASK_PID: u32 = 0;
+
+/// Where the kernel keeps when it last let a thread run, in bytes of its `task_struct`; 0 if that is not known.
+#[unsafe(no_mangle)]
+static TASK_ARRIVAL: u32 = 0;
+
 /// The process that the timer and the switches of threads are of interest in.
 #[unsafe(no_mangle)]
 static TARGET: u32 = 0;
@@ -68,6 +76,20 @@ pub(crate) fn target() -> u32 {
     unsafe { ptr::read_volatile(&raw const TARGET) }
 }
 
+/// Where the kernel keeps a thread's number; 0 if that is not known.
+#[inline(always)]
+pub(crate) fn task_pid() -> u32 {
+    // SAFETY: as above.
+    unsafe { ptr::read_volatile(&raw const TASK_PID) }
+}
+
+/// Where the kernel keeps when it last let a thread run; 0 if that is not known.
+#[inline(always)]
+pub(crate) fn task_arrival() -> u32 {
+    // SAFETY: as above.
+    unsafe { ptr::read_volatile(&raw const TASK_ARRIVAL) }
+}
+
 /// Whether a hit can only be one of the target.
 #[inline(always)]
 pub(crate) fn is_filtered() -> bool {
@@ -79,17 +101,21 @@ pub(crate) fn is_filtered() -> bool {
 /// The shard of a method's record that this CPU writes to.
 #[inline(always)]
 pub(crate) fn stats(index: u32) -> Option<*mut MethodStats> {
-    // SAFETY: a constant that the loader has set; volatile, or the compiler would take its initial value.
-    let mask = unsafe { ptr::read_volatile(&raw const SHARD_MASK) };
     // SAFETY: the helper takes no pointer.
     let cpu = unsafe { bpf_get_smp_processor_id() };
-    NPROF_STATS.get_ptr_mut(index * (mask + 1) + (cpu & mask))
+    NPROF_STATS.get_ptr_mut(shard(index, cpu))
+}
+
+/// The place of the shard that a CPU writes to, of what is kept for an index.
+#[inline(always)]
+pub(crate) fn shard(index: u32, cpu: u32) -> u32 {
+    // SAFETY: a constant that the loader has set; volatile, or the compiler would take its initial value.
+    let mask = unsafe { ptr::read_volatile(&raw const SHARD_MASK) };
+    index * (mask + 1) + (cpu & mask)
 }
 
 /// The first shard of a method's record, which all CPUs can read.
 #[inline(always)]
 pub(crate) fn first_shard(index: u32) -> Option<*mut MethodStats> {
-    // SAFETY: as above.
-    let mask = unsafe { ptr::read_volatile(&raw const SHARD_MASK) };
-    NPROF_STATS.get_ptr_mut(index * (mask + 1))
+    NPROF_STATS.get_ptr_mut(shard(index, 0))
 }

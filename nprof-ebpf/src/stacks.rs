@@ -36,7 +36,9 @@ pub(crate) struct Ended {
     pub(crate) now_ns: u64,
     pub(crate) time_ns: u64,
     pub(crate) child_ns: u64,
+    /// How long its thread was not running, without nested calls; 0 if that is not known.
     pub(crate) off_ns: u64,
+    pub(crate) is_off_known: bool,
     /// Its first argument.
     pub(crate) env: u64,
 }
@@ -49,6 +51,15 @@ pub(crate) struct Open {
     pub(crate) sp: u64,
     /// Its first argument.
     pub(crate) env: u64,
+}
+
+/// What the VM knows the current thread by, as far as that is known; zeros for what is not.
+#[derive(Clone, Copy)]
+pub(crate) struct Thread {
+    /// Its `JNIEnv`.
+    pub(crate) env: u64,
+    /// Its `JavaThread`.
+    pub(crate) java: u64,
 }
 
 /// Takes the stack of a call that has returned.
@@ -68,16 +79,17 @@ pub(crate) unsafe fn of_call(stats: *const MethodStats, call: Ended, regs: *cons
     if probability < Pace::CERTAIN && u64::from(unsafe { bpf_get_prandom_u32() }) >= probability {
         return;
     }
-    let Ended { index, now_ns, time_ns, child_ns, off_ns, env } = call;
+    let Ended { index, now_ns, time_ns, child_ns, off_ns, env, .. } = call;
     let header = StackHeader { index, now_ns, time_ns, child_ns, off_ns, probability, ..header(StackKind::Return) };
     // SAFETY: the caller's promise.
     let header = at(header, unsafe { &*regs });
     // SAFETY: as above.
-    unsafe { take(pace, header, Some(env)) };
+    unsafe { take(pace, header, Thread { env, java: 0 }) };
 }
 
 /// Takes the stack of the caller of a call that a stub has chosen and is about to return from: `edi` has the number of the stub's
-/// record, `rsi` the time, `rdx` the chance that it had, and the stub's frame tells of the caller.
+/// record, `rsi` the time, `rdx` the chance that it had, and the stub's frame tells of the caller. Code of the VM keeps its
+/// `JavaThread` in `r15`, which natives preserve.
 ///
 /// # Safety
 /// `regs` are those of the current thread in user space.
@@ -85,19 +97,26 @@ pub(crate) unsafe fn of_call(stats: *const MethodStats, call: Ended, regs: *cons
 pub(crate) unsafe fn of_stub_call(regs: *const pt_regs) {
     let Some(pace) = NPROF_PACE.get_ptr_mut(0) else { return };
     // SAFETY: the caller's promise.
+    let (header, java) = unsafe { stub_call(regs) };
+    // SAFETY: the map gave the pointer.
+    unsafe { take(pace, header, Thread { env: 0, java }) };
+}
+
+/// A call that a stub has chosen, and the `JavaThread`: see [`of_stub_call`].
+///
+/// # Safety
+/// `regs` are those of the current thread in user space.
+#[inline(always)]
+pub(crate) unsafe fn stub_call(regs: *const pt_regs) -> (StackHeader, u64) {
+    // SAFETY: the caller's promise.
     let regs = unsafe { &*regs };
     // SAFETY: the helper takes no pointer.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     let (index, time_ns, probability) = (regs.rdi as u32, regs.rsi, regs.rdx.min(Pace::CERTAIN));
+    let caller = |offset: u64| vm::word(regs.rbp.wrapping_add(offset)).unwrap_or(0);
+    let (fp, pc, sp) = (caller(0), caller(8), regs.rbp.wrapping_add(16));
     let header = StackHeader { index, now_ns, time_ns, probability, ..header(StackKind::Stub) };
-    let mut header = at(header, regs);
-    header.sp = regs.rbp.wrapping_add(16);
-    for (word, from) in [(&raw mut header.fp, regs.rbp), (&raw mut header.pc, regs.rbp.wrapping_add(8))] {
-        // SAFETY: the word is one of ours; the helper takes any address, and writes zeros if it cannot be read.
-        unsafe { bpf_probe_read_user(word.cast(), size_of::<u64>() as u32, from as *const _) };
-    }
-    // SAFETY: the map gave the pointer.
-    unsafe { take(pace, header, None) };
+    (StackHeader { fp, pc, sp, ..at(header, regs) }, regs.r15)
 }
 
 /// Takes the stack of the current thread, wherever it is.
@@ -114,7 +133,7 @@ pub(crate) unsafe fn of_thread(kind: StackKind, call: Option<Open>, probability:
     // SAFETY: the caller's promise.
     let header = at(header, unsafe { &*regs });
     // SAFETY: as above.
-    unsafe { take(pace, header, Some(env)) }
+    unsafe { take(pace, header, Thread { env, java: 0 }) }
 }
 
 /// Decides whether the stack of a thread that stops is taken: returns the chance that it had, or 0.
@@ -162,7 +181,7 @@ pub(crate) fn lose_call() {
 
 /// What is the same in all headers.
 #[inline(always)]
-fn header(kind: StackKind) -> StackHeader {
+pub(crate) fn header(kind: StackKind) -> StackHeader {
     let thread = bpf_get_current_pid_tgid();
     let (tgid, tid) = ((thread >> 32) as u32, thread as u32);
     StackHeader {
@@ -193,7 +212,7 @@ fn header(kind: StackKind) -> StackHeader {
 
 /// The same with registers.
 #[inline(always)]
-fn at(header: StackHeader, regs: &pt_regs) -> StackHeader {
+pub(crate) fn at(header: StackHeader, regs: &pt_regs) -> StackHeader {
     StackHeader { pc: regs.rip, sp: regs.rsp, fp: regs.rbp, bcp: regs.r13, rax: regs.rax, rbx: regs.rbx, ..header }
 }
 
@@ -217,7 +236,7 @@ fn probability_of(per_call: u64, self_ns: u64, period_ns: u64) -> u64 {
 /// # Safety
 /// `pace` is of a map.
 #[inline(always)]
-unsafe fn take(pace: *mut Pace, mut header: StackHeader, env: Option<u64>) -> bool {
+unsafe fn take(pace: *mut Pace, mut header: StackHeader, mut thread: Thread) -> bool {
     // SAFETY: the map gave the pointer. Volatile, because others write.
     let (taken, allowed) =
         unsafe { ((&raw const (*pace).taken).read_volatile(), (&raw const (*pace).allowed).read_volatile()) };
@@ -228,26 +247,19 @@ unsafe fn take(pace: *mut Pace, mut header: StackHeader, env: Option<u64>) -> bo
     }
     let pages = maps::stack_pages();
     let size = size_of::<StackHeader>() + pages * PAGE;
-    let map = (&raw const NPROF_STACKS).cast_mut().cast();
     // SAFETY: the map is a ring buffer, and the verifier knows the size: it is made of a constant.
-    let record = unsafe { bpf_ringbuf_reserve(map, size as u64, 0) }.cast::<u8>();
+    let record = unsafe { bpf_ringbuf_reserve(ring(), size as u64, 0) }.cast::<u8>();
     if record.is_null() {
         // SAFETY: as above.
         unsafe { atomic::add(&raw mut (*pace).no_room, 1) };
         return false;
     }
-    header.collections = vm::collections();
-    let mut thread = 0;
-    if let Some(env) = env
-        && header.kind != StackKind::Return as u32
-    {
-        (header.anchor, thread) = anchor(header.tid, env);
+    // A call that has returned is left for Java: there the registers tell all.
+    if header.kind != StackKind::Return as u32 && header.kind != StackKind::Stub as u32 {
+        (header.anchor, thread.java) = anchor(header.tid, thread.env);
     }
-    // Before the stack: the verifier then forgets in how many ways a header can have come about.
-    // SAFETY: the record has room for the header.
-    unsafe { record.cast::<StackHeader>().write(header) };
-    // SAFETY: as above, and for so many pages.
-    unsafe { copy_stack(record.cast(), pages, header.sp, env.map(|env| (env, thread))) };
+    // SAFETY: the record has room for the header, and for so many pages.
+    unsafe { fill(record, header, thread) };
     // SAFETY: the map gave the pointer.
     unsafe { atomic::add(&raw mut (*pace).taken, 1) };
     // SAFETY: the record was reserved above.
@@ -255,18 +267,36 @@ unsafe fn take(pace: *mut Pace, mut header: StackHeader, env: Option<u64>) -> bo
     true
 }
 
+/// The ring that stacks go out by.
+#[inline(always)]
+pub(crate) fn ring() -> *mut core::ffi::c_void {
+    (&raw const NPROF_STACKS).cast_mut().cast()
+}
+
+/// Writes a header and the stack behind it.
+///
+/// # Safety
+/// `record` has room for the header and [`maps::stack_pages`] pages.
+#[inline(always)]
+pub(crate) unsafe fn fill(record: *mut u8, mut header: StackHeader, thread: Thread) {
+    header.collections = vm::collections();
+    // Before the stack: the verifier then forgets in how many ways a header can have come about.
+    // SAFETY: the caller's promise.
+    unsafe { record.cast::<StackHeader>().write(header) };
+    // SAFETY: as above.
+    unsafe { copy_stack(record.cast(), maps::stack_pages(), header.sp, thread) };
+}
+
 /// Copies the stack and, of a thread that runs a continuation, what is frozen of it.
 ///
 /// # Safety
 /// There is room for `pages` pages behind the header.
 #[inline(always)]
-unsafe fn copy_stack(header: *mut StackHeader, pages: usize, sp: u64, thread: Option<(u64, u64)>) {
+unsafe fn copy_stack(header: *mut StackHeader, pages: usize, sp: u64, thread: Thread) {
     // SAFETY: the caller's promise.
     unsafe {
         let into = header.add(1).cast::<u8>();
-        if let Some(thread) = thread
-            && let Some(copied) = frozen::copy(into, pages, sp, thread)
-        {
+        if let Some(copied) = frozen::copy(into, pages, sp, thread) {
             (*header).stack_bytes = copied.stack_bytes;
             (*header).entry_sp = copied.entry_sp;
             (*header).frozen_bytes = copied.frozen_bytes;

@@ -7,11 +7,13 @@
 
 use core::intrinsics::{AtomicOrdering, atomic_cxchg};
 
+use aya_ebpf::bindings::task_struct;
 use aya_ebpf::btf_maps::Array;
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::btf_map;
-use nprof_common::{Frames, SLOTS};
+use nprof_common::{Frames, OffCpu, SLOTS};
 
+use crate::maps;
 use crate::task_storage::TaskStorage;
 
 /// The frames of the threads that got the slot of their number.
@@ -39,6 +41,54 @@ pub(crate) fn frames() -> Option<*mut Frames> {
     let tid = current_tid();
     let slot = slot(tid)?;
     if owner(slot) == tid { Some(slot) } else { NPROF_FRAMES.of_current() }
+}
+
+/// The slot of a thread, if it has one and it is known how to find it.
+///
+/// # Safety
+/// `task` is a live task that the kernel has given.
+#[inline(always)]
+pub(crate) unsafe fn slot_of(task: *mut task_struct) -> Option<*mut Frames> {
+    // SAFETY: the caller's promise.
+    let tid = unsafe { tid_of(task) };
+    let slot = slot(tid)?;
+    // The thread that idles a CPU has no number, as a slot without an owner.
+    (tid != 0 && owner(slot) == tid).then_some(slot)
+}
+
+/// The number of a thread; 0 of one that idles a CPU, and where it is not known how to find it.
+///
+/// # Safety
+/// `task` is a live task that the kernel has given.
+#[inline(always)]
+pub(crate) unsafe fn tid_of(task: *mut task_struct) -> u32 {
+    let offset = maps::task_pid();
+    if offset == 0 {
+        return 0;
+    }
+    // SAFETY: the caller's promise; the loader has read from the kernel's types that the number lies there, and the verifier
+    // looks whether that is so.
+    unsafe { task.cast::<u8>().add(offset as usize).cast::<u32>().read_volatile() }
+}
+
+/// When the kernel last let a thread run, in nanoseconds of the scheduler's clock; 0 if it does not say.
+///
+/// # Safety
+/// `task` is a live task that the kernel has given.
+#[inline(always)]
+pub(crate) unsafe fn arrival_ns(task: *mut task_struct) -> u64 {
+    let offset = maps::task_arrival();
+    if offset == 0 {
+        return 0;
+    }
+    // SAFETY: as in `tid_of`.
+    unsafe { task.cast::<u8>().add(offset as usize).cast::<u64>().read_volatile() }
+}
+
+/// Whether a thread's frames are in its slot, where [`slot_of`] finds them.
+#[inline(always)]
+pub(crate) fn is_slot(frames: &Frames) -> bool {
+    maps::task_pid() != 0 && frames.owner != 0
 }
 
 /// Gives the current thread's slot to the next that wants it.
@@ -88,5 +138,10 @@ fn take(slot: *mut Frames, tid: u32) -> bool {
     // SAFETY: as above; two threads of the same slot may both try.
     let (_, taken) =
         unsafe { atomic_cxchg::<u32, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(owner, 0, tid) };
+    if taken {
+        let off_cpu = OffCpu { since_ns: 0, total_ns: 0, back_ns: 0, ahead_ns: 0, tid, is_taken: 0, missed: 0 };
+        // SAFETY: as above; nobody but the new owner has it.
+        unsafe { (&raw mut (*slot).off_cpu).write(off_cpu) };
+    }
     taken
 }

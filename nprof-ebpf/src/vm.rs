@@ -1,19 +1,22 @@
-//! What the programs know of the VM that they take stacks of, and reading from it.
+//! What the programs know of the VMs that they take stacks of, and reading from the current one.
 
-use aya_ebpf::btf_maps::Array;
+use aya_ebpf::btf_maps::HashMap;
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use aya_ebpf::macros::btf_map;
 use nprof_common::VmPlaces;
 
-/// Where things lie in the VM; zeros for what is not known.
+/// Where things lie in each VM, by process; zeros for what is not known. The loader says for how many there is room.
 #[btf_map]
-static NPROF_VM: Array<VmPlaces, 1, 0> = Array::new();
+static NPROF_VM: HashMap<u32, VmPlaces, 1> = HashMap::new();
 
-/// Where things lie in the VM.
+/// Where things lie in the VM of the current process, if it is one that is known.
 #[inline(always)]
 pub(crate) fn places() -> Option<&'static VmPlaces> {
-    // SAFETY: the map gave the pointer; user space writes it as a whole, and each word is whole.
-    NPROF_VM.get_ptr(0).map(|places| unsafe { &*places })
+    let process = (bpf_get_current_pid_tgid() >> 32) as u32;
+    // SAFETY: user space replaces a value as a whole, and each word is whole. Whoever reads while it does finds words of two
+    // values at worst, or of two VMs: where they lead is checked like all that is read of a target.
+    unsafe { NPROF_VM.get(process) }
 }
 
 /// How many times the VM has begun to collect the heap, and one; 0 if that is not known.

@@ -10,7 +10,7 @@ use nprof_common::wire::{Bound, FromShim, How, NO_INDEX};
 use crate::clock::{Clock, Moment};
 use crate::helper::{self, Helpers, is_own};
 use crate::jni::Jni;
-use crate::jvmti::{Jvmti, MethodId, MethodName};
+use crate::jvmti::{Class, Jvmti, MethodId, MethodName};
 use crate::link::{Link, Policy};
 use crate::methods::Methods;
 use crate::options::Options;
@@ -20,7 +20,7 @@ use crate::sharding::Sharding;
 use crate::slots::{self, Slots};
 use crate::stage::Stage;
 use crate::vm::Vm;
-use crate::{library, link, rebind};
+use crate::{library, link, rebind, scan};
 
 /// The most binds that are kept until the VM can be asked for their names. A VM starts with some two hundred.
 const MOST_EARLY_BINDS: usize = 65_536;
@@ -134,32 +134,34 @@ impl Agent {
         };
         let class = self.jvmti.class_of(id).ok()?;
         let name = self.jvmti.name_of(class, id);
+        let bound = scan::Bound { class, of_platform: false, id, address };
+        let stub = name.ok().and_then(|name| self.stub_for(jni, bound, &name));
         jni.forget(class);
-        Some(self.stub_for(id, address, &name.ok()?)?.entry())
+        stub.map(Stub::entry)
     }
 
-    /// The stub of a method that is now bound to `address`, if it is to have one. nprof is told of the bind.
-    pub(crate) fn stub_for(&self, id: MethodId, address: usize, name: &MethodName) -> Option<Stub> {
+    /// The stub of a method that is now bound, if it is to have one. nprof is told of the bind.
+    pub(crate) fn stub_for(&self, jni: Jni, bound: scan::Bound, name: &MethodName) -> Option<Stub> {
         if is_own(name) {
             return None;
         }
-        let number = self.methods.number_of(id, name)?;
+        let number = self.methods.number_of(bound.id, name)?;
         let options = self.methods.options(number).or_else(|| self.policy()?.binds);
         let options = options.filter(|_| !is_vm_linked(&name.dotted_class()));
-        let stub = options.and_then(|options| self.methods.stub_for(number, address, options));
-        self.publish(number, id, address, name, stub);
+        let stub = options.and_then(|options| self.methods.stub_for(number, bound.address, options));
+        self.publish(jni, number, bound, name, stub);
         stub
     }
 
-    /// Tells nprof of a method that has been bound to `address`.
-    fn publish(&self, number: u32, id: MethodId, address: usize, name: &MethodName, stub: Option<Stub>) {
+    /// Tells nprof of a method that has been bound.
+    fn publish(&self, jni: Jni, number: u32, bound: scan::Bound, name: &MethodName, stub: Option<Stub>) {
         let Some(link) = self.link().filter(|link| link.policy().is_some()) else { return };
         link.send(&FromShim::Bound(Bound {
             number,
             how: How::Event,
             index: stub.map_or(NO_INDEX, Stub::index),
-            method: self.pointer(id) as u64,
-            address: address as u64,
+            method: self.pointer(jni, bound.class, bound.id) as u64,
+            address: bound.address as u64,
             class: name.class.to_bytes(),
             name: name.name.to_bytes(),
             signature: name.signature.to_bytes(),
@@ -167,8 +169,8 @@ impl Agent {
     }
 
     /// The address of the VM's `Method`, or 0.
-    pub(crate) fn pointer(&self, id: MethodId) -> usize {
-        self.slots.get().and_then(|slots| slots.method(id)).unwrap_or(0)
+    pub(crate) fn pointer(&self, jni: Jni, class: Class, id: MethodId) -> usize {
+        self.slots.get().and_then(|slots| slots.method(jni, class, id)).unwrap_or(0)
     }
 
     /// The classes from which methods are bound; defined when they are first wanted.
@@ -187,7 +189,7 @@ impl Agent {
         if let Some(slots) = self.slots.get() {
             return Ok(slots);
         }
-        let slots = Slots::find(jni, helpers)?;
+        let slots = Slots::find(self.vm, jni, helpers)?;
         Ok(self.slots.get_or_init(|| slots))
     }
 
@@ -236,10 +238,18 @@ impl Agent {
     /// No method is watched any more, and from now on others are recorded elsewhere.
     pub(crate) fn start_over(&self, records: Option<Records>) {
         let old = self.methods.replace_records(records);
+        // Before the run's number changes: who has the new one finds the new rows.
+        pool::collect(records.as_ref().and_then(Records::collecting));
         pool::end_run();
         if let Some(old) = old {
             self.note(old.let_go());
         }
+    }
+
+    /// Nobody writes to the rows of threads any more: they are not read, and their map is let go of.
+    pub(crate) fn forget_rows(&self) {
+        pool::collect(None);
+        self.note(self.methods.let_rows_go());
     }
 
     /// The VM tells of nothing any more but its end.

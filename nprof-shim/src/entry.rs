@@ -67,7 +67,7 @@ unsafe fn load(vm: *mut JavaVM, options: *mut c_char, runs: bool) -> Result<(), 
     let options = Options::parse(&text)?;
     if AGENT.get().is_none() {
         // SAFETY: the caller's VM.
-        let jvmti = unsafe { Jvmti::of(vm) }?;
+        let jvmti = if runs { unsafe { Jvmti::of_running(vm) } } else { unsafe { Jvmti::of(vm) } }?;
         // SAFETY: the caller's VM.
         let agent = Agent::new(jvmti, unsafe { Vm::new(vm) });
         // The VM loads agents one after another: nobody else has set it meanwhile.

@@ -135,6 +135,11 @@ impl Helpers {
         }
     }
 
+    /// The class that [`Self::known`] and [`Self::unbound`] are of.
+    pub(crate) fn class(&self) -> Class {
+        self.boot.class
+    }
+
     /// Two natives with the addresses that they have.
     pub(crate) fn known(&self, jni: Jni) -> Option<[(MethodId, usize); 2]> {
         let bind = jni.static_method(self.boot.class, c"bind", c"(J)V")?;

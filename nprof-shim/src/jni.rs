@@ -9,7 +9,7 @@ use jvmti_bindings::sys::jni::{
     JNI_VERSION_1_6, JNIEnv, JNINativeInterface_, JNINativeMethod, JavaVM, jint, jlong, jobject, jvalue,
 };
 
-use crate::jvmti::{Class, Loader, MethodId, Thread};
+use crate::jvmti::{Class, Loader, MethodId, Thread, raw};
 
 /// More references than this no native may ask room for.
 const MOST_REFERENCES: usize = 65_535;
@@ -70,10 +70,15 @@ impl Jni {
     /// The loader of the JDK's classes that are not the VM's own; `None` where there is none (JDK 8).
     pub(crate) fn platform_loader(self) -> Option<Loader> {
         let class = self.find_class(c"java/lang/ClassLoader")?;
-        let getter = self.static_method(class, c"getPlatformClassLoader", c"()Ljava/lang/ClassLoader;")?;
-        let id = null::<c_void>().with_addr(getter.0).cast_mut();
-        let loader = call!(self.CallStaticObjectMethodA(class.0, id, null()));
-        (!self.clear_exception() && !loader.is_null()).then_some(Loader(loader))
+        let loader = self.static_object(class, c"getPlatformClassLoader", c"()Ljava/lang/ClassLoader;")?;
+        Some(Loader(loader.0))
+    }
+
+    /// The object that a static method without arguments returns; `None` if there is none.
+    pub(crate) fn static_object(self, class: Class, name: &CStr, signature: &CStr) -> Option<Class> {
+        let getter = self.static_method(class, name, signature)?;
+        let object = call!(self.CallStaticObjectMethodA(class.0, raw(getter), null()));
+        self.checked_class(object)
     }
 
     /// Whether two references are to the same loader.
@@ -108,11 +113,34 @@ impl Jni {
         (!self.clear_exception() && !id.is_null()).then_some(MethodId(id.addr()))
     }
 
+    /// A method that is not static; `None` if there is none.
+    pub(crate) fn method(self, class: Class, name: &CStr, signature: &CStr) -> Option<MethodId> {
+        let id = call!(self.GetMethodID(class.0, name.as_ptr(), signature.as_ptr()));
+        (!self.clear_exception() && !id.is_null()).then_some(MethodId(id.addr()))
+    }
+
+    /// Calls a method `(Ljava/lang/Object;J)J` of an object; `None` if it threw.
+    pub(crate) fn call_with_object_and_long(
+        self,
+        object: Class,
+        method: MethodId,
+        argument: Class,
+        number: jlong,
+    ) -> Option<jlong> {
+        let arguments = [jvalue { l: argument.0 }, jvalue { j: number }];
+        let returned = call!(self.CallLongMethodA(object.0, raw(method), arguments.as_ptr()));
+        (!self.clear_exception()).then_some(returned)
+    }
+
+    /// What a native is passed in its thread.
+    pub(crate) fn raw(self) -> *mut JNIEnv {
+        self.env
+    }
+
     /// Calls a static method `(J)V`, and tells whether it threw nothing.
     pub(crate) fn call_with_long(self, class: Class, method: MethodId, argument: jlong) -> bool {
         let arguments = [jvalue { j: argument }];
-        let id = null::<c_void>().with_addr(method.0).cast_mut();
-        call!(self.CallStaticVoidMethodA(class.0, id, arguments.as_ptr()));
+        call!(self.CallStaticVoidMethodA(class.0, raw(method), arguments.as_ptr()));
         !self.clear_exception()
     }
 

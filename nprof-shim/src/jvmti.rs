@@ -8,9 +8,10 @@
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
 use std::ptr::{null, null_mut};
+use std::time::{Duration, Instant};
 
 use jvmti_bindings::mutf8;
-use jvmti_bindings::sys::jni::{JavaVM, jclass, jint, jmethodID, jobject, jthread};
+use jvmti_bindings::sys::jni::{JNI_EDETACHED, JavaVM, jclass, jint, jmethodID, jobject, jthread};
 use jvmti_bindings::sys::jvmti::{
     JVMTI_DISABLE, JVMTI_ENABLE, JVMTI_EVENT_NATIVE_METHOD_BIND, JVMTI_EVENT_VM_DEATH, JVMTI_EVENT_VM_INIT,
     JVMTI_PHASE_LIVE, JVMTI_PHASE_START, JVMTI_VERSION_1_2, jvmtiCapabilities, jvmtiEnv, jvmtiError, jvmtiEvent,
@@ -64,6 +65,10 @@ impl fmt::Display for MethodName {
         write!(f, "{}\t{name}\t{signature}", self.dotted_class())
     }
 }
+
+/// How long a VM may take to start from when it obeys requests, and how often it is looked.
+const STARTED_WITHIN: Duration = Duration::from_secs(5);
+const STEP: Duration = Duration::from_millis(1);
 
 /// The VM refused something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -120,6 +125,24 @@ impl Jvmti {
             return Err(Error::Refused { function: "GetEnv", code });
         }
         Ok(Self { env: env.cast() })
+    }
+
+    /// The same of a VM that runs, or is about to: until JDK 21 a VM that is starting obeys a request to load an agent, and has no
+    /// environment for it before it has started. The thread that loads agents has nothing else to do.
+    ///
+    /// # Safety
+    /// As [`Self::of`].
+    pub(crate) unsafe fn of_running(vm: *mut JavaVM) -> Result<Self, Error> {
+        let deadline = Instant::now() + STARTED_WITHIN;
+        loop {
+            // SAFETY: the caller's VM.
+            match unsafe { Self::of(vm) } {
+                Err(Error::Refused { code: JNI_EDETACHED, .. }) if Instant::now() < deadline => {
+                    std::thread::sleep(STEP)
+                }
+                found => return found,
+            }
+        }
     }
 
     fn table(self) -> &'static jvmtiInterface_1_ {
@@ -255,7 +278,8 @@ impl Jvmti {
     }
 }
 
-fn raw(id: MethodId) -> jmethodID {
+/// The id as the VM takes it.
+pub(crate) fn raw(id: MethodId) -> jmethodID {
     null::<c_void>().with_addr(id.0).cast_mut()
 }
 

@@ -27,26 +27,29 @@
 //! thread, `nprof-shim`, that waits for its messages and is the JVM's only while it does what they say.
 //!
 //! # What it does not see
-//! Calls of natives that a compiler replaces by what they do; calls through the foreign function interface; who called whom: a record's `child_ns` stays zero. A call that is left by `longjmp` or by the
+//! Calls of natives that a compiler replaces by what they do; calls through the foreign function interface; and, unless it is collected what threads use,
+//! who called whom: a record's `child_ns` stays zero. A call that is left by `longjmp` or by the
 //! end of its thread stays in flight for good.
 //!
 //! # The files
 //! - `stubs.s` and [`pool`]: the template, the stubs made from it, and their table. What stands in that comes from
-//!   [`signature`], [`sharding`], [`clock`] and [`records`].
+//!   [`signature`], [`sharding`], [`clock`] and [`records`]. `collected` adds up what calls use besides time.
 //! - `entry`, `agent`: what the VM calls, and what follows. [`options`] says where nprof is, `link` is the connection to it.
 //!   `methods` knows which stub belongs to whom, `scan` finds what is bound
-//!   already, `rebind` binds it to something else, with `helper` (made by `class_file`) and `slots`.
+//!   already, `rebind` binds it to something else, with `helper` (made by `class_file`) and `slots`, which find the address
+//!   that the VM holds.
 //! - `jvmti`, `jni`, `vm`: the VM's functions, checked. `memory` and `library`: what stays mapped and open for good.
-//! - `glibc.s` and `glibc`: functions of the C library by names that old versions of it have too.
+//! - `c_library.s` and `c_library`: functions of the C library by names that old versions of it, and others, have too.
 //!
 //! Only x86-64 Linux: elsewhere the library is empty.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 mod agent;
+mod c_library;
 mod class_file;
 pub mod clock;
+mod collected;
 pub mod entry;
-mod glibc;
 mod helper;
 mod jni;
 mod jvmti;

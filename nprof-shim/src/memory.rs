@@ -1,4 +1,4 @@
-//! Memory that stubs write to. It stays mapped for good: a thread may stand in a stub for hours and write then.
+//! Memory that stubs write to, and rows of threads that they read. It stays mapped for good: a thread may stand in a stub for hours and write then.
 //!
 //! So a map that nprof gives and takes away leaves its addresses behind, and no memory but the few pages that late calls
 //! touch. The next map gets the same addresses: what stays is what one nprof needs, however many come and go.
@@ -44,8 +44,10 @@ fn free() -> MutexGuard<'static, Vec<Words>> {
 /// Free addresses for so many words, if there are as many.
 fn take_free(words: usize) -> Option<Words> {
     let mut free = free();
-    let fitting = free.iter().position(|region| region.len() >= words)?;
-    Some(free.swap_remove(fitting))
+    // The smallest: the others are for larger maps.
+    let fitting = free.iter().enumerate().filter(|(_, region)| region.len() >= words);
+    let (smallest, _) = fitting.min_by_key(|(_, region)| region.len())?;
+    Some(free.swap_remove(smallest))
 }
 
 impl Shared {
@@ -55,10 +57,16 @@ impl Shared {
     /// # Errors
     /// When it is no map, cannot be written, is too short, or there is no room.
     pub(crate) fn map(file: BorrowedFd<'_>, offset: u64, bytes: usize, most: usize) -> io::Result<Self> {
-        let offset = i64::try_from(offset).or(Err(io::ErrorKind::InvalidInput))?;
-        // SAFETY: a new mapping, wherever there is room, touches nothing that exists.
-        let address = unsafe { libc::mmap(null_mut(), bytes, PROTECTION, libc::MAP_SHARED, file.as_raw_fd(), offset) };
-        let new = words(address, bytes)?;
+        let new = shared(file, PROTECTION, offset, bytes)?;
+        Self::settle(new, most).inspect_err(|_no_room| unmap(new))
+    }
+
+    /// Maps a map from its beginning that may only be read. Where no addresses are free for it, it gets `most`.
+    ///
+    /// # Errors
+    /// When it is no map, is too short, or there is no room.
+    pub(crate) fn map_to_read(file: BorrowedFd<'_>, bytes: usize, most: usize) -> io::Result<Self> {
+        let new = shared(file, libc::PROT_READ, 0, bytes)?;
         Self::settle(new, most).inspect_err(|_no_room| unmap(new))
     }
 
@@ -88,6 +96,13 @@ impl Shared {
         free().push(self.region);
         Ok(())
     }
+}
+
+fn shared(file: BorrowedFd<'_>, protection: i32, offset: u64, bytes: usize) -> io::Result<Words> {
+    let offset = i64::try_from(offset).or(Err(io::ErrorKind::InvalidInput))?;
+    // SAFETY: a new mapping, wherever there is room, touches nothing that exists.
+    let address = unsafe { libc::mmap(null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), offset) };
+    words(address, bytes)
 }
 
 /// Puts what is mapped elsewhere, as much, in place of what is mapped here.

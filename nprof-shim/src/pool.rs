@@ -15,7 +15,8 @@
 //! in which it began; where the whole run is over by then ([`end_run`]), in none.
 //!
 //! A call in flight is one that is in `entered` and not yet in the histogram; one that is left by `longjmp` or by the
-//! end of its thread stays so. Which call was made by which is not known here, so `child_ns` stays zero.
+//! end of its thread stays so. Which call was made by which is known only where it is collected what threads use
+//! ([`collect`]); else `child_ns` stays zero.
 //!
 //! A stub is never taken back: a thread may stand in it, and code that the VM has compiled may call it, long after its
 //! method has got another address.
@@ -29,11 +30,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use nprof_common::MethodStats;
 use nprof_common::histogram::{LARGEST, QUARTERS};
+use nprof_common::rows::{BUCKET_ROWS, BUCKETS, MULTIPLIER, ROWS, SHIFT, ThreadRow, Used};
 use nprof_common::switch;
 use nprof_common::wire::probability_of;
 
 use crate::clock::Clock;
-use crate::records::{Place, SHARD_BITS};
+use crate::collected::{Call, Nested, collected};
+use crate::records::{PAGE, Place, SHARD_BITS};
 use crate::sharding::Sharding;
 
 /// How many stubs there are.
@@ -135,6 +138,8 @@ struct Settings {
     multiplier: AtomicU64,
     floor_ticks: AtomicU64,
     run: AtomicU64,
+    rows: AtomicUsize,
+    consumed: AtomicUsize,
 }
 
 const _: () = assert!(size_of::<Settings>() == 64);
@@ -163,6 +168,29 @@ global_asm!(
     MULTIPLIER = const offset_of!(Settings, multiplier),
     FLOOR = const offset_of!(Settings, floor_ticks),
     RUN = const offset_of!(Settings, run),
+    ROWS = const offset_of!(Settings, rows),
+    PAGE = const PAGE,
+    ROW_MULTIPLIER = const MULTIPLIER,
+    ROW_SHIFT = const SHIFT,
+    ROW_BUCKETS = const BUCKETS,
+    ROW_BUCKET_SIZE = const BUCKET_ROWS as usize * size_of::<ThreadRow>(),
+    BUCKET_ROWS = const BUCKET_ROWS,
+    THREAD_ROW = const size_of::<ThreadRow>(),
+    THREAD_ROWS = const ROWS,
+    ROW_SINCE = const offset_of!(ThreadRow, since_ns),
+    ROW_USED = const offset_of!(ThreadRow, used),
+    USED = const size_of::<Used>(),
+    CALL = const size_of::<Call>(),
+    NESTED = const offset_of!(Call, nested),
+    ROW = const offset_of!(Call, row),
+    AT_ENTRY = const offset_of!(Call, at_entry),
+    BEFORE = const offset_of!(Call, before),
+    BEFORE_NS = const offset_of!(Call, before_ns),
+    BEFORE_ANY = const offset_of!(Call, before_any),
+    NESTED_NS = const offset_of!(Nested, ns),
+    NESTED_ANY = const offset_of!(Nested, any),
+    NESTED_USED = const offset_of!(Nested, used),
+    COLLECTED = sym collected,
     RSEQ = const Sharding::RSEQ,
     RDPID = const Sharding::RDPID,
     COUNTED = const offset_of!(MethodStats, counted),
@@ -186,6 +214,8 @@ global_asm!(
 unsafe extern "C" {
     static nprof_stub_pool: [[u8; STUB_SIZE]; STUBS];
     static nprof_stub_chosen: [u8; 5];
+    static nprof_stub_rowless: [u8; 5];
+    safe fn nprof_stub_ask();
     safe static nprof_stub_table: [Row; STUBS];
     safe static nprof_stub_settings: Settings;
 }
@@ -207,6 +237,30 @@ pub fn configure(sharding: Sharding, clock: &Clock) {
 pub fn set_clock(clock: &Clock) {
     nprof_stub_settings.multiplier.store(clock.multiplier, Ordering::Relaxed);
     nprof_stub_settings.floor_ticks.store(clock.floor_ticks, Ordering::Relaxed);
+}
+
+/// Where rows of threads are, and what calls use, for [`collect`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Collecting {
+    /// The address of the first row, where a page begins, and below it how many buckets of rows there are less one. One word, so that
+    /// a stub never sees one without the other.
+    pub rows: usize,
+    /// How far what its calls consume is from the address of a record, divided by how many times as large the record is; 0 if that is
+    /// not to be known.
+    pub consumed: usize,
+}
+
+/// Has it collected of timed calls that begin from now on what their threads use meanwhile; with `None` not. What is given stays
+/// mapped.
+pub fn collect(what: Option<Collecting>) {
+    let settings = &nprof_stub_settings;
+    settings.consumed.store(what.map_or(0, |what| what.consumed), Ordering::Relaxed);
+    settings.rows.store(what.map_or(0, |what| what.rows), Ordering::Release);
+}
+
+/// What [`Collecting::consumed`] is.
+pub(crate) fn distance_to_consumed() -> usize {
+    nprof_stub_settings.consumed.load(Ordering::Relaxed)
 }
 
 /// Ends the run: what calls that are in flight would record when they return is recorded nowhere. To be called before
@@ -311,6 +365,18 @@ impl Stub {
 #[must_use]
 pub fn chosen_site() -> usize {
     (&raw const nprof_stub_chosen).addr()
+}
+
+/// Asks the kernel to put right what the current thread's row says: a probe at [`rowless_site`] does it.
+pub(crate) fn ask() {
+    nprof_stub_ask();
+}
+
+/// The address of the instruction, a nop of five bytes, that a thread passes that has no row, or whose row is behind, with the
+/// address of its control block in `rax`.
+#[must_use]
+pub fn rowless_site() -> usize {
+    (&raw const nprof_stub_rowless).addr()
 }
 
 /// Where the stubs are.

@@ -72,10 +72,10 @@ pub(crate) fn early(agent: &Agent, jni: Jni, binds: &[(MethodId, usize)]) -> Res
     };
     // Where addresses cannot be read the events' must do, and what the VM says.
     let slots = agent.slots(jni, helpers).ok();
-    let stubbed = choose(agent, binds.iter().filter_map(with_class));
+    let stubbed = choose(agent, jni, binds.iter().filter_map(with_class));
     let refused = bind_to_stubs(agent, jni, helpers, slots, &stubbed)?;
     match slots {
-        Some(slots) => verify(slots, &stubbed),
+        Some(slots) => verify(slots, jni, &stubbed),
         None if refused == 0 => Ok(()),
         None => Err(Error::Verification { wrong: refused, all: stubbed.len() }),
     }
@@ -105,14 +105,14 @@ pub(crate) fn apply(agent: &Agent, jni: Jni, wanted: Vec<Wanted>) -> Result<Outc
         bind_to_stubs(agent, jni, helpers, Some(slots), &stubbed)?;
     }
     for stubbed in stubbed {
-        match stubbed.number.filter(|_| !is_wrong(slots, &stubbed)) {
+        match stubbed.number.filter(|_| !is_wrong(slots, jni, &stubbed)) {
             Some(number) => outcome.stubbed.push((number, stubbed.stub)),
             None => outcome.failed += 1,
         }
     }
     let bindings = restored.iter().map(|(bound, name, stub)| binding(*bound, name.clone(), stub.original()));
     helpers.bind(jni, &bindings.collect::<Vec<_>>())?;
-    let left = restored.iter().filter(|(bound, ..)| slots.bound(bound.id).and_then(Stub::at).is_some()).count();
+    let left = restored.iter().filter(|(bound, ..)| bound.current(slots, jni).and_then(Stub::at).is_some()).count();
     outcome.restored += restored.len() - left;
     outcome.failed += left;
     Ok(outcome)
@@ -143,10 +143,10 @@ pub(crate) fn restore(agent: &Agent, jni: Jni) -> Result<usize, Error> {
     Ok(left)
 }
 
-fn choose(agent: &Agent, bound: impl Iterator<Item = Bound>) -> Vec<Stubbed> {
+fn choose(agent: &Agent, jni: Jni, bound: impl Iterator<Item = Bound>) -> Vec<Stubbed> {
     let stub = |bound: Bound| {
         let name = agent.jvmti.name_of(bound.class, bound.id).ok()?;
-        let stub = agent.stub_for(bound.id, bound.address, &name)?;
+        let stub = agent.stub_for(jni, bound, &name)?;
         Some(Stubbed { number: None, bound, name, stub })
     };
     bound.filter_map(stub).collect()
@@ -160,20 +160,20 @@ fn bind_to_stubs(
     slots: Option<&Slots>,
     stubbed: &[Stubbed],
 ) -> Result<usize, Error> {
-    helpers.bind(jni, &bindings(slots, stubbed, Stub::entry))?;
+    helpers.bind(jni, &bindings(slots, jni, stubbed, Stub::entry))?;
     let thread = agent.jvmti.current_thread()?;
     let passed = agent.jvmti.pass_safepoint(thread);
     jni.forget_thread(thread);
     passed?;
-    Ok(helpers.bind(jni, &bindings(slots, stubbed, Stub::second_entry))?)
+    Ok(helpers.bind(jni, &bindings(slots, jni, stubbed, Stub::second_entry))?)
 }
 
 /// What binds methods to their stubs: those that are still bound as they were found or as we have bound them. Others
 /// have been bound by the application meanwhile, and the event has given them other stubs.
-fn bindings(slots: Option<&Slots>, stubbed: &[Stubbed], entry: fn(Stub) -> usize) -> Vec<Binding> {
+fn bindings(slots: Option<&Slots>, jni: Jni, stubbed: &[Stubbed], entry: fn(Stub) -> usize) -> Vec<Binding> {
     let is_current = |stubbed: &&Stubbed| {
         let Some(slots) = slots else { return true };
-        let bound = slots.bound(stubbed.bound.id);
+        let bound = stubbed.bound.current(slots, jni);
         bound == Some(stubbed.bound.address) || bound.and_then(Stub::at) == Some(stubbed.stub)
     };
     let binding = |stubbed: &Stubbed| binding(stubbed.bound, stubbed.name.clone(), entry(stubbed.stub));
@@ -194,13 +194,13 @@ fn original(agent: &Agent, bound: Bound) -> Option<Binding> {
 
 /// Checks that no method is bound to its native still. It need not be our stub that it is bound to: another agent may
 /// have put its own code before that.
-fn verify(slots: &Slots, stubbed: &[Stubbed]) -> Result<(), Error> {
-    match stubbed.iter().filter(|stubbed| is_wrong(slots, stubbed)).count() {
+fn verify(slots: &Slots, jni: Jni, stubbed: &[Stubbed]) -> Result<(), Error> {
+    match stubbed.iter().filter(|stubbed| is_wrong(slots, jni, stubbed)).count() {
         0 => Ok(()),
         wrong => Err(Error::Verification { wrong, all: stubbed.len() }),
     }
 }
 
-fn is_wrong(slots: &Slots, stubbed: &Stubbed) -> bool {
-    slots.bound(stubbed.bound.id).is_none_or(|at| at == stubbed.stub.original())
+fn is_wrong(slots: &Slots, jni: Jni, stubbed: &Stubbed) -> bool {
+    stubbed.bound.current(slots, jni).is_none_or(|at| at == stubbed.stub.original())
 }

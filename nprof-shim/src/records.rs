@@ -7,13 +7,20 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use nprof_common::MethodStats;
+use nprof_common::rows::{BUCKET_ROWS, BUCKETS, LEAST_ROWS, ROWS, ThreadRow};
+use nprof_common::{Consumed, MethodStats};
 
 use crate::memory::{Shared, Words};
+use crate::pool::Collecting;
 
 /// Words of a record.
 const WORDS: usize = size_of::<MethodStats>() / 8;
-const PAGE: u64 = 4_096;
+/// How many times as large a record is as what its calls consume.
+pub(crate) const TIMES: usize = size_of::<MethodStats>() / size_of::<Consumed>();
+const _: () = assert!(size_of::<Consumed>() * TIMES == size_of::<MethodStats>());
+/// The size of a page: what is mapped begins with one.
+pub(crate) const PAGE: u64 = 4_096;
+const _: () = assert!(BUCKETS as u64 <= PAGE);
 
 /// The bits of a [`Place`] that hold the number of shards.
 pub(crate) const SHARD_BITS: u32 = 16;
@@ -36,6 +43,8 @@ pub struct Run {
     pub records: u32,
     /// Shards of each that are CPUs' own. One more follows.
     pub shards: u32,
+    /// Whether what calls consume is recorded behind them: a `Consumed` for each shard.
+    pub consumed: bool,
 }
 
 /// Memory for the records of a number of methods. It stays mapped for good: a stub may write to it at any time.
@@ -44,6 +53,10 @@ pub struct Records {
     words: Words,
     shards: u32,
     shared: Option<Shared>,
+    /// Whether what calls consume follows behind them.
+    consumed: bool,
+    /// What threads have used; without that it is not collected.
+    rows: Option<Shared>,
 }
 
 impl Records {
@@ -54,7 +67,8 @@ impl Records {
     pub fn map_run(file: OwnedFd, run: Run) -> io::Result<Self> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let shards = u64::from(run.records).saturating_mul(u64::from(run.shards) + 1);
-        let length = shards.saturating_mul(size_of::<MethodStats>() as u64);
+        let records = shards.saturating_mul(size_of::<MethodStats>() as u64);
+        let length = if run.consumed { records.saturating_add(records / TIMES as u64) } else { records };
         let is_possible = run.first.is_multiple_of(align_of::<MethodStats>() as u64)
             && (1..=MOST_SHARDS).contains(&run.shards)
             && (1..=MOST_BYTES).contains(&length)
@@ -73,17 +87,55 @@ impl Records {
         let [bytes, most] = [bytes, most].map(|size| usize::try_from(size).or(Err(invalid())));
         let shared = Shared::map(file.as_fd(), run.first - before, bytes?, most?)?;
         let first = usize::try_from(before / 8).or(Err(invalid()))?;
-        let end = first + usize::try_from(length / 8).or(Err(invalid()))?;
+        let end = first + usize::try_from(records / 8).or(Err(invalid()))?;
         let words = shared.words().get(first..end).ok_or_else(invalid)?;
-        Ok(Self { words, shards: run.shards, shared: Some(shared) })
+        Ok(Self { words, shards: run.shards, shared: Some(shared), consumed: run.consumed, rows: None })
     }
 
-    /// Lets go of the file or map, if this is of one. The memory stays, and what is written to it is seen by nobody.
+    /// The same with so many rows of threads, in a map or file that is mapped for reading.
+    ///
+    /// # Errors
+    /// When it is too short, it cannot be that many, or there is no room.
+    pub fn with_rows(self, file: OwnedFd, rows: u32) -> io::Result<Self> {
+        let bytes = rows as usize * size_of::<ThreadRow>();
+        let is_possible = rows.is_power_of_two() && (LEAST_ROWS..=ROWS).contains(&rows);
+        let file = File::from(file);
+        let metadata = file.metadata()?;
+        // A BPF map refuses to be mapped beyond its end, a file does not.
+        if !is_possible || metadata.is_file() && metadata.len() < bytes as u64 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // Later ones, which may be more, find room where these were.
+        let most = ROWS as usize * size_of::<ThreadRow>();
+        Ok(Self { rows: Some(Shared::map_to_read(file.as_fd(), bytes, most)?), ..self })
+    }
+
+    /// What is collected of calls; `None` where that is nothing.
+    #[must_use]
+    pub fn collecting(&self) -> Option<Collecting> {
+        let rows = self.rows?.words();
+        let buckets = size_of_val(rows) / (BUCKET_ROWS as usize * size_of::<ThreadRow>());
+        let rows = rows.as_ptr().addr() | (buckets - 1);
+        let first = self.words.as_ptr().addr();
+        let consumed = (first + size_of_val(self.words)).wrapping_sub(first / TIMES);
+        Some(Collecting { rows, consumed: if self.consumed { consumed } else { 0 } })
+    }
+
+    /// Lets go of the rows of threads, if there are some: nobody writes to them any more.
+    ///
+    /// # Errors
+    /// When the kernel has no memory left to do it.
+    pub fn let_rows_go(&mut self) -> io::Result<()> {
+        self.rows.take().map_or(Ok(()), Shared::let_go)
+    }
+
+    /// Lets go of the files or maps, if this is of some. The memory stays, and what is written to it is seen by nobody.
     ///
     /// # Errors
     /// When the kernel has no memory left to do it.
     pub fn let_go(self) -> io::Result<()> {
-        self.shared.map_or(Ok(()), Shared::let_go)
+        self.shared.map_or(Ok(()), Shared::let_go)?;
+        self.rows.map_or(Ok(()), Shared::let_go)
     }
 
     /// How many shards a record has, the spare one left out.
@@ -136,7 +188,7 @@ mod testing {
         pub fn map_for(methods: usize, cpus: u32) -> io::Result<Self> {
             let shards = cpus.min(MOST_SHARDS);
             let words = anonymous(methods * (shards as usize + 1) * size_of::<MethodStats>())?;
-            Ok(Self { words, shards, shared: None })
+            Ok(Self { words, shards, shared: None, consumed: false, rows: None })
         }
 
         /// The sum over the shards of a method; of no calls beyond the room.
@@ -210,7 +262,7 @@ mod tests {
         let _turn = crate::memory::tests::turn();
         let file = tempfile::tempfile().unwrap();
         let size = size_of::<MethodStats>() as u64;
-        let run = Run { first: 3 * size, records: 2, shards: 2 };
+        let run = Run { first: 3 * size, records: 2, shards: 2, consumed: false };
         file.set_len(run.first + 6 * size).unwrap();
         let mapped = |run| Records::map_run(file.try_clone().unwrap().into(), run);
         let records = mapped(run).unwrap();

@@ -20,6 +20,11 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
+    /// What the VM calls by now; `None` for nothing.
+    pub(crate) fn current(self, slots: &Slots, jni: Jni) -> Option<usize> {
+        slots.bound(jni, self.class, self.id)
+    }
+
     /// The address of the native.
     pub(crate) fn native(self) -> usize {
         Stub::at(self.address).map_or(self.address, Stub::original)
@@ -46,7 +51,7 @@ pub(crate) fn bound_methods(agent: &Agent, jni: Jni, helpers: &Helpers, slots: &
     for class in classes {
         // A class that is not prepared has no bound methods.
         let natives = agent.jvmti.native_methods(class).unwrap_or_default();
-        let bound: Vec<_> = natives.into_iter().filter_map(|id| Some((id, slots.bound(id)?))).collect();
+        let bound: Vec<_> = natives.into_iter().filter_map(|id| Some((id, slots.bound(jni, class, id)?))).collect();
         if bound.is_empty() {
             jni.forget(class);
             continue;
@@ -68,7 +73,7 @@ pub(crate) fn tell_all(agent: &Agent, jni: Jni, mut tell: impl FnMut(Option<Foun
         }
         tell(name.and_then(|name| {
             let number = agent.methods.number_of(bound.id, &name)?;
-            Some(Found { number, pointer: agent.pointer(bound.id), address: bound.native(), name })
+            Some(Found { number, pointer: agent.pointer(jni, bound.class, bound.id), address: bound.native(), name })
         }));
     }
     Ok(())
@@ -76,13 +81,12 @@ pub(crate) fn tell_all(agent: &Agent, jni: Jni, mut tell: impl FnMut(Option<Foun
 
 /// What a method is bound to that is known by its number; `None` if it is unloaded by now, or bound to nothing.
 ///
-/// The id of a method that is unloaded stays readable in all JDKs up to 25, and is refused by the VM; or it is another's
-/// by now.
+/// The VM refuses the id of a method that is unloaded; or, up to JDK 25, it is another's by now.
 pub(crate) fn locate(agent: &Agent, jni: Jni, helpers: &Helpers, slots: &Slots, wanted: &Wanted) -> Option<Bound> {
     let class = agent.jvmti.class_of(wanted.id).ok()?;
     let bound = (agent.jvmti.name_of(class, wanted.id).as_ref() == Ok(&wanted.name)).then(|| {
         let of_platform = helpers.is_of_platform(agent.jvmti, jni, class);
-        Some(Bound { class, of_platform, id: wanted.id, address: slots.bound(wanted.id)? })
+        Some(Bound { class, of_platform, id: wanted.id, address: slots.bound(jni, class, wanted.id)? })
     });
     let bound = bound.flatten();
     if bound.is_none() {

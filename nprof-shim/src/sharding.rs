@@ -30,12 +30,13 @@ impl Sharding {
     }
 
     /// All that work in this process, best first.
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
+    pub fn all() -> impl Iterator<Item = Self> {
         [rseq(), rdpid(), Some(Self::SegmentLimit)].into_iter().flatten()
     }
 
-    /// Its number.
-    pub(crate) const fn number(self) -> u32 {
+    /// Its number, as `Hello` says it.
+    #[must_use]
+    pub const fn number(self) -> u32 {
         self.words().0
     }
 

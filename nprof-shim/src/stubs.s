@@ -1,7 +1,7 @@
 // The pool of stubs and the code that they share. See pool.rs for what each stub is for.
 //
 // The entry of a stub finds the arguments of a native where the JVM put them, and leaves them there: until the native
-// is called only rax, r10, r11 and the flags are touched. r11 holds the stub's row of parameters. A native whose call the
+// is called only rax, r10, r11 and the flags are touched, and xmm8 where it is collected what threads use. r11 holds the stub's row of parameters. A native whose call the
 // stub has counted finds a mark in r10, which no native looks at: a probe of the kernel there then leaves the call out.
 // The mark names the call, by the native's address and the stack pointer with which it is entered, because it may still be
 // in r10 when the native calls another one, or itself. A call that is not counted finds zero.
@@ -108,6 +108,88 @@
     adc edx, 0
 .endm
 
+// What a call took, from its row of parameters, the word of its record and its start in the frame: nanoseconds into rsi, the
+// row into r11, the word into r10, the result of the native, which was in rax, into r8. Clobbers rax, rcx and rdx.
+.macro nprof_elapsed
+    mov r8, rax
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    mov r11, qword ptr [rbp - 8]
+    mov r10, qword ptr [rbp - 24]
+    xor ecx, ecx
+    sub rax, qword ptr [rbp - 16]
+    cmovb rax, rcx
+    mul qword ptr [rip + nprof_stub_settings + {MULTIPLIER}]
+    shrd rax, rdx, 32
+    mov rsi, rax
+.endm
+
+// Calls the native, with a copy of its arguments on the stack, and keeps when. r11 is the row of parameters.
+.macro nprof_call_native
+    mov r10d, dword ptr [r11 + {WORDS}]
+    test r10d, r10d
+    jz .Lnprof_copied\@
+    lea eax, [r10 + 1]
+    and eax, -2
+    shl eax, 3
+    sub rsp, rax
+.Lnprof_copy\@:
+    dec r10d
+    mov rax, qword ptr [rbp + 16 + 8 * r10]
+    mov qword ptr [rsp + 8 * r10], rax
+    jnz .Lnprof_copy\@
+.Lnprof_copied\@:
+    mov r10, rdx
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    add rax, qword ptr [rip + nprof_stub_settings + {FLOOR}]
+    mov qword ptr [rbp - 16], rax
+    mov rdx, r10
+    lea r10, [rsp - 8]
+    xor r10, qword ptr [r11 + {MARK}]
+    call qword ptr [r11 + {ORIGINAL}]
+.endm
+
+// Goes to \found with the thread's row in r10, if there is one among the rows that the word in r10 says: their address and, below
+// a page, the number of their buckets less one. Clobbers rax and r11.
+.macro nprof_find_row found
+    mov rax, qword ptr fs:[0]
+    imul r11, rax, {ROW_MULTIPLIER}
+    shr r11, {ROW_SHIFT}
+    and r11d, r10d
+    and r11d, {ROW_BUCKETS} - 1
+    imul r11d, r11d, {ROW_BUCKET_SIZE}
+    and r10, -{PAGE}
+    add r10, r11
+    .rept {BUCKET_ROWS}
+    cmp qword ptr [r10], rax
+    je \found
+    add r10, {THREAD_ROW}
+    .endr
+.endm
+
+// From the thread's row in r10 to what its calls have nested in them, in r11: as far from the first such as the row is from the first,
+// by the word of the rows in the frame. Clobbers rax.
+.macro nprof_nested_of_row
+    mov rax, qword ptr [rsp + {BEFORE}]
+    and rax, -{PAGE}
+    lea r11, [rip + nprof_stub_nested]
+    add r11, r10
+    sub r11, rax
+.endm
+
+// Copies what a thread has used, or the like of it, by way of a register that no argument is in.
+.macro nprof_copy_used to, from
+    .set .Lnprof_at, 0
+    .rept {USED} / 16
+    movups xmm8, xmmword ptr [\from + .Lnprof_at]
+    movups xmmword ptr [\to + .Lnprof_at], xmm8
+    .set .Lnprof_at, .Lnprof_at + 16
+    .endr
+.endm
+
     .section .rodata.nprof_stubs, "a", @progbits
     .p2align 6
 nprof_stub_bounds:
@@ -127,6 +209,13 @@ nprof_stub_settings:
     .size nprof_stub_table, {ROW_SIZE} * {STUBS}
 nprof_stub_table:
     .zero {ROW_SIZE} * {STUBS}
+    .p2align 7
+    .globl nprof_stub_nested
+    .hidden nprof_stub_nested
+    .type nprof_stub_nested, @object
+    .size nprof_stub_nested, {THREAD_ROW} * {THREAD_ROWS}
+nprof_stub_nested:
+    .zero {THREAD_ROW} * {THREAD_ROWS}
 
     .section .text.nprof_stubs, "ax", @progbits
 
@@ -238,44 +327,14 @@ nprof_stub_active:
     sub rsp, 32
     mov qword ptr [rbp - 8], r11
     mov qword ptr [rbp - 24], r10
-    mov r10d, dword ptr [r11 + {WORDS}]
-    test r10d, r10d
-    jz .Lnprof_copied
-    lea eax, [r10 + 1]
-    and eax, -2
-    shl eax, 3
-    sub rsp, rax
-.Lnprof_copy:
-    dec r10d
-    mov rax, qword ptr [rbp + 16 + 8 * r10]
-    mov qword ptr [rsp + 8 * r10], rax
-    jnz .Lnprof_copy
-.Lnprof_copied:
-    mov r10, rdx
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
-    add rax, qword ptr [rip + nprof_stub_settings + {FLOOR}]
-    mov qword ptr [rbp - 16], rax
-    mov rdx, r10
-    lea r10, [rsp - 8]
-    xor r10, qword ptr [r11 + {MARK}]
-    call qword ptr [r11 + {ORIGINAL}]
-
+    cmp qword ptr [rip + nprof_stub_settings + {ROWS}], 0
+    jne .Lnprof_collect
+.Lnprof_plain:
+    nprof_call_native
 // The result is in rax (kept in r8) or in xmm0 (not touched). All other registers that a callee may use are free.
-    mov r8, rax
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
-    mov r11, qword ptr [rbp - 8]
-    mov r10, qword ptr [rbp - 24]
-    xor ecx, ecx
-    sub rax, qword ptr [rbp - 16]
-    cmovb rax, rcx
-    mul qword ptr [rip + nprof_stub_settings + {MULTIPLIER}]
-    shrd rax, rdx, 32
-    mov rsi, rax
-    mov rdi, rax
+    nprof_elapsed
+.Lnprof_ended:
+    mov rdi, rsi
     nprof_bucket
     cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
     jne .Lnprof_end_locked
@@ -318,6 +377,16 @@ nprof_stub_active:
     imul ecx, dword ptr [rax + {TOTAL}], {GOLDEN}
     cmp rcx, rdx
     jae .Lnprof_return
+// Where not all calls are timed, this one was by another chance first.
+    cmp dword ptr [r11 + {MODE}], {SAMPLE}
+    jne .Lnprof_chosen
+    mov ecx, 1
+    shl rcx, 32
+    cmp rdx, rcx
+    cmova rdx, rcx
+    mov ecx, dword ptr [r11 + {CHANCE}]
+    imul rdx, rcx
+    shr rdx, 32
 // A probe here finds the index in edi, the nanoseconds in rsi and the chance in rdx.
 .Lnprof_chosen:
     mov edi, dword ptr [r11 + {INDEX}]
@@ -367,8 +436,135 @@ nprof_stub_chosen:
 .Lnprof_recorded_locked:
     mov rax, rdi
     jmp .Lnprof_recorded
+// A call of which it is collected what its thread used meanwhile: the frame has a `Call` more (collected.rs). Its first
+// bytes are written before the row is read, and the last are next to what was pushed: the frame's own page fault, if it
+// has one, is not the call's.
+.Lnprof_collect:
+    sub rsp, {CALL}
+    mov r10, qword ptr [rip + nprof_stub_settings + {ROWS}]
+    mov qword ptr [rsp + {BEFORE}], r10
+    test r10, r10
+    jz .Lnprof_no_row
+    nprof_find_row .Lnprof_row
+    call nprof_stub_ask
+    mov r10, qword ptr [rsp + {BEFORE}]
+    nprof_find_row .Lnprof_new_row
+.Lnprof_no_row:
+    mov r11, qword ptr [rbp - 8]
+    add rsp, {CALL}
+    jmp .Lnprof_plain
+.Lnprof_new_row:
+    nprof_nested_of_row
+    mov qword ptr [r11 + {NESTED_NS}], 0
+    mov qword ptr [r11 + {NESTED_ANY}], 0
+// r10 is the thread's row. It says that the thread is not running if the kernel has not told that it runs again.
+.Lnprof_row:
+    cmp qword ptr [r10 + {ROW_SINCE}], 0
+    jne .Lnprof_unseen
+.Lnprof_seen:
+    nprof_nested_of_row
+    mov qword ptr [rsp + {ROW}], r10
+    mov qword ptr [rsp + {NESTED}], r11
+    mov rax, qword ptr [r11 + {NESTED_NS}]
+    mov qword ptr [rsp + {BEFORE_NS}], rax
+    mov rax, qword ptr [r11 + {NESTED_ANY}]
+    mov qword ptr [rsp + {BEFORE_ANY}], rax
+    mov qword ptr [r11 + {NESTED_NS}], 0
+    test rax, rax
+    jnz .Lnprof_keep_nested
+.Lnprof_kept:
+    nprof_copy_used "rsp + {AT_ENTRY}", "r10 + {ROW_USED}"
+    mov r11, qword ptr [rbp - 8]
+    nprof_call_native
+    nprof_elapsed
+    lea rdi, [rbp - 32 - {CALL}]
+    nprof_unless_over .Lnprof_return
+    mov r9, qword ptr [rdi + {NESTED}]
+    mov rax, qword ptr [rdi + {ROW}]
+// Nothing was used, by it or by what it called, and nothing traced was called: only the time goes to whoever called it.
+    mov rcx, qword ptr [r9 + {NESTED_NS}]
+    or rcx, qword ptr [r9 + {NESTED_ANY}]
+    or rcx, qword ptr [rdi + {BEFORE_ANY}]
+    or rcx, qword ptr [rax + {ROW_SINCE}]
+    jnz .Lnprof_used
+    pcmpeqb xmm1, xmm1
+    .set .Lnprof_at, 0
+    .rept {USED} / 16
+    movups xmm2, xmmword ptr [rax + {ROW_USED} + .Lnprof_at]
+    movups xmm3, xmmword ptr [rdi + {AT_ENTRY} + .Lnprof_at]
+    pcmpeqb xmm2, xmm3
+    pand xmm1, xmm2
+    .set .Lnprof_at, .Lnprof_at + 16
+    .endr
+    pmovmskb ecx, xmm1
+    cmp ecx, 0xffff
+    jne .Lnprof_used
+    mov rcx, qword ptr [rdi + {BEFORE_NS}]
+    add rcx, rsi
+    mov qword ptr [r9 + {NESTED_NS}], rcx
+    jmp .Lnprof_ended
+
+.Lnprof_unseen:
+    call nprof_stub_ask
+    jmp .Lnprof_seen
+
+// Calls that are nested in the one that made this one have used something: that is kept, and begins again from zero.
+.Lnprof_keep_nested:
+    mov qword ptr [r11 + {NESTED_ANY}], 0
+    nprof_copy_used "rsp + {BEFORE}", "r11 + {NESTED_USED}"
+    xorps xmm8, xmm8
+    .set .Lnprof_at, 0
+    .rept {USED} / 16
+    movups xmmword ptr [r11 + {NESTED_USED} + .Lnprof_at], xmm8
+    .set .Lnprof_at, .Lnprof_at + 16
+    .endr
+    jmp .Lnprof_kept
+
+// Something was used: that is added by a function, which leaves all to us that is needed afterwards.
+.Lnprof_used:
+    cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
+    jne .Lnprof_used_locked
+    mov rax, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
+    mov eax, dword ptr fs:[rax + 4]
+    nprof_shard .Lnprof_used_locked
+    jmp .Lnprof_used_shard
+.Lnprof_used_locked:
+    call nprof_stub_locked_shard
+.Lnprof_used_shard:
+    sub rsp, 48
+    and rsp, -16
+    mov qword ptr [rsp], rsi
+    mov qword ptr [rsp + 8], r8
+    movups xmmword ptr [rsp + 16], xmm0
+    mov rdx, rsi
+    mov rsi, rax
+    call {COLLECTED}
+    mov rsi, qword ptr [rsp]
+    mov r8, qword ptr [rsp + 8]
+    movups xmm0, xmmword ptr [rsp + 16]
+    mov r11, qword ptr [rbp - 8]
+    mov r10, qword ptr [rbp - 24]
+    jmp .Lnprof_ended
     .cfi_endproc
     .size nprof_stub_active, . - nprof_stub_active
+
+// Asks for a row for the thread, or to put right what it says. Clobbers nothing but rax.
+    .p2align 4
+    .globl nprof_stub_ask
+    .hidden nprof_stub_ask
+    .type nprof_stub_ask, @function
+nprof_stub_ask:
+    .cfi_startproc
+    mov rax, qword ptr fs:[0]
+// A probe here gives the thread with the control block at rax a row.
+    .globl nprof_stub_rowless
+    .hidden nprof_stub_rowless
+    .type nprof_stub_rowless, @function
+nprof_stub_rowless:
+    .byte 0x0f, 0x1f, 0x44, 0x00, 0x00
+    ret
+    .cfi_endproc
+    .size nprof_stub_ask, . - nprof_stub_ask
 
 // From the word of the record in r10 to the shard for locked additions in rax: this CPU's, or the spare one if
 // restartable sequences are in use, where the CPUs' own are for unlocked additions only. Clobbers nothing but rax and flags.

@@ -1,8 +1,9 @@
-//! Threads that the VM does not know, and their work in it.
+//! The VM as a whole: threads that it does not know and their work in it, and what its library exports.
 
 #![expect(unsafe_code, reason = "calls the VM")]
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::time::Duration;
 
@@ -40,6 +41,26 @@ impl Vm {
         Some(work(visit.jni))
     }
 
+    /// A variable that the VM's library exports.
+    pub(crate) fn exported(self, name: &CStr) -> Option<*const c_void> {
+        // Where it was not loaded for all to see, by the name of the file in which the VM's own variable is.
+        symbol(libc::RTLD_DEFAULT, name).or_else(|| symbol(self.library()?, name))
+    }
+
+    /// The VM's library, for the dynamic linker.
+    fn library(self) -> Option<*mut c_void> {
+        let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: the variable takes what the linker knows of the address.
+        if unsafe { libc::dladdr(self.0.cast_const().cast(), info.as_mut_ptr()) } == 0 {
+            return None;
+        }
+        // SAFETY: all its fields may be zero.
+        let file = unsafe { info.assume_init() }.dli_fname;
+        // SAFETY: the linker's own name of what is loaded, or null for the program; with this flag nothing is loaded.
+        let library = unsafe { libc::dlopen(file, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        (!library.is_null()).then_some(library)
+    }
+
     fn enter(self) -> Option<Visit> {
         let attach = self.table().AttachCurrentThreadAsDaemon;
         let mut name = *b"nprof-shim\0";
@@ -65,6 +86,12 @@ impl Vm {
         // SAFETY: the VM's table of functions is constant.
         unsafe { &*table }
     }
+}
+
+fn symbol(library: *mut c_void, name: &CStr) -> Option<*const c_void> {
+    // SAFETY: the handle is the linker's; the name is a C string.
+    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
+    (!address.is_null()).then_some(address.cast_const())
 }
 
 /// The stay of a thread in the VM. It ends also when the work panics: the VM would wait for ever for a thread that is

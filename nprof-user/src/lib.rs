@@ -11,7 +11,7 @@
 //! [`elf`] reads ELF files for all of them.
 //!
 //! [`trace`] puts the stages together, for one JVM or all of a host. [`service`] keeps that running by a [`config`], for
-//! scrapes ([`export`]) and commands ([`control`]). [`cli`] is what users type.
+//! scrapes ([`export`]), receivers ([`push`]) and commands ([`control`]). [`cli`] is what users type.
 
 pub mod aggregate;
 pub mod attach;
@@ -25,6 +25,7 @@ pub mod govern;
 pub mod model;
 pub mod native;
 pub mod profile;
+pub mod push;
 pub mod recording;
 pub mod render;
 pub mod resolve;

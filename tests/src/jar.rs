@@ -41,6 +41,12 @@ impl<'a> Jar<'a> {
         Ok(Self { jdk, name, path, _directory: directory })
     }
 
+    /// What it runs on.
+    #[must_use]
+    pub fn jdk(&self) -> &Jdk {
+        self.jdk
+    }
+
     /// What its JVMs are called: the value of the label `jvm`.
     #[must_use]
     pub fn name(&self) -> &str {

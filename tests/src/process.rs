@@ -103,6 +103,17 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Stressed").args(libraries))
     }
 
+    /// The same from a jar that starts it.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn stressed_from(jdk: &Jdk, jar: &Path, options: &[&str]) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        let libraries = ["libstubs.so", "libstressed.so"].map(|name| targets.library(name));
+        Self::start(jdk, command.args(options).arg("-jar").arg(jar).args(libraries))
+    }
+
     /// The natives of `Shapes.java` from a jar, by whose name it is known then.
     ///
     /// # Errors
@@ -156,7 +167,47 @@ impl RemoteProcess {
         Self::start(jdk, command.arg("targets.Bench").args(libraries))
     }
 
-    /// The same from a jar that starts it, in a JVM that is as small as can be: for tests with many of them, which
+    /// The same with thousands of natives that have one function.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn thousands(jdk: &Jdk) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.arg("targets.Bench").arg(targets.library("libthousands.so")))
+    }
+
+    /// Natives that consume what they are told to (`Consuming.java`).
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn consuming(jdk: &Jdk) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.arg("targets.Consuming").arg(targets.library("libconsuming.so")))
+    }
+
+    /// Natives that consume what they are told to (`Consuming.java`) from a jar, by whose name it is known then.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn consuming_from(jdk: &Jdk, jar: &Path) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.arg("-jar").arg(jar).arg(targets.library("libconsuming.so")))
+    }
+
+    /// Natives that call JNI functions (`Asking.java`), on a JVM with these options.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn asking(jdk: &Jdk, options: &[&str]) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.args(options).arg("targets.Asking").arg(targets.library("libasking.so")))
+    }
+
+    /// The natives of `Bench.java` from a jar that starts it, in a JVM that is as small as can be: for tests with many of them, which
     /// tell them apart by [`NUMBER`].
     ///
     /// # Errors
@@ -167,6 +218,20 @@ impl RemoteProcess {
         command.env(NUMBER, number.to_string());
         command.args(["-Xmx32m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar"]).arg(jar);
         let libraries = ["libshapes.so", "libmany.so"].map(|name| targets.library(name));
+        Self::start(jdk, command.args(libraries))
+    }
+
+    /// Natives that are called at high rates and count their calls in a file (`Soaked.java`), from a jar, in a small JVM with a
+    /// [`NUMBER`].
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn soaked(jdk: &Jdk, jar: &Path, number: usize, counts: &Path) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        command.env(NUMBER, number.to_string());
+        command.args(["-Xmx32m", "-XX:+UseSerialGC", "-jar"]).arg(jar).arg(counts);
+        let libraries = ["libsoaked.so", "libmany.so"].map(|name| targets.library(name));
         Self::start(jdk, command.args(libraries))
     }
 

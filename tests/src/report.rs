@@ -57,8 +57,9 @@ pub struct FunctionsRow {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[expect(missing_docs, reason = "the fields are described in the contract")]
 pub struct SlowCallRows {
-    pub threshold_ns: u64,
+    pub threshold_ns: Option<u64>,
     pub total: u64,
+    pub unread: u64,
     pub calls: Vec<SlowCallRow>,
 }
 
@@ -71,9 +72,25 @@ pub struct SlowCallRow {
     pub method: String,
     pub signature: String,
     pub time_ns: u64,
+    pub off_cpu_ns: Option<u64>,
+    pub on_cpu_ns: Option<u64>,
     pub tid: u32,
     pub thread: String,
+    pub tier: String,
     pub callers: Vec<String>,
+    /// Only where arguments are asked for.
+    pub arguments: Option<serde_json::Value>,
+    pub wait: Option<WaitRow>,
+    /// Only where something is collected.
+    pub collected: Option<BTreeMap<String, u64>>,
+}
+
+/// The longest time that its thread was not running.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct WaitRow {
+    pub ns: u64,
+    pub kernel: Vec<String>,
 }
 
 impl SlowCallRow {
@@ -123,6 +140,12 @@ pub struct Row {
     pub estimate_error_ns: Option<u64>,
     pub off_cpu_ns: Option<u64>,
     pub on_cpu_ns: Option<u64>,
+    /// Only with `--collect`.
+    pub collected: Option<BTreeMap<String, u64>>,
+    /// The same.
+    pub collected_total: Option<BTreeMap<String, u64>>,
+    /// Only where programs of the user's show something; `null` where none of them runs.
+    pub programs: Option<BTreeMap<String, Option<u64>>>,
 }
 
 /// Calls by duration.

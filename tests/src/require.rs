@@ -37,6 +37,18 @@ pub fn traced_on_every_jdk(test: impl Fn(&Jdk) -> Result<()>) -> Result<()> {
     on_kernel(|| on_every_jdk(test))
 }
 
+/// Runs `test` once, with the oldest and the newest JDK of this machine together, if they can be traced on.
+///
+/// # Errors
+/// As [`traced_on_every_jdk`].
+pub fn traced_on_two_jdks(test: impl FnOnce([&Jdk; 2]) -> Result<()>) -> Result<()> {
+    on_kernel(|| {
+        let jdks = jdks()?;
+        let (oldest, newest) = (jdks.iter().min_by_key(|jdk| jdk.version), jdks.iter().max_by_key(|jdk| jdk.version));
+        oldest.zip(newest).map_or(Ok(()), |(oldest, newest)| test([oldest, newest]))
+    })
+}
+
 /// Runs `test` with every JVM of another version than those of [`on_every_jdk`]. They cannot compile.
 ///
 /// # Errors

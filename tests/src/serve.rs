@@ -47,7 +47,8 @@ pub struct Serve {
     announcement: String,
     /// What it said before, and nobody has asked for.
     said: Vec<String>,
-    directory: TempDir,
+    control: PathBuf,
+    _directory: Option<TempDir>,
 }
 
 impl Endpoint {
@@ -67,12 +68,13 @@ impl Endpoint {
         Ok(answer.body)
     }
 
-    /// The size of one scrape by a client that accepts `accept`, in bytes.
+    /// The size of one scrape by a client that accepts `accept` in this content coding, in bytes as they come.
     ///
     /// # Errors
     /// When it is refused.
-    pub fn scrape_size(&self, accept: &str) -> Result<usize> {
-        let (status, _, body) = http::get_bytes(&format!("{}/metrics", self.url), &[], &[("Accept", accept)])?;
+    pub fn scrape_size(&self, accept: &str, coding: &str) -> Result<usize> {
+        let (status, _, body) =
+            http::get_bytes(&format!("{}/metrics", self.url), &[], &[("Accept", accept), ("Accept-Encoding", coding)])?;
         ensure!(status == 200, "{status}");
         Ok(body.len())
     }
@@ -117,9 +119,16 @@ impl Serve {
     /// When nprof ends before that.
     pub fn start(args: &[&str]) -> Result<Self> {
         let directory = TempDir::new()?;
-        let control = control_socket(directory.path());
-        let control = control.to_str().context("a path in UTF-8")?;
-        let mut child = spawn(&[&["serve", "--listen", "127.0.0.1:0", "--control", control], args].concat())?;
+        let serve = Self::start_at(&directory.path().join("control.sock"), args)?;
+        Ok(Self { _directory: Some(directory), ..serve })
+    }
+
+    /// The same with its control socket at this place.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_at(control: &Path, args: &[&str]) -> Result<Self> {
+        let mut child = Self::launch(control, args)?;
         let mut said = Vec::new();
         let announcement = loop {
             let line = child.line(Stream::Stderr)?;
@@ -129,7 +138,23 @@ impl Serve {
             said.push(line);
         };
         let url = announced_url(&announcement).with_context(|| announcement.clone())?.to_owned();
-        Ok(Self { child, endpoint: Endpoint { url }, announcement, said, directory })
+        Ok(Self {
+            child,
+            endpoint: Endpoint { url },
+            announcement,
+            said,
+            control: control.to_owned(),
+            _directory: None,
+        })
+    }
+
+    /// Starts a service without waiting for anything.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn launch(control: &Path, args: &[&str]) -> Result<Child> {
+        let control = control.to_str().context("a path in UTF-8")?;
+        spawn(&[&["serve", "--listen", "127.0.0.1:0", "--control", control], args].concat())
     }
 
     /// The line that said that everything is attached.
@@ -147,7 +172,7 @@ impl Serve {
     /// The control socket.
     #[must_use]
     pub fn control(&self) -> PathBuf {
-        control_socket(self.directory.path())
+        self.control.clone()
     }
 
     /// Runs `nprof ctl` against this service.
@@ -155,8 +180,7 @@ impl Serve {
     /// # Errors
     /// When it cannot be started or does not end.
     pub fn ctl(&self, args: &[&str]) -> Result<Outcome> {
-        let control = self.control();
-        run(&[&["ctl", "--control", control.to_str().context("a path in UTF-8")?], args].concat())
+        run(&[&["ctl", "--control", self.control.to_str().context("a path in UTF-8")?], args].concat())
     }
 
     /// The same, which must succeed.
@@ -167,6 +191,12 @@ impl Serve {
         let outcome = self.ctl(args)?;
         ensure!(outcome.code == Some(0), "ctl {args:?}: {outcome:?}");
         Ok(outcome.stdout)
+    }
+
+    /// An error that shows what it has said.
+    #[must_use]
+    pub fn failure(&self, what: &str) -> anyhow::Error {
+        self.child.failure(what)
     }
 
     /// Sends it a signal.
@@ -212,10 +242,6 @@ impl Deref for Serve {
     fn deref(&self) -> &Endpoint {
         &self.endpoint
     }
-}
-
-fn control_socket(directory: &Path) -> PathBuf {
-    directory.join("control.sock")
 }
 
 /// `http://127.0.0.1:PORT` in `serving http://127.0.0.1:PORT/metrics; tracing N methods of M JVMs`.

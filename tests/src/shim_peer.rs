@@ -170,6 +170,8 @@ impl Connection {
             bind_probability: OFF.1,
             bind_threshold_ns: u64::MAX,
             stub_binds: false,
+            rows: 0,
+            consumed: false,
         }
     }
 

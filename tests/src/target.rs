@@ -15,22 +15,29 @@ use crate::jdk::{Jdk, OLDEST_SUPPORTED};
 use crate::shape_source;
 
 /// The C libraries: name and sources.
-const LIBRARIES: [(&str, &[&str]); 11] = [
+const LIBRARIES: [(&str, &[&str]); 15] = [
     ("libshapes.so", &["shapes.c", "shapes_time.c", "shapes_threads.c", "entries.S", "onward.S"]),
     ("liblate.so", &["late.c"]),
     ("libguest.so", &["guest.c"]),
     ("libtruth.so", &["truth_agent.c"]),
     ("libmany.so", &["many.S"]),
+    ("libthousands.so", &["thousands.c"]),
     ("libcallers.so", &["callers.c"]),
     ("libstacks.so", &["stacks.c", "stacks_entry.S"]),
     ("libstressed.so", &["stressed.c"]),
     ("libcritical.so", &["critical.c"]),
     ("libtwisted.so", &["twisted.c"]),
     ("libhostile.so", &["hostile.c"]),
+    ("libconsuming.so", &["consuming.c"]),
+    ("libasking.so", &["asking.c"]),
+    ("libsoaked.so", &["soaked.c"]),
 ];
 
 /// How many natives the class `targets.Many` has, as `many.S` defines them.
 pub const MANY: usize = 2_000;
+
+/// How many natives the class `targets.Thousands` has, as `thousands.c` binds them.
+pub const THOUSANDS: usize = 6_000;
 
 /// The directory that holds the compiled targets.
 #[derive(Debug, Clone)]
@@ -95,7 +102,9 @@ pub fn cargo_target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), |dir| workspace.join(dir))
 }
 
-fn sources() -> PathBuf {
+/// Where the sources of the targets are.
+#[must_use]
+pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("targets")
 }
 
@@ -137,7 +146,9 @@ fn compile(jdk: &Jdk, into: &Path) -> Result<()> {
     let java: Vec<PathBuf> =
         files_in(&sources())?.into_iter().filter(|f| f.extension() == Some("java".as_ref())).collect();
     let (guests, mut targets): (Vec<_>, Vec<_>) = java.into_iter().partition(|file| file.ends_with("Guest.java"));
-    targets.push(declare_many(into)?);
+    for (class, natives) in [("Many", MANY), ("Thousands", THOUSANDS)] {
+        targets.push(declare(into, class, natives)?);
+    }
     let (java, c) = shape_source::write(into)?;
     targets.push(java);
     javac(jdk, &into.join("classes"), &targets)?;
@@ -154,12 +165,12 @@ fn compile(jdk: &Jdk, into: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the source of the class whose only content is a great number of natives.
-fn declare_many(into: &Path) -> Result<PathBuf> {
-    let natives: String = (0..MANY).map(|number| format!("    static native int m{number}();\n")).collect();
-    let file = into.join("Many.java");
+/// Writes the source of a class whose only content is a great number of natives.
+fn declare(into: &Path, class: &str, natives: usize) -> Result<PathBuf> {
+    let natives: String = (0..natives).map(|number| format!("    static native int m{number}();\n")).collect();
+    let file = into.join(class).with_extension("java");
     std::fs::create_dir_all(into)?;
-    std::fs::write(&file, format!("package targets;\n\nfinal class Many {{\n{natives}}}\n"))?;
+    std::fs::write(&file, format!("package targets;\n\nfinal class {class} {{\n{natives}}}\n"))?;
     Ok(file)
 }
 

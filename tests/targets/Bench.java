@@ -5,7 +5,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
-/** Says how long a call of a native takes, and calls up to two thousand of them. */
+/** Says how long a call of a native takes, and calls thousands of them. */
 public final class Bench {
     private Bench() {}
 
@@ -18,6 +18,7 @@ public final class Bench {
                 "step", (a, out) -> out.println("took " + step(Integer.parseInt(a[0]))),
                 "mov", (a, out) -> out.println("took " + mov(Integer.parseInt(a[0]))),
                 "each", (a, out) -> out.println("called " + each(Integer.parseInt(a[0]), Integer.parseInt(a[1]))),
+                "thousands", (a, out) -> out.println("called " + thousands(Integer.parseInt(a[0]))),
                 "many", (a, out) -> out.println("called " + many(Double.parseDouble(a[0])))));
     }
 
@@ -54,6 +55,18 @@ public final class Bench {
             }
         }
         return (long) natives * times;
+    }
+
+    /** Calls every native of Thousands some times. */
+    private static long thousands(int times) throws ReflectiveOperationException {
+        long calls = 0;
+        for (Method method : Thousands.class.getDeclaredMethods()) {
+            for (int i = 0; i < times; i++) {
+                method.invoke(null);
+                calls++;
+            }
+        }
+        return calls;
     }
 
     /** Calls every native of Many again and again for some seconds, with a rest after each round. */

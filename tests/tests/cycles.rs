@@ -1,7 +1,7 @@
 //! nprof comes and goes, again and again, or is killed: the target's results stay right, and nothing piles up in it.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use nprof::discover::Proc;
@@ -14,6 +14,7 @@ use nprof_tests::jdk::Jdk;
 use nprof_tests::name::MethodName;
 use nprof_tests::nprof::{Trace, spawn};
 use nprof_tests::process::RemoteProcess;
+use nprof_tests::random::Random;
 use nprof_tests::report::Report;
 use nprof_tests::require::{does_not_concern, say, traced_on_every_jdk};
 use nprof_tests::shape_source;
@@ -70,7 +71,7 @@ impl Footprint {
 }
 
 /// How many threads of the shim a process has.
-fn shim_threads(pid: u32) -> Result<usize> {
+pub(crate) fn shim_threads(pid: u32) -> Result<usize> {
     let names = std::fs::read_dir(format!("/proc/{pid}/task"))?
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     Ok(names.filter(|name| name == "nprof-shim\n").count())
@@ -211,24 +212,13 @@ fn room_for_code() -> Result<()> {
     })
 }
 
-/// Numbers by chance, the same in each run.
-struct Probability(u64);
-
-impl Probability {
-    /// Up to so many milliseconds.
-    fn within(&mut self, milliseconds: u64) -> Duration {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        Duration::from_micros((self.0 >> 33) % (milliseconds * 1000))
-    }
-}
-
 /// Check that an nprof that is killed at any moment, while it attaches, while it measures or while it detaches, leaves a
 /// target whose results are right, and that the next one takes over, counts exactly and leaves nothing.
 #[test]
 fn killed_at_any_moment() -> Result<()> {
     const KILLED: usize = 12;
     traced_on_every_jdk(|jdk| {
-        let mut probability = Probability(0x6e70_726f);
+        let mut random = Random::new(0x6e70_726f);
         let mut target = target(jdk)?;
         let pid = target.pid().to_string();
         for round in 0..KILLED {
@@ -236,11 +226,11 @@ fn killed_at_any_moment() -> Result<()> {
             if round % 3 == 0 {
                 // While it detaches, or shortly after.
                 let trace = Trace::start(target.pid(), &["--tier", "stub", PATTERN])?;
-                trace.end_without_waiting(Signal::INT, probability.within(100))?;
+                trace.end_without_waiting(Signal::INT, random.within(100))?;
             } else {
                 let mut nprof = spawn(&["trace", "--tier", "stub", "--pid", &pid, PATTERN])?;
                 // No synchronisation: the moment is to be any.
-                std::thread::sleep(probability.within(1_000));
+                std::thread::sleep(random.within(1_000));
                 nprof.kill()?;
             }
             must_be_right(&target.run("unload")?, None)?;

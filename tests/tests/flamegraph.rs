@@ -175,6 +175,22 @@ fn every_stack_of_virtual_threads_is_a_true_one_in_the_interpreter() -> Result<(
     })
 }
 
+/// Check the same of virtual threads alone where stubs choose the calls.
+#[test]
+fn every_stack_of_virtual_threads_is_a_true_one_by_stubs() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        if jdk.version < 21 {
+            return does_not_concern(jdk, "it has no virtual threads");
+        }
+        let mut target = Callers::learned(jdk, &[])?;
+        let args = ["--tier", "stub", "--max-stacks", "5000", "--stack-size", "64k"];
+        let (profile, truth) = target.recorded(&args, "virtual 6 100000 1500")?;
+        must_be_true_of(COMPLETE_WITH_COLLECTIONS, &profile, &truth, &format!("JDK {} virtual, stubs", jdk.version))?;
+        must_be_counted(&profile, &truth)?;
+        target.exit()
+    })
+}
+
 /// Check the same of virtual threads alone, most of whose frames are frozen in the heap when a native returns, while each
 /// collector moves them. Z does so while the program runs: then some cannot be found, but none is wrong.
 #[test]

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use nprof_tests::bars::median;
 use nprof_tests::exposition::Exposition;
 use nprof_tests::jar::Jar;
 use nprof_tests::jdk::Jdk;
 use nprof_tests::process::RemoteProcess;
-use nprof_tests::require::traced_on_every_jdk;
+use nprof_tests::require::{say, traced_on_every_jdk};
 use nprof_tests::serve::Serve;
 use serde_json::Value;
 
@@ -191,5 +192,56 @@ fn exact_beside_the_detached() -> Result<()> {
             until(changes, CHANGED_WITHIN, || Ok(serve.samples()?.count(changes, &[])? >= wanted))?;
         }
         rare_is_exact(&serve, &mut target, jar.name())
+    })
+}
+
+/// The slowdown of a target whose hot native has a stub, with a service that is to keep the budget.
+fn by_stubs(jar: &Jar<'_>, budget: &str) -> Result<Serve> {
+    let natives = ["targets.Many::m0", "targets.Many::m[2-5]"];
+    Serve::start(&[&["--max-overhead", budget, "--stubs-for", "*", "--jvm", jar.name()], &natives[..]].concat())
+}
+
+/// Check that with stubs a native that is hot is on a cheaper rung and within the budget, that it is said to be, and that no call
+/// of it is left out meanwhile: not when it is lowered, nor when the user switches it; and that the user's word counts.
+#[test]
+fn stubs_leave_nothing_out() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let jar = Jar::of(jdk, "stubbed", "targets.Governed")?;
+        let mut target = untraced(jdk, &jar)?;
+        let serve = by_stubs(&jar, "0.5%")?;
+        let (pid, labels) = (target.pid(), of(jar.name(), &HOT_METHOD));
+        target.run("rare 100")?;
+        let lowered =
+            || Ok(demoted_to(&serve, pid, "m0")?.is_some_and(|state| state == "sampled" || state == "counted"));
+        until("a cheaper rung", FOUND_WITHIN, lowered)?;
+        let found = measure(&mut target, 2.0)?;
+        ensure!(found.slowdown < 1.0 + BUDGETS * BUDGET && found.rate > HOT, "{found:?}");
+        ensure!(unwatched(&serve.samples()?, &labels)? == 0.0, "a method with a stub was not watched all the time");
+        serve.ctl_succeeds(&["mode", "count", "targets.Many::m0"])?;
+        ensure!(demoted_to(&serve, pid, "m0")?.is_none(), "counted as was asked for, and said to be demoted");
+        serve.ctl_succeeds(&["mode", "time", "targets.Many::m0"])?;
+        rare_is_exact(&serve, &mut target, jar.name())
+    })
+}
+
+/// Check that with stubs a native that is called more than a million times a second is within a budget of 2 % from the second second
+/// on, while all its calls are counted.
+#[test]
+fn stubs_are_within_the_budget_from_the_second_second() -> Result<()> {
+    const SECONDS: usize = 3;
+    traced_on_every_jdk(|jdk| {
+        let jar = Jar::of(jdk, "million", "targets.Governed")?;
+        let mut target = untraced(jdk, &jar)?;
+        let serve = by_stubs(&jar, "2%")?;
+        measure(&mut target, 1.0)?;
+        let seconds: Vec<Measured> = (0..SECONDS).map(|_| measure(&mut target, 1.0)).collect::<Result<_>>()?;
+        let slowdown = median(seconds.iter().map(|second| second.slowdown));
+        let rate = median(seconds.iter().map(|second| second.rate));
+        ensure!(slowdown < 1.0 + BUDGET && rate > 2.0 * HOT, "{seconds:?}");
+        let unwatched = unwatched(&serve.samples()?, &of(jar.name(), &HOT_METHOD))?;
+        ensure!(unwatched == 0.0, "calls were not seen for {unwatched} s");
+        let (traced, percent) = (rate / 2e6, 100.0 * (slowdown - 1.0));
+        say(&format!("{jdk}: {traced:.2} million traced calls a second, slowed down by {percent:.2} %"));
+        Ok(())
     })
 }

@@ -83,7 +83,7 @@ fn the_middle_of_an_instruction() -> Result<()> {
         let mut scene = Scene::new(jdk, 0)?;
         let engine = unfiltered()?;
         let calibrated = calibrate(&Proc::host(), &engine)?;
-        let mut tracer = scene.prepared(Reach::Everyone)?.attach_to(&engine, calibrated)?;
+        let mut tracer = scene.prepared(Reach::Everyone)?.attach_to(&engine, calibrated, None)?;
         for _ in 0..5 {
             ensure!(scene.values()? == [RIGHT, RIGHT], "{:?}", scene.values()?);
         }
@@ -117,7 +117,7 @@ fn plans_of_another_kernel() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let scene = Scene::new(jdk, 0)?;
         let engine = unfiltered()?;
-        let attached = scene.prepared(Reach::Target)?.attach_to(&engine, calibrate(&Proc::host(), &engine)?);
+        let attached = scene.prepared(Reach::Target)?.attach_to(&engine, calibrate(&Proc::host(), &engine)?, None);
         ensure!(matches!(attached, Err(Error::Defect { .. })), "{attached:?}");
         scene.exit()
     })
@@ -128,7 +128,7 @@ fn plans_of_another_kernel() -> Result<()> {
 fn what_is_guarded_against() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut scene = Scene::new(jdk, 0)?;
-        let target = Target { pid: Pid(scene.hostile.pid()), timed: false };
+        let target = Target { pid: Pid(scene.hostile.pid()), timed: false, at_exit: false };
         let mut session = Session::new(unfiltered()?, target);
         // It keeps the library open.
         let prepared = scene.prepared(Reach::Target)?;

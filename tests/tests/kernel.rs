@@ -9,9 +9,13 @@ use anyhow::{Context, Result, anyhow, ensure};
 use nprof::attach::{Collect, Engine, Seen, Session, Target};
 use nprof::collect::Reader;
 use nprof::discover::Proc;
-use nprof::model::{FileId, FileOffset, Library, LibraryId, Losses, Pid, Probe, ProbeCost, Sample, Site, Tracing};
+use nprof::model::{
+    ArgsWanted, COLLECTORS, Collectors, FileId, FileOffset, Library, LibraryId, Losses, Pid, Probe, ProbeCost, Sample,
+    Site, Tracing,
+};
 use nprof::resolve::Image;
 use nprof::trace::calibrate;
+use nprof_common::rows::ROWS;
 use nprof_common::{Loss, SLOTS};
 use nprof_tests::child::{Child, Stream};
 use nprof_tests::require::on_kernel;
@@ -39,7 +43,7 @@ impl Traced {
         child.line_with_prefix(Stream::Stdout, "ready")?;
         let engine = Engine::load(FUNCTIONS.len().try_into()?)?;
         let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
-        let mut session = Session::new(engine, Target { pid: Pid(child.pid()), timed: true });
+        let mut session = Session::new(engine, Target { pid: Pid(child.pid()), timed: true, at_exit: false });
         let (libraries, probes) = ([library(program.clone())], probes(&program)?);
         let attached = session.attach(&libraries, &probes);
         ensure!(attached.attached.len() == FUNCTIONS.len(), "{attached:?}");
@@ -318,6 +322,13 @@ fn a_counted_function_is_timed_again() -> Result<()> {
             })?;
             calls += 64 * 10_000;
         }
+        // Each change may have been over before the first call, or after the last one.
+        for allowed in [Tracing::Counted, Tracing::Timed] {
+            target.session.switches().allow(index_of("leaf"), allowed);
+            target.session.settle(&target.libraries, &target.probes);
+            target.run("p 10")?;
+            calls += 64 * 10;
+        }
         let (samples, losses) = target.finish();
         let (entered, timed, untimed) = counts(&samples["leaf"]);
         let counted = samples["leaf"].stats.counted;
@@ -333,11 +344,18 @@ fn a_counted_function_is_timed_again() -> Result<()> {
 fn loads_whatever_is_collected() -> Result<()> {
     on_kernel(|| {
         let taking = Collect { stack_bytes: 32 << 10, max_stacks: 100, period: PERIOD, ..Collect::nothing() };
-        let collects: [(&str, Collect); 7] = [
+        let slow = Collect { slow: true, args: ArgsWanted::Contents, ..taking };
+        let counters =
+            Collectors::named(&COLLECTORS.each_ref().map(|collector| collector.name)).unwrap_or_default().counters();
+        let collects: [(&str, Collect); 11] = [
+            ("what calls consume", Collect { counters, ..Collect::nothing() }),
             ("off-CPU times", Collect { off_cpu: true, ..Collect::nothing() }),
+            ("off-CPU times for stubs", Collect { off_cpu: true, rows: ROWS, ..Collect::nothing() }),
+            ("what calls of stubs consume", Collect { counters, rows: ROWS, ..Collect::nothing() }),
             ("calls", Collect { calls: true, ..Collect::nothing() }),
             ("stacks of calls", Collect { returns: true, ..taking }),
             ("stacks of stubs", Collect { stubs: true, ..taking }),
+            ("slow calls with arguments", Collect { off_cpu: true, stubs: true, ..slow }),
             ("stacks inside", Collect { inside: true, ..taking }),
             ("stacks everywhere", Collect { everywhere: true, ..taking }),
             (
@@ -349,6 +367,8 @@ fn loads_whatever_is_collected() -> Result<()> {
                     stubs: true,
                     inside: true,
                     everywhere: true,
+                    counters,
+                    rows: ROWS,
                     ..taking
                 },
             ),

@@ -79,7 +79,13 @@ fn some_methods_only() -> Result<()> {
     ensure!(all.lines().count() > one.lines().count() && !one.is_empty(), "{one}");
     let table = succeeded(&["diff", RECORDING, RECORDING, "C é2::*"])?.stdout;
     ensure!(table.contains("m é2") && !table.contains("m é1"), "{table}");
-    for args in [&["report", RECORDING, "C é2::x"][..], &["diff", RECORDING, RECORDING, "C é2::x"]] {
+    let per = succeeded(&["diff", RECORDING, RECORDING, "--per", "C é2::*"])?.stdout;
+    ensure!(per.contains("all numbers are per call of C é2::*") && per.contains("CALLS A"), "{per}");
+    for args in [
+        &["report", RECORDING, "C é2::x"][..],
+        &["diff", RECORDING, RECORDING, "C é2::x"],
+        &["diff", RECORDING, RECORDING, "--per", "C é2::x"],
+    ] {
         let run = run(args)?;
         ensure!(run.code == Some(1) && run.stderr.contains("nearest: C é2::m é2"), "{args:?}: {run:?}");
     }
@@ -91,6 +97,8 @@ fn some_methods_only() -> Result<()> {
 fn mistakes_are_explained() -> Result<()> {
     for (args, words) in [
         (["report", "/etc/passwd", "-t", "1"], "not a recording of nprof"),
+        (["report", RECORDING, "--thread", "main"], "does not tell threads apart"),
+        (["report", RECORDING, "--by", "thread"], "does not tell threads apart"),
         (["report", "/nonexistent/run.nprof", "-t", "1"], "/nonexistent/run.nprof"),
         (["flamegraph", RECORDING, "-o", "flame.png"], ".svg .folded"),
         (["flamegraph", RECORDING, "-o", "/tmp"], "name a file in it"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,11 @@ use nprof::shim::{self, Connection, Refusal, Wanted, Warning};
 use nprof_tests::container::{Container, Root, Sort};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::process::RemoteProcess;
-use nprof_tests::require::{on_every_jdk, say};
-use nprof_tests::target::Targets;
+use nprof_tests::require::{on_every_jdk, say, with_tools};
+use nprof_tests::shim::library;
+use nprof_tests::target::{Targets, sources};
 use rustix::process::Signal;
+use tempfile::TempDir;
 
 /// More than any JVM here takes, and little enough for a test that a JVM does not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -190,6 +192,43 @@ fn noexec_tmp() -> Result<()> {
         container.mount(&["-t", "tmpfs", "-o", "noexec,mode=1777", "none", "/tmp"])?;
         Seen::at(container.pid())?.takes_it()?;
         container.calls("all", 2, 20).map(drop)
+    })
+}
+
+/// Check that a JVM takes the shim that may write to `/tmp` alone, and execute nothing there, as in a container with a read-only
+/// root; and that nothing stays mounted.
+#[test]
+fn read_only_root() -> Result<()> {
+    on_every_jdk(|jdk| {
+        for user_namespace in [false, true] {
+            let sort = Sort { user_namespace, ..Sort::default() };
+            let mut container = Container::start(jdk, &sort)?;
+            for directory in ["/tmp", "/dev/shm"] {
+                container.mount(&["-t", "tmpfs", "-o", "noexec,mode=1777", "none", directory])?;
+            }
+            container.mount(&["-o", "remount,bind,ro", "/"])?;
+            let mounts = PathBuf::from(format!("/proc/{}/mountinfo", container.pid()));
+            let before = fs::read_to_string(&mounts)?;
+            Seen::at(container.pid())?.takes_it().with_context(|| format!("{sort:?}"))?;
+            ensure!(fs::read_to_string(&mounts)? == before, "something stays mounted");
+            container.calls("all", 2, 20)?;
+        }
+        Ok(())
+    })
+}
+
+/// Check that the library loads on musl, as it was built, and runs there.
+#[test]
+fn on_musl() -> Result<()> {
+    with_tools("musl", &["musl-gcc"], || {
+        let directory = TempDir::new()?;
+        let (source, host) = (sources().join("musl_host.c"), directory.path().join("host"));
+        let compiled = Command::new("musl-gcc").arg("-o").arg(&host).arg(source).status()?;
+        ensure!(compiled.success(), "musl-gcc: {compiled}");
+        let output = Command::new(&host).arg(library()?).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() && said.contains("no option 'nonsense'"), "{}: {said}", output.status);
+        Ok(())
     })
 }
 

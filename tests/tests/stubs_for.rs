@@ -8,6 +8,7 @@ use nprof_tests::require::traced_on_every_jdk;
 use nprof_tests::serve::{Serve, UNGOVERNED};
 
 use crate::TARGETS;
+use crate::cycles::shim_threads;
 use crate::serve::{ADD, CALLS, of, settled, until_counted};
 use crate::tiers::{has_shim, must_add_up, must_be_as_before, must_be_stubbed};
 
@@ -78,5 +79,23 @@ fn where_a_service_is_told_to() -> Result<()> {
             target.exit()?;
         }
         Ok(())
+    })
+}
+
+/// Check that a JVM that is found while it is starting gets its stubs: it obeys before it can be given any.
+#[test]
+fn one_that_is_starting() -> Result<()> {
+    const JVM: &str = "targets.Shapes";
+    traced_on_every_jdk(|jdk| {
+        let options = [&UNGOVERNED[..], &["--jvm", JVM, "--stubs-for", JVM, TARGETS]].concat();
+        let serve = Serve::start(&options)?;
+        // What it compiles first takes it most of a second.
+        let mut target = RemoteProcess::shapes_on(jdk, &["-Xcomp", "-XX:TieredStopAtLevel=1"])?;
+        until_counted(&serve, JVM, &mut target)?;
+        ensure!(shim_threads(target.pid())? == 1, "it is traced without the library");
+        let before = settled(&serve, JVM, &mut target)?;
+        target.calls("static", 2, 300)?;
+        ensure!(settled(&serve, JVM, &mut target)? == before + 600, "calls are missing");
+        target.exit()
     })
 }

@@ -7,6 +7,8 @@ use anyhow::{Context, Result, ensure};
 use nprof_tests::exposition::Exposition;
 use nprof_tests::jar::Jar;
 use nprof_tests::jdk::Jdk;
+use nprof_tests::name::MethodName;
+use nprof_tests::nprof::methods;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::traced_on_every_jdk;
 use nprof_tests::serve::Serve;
@@ -18,6 +20,8 @@ use crate::serve::{ADD, CALLS, DURATION, of, serve, settled, until_counted};
 /// A change through the control socket takes no more than so many times a question: both start nprof and meet the service at
 /// work, and neither waits for its next look at the JVM.
 const TIMES_ASKING: u32 = 5;
+/// How soon stubs do what they were told to.
+const OBEYED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A service and a target of which calls are counted already.
 fn switchable<'a>(jdk: &'a Jdk, name: &str) -> Result<(Jar<'a>, RemoteProcess, Serve)> {
@@ -63,7 +67,7 @@ fn counting_without_timing() -> Result<()> {
         let (jar, mut target, serve) = switchable(jdk, "mode")?;
         let timed = |serve: &Serve| serve.samples()?.count(&format!("{DURATION}_count"), &of(jar.name(), &ADD));
         for (mode, more) in [("count", 0), ("time", 100)] {
-            serve.ctl_succeeds(&["mode", mode, "targets.Plain::add"])?;
+            serve.ctl_succeeds(&["rule", &format!("targets.Plain::add={mode}")])?;
             let (calls, times) = (settled(&serve, jar.name(), &mut target)?, timed(&serve)?);
             target.calls("static", 1, 100)?;
             ensure!(settled(&serve, jar.name(), &mut target)? == calls + 100, "{mode}: not counted exactly");
@@ -176,6 +180,106 @@ fn other_patterns() -> Result<()> {
         })?;
         let counted = settled(&configured.serve, jar.name(), &mut target)?;
         ensure!(counted == made, "{counted} of {made} calls");
+        Ok(())
+    })
+}
+
+/// Check that what the configuration's rules leave out is not counted from the start, that `ctl` overrules them, and that SIGHUP
+/// takes over others.
+#[test]
+fn rules_of_the_configuration() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let jar = Jar::new(jdk, "rules")?;
+        let mut target = jar.start()?;
+        let mut configured = Configured::start("rules = [\"**=count\", \"targets.Plain::add=off\"]")?;
+        let twice = of(jar.name(), &[("class", "targets.Plain"), ("method", "twice")]);
+        configured.serve.scrape_until("a call of another method", |samples| {
+            target.calls("all", 1, 1)?;
+            Ok(samples.count(CALLS, &twice)? > 0)
+        })?;
+        let mut counts = |configured: &mut Configured| -> Result<u64> {
+            let before = settled(&configured.serve, jar.name(), &mut target)?;
+            target.calls("static", 1, 100)?;
+            Ok(settled(&configured.serve, jar.name(), &mut target)? - before)
+        };
+        ensure!(counts(&mut configured)? == 0, "counted from the start");
+        configured.serve.ctl_succeeds(&["rule", "targets.Plain::add=count"])?;
+        // Its probe has to be attached for it first.
+        let deadline = Instant::now() + OBEYED_WITHIN;
+        while counts(&mut configured)? != 100 {
+            ensure!(Instant::now() < deadline, "not counted in spite of ctl");
+        }
+        configured.reload("rules = [\"targets.Plain::add=off\"]")?;
+        ensure!(counts(&mut configured)? == 100, "ctl was forgotten");
+        configured.serve.ctl_succeeds(&["disable", "targets.Plain::add"])?;
+        ensure!(counts(&mut configured)? == 0, "counted in spite of ctl");
+        Ok(())
+    })
+}
+
+/// The methods of a target that are bound to stubs, and where these are in their library.
+fn stub_addresses(target: &RemoteProcess) -> Result<Vec<(MethodName, u64)>> {
+    let listed = methods(target.pid(), &["targets.*"])?.methods.into_iter();
+    let stubbed = listed.filter(|listed| listed.library.as_deref().is_some_and(|name| name.contains("nprof_shim")));
+    let places: Option<Vec<_>> = stubbed.map(|listed| Some((listed.name(), listed.offset?))).collect();
+    places.filter(|places| !places.is_empty()).context("no method has a stub, or it is not known where")
+}
+
+/// Checks that methods are bound to the stubs that they were bound to before.
+fn must_be_bound_as(target: &RemoteProcess, before: &[(MethodName, u64)]) -> Result<()> {
+    let now = stub_addresses(target)?;
+    let moved: Vec<_> = before.iter().filter(|bound| !now.contains(bound)).collect();
+    ensure!(moved.is_empty(), "bound anew: {moved:?}, now {now:?}");
+    Ok(())
+}
+
+/// Makes calls of `Plain::add` until stubs do what they were told to: count them, or not. Then none may be otherwise.
+fn obeys(serve: &Serve, jvm: &str, target: &mut RemoteProcess, is_counted: bool) -> Result<()> {
+    let mut batch = |calls: u64| -> Result<u64> {
+        let before = settled(serve, jvm, target)?;
+        target.calls("static", 1, u32::try_from(calls)?)?;
+        Ok(settled(serve, jvm, target)? - before)
+    };
+    let deadline = Instant::now() + OBEYED_WITHIN;
+    while batch(10)? != if is_counted { 10 } else { 0 } {
+        ensure!(Instant::now() < deadline, "stubs do not do what they were told to");
+    }
+    let seen = batch(1_000)?;
+    ensure!(seen == if is_counted { 1_000 } else { 0 }, "{seen} of 1000 calls were counted: {is_counted}");
+    Ok(())
+}
+
+/// Check that stubs are switched by `ctl` and by a reload that selects other methods, without a method being bound anew: what is
+/// off is counted nowhere, what comes back is counted to the unit, the states are said, and others lose nothing.
+#[test]
+fn stubs_stay_bound() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let jar = Jar::new(jdk, "bound")?;
+        let mut target = jar.start()?;
+        let both = "stubs-for = [\"*\"]\npatterns = [\"targets.Plain::*\", \"targets.Nested::*\"]";
+        let mut configured = Configured::start(both)?;
+        until_counted(&configured.serve, jar.name(), &mut target)?;
+        let nested = |serve: &Serve| -> Result<u64> {
+            serve.samples()?.count(CALLS, &of(jar.name(), &[("class", "targets.Nested"), ("method", "descend")]))
+        };
+        let before = (stub_addresses(&target)?, nested(&configured.serve)?);
+        for (command, state) in [("disable", "off"), ("enable", "timed")] {
+            configured.serve.ctl_succeeds(&[command, "targets.Plain::add"])?;
+            let in_state =
+                |samples: &Exposition| samples.count("nprof_methods", &[("jvm", jar.name()), ("state", "off")]);
+            let off = in_state(&configured.serve.samples()?)?;
+            ensure!(off == u64::from(state == "off"), "{off} methods are said to be off after {command}");
+            obeys(&configured.serve, jar.name(), &mut target, state == "timed")?;
+        }
+        configured.reload("stubs-for = [\"*\"]\npatterns = [\"targets.Plain::twice\", \"targets.Nested::*\"]")?;
+        obeys(&configured.serve, jar.name(), &mut target, false)?;
+        must_be_bound_as(&target, &before.0)?;
+        let made = target.calls("nested", 1, 50)?[0].made;
+        configured.reload(both)?;
+        obeys(&configured.serve, jar.name(), &mut target, true)?;
+        must_be_bound_as(&target, &before.0)?;
+        let after = nested(&configured.serve)?;
+        ensure!(after == before.1 + made, "{} of {made} calls of another method", after - before.1);
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::nprof::Trace;
 use nprof_tests::process::RemoteProcess;
-use nprof_tests::require::{does_not_concern, on_every_other_jdk, traced_on_every_jdk, traced_on_every_other_jdk};
+use nprof_tests::require::{on_every_other_jdk, traced_on_every_jdk, traced_on_every_other_jdk};
 
 use crate::TARGETS;
 use crate::callers::Callers;
@@ -13,9 +13,6 @@ use crate::exact::traced_exactly;
 use crate::flamegraph::{must_be_counted, must_be_true_though_late};
 use crate::tiers::{must_count_by_stubs, must_show_slow_calls};
 use crate::unwind::agreement::agree;
-
-/// The last version with stubs.
-const LAST_WITH_STUBS: u32 = 25;
 
 /// Check that counts are exact, of natives that are not bound yet and of such that are.
 #[test]
@@ -56,13 +53,10 @@ fn every_stack_is_a_true_one() -> Result<()> {
     })
 }
 
-/// Check that stubs count exactly and show slow calls with their callers, up to the last version that they can be in.
+/// Check that stubs count exactly and show slow calls with their callers.
 #[test]
 fn stubs() -> Result<()> {
     traced_on_every_other_jdk(|jdk| {
-        if jdk.version > LAST_WITH_STUBS {
-            return does_not_concern(jdk, "nprof has no stubs for it yet");
-        }
         must_count_by_stubs(jdk)?;
         must_show_slow_calls(jdk)
     })

@@ -28,6 +28,9 @@ mod made;
 use made::Made;
 
 const TARGET: &str = "bpfel-unknown-none";
+/// The binary of nprof's programs, and that of the example.
+const PROGRAMS: &str = "nprof";
+const EXAMPLE: &str = "bytes";
 /// Debian's compiler, which must be told that it may do what else only a nightly does.
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 
@@ -41,7 +44,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     match words[..] {
         [] => write()?,
         ["--check"] => check()?,
-        _ => bail!("unknown arguments {words:?}; there is `--check`"),
+        ["--example", file] => example(Path::new(file))?,
+        _ => bail!("unknown arguments {words:?}; there are `--check` and `--example FILE`"),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -52,6 +56,12 @@ fn write() -> Result<()> {
     fs::write(workspace.join(made::OBJECT), &object)?;
     fs::write(workspace.join(made::NOTE), made.to_string())?;
     eprintln!("bpf: wrote {}, {} bytes", made::OBJECT, object.len());
+    Ok(())
+}
+
+/// Makes the object of the example of a user's program.
+fn example(file: &Path) -> Result<()> {
+    fs::write(file, without_debug_information(&fs::read(compile(EXAMPLE)?)?)?)?;
     Ok(())
 }
 
@@ -103,18 +113,8 @@ fn parts(object: &[u8]) -> Result<BTreeSet<(String, String)>> {
 
 /// Compiles and links the programs.
 fn make() -> Result<(Vec<u8>, Made)> {
-    let toolchain =
-        Toolchain::of(&Machine::this()).context("there is no compiler for BPF: run `cargo xtask setup --for bpf`")?;
-    let workspace = cargo::workspace();
-    let built = cargo::target_directory().join("bpf");
-    let mut command = toolchain.build();
-    command
-        .args(["--quiet", "--package", "nprof-ebpf", "--release", "--target", TARGET])
-        .current_dir(&workspace)
-        .env("CARGO_TARGET_DIR", &built)
-        .env("CARGO_ENCODED_RUSTFLAGS", flags(&toolchain, &workspace)?.join("\x1f"));
-    process::run(&mut command, cargo::BUILD_LIMIT)?;
-    let program = built.join(TARGET).join("release/nprof");
+    let (toolchain, workspace) = (toolchain()?, cargo::workspace());
+    let program = compile(PROGRAMS)?;
     let sources = sources(&workspace, &fs::read_to_string(program.with_extension("d"))?)?;
     let made = Made {
         compiler: toolchain.version()?,
@@ -123,6 +123,24 @@ fn make() -> Result<(Vec<u8>, Made)> {
         sources,
     };
     Ok((without_debug_information(&fs::read(&program)?)?, made))
+}
+
+/// Compiles and links one of the binaries of `nprof-ebpf`. Returns where it is.
+fn compile(name: &str) -> Result<PathBuf> {
+    let (toolchain, workspace) = (toolchain()?, cargo::workspace());
+    let built = cargo::target_directory().join("bpf");
+    let mut command = toolchain.build();
+    command
+        .args(["--quiet", "--package", "nprof-ebpf", "--bin", name, "--release", "--target", TARGET])
+        .current_dir(&workspace)
+        .env("CARGO_TARGET_DIR", &built)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags(&toolchain, &workspace)?.join("\x1f"));
+    process::run(&mut command, cargo::BUILD_LIMIT)?;
+    Ok(built.join(TARGET).join("release").join(name))
+}
+
+fn toolchain() -> Result<Toolchain> {
+    Toolchain::of(&Machine::this()).context("there is no compiler for BPF: run `cargo xtask setup --for bpf`")
 }
 
 /// What the compiler is told besides the target.

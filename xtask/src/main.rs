@@ -38,8 +38,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bpf",
-        arguments: "[--check]",
-        help: "make the BPF object that is checked in, or check that it is what its sources say",
+        arguments: "[--check | --example FILE]",
+        help: "make the BPF object that is checked in, check that it is what its sources say, or make the example's",
         run: bpf::run,
     },
     Command {

@@ -42,11 +42,13 @@ const SIDE_BY_SIDE: &[&str] = &[
     "hostile::",
     "inflight::",
     "inventory::",
+    "jni::",
     "losses::",
     "marks::",
     "native::",
     "record_cli::",
     "recordings::",
+    "rules::",
     "shim_link::ends::",
     "shim_link::orders::",
     "shim_link::told::",
@@ -175,7 +177,7 @@ fn real_tests(tally: &mut Tally, request: &Request, nprof: &Path) -> Result<()> 
         command
             .arg(format!("NPROF_BIN={}", nprof.display()))
             .arg(format!("NPROF_XTASK={}", std::env::current_exe()?.display()))
-            .arg("NPROF_TEST_REQUIRE=kernel,guest,jvm,11,17,21,25,26,package,prometheus,browser")
+            .arg("NPROF_TEST_REQUIRE=kernel,guest,jvm,11,17,21,25,26,bpf,clang,musl,package,prometheus,browser")
             // What is not run is said on stderr, past the test runner.
             .args(["sh", "-c", "exec \"$0\" \"$@\" 2>&1"])
             .arg(path)

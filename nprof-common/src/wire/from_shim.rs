@@ -49,6 +49,8 @@ parts! {
         pub pool_end: u64,
         /// The address of the instruction that each call passes which a stub has chosen.
         pub chosen_site: u64,
+        /// The address of the instruction that a thread passes which has found no row ([`crate::rows`]).
+        pub rowless_site: u64,
     }
 }
 

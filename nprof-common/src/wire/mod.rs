@@ -18,13 +18,13 @@ use bytes::{Reader, Writer};
 
 /// The version of this protocol: of all that is in this module, of what the fields mean, and of what stubs do
 /// ([`crate::switch::mark`]).
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 5;
 
 /// The longest packet, in bytes. A method with names that do not fit is left out by the shim and counted.
 pub const MAX_PACKET: usize = 192 << 10;
 
 /// The stubs of a shim, and the methods that it can keep records of: no shim has more.
-pub const MOST_STUBS: u32 = 4_096;
+pub const MOST_STUBS: u32 = 16_384;
 
 /// Stands for the record of a method that has none.
 pub const NO_INDEX: u32 = u32::MAX;

@@ -16,6 +16,7 @@ const HELLO: Hello = Hello {
     pool_start: 0x7f00_0000_0000,
     pool_end: 0x7f00_0004_0000,
     chosen_site: u64::MAX,
+    rowless_site: 7,
 };
 const BOUND: Bound<'_> = Bound {
     number: 1,
@@ -37,6 +38,8 @@ const WELCOME: Welcome = Welcome {
     bind_probability: 1 << 28,
     bind_threshold_ns: u64::MAX,
     stub_binds: false,
+    rows: 2_048,
+    consumed: false,
 };
 
 fn from_shim() -> Vec<FromShim<'static>> {

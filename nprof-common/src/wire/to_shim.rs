@@ -5,7 +5,7 @@ use super::{Error, Part, open, packet, parts};
 /// A message of nprof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToShim {
-    /// Where and how to record; the answer to `Hello`, with the descriptor of the map.
+    /// Where and how to record; the answer to `Hello`, with the descriptor of the records, and of the rows if there are some.
     Welcome(Welcome),
     /// Tell of all methods that are bound, and then how many there were.
     Scan,
@@ -43,6 +43,11 @@ parts! {
         pub bind_threshold_ns: u64,
         /// Whether methods that are bound from now on get a stub at once.
         pub stub_binds: bool,
+        /// How many rows of threads there are ([`crate::rows`]), a power of two: then a second descriptor comes along. With 0 it is
+        /// not collected what they use.
+        pub rows: u32,
+        /// Whether what calls consume is recorded behind the records: a [`crate::Consumed`] for each shard.
+        pub consumed: bool,
     }
 }
 

@@ -55,6 +55,20 @@ impl<'data> Symbols<'data> {
         })
     }
 
+    /// Address and size, in bytes, of the first function with just this name.
+    ///
+    /// # Errors
+    /// If a name that begins like it has no end.
+    pub fn function(&self, name: &str) -> Result<Option<(ElfAddr, u64)>, Fault> {
+        let mut left = MAX_NAMES;
+        for symbol in self.defined().filter(|symbol| symbol.st_type() == STT_FUNC) {
+            if self.name(symbol, &[name], &mut left)? == Some(name) {
+                return Ok(Some((address(symbol), symbol.st_size(LittleEndian))));
+            }
+        }
+        Ok(None)
+    }
+
     /// What is in the file: not in another one, no variable of a thread, and no function that chooses the function.
     fn defined(&self) -> impl Iterator<Item = &'data Sym64<LittleEndian>> {
         self.symbols.iter().filter(|symbol| {
@@ -107,6 +121,18 @@ mod tests {
         let named: Vec<(&str, ElfAddr)> = symbols.named(&["a", "x"]).map(Result::unwrap).collect();
         assert_eq!(named, [("abc", ElfAddr(1)), ("ad", ElfAddr(3))]);
         assert_eq!(symbols.addresses().count(), 4);
+    }
+
+    /// Check that a function is found by its whole name, and that other things of that name are none.
+    #[test]
+    fn a_function_by_its_name() {
+        let words: Vec<u64> = [(4, 1, 0), (0, 2, 1), (0, 2, 9)]
+            .iter()
+            .flat_map(|(name, kind, at)| [name | kind << 32 | 1 << 48, *at, 7])
+            .collect();
+        let symbols = symbols(&words, b"abc\0b\0");
+        assert_eq!(symbols.function("abc").unwrap(), Some((ElfAddr(1), 7)));
+        assert_eq!([symbols.function("ab").unwrap(), symbols.function("b").unwrap()], [None; 2]);
     }
 
     /// Check that a name without an end, a long one, and one that many symbols share are refused before they are copied.

@@ -1,7 +1,7 @@
 //! The names that fields have had: where versions of the VM differ in nothing but a name, one name is used everywhere else.
 
 /// The name that nprof knows a field by, and the names that it has in other versions.
-const ALIASES: [(&str, &[&str]); 11] = [
+const ALIASES: [(&str, &[&str]); 12] = [
     // 12 to 14.
     ("ClassLoaderData::_is_anonymous", &["ClassLoaderData::_is_unsafe_anonymous"]),
     // Up to 14.
@@ -14,6 +14,8 @@ const ALIASES: [(&str, &[&str]); 11] = [
     ("ConstMethod::_flags", &["ConstMethod::_flags._flags"]),
     // 25 and later.
     ("JavaThread::_osthread", &["Thread::_osthread"]),
+    // Up to 20.
+    ("CollectedHeap::_is_stw_gc_active", &["CollectedHeap::_is_gc_active"]),
     // 27 and later: no class pointer is wide.
     ("oopDesc::_metadata._klass", &["oopDesc::_compressed_klass"]),
     // Up to 24, and up to 12.

@@ -14,7 +14,7 @@ const LOWEST: u64 = 0x1000;
 const END: u64 = 1 << 47;
 
 /// Items whose numbers are read together: a batch takes a hundred bytes and more for each.
-const ITEMS_AT_ONCE: usize = 1 << 14;
+const ITEMS_AT_ONCE: usize = 1 << 12;
 
 /// The memory of a process, or a stand-in for it.
 pub trait RemoteMemory {
@@ -167,6 +167,12 @@ impl<M: RemoteMemory> Reader<M> {
     /// The same, with a share of what is taken for all targets.
     pub(super) fn with_share(memory: M, share: Share) -> Self {
         Self { share: Some(share), ..Self::new(memory) }
+    }
+
+    /// Gives back the room of the last reads. To be called when none is to follow for a while: thousands of pieces take
+    /// hundreds of kilobytes, for each target.
+    pub(super) fn rest(&mut self) {
+        self.batch = Batch::default();
     }
 
     /// The share, if there is one.

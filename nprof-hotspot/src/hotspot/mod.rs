@@ -19,6 +19,7 @@ mod known;
 mod layout;
 mod loaders;
 mod memory;
+mod mirrors;
 mod names;
 mod natives;
 mod pages;
@@ -40,6 +41,7 @@ pub use code_room::{CodeRoom, code_room};
 pub use error::{Error, TableEntry};
 pub use flags::{Flag, flags};
 pub use memory::{Batch, MemoryError, RemoteMemory};
+pub use mirrors::{MirrorOffsets, mirrors};
 pub use names::{class_name, decode};
 
 use crate::model::{Library, VirtAddr};

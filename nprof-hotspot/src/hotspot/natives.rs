@@ -7,7 +7,7 @@ use super::layout::{Layout, Number};
 use super::memory::{MemoryError, Reader, RemoteMemory, at, is_plausible, number};
 use super::names;
 use super::walk::{Budget, Klass};
-use crate::model::VirtAddr;
+use crate::model::{SharedStr, VirtAddr};
 
 /// `JVM_ACC_NATIVE`, from the class file format.
 const ACC_NATIVE: u64 = 0x100;
@@ -16,7 +16,7 @@ const MAX_METHODS: usize = 65_535;
 /// Classes whose method arrays are read together.
 const CLASSES_AT_ONCE: usize = 512;
 /// Methods whose flags are read together; a class with more is read alone.
-const METHODS_AT_ONCE: usize = 16_384;
+const METHODS_AT_ONCE: usize = 4_096;
 /// Methods whose names are read together: no more than 12 MB, however long the names say that they are.
 const NAMES_AT_ONCE: usize = 64;
 
@@ -37,9 +37,9 @@ pub(super) struct Native {
     pub(super) method: VirtAddr,
     /// Its `ConstMethod*`: another one would mean another method.
     pub(super) const_method: VirtAddr,
-    pub(super) class: String,
-    pub(super) name: String,
-    pub(super) signature: String,
+    pub(super) class: SharedStr,
+    pub(super) name: SharedStr,
+    pub(super) signature: SharedStr,
 }
 
 /// What was found in some classes.
@@ -313,9 +313,9 @@ fn named(candidate: &Candidate, texts: &[Option<String>]) -> Option<Native> {
     Some(Native {
         method: candidate.method,
         const_method: candidate.const_method,
-        class: names::class_name(class)?,
-        name: name.clone(),
-        signature: signature.clone(),
+        class: names::class_name(class)?.into(),
+        name: name.as_str().into(),
+        signature: signature.as_str().into(),
     })
     .filter(|_| legal)
 }

@@ -82,6 +82,7 @@ impl<M: RemoteMemory> Vm<M> {
         if matches!(&look, Err(Error::Memory(error)) if error.is_too_much()) {
             (self.known, self.loaders, self.left_out) = (Known::default(), Loaders::default(), true);
         }
+        self.reader.rest();
         let kept = self.known.bytes();
         if let Some(share) = self.reader.share() {
             self.pause = share.settle(kept);

@@ -1,6 +1,6 @@
 //! A native method of a loaded class, as the VM's own tables describe it.
 
-use super::VirtAddr;
+use super::{SharedStr, VirtAddr};
 
 /// What the VM holds as the code of a native method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,11 +19,11 @@ pub struct Method {
     /// Where the VM keeps it (`Method*`): its identity for as long as its class is loaded.
     pub id: VirtAddr,
     /// The class, dotted, nested classes with `$`: `java.util.zip.Deflater`.
-    pub class: String,
+    pub class: SharedStr,
     /// The method's name.
-    pub name: String,
+    pub name: SharedStr,
     /// The JVM descriptor, such as `(J[BII)I`.
-    pub signature: String,
+    pub signature: SharedStr,
     /// What it is bound to.
     pub code: NativeCode,
 }

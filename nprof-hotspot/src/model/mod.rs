@@ -5,9 +5,11 @@ mod cut;
 mod library;
 mod method;
 mod pid;
+mod shared_str;
 
 pub use address::{ElfAddr, FileOffset, VirtAddr};
 pub use cut::CutReason;
 pub use library::{FileId, Library, Mapping};
 pub use method::{Inventory, Method, NativeCode};
 pub use pid::Pid;
+pub use shared_str::SharedStr;

@@ -1,13 +1,13 @@
-//! Where the fields of Java objects lie, by name: from the packed descriptions that the VM keeps of them.
+//! Where the fields of Java objects lie, by name: from the descriptions that the VM keeps of them, packed or in rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::frozen_layout::FieldFlags;
-use super::layout::CodeLayout;
+use super::layout::{CodeLayout, field};
+use super::object_layout::{ClassLayout, FieldFlags, FieldsLayout};
 use super::symbols::read_texts;
 use super::unsigned5::Unsigned5;
-use crate::hotspot::{Reader, RemoteMemory, at, is_plausible};
+use crate::hotspot::{Number, Reader, RemoteMemory, at, is_plausible};
 use crate::model::VirtAddr;
 use crate::sys::remote_memory::MemoryError;
 
@@ -17,6 +17,9 @@ const ACC_STATIC: u32 = 0x8;
 const MAX_PARENTS: usize = 8;
 /// More bytes than the descriptions of any of the classes that are met here take.
 const MAX_DESCRIPTIONS: u64 = 1 << 14;
+/// Bytes of a row with a field, and the bits below its offset that say whether there is one.
+const ROW_BYTES: usize = 12;
+const ROW_TAG_BITS: u32 = 2;
 /// The lowest three bits of a layout helper are no part of the size.
 const SIZE_BITS: u64 = 0x7fff_fff8;
 
@@ -51,7 +54,7 @@ pub(super) fn read_class<M: RemoteMemory>(
     layout: &CodeLayout,
     klass: VirtAddr,
 ) -> Result<Option<Arc<Class>>, MemoryError> {
-    let Some(places) = layout.frozen.as_ref().map(|frozen| &frozen.class) else {
+    let Some(places) = layout.objects.as_ref().map(|objects| &objects.class) else {
         return Ok(None);
     };
     let helper = layout.names.klass.layout_helper;
@@ -61,11 +64,11 @@ pub(super) fn read_class<M: RemoteMemory>(
     let mut class = Class { instance_bytes: helper & SIZE_BITS, offsets: HashMap::new() };
     let mut next = klass;
     for _ in 0..MAX_PARENTS {
-        let wanted = [places.parent, places.constants, places.fields, layout.names.klass.name];
+        let wanted = [places.parent, places.constants, places.fields.array(), layout.names.klass.name];
         let Some([parent, pool, fields, name]) = reader.numbers(wanted.map(|field| (at(next, field), 8)))? else {
             return Ok(None);
         };
-        let Some(descriptions) = read_descriptions(reader, layout, VirtAddr(fields))? else {
+        let Some(descriptions) = read_descriptions(reader, layout, places, (next, VirtAddr(fields)))? else {
             return Ok(None);
         };
         if !add_fields(reader, layout, [VirtAddr(name), VirtAddr(pool)], &descriptions, &mut class)? {
@@ -87,12 +90,13 @@ fn add_fields<M: RemoteMemory>(
     descriptions: &[Description],
     class: &mut Class,
 ) -> Result<bool, MemoryError> {
-    let Some(frozen) = &layout.frozen else {
-        return Ok(false);
+    let vm_symbols = match layout.objects.as_ref().map(|objects| &objects.class.fields) {
+        Some(FieldsLayout::Packed { vm_symbols, .. }) => *vm_symbols,
+        _ => VirtAddr(0),
     };
     let own = at(pool, layout.names.pool.entries);
     let entry = |field: &Description| {
-        let table = if field.injected { frozen.class.vm_symbols } else { own };
+        let table = if field.injected { vm_symbols } else { own };
         [(at(table, field.name.saturating_mul(8)), 8)]
     };
     let symbols = reader.numbers_of(descriptions, entry)?;
@@ -112,24 +116,46 @@ fn add_fields<M: RemoteMemory>(
     Ok(true)
 }
 
+/// Reads what a class says of its fields, by the array of that; `None` if it is none.
 fn read_descriptions<M: RemoteMemory>(
     reader: &mut Reader<M>,
     layout: &CodeLayout,
-    array: VirtAddr,
+    places: &ClassLayout,
+    (klass, array): (VirtAddr, VirtAddr),
 ) -> Result<Option<Vec<Description>>, MemoryError> {
-    let Some(places) = layout.frozen.as_ref().map(|frozen| &frozen.class) else {
-        return Ok(None);
-    };
     let length = places.array_length;
     let length = reader.numbers([(at(array, length.offset), length.width)])?;
     let Some([length]) = length.filter(|[length]| *length <= MAX_DESCRIPTIONS && is_plausible(array)) else {
         return Ok(None);
     };
-    let run = [(at(array, places.array_data), usize::try_from(length).unwrap_or_default())];
     let mut found = None;
-    let excess = layout.versioned.packed_excess;
-    reader.runs_of(&run, |run| *run, |_, bytes| found = bytes.and_then(|b| unpack(b, excess, places.field_flags)))?;
+    let length = usize::try_from(length).unwrap_or_default();
+    match &places.fields {
+        FieldsLayout::Packed { data, flags, .. } => {
+            let excess = layout.versioned.packed_excess;
+            let run = [(at(array, *data), length)];
+            reader.runs_of(&run, |run| *run, |_, bytes| found = bytes.and_then(|b| unpack(b, excess, *flags)))?;
+        }
+        FieldsLayout::Rows { data, count, .. } => {
+            let count = reader.numbers([(at(klass, count.offset), count.width)])?;
+            let bytes = count.map_or(0, |[count]| usize::try_from(count).unwrap_or_default() * ROW_BYTES);
+            let run = [(at(array, *data), bytes.min(2 * length))];
+            reader.runs_of(&run, |run| *run, |_, bytes| found = bytes.map(rows))?;
+        }
+    }
     Ok(found)
+}
+
+/// Reads the fields that are not static from rows of six numbers: access, name, signature, value, and the offset in two halves,
+/// above two bits.
+fn rows(bytes: &[u8]) -> Vec<Description> {
+    let row = |row: &[u8]| {
+        let number = |at: u64| field(row, Number { offset: 2 * at, width: 2 }).unwrap_or_default();
+        let is_static = number(0) & u64::from(ACC_STATIC) != 0;
+        let offset = (number(5) << 16 | number(4)) >> ROW_TAG_BITS;
+        (!is_static).then(|| Description { name: number(1), injected: false, offset })
+    };
+    bytes.chunks_exact(ROW_BYTES).filter_map(row).collect()
 }
 
 /// Unpacks the fields that are not static.
@@ -164,5 +190,18 @@ mod tests {
         let field = |name, injected, offset| Description { name, injected, offset };
         assert_eq!(unpack(&bytes, 0, flags), Some(vec![field(7, false, 40), field(3, true, 24)]));
         assert_eq!(unpack(&bytes[..16], 0, flags), None);
+    }
+
+    /// Check that rows say where fields lie, and that static ones are left out.
+    #[test]
+    fn reads_rows() {
+        let bytes: Vec<u8> = [[2, 7, 9, 0, 12 << 2 | 1, 0], [8, 3, 4, 0, 5, 0], [0, 5, 4, 0, 1, 1]]
+            .concat()
+            .into_iter()
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        let field = |name, offset| Description { name, injected: false, offset };
+        assert_eq!(rows(&bytes), [field(7, 12), field(5, 1 << 14)]);
+        assert_eq!(rows(&bytes[..23]), [field(7, 12)]);
     }
 }

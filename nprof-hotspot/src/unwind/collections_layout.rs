@@ -10,6 +10,8 @@ pub(super) struct CollectionsLayout {
     pub(super) heap: VirtAddr,
     /// Of the heap: how many collections have begun.
     pub(super) total: Number,
+    /// Of the heap: the byte that says whether a collector stops the program now, if there is one.
+    pub(super) stopped: Option<u64>,
 }
 
 impl CollectionsLayout {
@@ -17,6 +19,7 @@ impl CollectionsLayout {
         look.find("Universe", "_collectedHeap")?;
         look.find("CollectedHeap", "_total_collections")?;
         let heap = look.variable("Universe", "_collectedHeap");
-        Some(Self { heap, total: look.number("CollectedHeap", "_total_collections") })
+        let stopped = look.find("CollectedHeap", "_is_stw_gc_active").map(|entry| entry.offset);
+        Some(Self { heap, stopped, total: look.number("CollectedHeap", "_total_collections") })
     }
 }

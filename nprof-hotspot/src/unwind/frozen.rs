@@ -119,7 +119,7 @@ impl<M: RemoteMemory> Walk<'_, M> {
         }
         let mut objects = match self.objects.take() {
             Some(objects) => objects,
-            None => Objects::of(self.reader, layout)?.ok_or(CutReason::FrozenFrames)?,
+            None => Objects::of(self.reader, self.layout)?.ok_or(CutReason::FrozenFrames)?,
         };
         let result = self.thaw_chunks(&mut objects, &running, path);
         *self.objects = Some(objects);

@@ -1,12 +1,10 @@
 //! Where the VM keeps what is needed to find the frames of virtual threads that are frozen in the heap.
 
-use std::collections::HashMap;
-
 use super::entered_layout::EnteredLayout;
-use crate::hotspot::{FlagLayout, Lookup, Number, Tables};
-use crate::model::VirtAddr;
+use super::object_layout::ObjectsLayout;
+use crate::hotspot::{Lookup, Tables};
 
-/// Everything that [`super::frozen`] has to know; offsets in bytes.
+/// Everything that [`super::frozen`] has to know besides [`ObjectsLayout`]; offsets in bytes.
 #[derive(Debug, Clone)]
 pub(super) struct FrozenLayout {
     pub(super) entered: EnteredLayout,
@@ -14,110 +12,20 @@ pub(super) struct FrozenLayout {
     pub(super) thread_object: u64,
     pub(super) stack_base: u64,
     pub(super) stack_size: u64,
-    pub(super) class: ClassLayout,
-    pub(super) flags: FlagLayout,
-    pub(super) objects: ObjectLayout,
-}
-
-/// How a `Klass` describes the fields of its instances.
-#[derive(Debug, Clone)]
-pub(super) struct ClassLayout {
-    pub(super) parent: u64,
-    pub(super) constants: u64,
-    /// The packed descriptions of its fields (`Array<u1>`).
-    pub(super) fields: u64,
-    pub(super) array_length: Number,
-    pub(super) array_data: u64,
-    /// The VM's own names, by number.
-    pub(super) vm_symbols: VirtAddr,
-    pub(super) field_flags: FieldFlags,
-}
-
-/// Bits that say what follows in the description of a field.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct FieldFlags {
-    /// Each of these means one more number. Bits that a version does not have are 0.
-    pub(super) optional: [u32; 5],
-    /// The name is one of the VM's own.
-    pub(super) injected: u32,
-}
-
-/// Variables with the parameters of compressed and coloured pointers.
-#[derive(Debug, Clone)]
-pub(super) struct ObjectLayout {
-    pub(super) klass_offset: u64,
-    pub(super) narrow_oop: [VirtAddr; 2],
-    pub(super) narrow_klass: [VirtAddr; 2],
-    /// The bit that a class begins at in the mark word of an object without another header; JDKs before 24 have none.
-    pub(super) klass_in_mark: Option<u32>,
-    pub(super) colours: Option<ColourLayout>,
-}
-
-/// What the collector Z exports; each field points to the value.
-#[derive(Debug, Clone)]
-pub(super) struct ColourLayout {
-    pub(super) instance: VirtAddr,
-    pub(super) bad_mask: u64,
-    pub(super) shift: u64,
 }
 
 impl FrozenLayout {
     /// Looks everything up; `None` for a VM without virtual threads, or one whose tables do not describe them.
-    pub(super) fn of(tables: &Tables, constants: &HashMap<String, i32>) -> Option<Self> {
+    pub(super) fn of(tables: &Tables, objects: Option<&ObjectsLayout>) -> Option<Self> {
+        objects?.class.fields.are_packed().then_some(())?;
         let mut look = Lookup::new(tables);
         let layout = Self {
             entered: EnteredLayout::of(&mut look),
             thread_object: look.offset("JavaThread", "_threadObj"),
             stack_base: look.offset("JavaThread", "_stack_base"),
             stack_size: look.offset("JavaThread", "_stack_size"),
-            class: ClassLayout {
-                parent: look.offset("Klass", "_super"),
-                constants: look.offset("InstanceKlass", "_constants"),
-                fields: look.offset("InstanceKlass", "_fieldinfo_stream"),
-                array_length: look.number("Array<int>", "_length"),
-                array_data: look.offset("Array<u1>", "_data"),
-                vm_symbols: look.variable("Symbol", "_vm_symbols[0]"),
-                field_flags: FieldFlags::of(constants)?,
-            },
-            flags: FlagLayout::of(&mut look),
-            objects: ObjectLayout::of(&mut look, constants),
         };
         look.finish().ok()?;
         Some(layout)
-    }
-}
-
-impl FieldFlags {
-    fn of(constants: &HashMap<String, i32>) -> Option<Self> {
-        let bit = |name: &str| {
-            let position = constants.get(&format!("FieldInfo::FieldFlags::_ff_{name}"))?;
-            1_u32.checked_shl(u32::try_from(*position).ok()?)
-        };
-        // Of 28 and later.
-        let [flat, null_marker] = ["flat", "null_marker"].map(|name| bit(name).unwrap_or_default());
-        let optional = [bit("initialized")?, bit("generic")?, bit("contended")?, flat, null_marker];
-        Some(Self { optional, injected: bit("injected")? })
-    }
-}
-
-impl ObjectLayout {
-    fn of(look: &mut Lookup<'_>, constants: &HashMap<String, i32>) -> Self {
-        let mut pair = |type_name: &str, prefix: &str| {
-            ["_base", "_shift"].map(|field| look.variable(type_name, &format!("{prefix}{field}")))
-        };
-        let narrow_klass = pair("CompressedKlassPointers", "");
-        let narrow_oop = pair("CompressedOops", "");
-        let colours = look.find("ZGlobalsForVMStructs", "_instance_p").is_some().then(|| ColourLayout {
-            instance: look.variable("ZGlobalsForVMStructs", "_instance_p"),
-            bad_mask: look.offset("ZGlobalsForVMStructs", "_ZPointerLoadBadMask"),
-            shift: look.offset("ZGlobalsForVMStructs", "_ZPointerLoadShift"),
-        });
-        Self {
-            klass_offset: look.offset("oopDesc", "_metadata._klass"),
-            narrow_oop,
-            narrow_klass,
-            klass_in_mark: constants.get("markWord::klass_shift").and_then(|shift| u32::try_from(*shift).ok()),
-            colours,
-        }
     }
 }

@@ -8,7 +8,6 @@ use super::classes::{Class, read_class};
 use super::frozen::{
     CHUNK_ARGUMENTS, CHUNK_BOTTOM, CHUNK_OWNER, CHUNK_PARENT, CHUNK_SIZE, CHUNK_SP, CONTINUATION, TAIL,
 };
-use super::frozen_layout::FrozenLayout;
 use super::objects::Objects;
 use super::{ATTEMPTS, Unwinder};
 use crate::hotspot::{RemoteMemory, classes_of_boot_loader};
@@ -34,7 +33,7 @@ impl<M: RemoteMemory> Unwinder<M> {
         let Some(entered) = frozen.entered.find(reader, layout, &mut known.code)? else {
             return Ok(None);
         };
-        let Some(references) = self.references(&frozen)? else {
+        let Some(references) = self.references()? else {
             return Ok(None);
         };
         let names = [THREAD_CLASS, CONTINUATION_CLASS, CHUNK_CLASS];
@@ -69,11 +68,8 @@ impl<M: RemoteMemory> Unwinder<M> {
     /// # Errors
     /// As [`Self::frozen_places`].
     pub fn entered(&mut self, words: &[u64]) -> Result<Option<u64>, MemoryError> {
-        let Some(frozen) = self.layout.frozen.clone() else {
-            return Ok(None);
-        };
         self.reader.forget();
-        let Some(mut objects) = Objects::of(&mut self.reader, &frozen)? else {
+        let Some(mut objects) = Objects::of(&mut self.reader, &self.layout)? else {
             return Ok(None);
         };
         for (at, word) in words.iter().enumerate() {
@@ -86,8 +82,8 @@ impl<M: RemoteMemory> Unwinder<M> {
     }
 
     /// How references are written.
-    fn references(&mut self, frozen: &FrozenLayout) -> Result<Option<FrozenPlaces>, MemoryError> {
-        let Some(objects) = Objects::of(&mut self.reader, frozen)? else {
+    fn references(&mut self) -> Result<Option<FrozenPlaces>, MemoryError> {
+        let Some(objects) = Objects::of(&mut self.reader, &self.layout)? else {
             return Ok(None);
         };
         for _ in 0..ATTEMPTS {

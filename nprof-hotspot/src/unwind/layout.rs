@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::collections_layout::CollectionsLayout;
 use super::frozen_layout::FrozenLayout;
+use super::object_layout::ObjectsLayout;
 use crate::hotspot::{Error, Layout, Lookup, Number, TableEntry, Tables, number};
 use crate::model::VirtAddr;
 
@@ -25,6 +26,8 @@ pub(super) struct CodeLayout {
     pub(super) anonymous: Option<u64>,
     /// Of a `Symbol`: a random number that it gets when it is made. Versions without it have none.
     pub(super) symbol_tag: Option<Number>,
+    /// How objects lie in the heap; `None` where the VM does not say.
+    pub(super) objects: Option<ObjectsLayout>,
     /// What leads to frames in the heap; `None` where there are none.
     pub(super) frozen: Option<FrozenLayout>,
     /// Where collections of the heap are counted; `None` where they are not.
@@ -157,6 +160,8 @@ pub(super) struct Versioned {
     pub(super) interpreted_bytecode: i64,
     /// The same to where its local variables are, which JDKs before 21 do not need.
     pub(super) interpreted_locals: i64,
+    /// What the elements of an array begin at a multiple of, if they are smaller.
+    pub(super) array_alignment: u64,
 }
 
 impl Versioned {
@@ -166,6 +171,7 @@ impl Versioned {
             interpreted_method: -3,
             interpreted_bytecode: if major_version <= 8 { -7 } else { -8 },
             interpreted_locals: -7,
+            array_alignment: if major_version >= 23 { 4 } else { 8 },
         }
     }
 }
@@ -267,7 +273,8 @@ impl CodeLayout {
         let collections = CollectionsLayout::of(&mut look);
         look.finish()?;
         let versioned = Versioned::of(major_version(statics.major_version)?);
-        let frozen = FrozenLayout::of(tables, constants);
+        let objects = ObjectsLayout::of(tables, constants);
+        let frozen = FrozenLayout::of(tables, objects.as_ref());
         Ok(Self {
             names,
             statics,
@@ -279,6 +286,7 @@ impl CodeLayout {
             entry,
             anonymous,
             symbol_tag,
+            objects,
             frozen,
             collections,
             versioned,

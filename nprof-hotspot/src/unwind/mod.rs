@@ -9,11 +9,14 @@
 //! address lies in; `scopes` and `methods` name the frames. `layout` holds where all of it lies in this VM. Frames of
 //! virtual threads that are frozen in the heap are found by `frozen`, with `objects` and `classes`.
 //!
+//! Objects that native methods were given are described by `arguments`.
+//!
 //! Code comes and goes while this runs. What was read is remembered, and everything that a stack relied on is looked at
 //! again in one read when the stack is done (`assumption`); if something has changed, the stack is unwound again. This has
 //! to happen within milliseconds of the copy: the VM may reuse the memory of code that no thread runs any more. A stack
 //! that cannot be followed to its end says so, with the reason ([`End::Cut`]); what it has up to there is right.
 
+mod arguments;
 mod assumption;
 mod blob;
 mod cfa_offset;
@@ -35,6 +38,7 @@ mod layout;
 mod lines;
 mod methods;
 mod not_entrant;
+mod object_layout;
 mod objects;
 mod scopes;
 mod sender;
@@ -47,6 +51,7 @@ mod thread_list;
 mod threads;
 mod unsigned5;
 
+pub use arguments::{Contents, HeapObject};
 pub use frame::{Crossing, CrossingKind, End, FrameKind, JavaFrame, JavaStack, MethodName};
 
 pub use stack_copy::FrozenCopy;

@@ -8,8 +8,8 @@ use nprof_common::FrozenPlaces;
 
 use super::assumption::Assumption;
 use super::classes::{Class, read_class};
-use super::frozen_layout::{FrozenLayout, ObjectLayout};
 use super::layout::{CodeLayout, field};
+use super::object_layout::ObjectLayout;
 use crate::hotspot::{Number, Reader, RemoteMemory, at, is_plausible, read_flags};
 use crate::model::VirtAddr;
 use crate::sys::remote_memory::MemoryError;
@@ -106,11 +106,21 @@ impl Object {
 }
 
 impl Objects {
+    /// Of a small VM: classes are named by 32 bits, and references have their full width.
+    #[cfg(test)]
+    pub(super) fn small() -> Self {
+        let header = Header::Narrow { offset: 8, base: 0, shift: 0 };
+        Self { header, form: Form::Plain, leaves_word: false, classes: HashMap::new() }
+    }
+
     /// Finds out how objects lie; `None` if that is not known of this VM.
     pub(super) fn of<M: RemoteMemory>(
         reader: &mut Reader<M>,
-        layout: &FrozenLayout,
+        layout: &CodeLayout,
     ) -> Result<Option<Self>, MemoryError> {
+        let Some(layout) = &layout.objects else {
+            return Ok(None);
+        };
         let names = [
             "UseCompressedClassPointers",
             "UseCompactObjectHeaders",
@@ -246,8 +256,42 @@ impl Objects {
         class
     }
 
+    /// Where in an array its length stands.
+    pub(super) fn array_length(&self) -> u64 {
+        match self.header {
+            Header::Wide { offset } => offset + 8,
+            Header::Narrow { offset, .. } => offset + 4,
+            Header::InMark { .. } => 8,
+        }
+    }
+
+    /// Which of the first two words of an object names its class, by its place in bytes; the bits of it that do so, and what they
+    /// are for this class. `None` if the class cannot be that of an object.
+    pub(super) fn class_word(&self, klass: VirtAddr) -> Option<[u64; 3]> {
+        let narrow = |base: u64, shift: u32| Some(klass.0.checked_sub(base)? >> shift);
+        match self.header {
+            Header::Wide { offset: 8 } => Some([8, u64::MAX, klass.0]),
+            Header::Narrow { offset: 8, base, shift } => Some([8, u64::from(u32::MAX), narrow(base, shift)?]),
+            Header::InMark { first_bit, base, shift } => {
+                let above = u64::MAX.checked_shl(first_bit)?;
+                Some([0, above, narrow(base, shift)? << first_bit])
+            }
+            Header::Wide { .. } | Header::Narrow { .. } => None,
+        }
+    }
+
+    /// How references in objects are written, if handles lead to where objects are: bytes, base and shift. The collector Z has
+    /// handles lead to old places for a while, and nothing shows which of them do.
+    pub(super) fn plain_references(&self) -> Option<[u64; 3]> {
+        match self.form {
+            Form::Plain => Some([8, 0, 0]),
+            Form::Narrow { base, shift } => Some([4, base, shift.into()]),
+            Form::Coloured { .. } => None,
+        }
+    }
+
     /// The class of an object that begins with `bytes`, and what says so.
-    fn klass(&self, addr: VirtAddr, bytes: &[u8]) -> Option<(VirtAddr, Assumption)> {
+    pub(super) fn klass(&self, addr: VirtAddr, bytes: &[u8]) -> Option<(VirtAddr, Assumption)> {
         let mark = field(bytes, Number { offset: 0, width: 8 })?;
         if mark & FORWARDED == FORWARDED {
             return None;
@@ -331,5 +375,18 @@ mod tests {
         assert_eq!(class(narrow, &bytes(1, 0xffff_ffff_0000_0002)), Some((0x10_0010, 2)));
         assert_eq!(class(in_mark, &bytes(5 << 42 | 1, 0)), Some((0x10_1400, 5 << 10)));
         assert_eq!(class(narrow, &bytes(3, 2)), None);
+    }
+
+    /// Check that the programs are told of a class what its objects begin with, and where arrays have their length.
+    #[test]
+    fn class_words() {
+        let klass = VirtAddr(0x10_1400);
+        let of = |header| (objects(header, Form::Plain).class_word(klass), objects(header, Form::Plain).array_length());
+        let narrow = |offset| Header::Narrow { offset, base: 0x10_0000, shift: 3 };
+        assert_eq!(of(narrow(8)), (Some([8, 0xffff_ffff, 0x280]), 12));
+        assert_eq!(of(narrow(16)).0, None);
+        assert_eq!(of(Header::Wide { offset: 8 }), (Some([8, u64::MAX, 0x10_1400]), 16));
+        let in_mark = Header::InMark { first_bit: 42, base: 0x10_0000, shift: 10 };
+        assert_eq!(of(in_mark), (Some([0, u64::MAX << 42, 5 << 42]), 8));
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
+use super::arguments::ToldClasses;
 use super::assumption::{Assumption, changed};
 use super::blob::BlobKind;
 use super::code_cache::CodeCache;
@@ -89,6 +90,8 @@ pub(super) struct Known {
     pub(super) entered: Option<Entered>,
     /// The loaders whose classes last.
     pub(super) lasting: HashSet<VirtAddr>,
+    /// Classes of which more is told than their names, once an object is asked for.
+    pub(super) told: Option<ToldClasses>,
 }
 
 /// Something that was remembered and that a stack relies on.
@@ -140,7 +143,7 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
         (stack, copied): (StackCopy<'a>, Option<FrozenCopy<'a>>),
     ) -> Self {
         reader.forget();
-        let Known { code, methods, objects, entered, lasting } = known;
+        let Known { code, methods, objects, entered, lasting, .. } = known;
         let (frames, crossings, relied, words) = (Vec::new(), Vec::new(), BTreeSet::new(), Vec::new());
         Self {
             reader,

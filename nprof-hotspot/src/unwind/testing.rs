@@ -236,8 +236,13 @@ fn layout() -> CodeLayout {
         hidden: Some(HiddenFlag { flags: number(18, 2), in_const_method: true, mask: 0x10 }),
         anonymous: None,
         symbol_tag: None,
+        objects: None,
         frozen: None,
-        collections: Some(CollectionsLayout { heap: VirtAddr(OBJECT_HEAP), total: number(COLLECTIONS, 4) }),
+        collections: Some(CollectionsLayout {
+            heap: VirtAddr(OBJECT_HEAP),
+            total: number(COLLECTIONS, 4),
+            stopped: None,
+        }),
         versioned: Versioned::of(17),
     }
 }

@@ -42,6 +42,8 @@ struct ThreadsLayout {
     anchor: LastJavaFrameOffsets,
     /// Of the `JNIEnv` in a `JavaThread`, said or assumed.
     jni_env: u64,
+    /// Of the exception that is pending, if the VM says where.
+    pending_exception: Option<u64>,
 }
 
 /// The Java threads of one VM.
@@ -106,6 +108,14 @@ impl<M: RemoteMemory> Threads<M> {
     /// # Errors
     /// What makes all reads fail.
     pub fn jni_env_offset(&mut self) -> Result<Option<u64>, MemoryError> {
+        Ok(self.jni_env()?.map(|(offset, _)| offset))
+    }
+
+    /// The same, and the address that every `JNIEnv` begins with: that of the functions' table.
+    ///
+    /// # Errors
+    /// What makes all reads fail.
+    pub fn jni_env(&mut self) -> Result<Option<(u64, VirtAddr)>, MemoryError> {
         let Some(thread) = self.list.first() else {
             return Ok(None);
         };
@@ -116,7 +126,27 @@ impl<M: RemoteMemory> Threads<M> {
         let entry = |index| (at(VirtAddr(table), 8 * index), 8);
         let entries = self.reader.numbers([entry(0), entry(1), entry(2), entry(RESERVED + 1)])?;
         let good = entries.is_some_and(|[a, b, c, function]| [a, b, c] == [0; 3] && is_plausible(VirtAddr(function)));
-        Ok(good.then_some(offset))
+        Ok(good.then_some((offset, VirtAddr(table))))
+    }
+
+    /// The addresses in the first so many places of the JNI functions' table, as they are now; zero where there is none. `None`
+    /// if there is no such table.
+    ///
+    /// # Errors
+    /// What makes all reads fail.
+    pub fn jni_functions(&mut self, places: usize) -> Result<Option<Vec<VirtAddr>>, MemoryError> {
+        let Some((_, table)) = self.jni_env()? else {
+            return Ok(None);
+        };
+        let places: Vec<VirtAddr> = (0..places as u64).map(|place| at(table, 8 * place)).collect();
+        let functions = self.reader.numbers_of(&places, |&place| [(place, 8)])?;
+        Ok(functions.into_iter().map(|function| function.map(|[address]| VirtAddr(address))).collect())
+    }
+
+    /// The offset from a `JavaThread` to the exception that is pending in it; `None` if the VM does not say.
+    #[must_use]
+    pub fn pending_exception_offset(&self) -> Option<u64> {
+        self.layout.pending_exception
     }
 
     /// One pass over the list; `None` if it changed meanwhile.
@@ -172,6 +202,7 @@ impl ThreadsLayout {
             thread_id: Number { offset: look.offset("OSThread", "_thread_id"), width: 4 },
             anchor: anchor_offsets,
             jni_env,
+            pending_exception: look.find("ThreadShadow", "_pending_exception").map(|entry| entry.offset),
         };
         look.finish()?;
         Ok(layout)
@@ -235,6 +266,7 @@ mod tests {
             thread_id: Number { offset: 0x20, width: 4 },
             anchor: LastJavaFrameOffsets { sp: 0x28, pc: 0x30, fp: 0x38 },
             jni_env: 0x48,
+            pending_exception: Some(8),
         };
         Threads { reader: Reader::new(memory), layout, list: Vec::new() }
     }

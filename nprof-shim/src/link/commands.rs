@@ -3,12 +3,12 @@
 //! One command at a time, also where the threads of two connections overlap for a moment: the agent's `work` lock is
 //! held by them alone, and never by a thread of the JVM that runs Java code.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, MutexGuard};
 
 use nprof_common::MethodStats;
 use nprof_common::wire::{Applied, Bound, FromShim, How, NO_INDEX, SAMPLE, Scanned, Stubbed, ToShim, VERSION, Welcome};
 
+use super::socket::Files;
 use super::{Link, Policy};
 use crate::agent::Agent;
 use crate::jni::Jni;
@@ -54,9 +54,9 @@ pub(super) enum Refusal {
 }
 
 /// Does what one message says.
-pub(super) fn follow(agent: &Agent, link: &Arc<Link>, message: ToShim, file: Option<OwnedFd>) -> Result<Next, Refusal> {
+pub(super) fn follow(agent: &Agent, link: &Arc<Link>, message: ToShim, files: Files) -> Result<Next, Refusal> {
     if let ToShim::Welcome(welcome) = message {
-        begin(agent, link, &welcome, file)?;
+        begin(agent, link, &welcome, files)?;
         return Ok(Next::Message);
     }
     if link.policy().is_none() {
@@ -95,7 +95,7 @@ fn visit<T>(agent: &Agent, work: impl FnOnce(Jni) -> T) -> Result<T, Refusal> {
 }
 
 /// Maps the records that nprof reads. All methods start over, unwatched.
-fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, file: Option<OwnedFd>) -> Result<(), Refusal> {
+fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, files: Files) -> Result<(), Refusal> {
     if welcome.version != VERSION {
         return Err(Refusal::Version(welcome.version));
     }
@@ -104,10 +104,9 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, file: Option<OwnedF
     }
     let binds = options(welcome.bind_mode, welcome.bind_probability, welcome.bind_threshold_ns)?;
     let policy = Policy { binds: welcome.stub_binds.then_some(binds) };
-    let run = Run { first: welcome.first, records: welcome.records, shards: welcome.shards };
     // The records may get the addresses of those of an earlier run, whose calls are not to come to them.
     pool::end_run();
-    let records = Records::map_run(file.ok_or(Refusal::NoMap)?, run).map_err(Refusal::Map)?;
+    let records = records(welcome, files)?;
     let _work = work_for(agent, link)?;
     if link.policy().is_some() {
         return Err(Refusal::Twice);
@@ -122,6 +121,20 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, file: Option<OwnedF
         agent.adopt_early(jni);
         Ok(())
     })?
+}
+
+/// Maps the records, and the rows if there are to be some.
+fn records(welcome: &Welcome, [file, rows]: Files) -> Result<Records, Refusal> {
+    let &Welcome { first, records, shards, consumed, .. } = welcome;
+    let records = Records::map_run(file.ok_or(Refusal::NoMap)?, Run { first, records, shards, consumed });
+    let records = records.map_err(Refusal::Map)?;
+    if welcome.rows == 0 {
+        return Ok(records);
+    }
+    let with_rows = |rows| records.with_rows(rows, welcome.rows).map_err(Refusal::Map);
+    let with_rows = rows.ok_or(Refusal::NoMap).and_then(with_rows);
+    // What cannot be used is not kept. If not even that can be done, its addresses are left alone.
+    with_rows.inspect_err(|_unusable| drop(records.let_go()))
 }
 
 /// What a mode's numbers mean. Without a steady clock nothing is timed.
@@ -201,7 +214,7 @@ fn detach(agent: &Agent, link: &Arc<Link>, jni: Jni) -> u32 {
 }
 
 /// nprof has gone without a word. What is watched is counted, in the map that it has left behind, and nothing else is
-/// done any more.
+/// done any more; what threads use is in no map of its any more.
 pub(super) fn orphaned(agent: &Agent, link: &Arc<Link>) {
     let _work = agent.work();
     if !agent.disconnect(link) {
@@ -211,6 +224,7 @@ pub(super) fn orphaned(agent: &Agent, link: &Arc<Link>) {
         Mode::Off => options,
         _ => StubOptions { mode: Mode::Count, ..options },
     });
+    agent.forget_rows();
     if agent.stage.is_live() {
         // If the VM does not let us in, it tells of things that nobody listens to.
         let _quiet = agent.vm.visit(|_| agent.be_quiet());

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use nprof_common::wire::{self, FromShim, MAX_PACKET, ToShim};
 
+use self::socket::Files;
 use crate::methods::StubOptions;
 
 /// How long nprof may keep our thread waiting with an answer. After that it is dropped.
@@ -171,14 +172,14 @@ impl Link {
         self.drops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next message of nprof, and the descriptor that came with it.
-    fn receive(&self) -> Result<(ToShim, Option<OwnedFd>), Broken> {
+    /// The next message of nprof, and the descriptors that came with it.
+    fn receive(&self) -> Result<(ToShim, Files), Broken> {
         let mut buffer = [0; USUAL_PACKET];
-        let (length, file) = socket::receive(&self.socket, &mut buffer)?;
+        let (length, files) = socket::receive(&self.socket, &mut buffer)?;
         if length == 0 {
             return Err(Broken::End);
         }
-        Ok((ToShim::decode(&buffer[..length])?, file))
+        Ok((ToShim::decode(&buffer[..length])?, files))
     }
 }
 

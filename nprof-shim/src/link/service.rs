@@ -44,6 +44,7 @@ fn hello(agent: &Agent) -> Hello {
         pool_start: stubs.start as u64,
         pool_end: stubs.end as u64,
         chosen_site: pool::chosen_site() as u64,
+        rowless_site: pool::rowless_site() as u64,
     }
 }
 
@@ -57,11 +58,11 @@ fn serve(agent: &'static Agent, link: &Arc<Link>) {
 /// Does what nprof says until one of the two has had enough. Returns why.
 fn follow_all(agent: &'static Agent, link: &Arc<Link>) -> String {
     loop {
-        let (message, file) = match link.receive() {
+        let (message, files) = match link.receive() {
             Ok(received) => received,
             Err(broken) => return broken.to_string(),
         };
-        match commands::follow(agent, link, message, file) {
+        match commands::follow(agent, link, message, files) {
             Ok(Next::Message) => {}
             Ok(Next::End) => return "detached".into(),
             Err(refusal) => return refusal.to_string(),

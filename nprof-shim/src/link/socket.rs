@@ -48,16 +48,20 @@ pub(super) fn peer(socket: &OwnedFd) -> io::Result<u32> {
 
 /// Whether a user may tell this process what to do: the machine's root, or who runs this process.
 pub(super) fn may_command(uid: u32) -> bool {
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    // Where nobody says that there are users without a number, there are none.
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_else(|_| WHOLE.into());
     let overflow = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
     let overflow = overflow.and_then(|text| text.trim().parse().ok()).unwrap_or(65_534);
     is_superior(uid, rustix::process::geteuid().as_raw(), &map, overflow)
 }
 
+/// What the kernel says of a user namespace that has all users.
+const WHOLE: &str = "0 0 4294967295";
+
 /// The root of the machine has no number in a user namespace that does not contain it: it looks like everybody who has
 /// none. Such a one can only be here because it could reach into this namespace.
 fn is_superior(uid: u32, own: u32, uid_map: &str, overflow: u32) -> bool {
-    let is_whole = uid_map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
+    let is_whole = uid_map.split_ascii_whitespace().eq(WHOLE.split(' '));
     uid == 0 || uid == own || uid == overflow && !is_whole
 }
 
@@ -76,9 +80,12 @@ pub(super) fn wait_for_room(socket: &OwnedFd, limit: Duration) -> bool {
     matches!(ready, Ok(1..)) && !polled[0].revents().intersects(gone)
 }
 
-/// The next packet, and the descriptor that came with it. Nothing, when nobody is there any more.
-pub(super) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// The descriptors that came with a packet.
+pub(super) type Files = [Option<OwnedFd>; 2];
+
+/// The next packet, and the descriptors that came with it. Nothing, when nobody is there any more.
+pub(super) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Files)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let message = loop {
         match recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC) {
@@ -86,14 +93,16 @@ pub(super) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize,
             done => break done?,
         }
     };
-    let file = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+    let mut files = Files::default();
+    let rights = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
         _ => None,
     });
+    files.iter_mut().zip(rights.flatten()).for_each(|(place, file)| *place = Some(file));
     if message.flags.contains(ReturnFlags::TRUNC) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a packet is too long"));
     }
-    Ok((message.bytes, file))
+    Ok((message.bytes, files))
 }
 
 /// Ends the connection, for all threads that use it.
@@ -106,7 +115,6 @@ pub(super) fn shut_down(socket: &OwnedFd) {
 mod tests {
     use super::*;
 
-    const WHOLE: &str = "         0          0 4294967295\n";
     const PART: &str = "         0     100000      65536\n";
 
     /// Check that root and the own user may command, others not; and that one without a number may where root has none.

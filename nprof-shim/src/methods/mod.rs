@@ -8,6 +8,7 @@
 //! The lock is held for look-ups only, never across a call of the VM.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::jvmti::{MethodId, MethodName};
@@ -146,6 +147,14 @@ impl Methods {
         inner.list.iter_mut().for_each(|known| known.index = None);
         inner.next_index = 0;
         std::mem::replace(&mut inner.records, records)
+    }
+
+    /// Goes on without the rows of threads. The records stay.
+    ///
+    /// # Errors
+    /// When the kernel has no memory left to do it.
+    pub(crate) fn let_rows_go(&self) -> io::Result<()> {
+        self.lock().records.as_mut().map_or(Ok(()), Records::let_rows_go)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

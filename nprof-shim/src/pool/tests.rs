@@ -8,6 +8,8 @@ use nprof_common::histogram::bucket_of;
 use super::*;
 use crate::records::Records;
 
+mod collecting;
+
 // SAFETY: `stubs.s` defines it: nanoseconds in the first register, the bucket in the result.
 unsafe extern "C" {
     safe fn nprof_stub_bucket(nanoseconds: u64) -> u32;

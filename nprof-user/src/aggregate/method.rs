@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use nprof_common::MethodStats;
+use nprof_common::{Consumed, MethodStats};
 
-use crate::model::{Histogram, MethodSnapshot, PlannedMethod, Price, ProbeCost, Tier, Traced, Unseen};
+use crate::model::{Histogram, MethodSnapshot, PlannedMethod, Price, ProbeCost, StubPrice, Tier, Traced, Unseen};
 
 /// What is known of a row besides its record.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,10 +15,14 @@ pub(super) struct About {
     pub cost: Option<ProbeCost>,
     /// What the probes of one call cost.
     pub price: Price,
+    /// What the stub of one call costs.
+    pub stub_price: StubPrice,
     pub traced_after: Duration,
     pub traced: Traced,
-    /// Whether probes measure how long threads do not run.
+    /// Whether it is measured how long threads do not run, by all who have recorded something.
     pub off_cpu: bool,
+    /// Whether it is known which calls are nested in which.
+    pub nested: bool,
     /// The time of the calls that were only counted, if it is estimated.
     pub estimated_ns: Option<u64>,
     /// How far that may be off, if it is known.
@@ -27,6 +31,8 @@ pub(super) struct About {
     pub unseen: Option<Unseen>,
     /// In which share of the time that is estimated threads did not run, as far as is known.
     pub waited: Option<f64>,
+    /// What the timed calls have consumed besides time, where that is collected.
+    pub consumed: Option<Box<Consumed>>,
 }
 
 /// What has been recorded for a row.
@@ -42,7 +48,7 @@ pub(super) enum Recorded<'a> {
 /// Calls that have ended are those in the histogram and the untimed ones; what has begun and is in neither is in
 /// flight. Calls that were only counted are calls too, and nobody looks for their ends.
 ///
-/// What probes have put into the times is taken off, call for call, as far as there is own time that it can be a part of, and a nanosecond of it stays for each:
+/// What probes and stubs have put into the times is taken off, call for call, as far as there is own time that it can be a part of, and a nanosecond of it stays for each:
 /// the time of further traced calls, and time off the CPU where that was measured, is none. Nor does a total ever become
 /// less than the longest call.
 pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
@@ -53,11 +59,10 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
     };
     let ended = stats.histogram.iter().sum::<u64>() + stats.untimed;
     let buckets = (0i32..).zip(stats.histogram).filter(|&(_, count)| count != 0);
-    let About { index, methods, library, cost, price, traced_after, traced, off_cpu, .. } = about;
-    let About { estimated_ns, estimated_error_ns, unseen, waited, .. } = about;
-    let measures_off_cpu = off_cpu && tier == Tier::Kernel;
+    let About { index, methods, library, cost, price, stub_price, traced_after, traced, off_cpu, .. } = about;
+    let About { estimated_ns, estimated_error_ns, unseen, waited, consumed, nested, .. } = about;
     let estimated_all_ns = estimated_ns.unwrap_or(0).saturating_add(unseen.map_or(0, |unseen| unseen.total_ns));
-    let probes = Probes::of(recorded, price);
+    let probes = Probes::of(recorded, price, stub_price);
     let total_ns = stats.total_ns.saturating_sub(probes.part_ns);
     MethodSnapshot {
         index,
@@ -75,13 +80,14 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
         estimated_ns,
         estimated_error_ns,
         unseen,
-        self_ns: (tier == Tier::Kernel).then(|| total_ns.saturating_sub(stats.child_ns)),
+        self_ns: nested.then(|| total_ns.saturating_sub(stats.child_ns)),
         probe_ns: probes.part_ns,
         probe_error_ns: probes.error_ns,
-        price: if tier == Tier::Stub { Price::default() } else { price },
-        cost_ns: probes.cost_ns,
-        off_cpu_ns: measures_off_cpu.then_some(stats.off_ns),
-        estimated_off_ns: waited.filter(|_| measures_off_cpu).map(|share| part(share, estimated_all_ns)),
+        price: if tier == Tier::Stub { stub_price.rounded() } else { price },
+        cost_ns: Some(probes.cost_ns),
+        off_cpu_ns: off_cpu.then_some(stats.off_ns),
+        estimated_off_ns: waited.filter(|_| off_cpu).map(|share| part(share, estimated_all_ns)),
+        consumed,
         max_ns: probes.max_ns,
         histogram: Histogram { buckets: buckets.collect() },
     }
@@ -93,39 +99,68 @@ fn part(share: f64, ns: u64) -> u64 {
     (share.clamp(0.0, 1.0) * ns as f64) as u64
 }
 
-/// What the probes of a row's calls have done to its times.
+/// What the probes or stubs of a row's calls have done to its times.
 struct Probes {
     /// Their part of the total.
     part_ns: u64,
     /// How far that may be off.
     error_ns: u64,
-    /// What they have cost; `None` where there were none.
-    cost_ns: Option<u64>,
-    /// The longest call without its probes' part.
+    /// What they have cost.
+    cost_ns: u64,
+    /// The longest call without their part.
     max_ns: u64,
 }
 
 impl Probes {
-    fn of(recorded: Recorded<'_>, price: Price) -> Self {
-        let (kernel, stub_max_ns) = match recorded {
-            Recorded::Stub(stub) => {
-                return Self { part_ns: 0, error_ns: 0, cost_ns: None, max_ns: stub.max_ns };
-            }
-            Recorded::Kernel(kernel) => (kernel, 0),
-            Recorded::Both(kernel, stub) => (kernel, stub.max_ns),
-        };
+    fn of(recorded: Recorded<'_>, price: Price, stub_price: StubPrice) -> Self {
+        match recorded {
+            Recorded::Kernel(kernel) => Self::of_probe(kernel, price),
+            Recorded::Stub(stub) => Self::of_stub(stub, stub_price),
+            Recorded::Both(kernel, stub) => Self::of_probe(kernel, price).and(&Self::of_stub(stub, stub_price)),
+        }
+    }
+
+    fn of_stub(stub: &MethodStats, price: StubPrice) -> Self {
+        let timed: u64 = stub.histogram.iter().sum();
+        // Here too a nanosecond of each call stays.
+        let own_ns = own_ns(stub).saturating_sub(timed);
+        let [part_ns, error_ns] = price.inside(timed);
+        let [inside_ns, _] = price.inside(1);
+        let max_ns = stub.max_ns.saturating_sub(inside_ns);
+        Self {
+            part_ns: part_ns.min(own_ns).min(stub.total_ns.saturating_sub(max_ns)),
+            error_ns,
+            cost_ns: price.of_calls(stub.entered, stub.counted),
+            max_ns,
+        }
+    }
+
+    fn and(self, other: &Self) -> Self {
+        Self {
+            part_ns: self.part_ns.saturating_add(other.part_ns),
+            error_ns: self.error_ns.saturating_add(other.error_ns),
+            cost_ns: self.cost_ns.saturating_add(other.cost_ns),
+            max_ns: self.max_ns.max(other.max_ns),
+        }
+    }
+
+    fn of_probe(kernel: &MethodStats, price: Price) -> Self {
         let timed: u64 = kernel.histogram.iter().sum();
-        let own_ns = kernel.total_ns.saturating_sub(kernel.child_ns).saturating_sub(kernel.off_ns);
         // No call takes no time: what was called stays visible in a picture of times.
-        let own_ns = own_ns.saturating_sub(timed);
+        let own_ns = own_ns(kernel).saturating_sub(timed);
         let longest_ns = kernel.max_ns.saturating_sub(price.inside_ns);
         Self {
             part_ns: price.inside_ns.saturating_mul(timed).min(own_ns).min(kernel.total_ns.saturating_sub(longest_ns)),
             error_ns: price.inside_error_ns.saturating_mul(timed),
-            cost_ns: Some(price.of_calls(kernel.entered, kernel.counted)),
-            max_ns: longest_ns.max(stub_max_ns),
+            cost_ns: price.of_calls(kernel.entered, kernel.counted),
+            max_ns: longest_ns,
         }
     }
+}
+
+/// The time that may have the part of probes and stubs in it: the calls' own, while their threads ran, as far as that is known.
+fn own_ns(stats: &MethodStats) -> u64 {
+    stats.total_ns.saturating_sub(stats.child_ns).saturating_sub(stats.off_ns)
 }
 
 /// Two records as one.
@@ -159,13 +194,16 @@ mod tests {
             library: "libx.so".to_owned(),
             cost: Some(ProbeCost::Emulated),
             price: Price { timed_ns: 90, counted_ns: 50, inside_ns: 30, inside_error_ns: 4 },
+            stub_price: StubPrice { timed_ns: 25.0, passed_ns: 2.5, ..StubPrice::default() },
             traced_after: Duration::ZERO,
             traced: Traced::as_wanted(Tracing::Timed),
             off_cpu: true,
+            nested: true,
             estimated_ns: None,
             estimated_error_ns: None,
             unseen: None,
             waited: None,
+            consumed: None,
         }
     }
 
@@ -199,15 +237,22 @@ mod tests {
     fn both_tiers_are_one_row() {
         let mut stub = MethodStats { counted: 5, entered: 4, total_ns: 100, max_ns: 700, ..MethodStats::ZERO };
         stub.histogram[36] = 3;
-        let report = method(Recorded::Both(&stats(), &stub), about());
+        let report = method(Recorded::Both(&stats(), &stub), About { nested: false, ..about() });
         assert_eq!((report.calls, report.counted, report.in_flight, report.untimed), (55, 45, 4, 2));
         assert_eq!((report.total_ns, report.self_ns, report.max_ns), (850, None, 700));
-        assert_eq!((report.probe_ns, report.probe_error_ns, report.cost_ns), (150, 20, Some(2900)));
+        assert_eq!((report.probe_ns, report.probe_error_ns, report.cost_ns), (150, 20, Some(2900 + 113)));
         assert_eq!(report.histogram.buckets, [(30, 4), (36, 4)]);
         assert_eq!((report.tier, report.cost), (Tier::Both, Some(ProbeCost::Emulated)));
         let report = method(Recorded::Stub(&stub), about());
-        assert_eq!((report.cost, report.cost_ns, report.price), (None, None, Price::default()));
+        assert_eq!((report.cost, report.cost_ns, report.price), (None, Some(113), about().stub_price.rounded()));
         assert_eq!((report.total_ns, report.max_ns, report.probe_ns, report.probe_error_ns), (100, 700, 0, 0));
+        let stub_price = StubPrice { inside_ns: 8.5, inside_error_ns: 1.5, ..about().stub_price };
+        stub.max_ns = 50;
+        let report = method(Recorded::Stub(&stub), About { stub_price, ..about() });
+        assert_eq!((report.total_ns, report.max_ns, report.probe_ns, report.probe_error_ns), (74, 41, 26, 5));
+        stub.total_ns = 20;
+        let report = method(Recorded::Stub(&stub), About { stub_price, ..about() });
+        assert_eq!((report.total_ns, report.probe_ns), (20, 0), "no call takes no time");
     }
 
     /// Check that no more is taken off than there is own time on the CPU, and that the longest call is never below zero:

@@ -1,15 +1,25 @@
 //! From samples to what is reported.
 
+mod jni;
 mod losses;
 mod method;
 mod narrow;
+mod of_threads;
 pub mod quantile;
 mod sampled;
+mod since;
+#[cfg(test)]
+mod testing;
 mod tiers;
 mod weigh;
+mod windows;
 
+pub use jni::{JniPairs, jni};
 pub use losses::merge_losses;
 pub use narrow::narrow;
-pub use sampled::{Timed, estimate};
-pub use tiers::{ProbeSample, StubSample, rows};
-pub use weigh::{Detail, NotRecorded, open_ns, weigh};
+pub use of_threads::{NoThreads, narrow_to_threads, tells_threads};
+pub use sampled::Untimed;
+pub use since::Since;
+pub use tiers::{ProbeSample, StubSample, id_of, record_of, rows};
+pub use weigh::{Detail, NotRecorded, open_ns, thread_mark, weigh, weigh_all};
+pub use windows::{WindowKey, WindowLimits, Windows, WindowsOf, WindowsTally};

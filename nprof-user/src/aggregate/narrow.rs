@@ -51,7 +51,8 @@ mod tests {
     use crate::model::{CutReason, ProfileStack};
 
     fn totals(stack: u32, function: Option<u32>, samples: u64) -> StackTotals {
-        StackTotals { stack, function, samples, calls: 1.0, time_ns: 1.0, self_ns: 1.0, off_cpu_ns: 0.0 }
+        let (thread, calls, time_ns, self_ns, off_cpu_ns) = (None, 1.0, 1.0, 1.0, 0.0);
+        StackTotals { stack, function, thread, samples, calls, time_ns, self_ns, off_cpu_ns }
     }
 
     /// Check that what belongs to other functions goes, that indices lead to the same functions as before, and that stacks are

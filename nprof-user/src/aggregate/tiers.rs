@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
-use nprof_common::MethodStats;
+use nprof_common::{Consumed, MethodStats};
 
 use super::method::{About, Recorded, method, sum};
-use crate::model::{MeanTime, MethodSnapshot, PlannedMethod, Price, Probe, Traced, Unseen};
+use crate::model::{MeanTime, MethodSnapshot, PlannedMethod, Price, Probe, StubPrice, Traced, Unseen};
 
 /// What a stub has recorded of one method.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StubSample {
     /// The number of its record among those of stubs.
     pub record: u32,
@@ -30,6 +30,34 @@ pub struct StubSample {
     pub stats: MethodStats,
     /// The time of the calls that were only counted, in nanoseconds, if it is estimated.
     pub estimated_ns: Option<u64>,
+    /// What its stub costs.
+    pub price: StubPrice,
+    /// Whether it is measured how long threads do not run.
+    pub off_cpu: bool,
+    /// Whether it is known which calls are nested in which.
+    pub nested: bool,
+    /// What its calls have consumed besides time, where that is collected.
+    pub consumed: Option<Consumed>,
+}
+
+impl StubSample {
+    /// A number for it that no function has.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        id_of(self.record)
+    }
+}
+
+/// A number for a method with a stub that no function has, by its record.
+#[must_use]
+pub fn id_of(record: u32) -> u32 {
+    u32::MAX - record
+}
+
+/// The record of the method with this number.
+#[must_use]
+pub fn record_of(id: u32) -> u32 {
+    u32::MAX - id
 }
 
 /// What is known of the function of a probe, and what the probe has recorded.
@@ -55,6 +83,8 @@ pub struct ProbeSample<'a> {
     pub mean: Option<MeanTime>,
     /// In which share of the time that is estimated threads did not run, as far as is known.
     pub waited: Option<f64>,
+    /// What its calls have consumed besides time, where that is collected.
+    pub consumed: Option<Consumed>,
 }
 
 /// The rows of a function and of those of its methods that have stubs. Without a function: of methods that only stubs see.
@@ -89,11 +119,18 @@ fn by_name(stubs: &[StubSample]) -> Vec<StubSample> {
                 known.stats = sum(&known.stats, &stub.stats);
                 known.estimated_ns = sum_of_known(known.estimated_ns, stub.estimated_ns);
                 known.traced_after = known.traced_after.min(stub.traced_after);
+                known.consumed = known.consumed.zip(stub.consumed).map(|(one, other)| one.and(&other));
             }
             None => groups.push(stub.clone()),
         }
     }
     groups
+}
+
+/// The time of the calls that a stub only counted, without what it put into those that tell it: a nanosecond of each stays.
+fn net_estimate(stub: &StubSample) -> Option<u64> {
+    let [inside_ns, _] = stub.price.inside(stub.stats.counted);
+    stub.estimated_ns.map(|ns| ns.saturating_sub(inside_ns).max(stub.stats.counted.min(ns)))
 }
 
 fn sum_of_known(one: Option<u64>, other: Option<u64>) -> Option<u64> {
@@ -107,18 +144,22 @@ fn is_same_name(one: &PlannedMethod, other: &PlannedMethod) -> bool {
 
 fn stub_row(stub: &StubSample) -> MethodSnapshot {
     let about = About {
-        index: u32::MAX - stub.record,
+        index: stub.id(),
         methods: vec![stub.method.clone()],
         library: stub.library.clone(),
         cost: None,
         price: Price::default(),
+        stub_price: stub.price,
         traced_after: stub.traced_after,
         traced: stub.traced,
-        off_cpu: false,
-        estimated_ns: stub.estimated_ns,
+        off_cpu: stub.off_cpu,
+        nested: stub.nested,
+        estimated_ns: net_estimate(stub),
         estimated_error_ns: None,
         unseen: None,
-        waited: None,
+        // Those that are only counted are taken to wait as those that are timed do.
+        waited: stub.off_cpu.then(|| stub.stats.off_ns as f64 / stub.stats.total_ns.max(1) as f64),
+        consumed: stub.consumed.map(Box::new),
     };
     method(Recorded::Stub(&stub.stats), about)
 }
@@ -131,8 +172,18 @@ fn merged(seen: &ProbeSample<'_>, stub: &StubSample) -> MethodSnapshot {
     };
     let traced_after = seen.traced_after.min(stub.traced_after);
     let about = function(seen, &[]);
-    let estimated_ns = sum_of_known(stub.estimated_ns, about.estimated_ns);
-    method(recorded, About { traced_after, traced: stub.traced, estimated_ns, ..about })
+    let estimated_ns = sum_of_known(net_estimate(stub), about.estimated_ns);
+    let off_cpu = stub.off_cpu && (about.off_cpu || seen.stats.is_none());
+    let consumed = match seen.stats {
+        Some(_) => seen.consumed.zip(stub.consumed).map(|(one, other)| one.and(&other)),
+        None => stub.consumed,
+    };
+    let (nested, consumed) = (stub.nested, consumed.map(Box::new));
+    let stub_price = stub.price;
+    method(
+        recorded,
+        About { traced_after, traced: stub.traced, estimated_ns, stub_price, off_cpu, nested, consumed, ..about },
+    )
 }
 
 /// The row of a function, under the names of those methods whose calls its probe may have seen.
@@ -153,13 +204,16 @@ fn function(seen: &ProbeSample<'_>, stubs: &[StubSample]) -> About {
         library: seen.library.to_owned(),
         cost: Some(probe.site.cost),
         price: seen.price,
+        stub_price: StubPrice::default(),
         traced_after: seen.traced_after,
         traced: seen.traced,
         off_cpu: seen.off_cpu,
+        nested: true,
         estimated_ns: mean.map(|mean| times(mean.ns, counted)),
         estimated_error_ns: mean.map(|mean| times(mean.error_ns, counted)),
         unseen: seen.unseen,
         waited: seen.waited,
+        consumed: seen.consumed.map(Box::new),
     }
 }
 
@@ -175,7 +229,7 @@ mod tests {
     use crate::model::{Bound, FileOffset, LibraryId, Method, NativeCode, ProbeCost, Site, Tier, Tracing, VirtAddr};
 
     fn planned(id: u64, name: &str) -> PlannedMethod {
-        let (class, name, signature) = ("a.A".to_owned(), name.to_owned(), "()V".to_owned());
+        let (class, name, signature) = ("a.A".into(), name.into(), "()V".into());
         PlannedMethod {
             method: Method { id: VirtAddr(id), class, name, signature, code: NativeCode::Unbound },
             bound: Bound::Export,
@@ -206,6 +260,7 @@ mod tests {
             unseen: None,
             mean: None,
             waited: None,
+            consumed: None,
         }
     }
 
@@ -219,6 +274,10 @@ mod tests {
             traced: Traced::as_wanted(Tracing::Timed),
             stats: counted(calls),
             estimated_ns: None,
+            price: StubPrice { passed_ns: 2.0, ..StubPrice::default() },
+            off_cpu: false,
+            nested: false,
+            consumed: None,
         }
     }
 
@@ -267,6 +326,16 @@ mod tests {
         assert_eq!(rows(Some(&seen(&probe(&["m"]), 5)), &stubs)[0].estimated_ns, Some(350));
         let apart = rows(Some(&seen(&probe(&["other"]), 5)), &stubs);
         assert_eq!(apart.iter().map(|row| row.estimated_ns).collect::<Vec<_>>(), [None, Some(350)]);
+    }
+
+    /// Check that what a stub puts into the times that are known is in none that is estimated from them.
+    #[test]
+    fn estimates_are_net() {
+        let price = StubPrice { inside_ns: 8.0, ..StubPrice::default() };
+        let estimated = |estimated_ns| {
+            rows(None, &[StubSample { estimated_ns, price, ..stub(0, 1, "m", 10, false) }])[0].estimated_ns
+        };
+        assert_eq!([Some(300), Some(85), Some(3), None].map(estimated), [Some(220), Some(10), Some(3), None]);
     }
 
     /// Check that calls that were only counted have the time that looks have found for them, with its error, and none without.

@@ -22,6 +22,8 @@ pub struct Detail {
     pub lines: bool,
     /// Also show the frames that the VM leaves out of its own stack traces.
     pub hidden: bool,
+    /// The thread is the outermost frame; threads of one name are one.
+    pub threads: bool,
 }
 
 /// The recording does not hold what is asked for.
@@ -29,8 +31,8 @@ pub struct Detail {
 pub enum NotRecorded {
     /// Nobody measured when threads were not running.
     #[error(
-        "the recording does not tell work from waiting: it was made with `--no-off-cpu`, with `--tier stub`, or where the \
-         kernel cannot; use `--weight time`"
+        "the recording does not tell work from waiting: it was made with `--no-off-cpu`, with stubs, or where the kernel \
+         cannot; use `--weight time`"
     )]
     OffCpu,
     /// The samples of a timer know of no calls.
@@ -65,6 +67,19 @@ pub fn weigh(profile: &Profile, weight: Weight, detail: Detail) -> Result<Weighe
     Ok(weigher.tree.weighed(unit))
 }
 
+/// Everything that a recording can be weighed by, for formats that hold more than one number per stack; its time by `time`.
+///
+/// # Errors
+/// If the recording does not hold what `time` needs.
+pub fn weigh_all(profile: &Profile, time: Weight, detail: Detail) -> Result<Vec<(Weight, Weighed)>, NotRecorded> {
+    let weights: &[Weight] = match profile.about.mode {
+        ProfileMode::OnCpu => &[time],
+        ProfileMode::Calls if profile.about.off_cpu => &[Weight::Calls, time, Weight::OnCpu, Weight::OffCpu],
+        ProfileMode::Calls => &[Weight::Calls, time],
+    };
+    weights.iter().map(|weight| Ok((*weight, weigh(profile, *weight, detail)?))).collect()
+}
+
 /// For each function of a recording, the time of its calls that had not returned at the end, in nanoseconds: without the
 /// traced calls that they made, and by on-CPU time the part of it that threads ran. Stacks have it beside the function's exact
 /// time.
@@ -90,6 +105,8 @@ struct Marks {
     called_back: Vec<Option<ProfileFrame>>,
     /// For each stack of the recording, where it was cut.
     cut: Vec<Option<ProfileFrame>>,
+    /// For each thread of the recording, that it is one of this name.
+    threads: Vec<ProfileFrame>,
 }
 
 impl Marks {
@@ -105,8 +122,15 @@ impl Marks {
             functions: profile.functions.iter().map(native_method).collect(),
             called_back: profile.frames.iter().map(called_back).collect(),
             cut: profile.stacks.iter().map(cut).collect(),
+            threads: profile.threads.iter().map(|thread| marker(thread_mark(&thread.name))).collect(),
         }
     }
+}
+
+/// What the frame of a thread says.
+#[must_use]
+pub fn thread_mark(name: &str) -> String {
+    format!("[thread {name}]")
 }
 
 fn marker(name: String) -> ProfileFrame {
@@ -239,6 +263,8 @@ impl<'a> Weigher<'a> {
         }
         let cut = marks.cut.get(sample.stack as usize).and_then(Option::as_ref);
         frames.extend(called_back.or(cut));
+        let thread = sample.thread.filter(|_| self.detail.threads);
+        frames.extend(thread.and_then(|thread| marks.threads.get(thread as usize)));
         frames.reverse();
         Some(frames)
     }

@@ -5,14 +5,23 @@ use std::mem::offset_of;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nprof_common::alloc::AllocCookie;
 use nprof_common::histogram::BUCKETS;
-use nprof_common::{Cookie, Lane, Loss, MethodStats, Pace, Switch, maps};
+use nprof_common::stats::{BRIEF, KIND_SHIFT, RETURNS_SHIFT};
+use nprof_common::{
+    Consumed, Cookie, JniKind, Lane, Loss, MethodStats, Pace, Returns, SlowPace, SlowStats, Switch, maps, shared,
+};
 
 use super::feeds::{Collect, Feeds, fixed_point};
+use super::jni::JniTable;
 use super::loss_log::{self, LossLog};
 use super::object::{Object, Sizes};
+use super::row_maps::{RowMap, RowMaps};
+use super::sharing::{Sharing, Tables};
+use super::slow::SlowTable;
+use super::vm_table::VmTable;
 use super::{Error, in_full, probe_uprobe_multi, reach};
-use crate::model::{Library, Pid, Reach, VirtAddr};
+use crate::model::{AllocatorSite, Library, Pid, Reach, VirtAddr};
 use crate::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi};
 use crate::sys::mapped_array::MappedArray;
 
@@ -21,6 +30,7 @@ const STATS_BUDGET: usize = 48 << 20;
 /// The record that no function gets.
 const IDLE_RECORD: u32 = 0;
 const WORDS: usize = size_of::<MethodStats>() / size_of::<u64>();
+const CONSUMED_WORDS: usize = size_of::<Consumed>() / size_of::<u64>();
 
 /// Records for functions of nprof's own, which show what probes cost.
 const CALIBRATED: u32 = 2;
@@ -30,12 +40,29 @@ const CALIBRATED: u32 = 2;
 pub struct Engine {
     object: Object,
     records: Arc<MappedArray>,
+    consumed: Option<Arc<MappedArray>>,
+    slow: Option<SlowTable>,
     capacity: u32,
     shards: u32,
     reach: Reach,
     off_cpu: bool,
+    samples: bool,
     free: Mutex<Free>,
     losses: Mutex<Option<LossLog>>,
+    /// Links that serve several targets, where there may be any.
+    sharing: Option<Arc<Sharing>>,
+    row_maps: Option<Arc<RowMaps>>,
+}
+
+/// The end of a call that a program is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Its entry.
+    Entry,
+    /// Its return, where there is a probe on the entry.
+    Return,
+    /// Its return, where there is none.
+    OnlyReturn,
 }
 
 /// The records that no function has.
@@ -69,7 +96,9 @@ impl Engine {
     /// # Errors
     /// See [`Error`]; most likely missing permissions.
     pub fn load_measuring(capacity: u32, collect: &Collect) -> Result<(Arc<Self>, Feeds), Error> {
-        let without = Collect { off_cpu: false, ..*collect };
+        // Rows that were wanted for nothing else are not needed then.
+        let without =
+            Collect { off_cpu: false, rows: if collect.counters == 0 { 0 } else { collect.rows }, ..*collect };
         Self::load_collecting(capacity, collect).or_else(|error| {
             let loaded = Self::load_collecting(capacity, &without)?;
             tracing::warn!("not measured how long threads wait: {}", in_full(&error));
@@ -79,19 +108,88 @@ impl Engine {
 
     fn with_feeds(mut self) -> Result<(Arc<Self>, Feeds), Error> {
         let pace = map_array(&self.object, maps::PACE, 1, size_of::<Pace>())?;
+        let slow_pace = map_array(&self.object, maps::SLOW_PACE, 1, size_of::<SlowPace>())?;
         let object = &mut self.object;
         let (stacks, calls) = (object.take_ring(maps::STACKS)?, object.take_ring(maps::CALLS)?);
-        let (anchors, slots, vm) = (object.take_anchors()?, object.take_slots()?, object.take_vm()?);
-        let feeds = Feeds { stacks, calls, anchors, slots, vm, pace, off_cpu: object.take_off_cpu() };
+        let (anchors, slots) = (object.take_anchors()?, object.take_slots()?);
+        let vms = Arc::new(VmTable::new(object.take_vms()?));
+        let (off_cpu, off_cpu_in_slots) = (object.take_off_cpu(), object.off_cpu_in_slots);
+        let jni = JniTable::new(object.take_jni()?);
+        let feeds = Feeds { stacks, calls, anchors, slots, vms, pace, slow_pace, off_cpu, off_cpu_in_slots, jni };
         Ok((Arc::new(self), feeds))
     }
 
     /// Has the stack taken of each call that passes an address of a library in a process: the place where stubs say that they
-    /// have chosen one. It ends with what is returned.
+    /// have chosen one. It ends with what is returned. Slow calls of these are counted in `record`, if there is one.
     ///
     /// # Errors
     /// If the address is not in the library, the kernel refuses, or such calls were not to be collected.
-    pub fn watch_chosen(&self, pid: Pid, library: &Library, site: VirtAddr) -> Result<OwnedFd, Error> {
+    pub fn watch_chosen(
+        &self,
+        pid: Pid,
+        library: &Library,
+        site: VirtAddr,
+        record: Option<u32>,
+    ) -> Result<OwnedFd, Error> {
+        let cookie = Cookie::new(pid.0, record.unwrap_or(IDLE_RECORD), 0, Lane::A);
+        self.watch_site(pid, library, site, (self.object.chosen.as_ref(), cookie))
+    }
+
+    /// Has each thread get one of these rows that passes an address of a library in a process: the place where stubs find that
+    /// theirs has none. It ends with what is returned.
+    ///
+    /// # Errors
+    /// If the address is not in the library, the kernel refuses, or there are to be no rows.
+    pub fn watch_rowless(&self, pid: Pid, library: &Library, site: VirtAddr, rows: &RowMap) -> Result<OwnedFd, Error> {
+        let cookie = rows.for_program().cookie(pid.0);
+        self.watch_site(pid, library, site, (self.object.rowless.as_ref(), cookie))
+    }
+
+    /// Has it counted what threads of a process ask an allocator for, at these places of its library. It ends with what is returned.
+    /// Hits are counted in `record`.
+    ///
+    /// # Errors
+    /// If the kernel refuses, or would put the probes into other processes too.
+    pub fn watch_allocator(
+        &self,
+        pid: Pid,
+        library: &Library,
+        sites: &[AllocatorSite],
+        record: u32,
+    ) -> Result<OwnedFd, Error> {
+        if self.reach == Reach::Everyone {
+            return Err(Error::AllocatorReachesOthers);
+        }
+        let failed = |source| Error::Library { library: library.path.clone(), source };
+        let program = self.object.alloc.as_ref().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let path = c_path(&library.open_path).map_err(failed)?;
+        let cookie = |site: &AllocatorSite| AllocCookie::new(record, site.request, site.rank, site.reach).0;
+        let (offsets, cookies): (Vec<u64>, Vec<u64>) = sites.iter().map(|site| (site.offset.0, cookie(site))).unzip();
+        let filter = self.filter(pid);
+        let to = UprobeMulti { path: &path, offsets: &offsets, cookies: &cookies, on_return: false, pid: filter };
+        link_uprobe_multi(program.as_fd(), to).map_err(failed)
+    }
+
+    /// The rows of threads, by JVM; `None` if there are to be none, or nothing can give them to threads.
+    #[must_use]
+    pub fn row_maps(&self) -> Option<&Arc<RowMaps>> {
+        self.row_maps.as_ref()
+    }
+
+    /// Whether there are no rows that were wanted, because the probe that gives them to threads would reach other processes.
+    #[must_use]
+    pub fn lacks_rows(&self) -> bool {
+        self.object.rowless.is_some() && self.row_maps.is_none()
+    }
+
+    /// Has a program run where the code of a shim passes, with this cookie.
+    fn watch_site(
+        &self,
+        pid: Pid,
+        library: &Library,
+        site: VirtAddr,
+        (program, cookie): (Option<&OwnedFd>, Cookie),
+    ) -> Result<OwnedFd, Error> {
         if self.reach == Reach::Everyone {
             // The place is one that the target names.
             return Err(Error::StubSiteReachesOthers);
@@ -100,11 +198,10 @@ impl Engine {
         let missing = || failed(io::ErrorKind::NotFound.into());
         let mapping = library.mappings.iter().find(|mapping| mapping.contains(site)).ok_or_else(missing)?;
         let offset = site.0 - mapping.start.0 + mapping.offset.0;
-        let program = self.object.chosen.as_ref().ok_or_else(missing)?;
+        let program = program.ok_or_else(missing)?;
         let path = c_path(&library.open_path).map_err(failed)?;
-        let cookies = [Cookie::new(pid.0, IDLE_RECORD, 0, Lane::A).0];
         let filter = self.filter(pid);
-        let to = UprobeMulti { path: &path, offsets: &[offset], cookies: &cookies, on_return: false, pid: filter };
+        let to = UprobeMulti { path: &path, offsets: &[offset], cookies: &[cookie.0], on_return: false, pid: filter };
         link_uprobe_multi(program.as_fd(), to).map_err(failed)
     }
 
@@ -126,7 +223,28 @@ impl Engine {
         let records = map_records(&object, capacity, shards)?;
         let free = Mutex::new(Free { next: IDLE_RECORD + 1, returned: Vec::new() });
         let records = Arc::new(records);
-        Ok(Self { object, records, capacity, shards, reach, off_cpu: collect.measures_off_cpu(), free, losses })
+        let consumed = (collect.counters != 0).then(|| map_consumed(&object, capacity, shards).map(Arc::new));
+        let (consumed, off_cpu) = (consumed.transpose()?, collect.measures_off_cpu());
+        let rows = collect.slow.then(|| map_slow(&object, capacity, shards)).transpose()?;
+        let slow = rows.map(|rows| SlowTable::new(rows, shards));
+        let sharing = collect.shares.then(|| take_tables(&mut object)).transpose()?;
+        let sharing = sharing.map(|tables| Arc::new(Sharing::new(tables, !filtered)));
+        let row_maps = (filtered && collect.rows != 0).then(|| row_maps(&object, collect)).transpose()?;
+        Ok(Self {
+            object,
+            records,
+            consumed,
+            slow,
+            capacity,
+            shards,
+            reach,
+            off_cpu,
+            samples: collect.returns,
+            free,
+            losses,
+            sharing,
+            row_maps,
+        })
     }
 
     /// Whether it is measured how long threads do not run within calls.
@@ -140,6 +258,19 @@ impl Engine {
     #[must_use]
     pub fn stats(&self) -> Arc<MappedArray> {
         Arc::clone(&self.records)
+    }
+
+    /// What calls have consumed, mapped in the same way: value `index * shards + shard` is a [`Consumed`]. `None` where
+    /// nothing of that is collected.
+    #[must_use]
+    pub fn consumed(&self) -> Option<Arc<MappedArray>> {
+        self.consumed.clone()
+    }
+
+    /// From when on calls are slow, and how many were; `None` where these are not looked for.
+    #[must_use]
+    pub fn slow(&self) -> Option<&SlowTable> {
+        self.slow.as_ref()
     }
 
     /// The losses of all sessions together, mapped: one word per [`Loss`].
@@ -162,6 +293,24 @@ impl Engine {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// Whether stacks can be taken of calls that stubs choose.
+    #[must_use]
+    pub fn takes_chosen(&self) -> bool {
+        self.object.chosen.is_some() && self.reach == Reach::Target
+    }
+
+    /// Whether stacks are taken of calls that chance picks.
+    #[must_use]
+    pub fn samples(&self) -> bool {
+        self.samples
+    }
+
+    /// For how many functions there are records.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
     /// Whom the probes reach that are attached with this.
     #[must_use]
     pub fn reach(&self) -> Reach {
@@ -173,9 +322,24 @@ impl Engine {
         (self.reach == Reach::Target).then_some(pid.0)
     }
 
-    /// The program for one end of a call.
-    pub(super) fn program(&self, on_return: bool) -> BorrowedFd<'_> {
-        if on_return { self.object.leave.as_fd() } else { self.object.enter.as_fd() }
+    /// Links that serve several targets, where there may be any.
+    pub(super) fn sharing(&self) -> Option<&Arc<Sharing>> {
+        self.sharing.as_ref()
+    }
+
+    /// How many links, or pairs of one on entries and one on returns, serve several targets, and how many of them have to go.
+    #[must_use]
+    pub fn shared_links(&self) -> (usize, usize) {
+        self.sharing.as_ref().map_or((0, 0), |sharing| sharing.groups())
+    }
+
+    /// The program for one end of a call; for its return alone the one that counts there, if it was to be loaded.
+    pub(super) fn program(&self, end: End) -> Option<BorrowedFd<'_>> {
+        match end {
+            End::Entry => Some(self.object.enter.as_fd()),
+            End::Return => Some(self.object.leave.as_fd()),
+            End::OnlyReturn => self.object.result.as_ref().map(OwnedFd::as_fd),
+        }
     }
 
     /// Takes a record for short looks at a function; `None` if there is none left.
@@ -188,7 +352,22 @@ impl Engine {
 
     /// A call that begins while the probes of its function are taken away may be left without its end, and is no loss.
     pub(super) fn may_outlast(&self, record: u32) {
-        self.store(record, offset_of!(MethodStats, brief), 1);
+        let offset = offset_of!(MethodStats, brief);
+        let before = self.shards_of(record).next().map_or(0, |first| self.word(first + offset / size_of::<u64>()));
+        self.store(record, offset, before | BRIEF);
+    }
+
+    /// Says what the arguments of a function are, for the programs that tell those of slow calls.
+    pub(super) fn set_kinds(&self, record: u32, kinds: u64) {
+        if let Some(slow) = &self.slow {
+            slow.set_kinds(record, kinds);
+        }
+    }
+
+    /// Says what a function returns, for the programs that count results, and what is looked at if it is a JNI function.
+    pub(super) fn describe(&self, record: u32, returns: Returns, kind: JniKind) {
+        let described = (returns as u64) << RETURNS_SHIFT | (kind as u64) << KIND_SHIFT;
+        self.store(record, offset_of!(MethodStats, brief), described);
     }
 
     /// Takes a record that nobody has; `None` if there is none left.
@@ -198,8 +377,31 @@ impl Engine {
             return Some(record);
         }
         let record = Some(free.next).filter(|next| *next < self.capacity)?;
+        if let Err(error) = self.map_record(record) {
+            tracing::warn!("no room for further functions: their records cannot be mapped: {error}");
+            return None;
+        }
         free.next += 1;
         Some(record)
+    }
+
+    /// Takes a record for the slow calls that the stubs of a JVM choose; `None` where these are not looked for.
+    #[must_use]
+    pub fn take_for_stubs(&self) -> Option<u32> {
+        self.slow.as_ref().and_then(|_| self.take())
+    }
+
+    /// Takes a record for the hits on the allocators of a JVM; `None` if there is none left, or these are not counted.
+    #[must_use]
+    pub fn take_for_allocators(&self) -> Option<u32> {
+        self.object.alloc.as_ref().and_then(|_| self.take())
+    }
+
+    /// Has a record mapped, and those before it.
+    fn map_record(&self, record: u32) -> io::Result<()> {
+        let values = (record as usize + 1) * self.shards as usize;
+        self.consumed.as_ref().map_or(Ok(()), |consumed| consumed.reach(values))?;
+        self.records.reach(values)
     }
 
     /// Zeroes records and gives them to whoever wants them next. No program may write to them any more: their links
@@ -210,6 +412,13 @@ impl Engine {
             for word in first..first + WORDS {
                 self.records.store(word, 0);
             }
+            let consumed = first / WORDS * CONSUMED_WORDS;
+            for word in consumed..consumed + CONSUMED_WORDS {
+                self.consumed.as_ref().map(|consumed| consumed.store(word, 0));
+            }
+        }
+        if let Some(slow) = &self.slow {
+            records.iter().for_each(|&record| slow.forget(record));
         }
         self.free.lock().unwrap_or_else(PoisonError::into_inner).returned.extend(records);
     }
@@ -290,11 +499,31 @@ fn asked_reach() -> Result<Reach, Error> {
 }
 
 fn map_records(object: &Object, methods: u32, shards: u32) -> Result<MappedArray, Error> {
-    map_array(object, maps::STATS, methods as usize * shards as usize, size_of::<MethodStats>())
+    map_first(object, maps::STATS, methods as usize * shards as usize, size_of::<MethodStats>())
+}
+
+fn map_consumed(object: &Object, methods: u32, shards: u32) -> Result<MappedArray, Error> {
+    map_first(object, maps::CONSUMED, methods as usize * shards as usize, size_of::<Consumed>())
+}
+
+fn map_slow(object: &Object, methods: u32, shards: u32) -> Result<MappedArray, Error> {
+    map_array(object, maps::SLOW, methods as usize * shards as usize, size_of::<SlowStats>())
 }
 
 fn map_losses(object: &Object) -> Result<MappedArray, Error> {
     map_array(object, maps::LOSSES, Loss::ALL.len(), size_of::<u64>())
+}
+
+/// The arrays by which hits of shared links find their records.
+fn take_tables(object: &mut Object) -> Result<Tables, Error> {
+    let strangers = map_array(object, maps::STRANGERS, shared::strangers::WORDS as usize, size_of::<u64>())?;
+    Ok(Tables::new(object.take_array(maps::MEMBERS)?, object.take_array(maps::PLACES)?, strangers))
+}
+
+/// The maps of what threads use.
+fn row_maps(object: &Object, collect: &Collect) -> Result<Arc<RowMaps>, Error> {
+    let maps = [object.map(maps::ROWS)?, object.map(maps::OWNERS)?];
+    Ok(Arc::new(RowMaps::new(Arc::clone(&object.ebpf), maps, collect.rows, collect.kept_in_rows())))
 }
 
 /// The reader of single losses, if they are wanted.
@@ -306,7 +535,12 @@ fn take_loss_log(object: &mut Object) -> Result<Option<LossLog>, Error> {
 }
 
 fn map_array(object: &Object, name: &'static str, values: usize, value_size: usize) -> Result<MappedArray, Error> {
-    MappedArray::map(object.map(name)?, values, value_size).map_err(|source| Error::Map { name, source })
+    MappedArray::map(object.map(name)?.as_fd(), values, value_size).map_err(|source| Error::Map { name, source })
+}
+
+/// The same of which the rest is mapped as it is given out.
+fn map_first(object: &Object, name: &'static str, values: usize, value_size: usize) -> Result<MappedArray, Error> {
+    MappedArray::map_first(object.map(name)?.as_fd(), values, value_size).map_err(|source| Error::Map { name, source })
 }
 
 /// Shards per record: the number of CPUs rounded up to a power of two, halved until the records fit the budget.

@@ -3,6 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use aya::programs::ProgramError;
+
+use crate::sys::bpf::NotLoaded;
+
 /// Why attaching failed as a whole. A single site that the kernel refuses is no error but a skip.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -49,7 +53,7 @@ pub enum Error {
         name: &'static str,
         /// What the kernel said.
         #[source]
-        source: Box<aya::programs::ProgramError>,
+        source: Box<ProgramError>,
     },
     /// The hook on the start of programs cannot be attached.
     #[error("cannot hook the start of programs ({name})")]
@@ -58,7 +62,7 @@ pub enum Error {
         name: &'static str,
         /// What the kernel said.
         #[source]
-        source: Box<aya::programs::ProgramError>,
+        source: Box<ProgramError>,
     },
     /// The hook on the switches of threads cannot be attached.
     #[error("cannot hook the switches of threads ({name}), which off-CPU times need")]
@@ -67,7 +71,25 @@ pub enum Error {
         name: &'static str,
         /// What the kernel said.
         #[source]
-        source: Box<aya::programs::ProgramError>,
+        source: Box<ProgramError>,
+    },
+    /// The kernel does not say where it keeps what.
+    #[error("cannot read the kernel's type information, which says where it keeps the counters of threads")]
+    KernelTypes(#[source] io::Error),
+    /// The kernel was built without what keeps a counter.
+    #[error("this kernel does not count what is to be collected: its task_struct has no {field}")]
+    NotCounted {
+        /// The field.
+        field: String,
+    },
+    /// The kernel has no place to count at, or refuses to.
+    #[error("cannot count at the kernel's {place}")]
+    Counter {
+        /// The tracepoint or function.
+        place: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: Box<ProgramError>,
     },
     /// The timer that takes stacks cannot be started.
     #[error("cannot start the timer that takes stacks ({name})")]
@@ -76,7 +98,7 @@ pub enum Error {
         name: &'static str,
         /// What the kernel said.
         #[source]
-        source: Box<aya::programs::ProgramError>,
+        source: Box<ProgramError>,
     },
     /// A map cannot be waited for.
     #[error("cannot wait for {name}")]
@@ -99,6 +121,36 @@ pub enum Error {
          say which calls to show"
     )]
     StubSiteReachesOthers,
+    /// The kernel's map of what threads use cannot be made one that others only read.
+    #[error("cannot have {name} be read by others and not be written")]
+    Freeze {
+        /// The map.
+        name: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel makes no map for what the threads of a JVM use.
+    #[error("cannot make memory for what threads use")]
+    Rows {
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// As many JVMs have rows as may.
+    #[error(
+        "there is no memory left for what its threads use: {jvms} JVMs have all of it; trace fewer by stubs (`--jvm`, `--stubs-for`)"
+    )]
+    RowsUsedUp {
+        /// How many JVMs have some.
+        jvms: u32,
+    },
+    /// Probes on an allocator would be put into other processes.
+    #[error(
+        "`--collect alloc` is not to be had: this kernel puts a probe into every process that has the file mapped, and those on \
+         malloc would slow down all of them"
+    )]
+    AllocatorReachesOthers,
     /// A library cannot be probed at all, for a reason that is not its code.
     #[error("cannot attach to {}", library.display())]
     Library {
@@ -115,6 +167,20 @@ pub enum Error {
 pub fn in_full(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<String>>().join(": ")
+}
+
+/// The error of a program of aya's: that of our own programs if the verifier refuses it.
+pub(super) fn refusal(
+    name: &'static str,
+    error: ProgramError,
+    other: impl FnOnce(Box<ProgramError>) -> Error,
+) -> Error {
+    match error {
+        ProgramError::LoadError { io_error, verifier_log } if !verifier_log.to_string().trim().is_empty() => {
+            Error::Load { name, source: NotLoaded::of(io_error, &verifier_log.to_string()).of_ours() }
+        }
+        error => other(Box::new(error)),
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use aya::{Ebpf, EbpfError};
 use nprof_common::{ExecEvent, Loss, maps, programs};
 use zerocopy::FromBytes as _;
 
-use super::Error;
+use super::error::{Error, refusal};
 use super::object;
 use crate::model::Pid;
 use crate::sys::mapped_array::MappedArray;
@@ -74,7 +74,7 @@ fn map_losses(ebpf: &Ebpf) -> Result<MappedArray, Error> {
 fn hook_program_start(ebpf: &mut Ebpf) -> Result<(), Error> {
     let name = programs::EXEC;
     let program = ebpf.program_mut(name).ok_or(Error::Object { kind: "program", name })?;
-    let failed = |source| object::refusal(name, source, |source| Error::Exec { name, source });
+    let failed = |source| refusal(name, source, |source| Error::Exec { name, source });
     let program: &mut RawTracePoint = program.try_into().map_err(failed)?;
     program.load().map_err(failed)?;
     program.attach("sched_process_exec").map_err(failed)?;

@@ -2,19 +2,28 @@
 
 use std::mem::offset_of;
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use nprof_common::stack::{MAX_PAGES, PAGE, collect};
-use nprof_common::{CallEvent, Frame, Frames, LastJavaFramePlace, OffCpu, Pace, SLOTS, StackHeader, VmPlaces};
+use nprof_common::{
+    CallArgs, CallEvent, Counter, Frame, Frames, LastJavaFramePlace, MirrorPlaces, OffCpu, Pace, SLOTS, SlowDetails,
+    SlowPace, StackHeader, alloc,
+};
 use rustix::process::{PidfdFlags, pidfd_open};
 use zerocopy::{FromBytes as _, transmute};
 
-use crate::model::{Pid, VirtAddr};
+use super::jni::JniTable;
+use super::rows::Kept;
+use super::vm_table::VmTable;
+use crate::model::{ArgsWanted, Pid, VirtAddr};
 use crate::sys::bpf;
 use crate::sys::mapped_array::MappedArray;
 
+/// Slow calls that come all at once and have no stack: some thousands of each function are told on a CPU before it keeps most back.
+const FLOOD: f64 = 16_384.0;
 /// The ring holds the stacks of this long, at the highest pace.
 const RING_SECONDS: f64 = 0.5;
 /// What the kernel makes at least, and what is sensible at most, in bytes.
@@ -27,8 +36,10 @@ const MAX_THREADS: u32 = 1 << 15;
 /// What is to be collected of a process besides the counts and times of its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Collect {
-    /// The process.
+    /// The process; none where the stacks are those of many.
     pub target: Pid,
+    /// Of how many JVMs the programs are told where things lie in the VM.
+    pub vms: u32,
     /// Stacks of calls that return.
     pub returns: bool,
     /// The time that threads do not run inside calls.
@@ -41,6 +52,8 @@ pub struct Collect {
     pub calls: bool,
     /// Stacks of calls that stubs in the target choose.
     pub stubs: bool,
+    /// Calls that take longer than the threshold of their function, one by one, with their stacks.
+    pub slow: bool,
     /// The time from one tick of a CPU to the next, for `inside` and `everywhere`.
     pub period: Duration,
     /// From a thread's `JNIEnv` to where it notes its last Java frame, in bytes: stack pointer, program counter, frame
@@ -50,6 +63,30 @@ pub struct Collect {
     pub stack_bytes: u32,
     /// The most stacks in a second.
     pub max_stacks: u32,
+    /// The counters of threads whose difference each timed call gets: bits of [`nprof_common::Counter`].
+    pub counters: u32,
+    /// What slow calls were made with.
+    pub args: ArgsWanted,
+    /// How the VM is asked for a pending exception.
+    pub pending: PendingPlaces,
+    /// Whether calls are seen at their return alone, where they are counted.
+    pub at_exit: bool,
+    /// With how many rows of threads a JVM has at least, a power of two up to [`nprof_common::rows::ROWS`], by which off-CPU times and
+    /// counters are known to stubs too; with 0 they are not.
+    pub rows: u32,
+    /// Whether links may serve several targets.
+    pub shares: bool,
+    /// Calls of JNI functions by the native method that makes them, and what their look-ups are told apart by.
+    pub jni: Option<MirrorPlaces>,
+}
+
+/// How the programs find the exception that is pending in a thread; zeros if that is not known, or if there are several VMs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PendingPlaces {
+    /// From a `JNIEnv` to the exception, in bytes.
+    pub from_env: i64,
+    /// From a `JavaThread` to its `JNIEnv`, in bytes, and the word that stands there in each thread.
+    pub env: [u64; 2],
 }
 
 impl Collect {
@@ -58,28 +95,46 @@ impl Collect {
     pub fn nothing() -> Self {
         Self {
             target: Pid(0),
+            vms: 1,
             returns: false,
             off_cpu: false,
             inside: false,
             everywhere: false,
             calls: false,
             stubs: false,
+            slow: false,
             period: Duration::ZERO,
             anchor_from_env: [0; 3],
             stack_bytes: 0,
             max_stacks: 0,
+            counters: 0,
+            args: ArgsWanted::No,
+            pending: PendingPlaces::default(),
+            at_exit: false,
+            rows: 0,
+            shares: false,
+            jni: None,
         }
     }
 
     /// Whether any stacks are taken.
     #[must_use]
     pub fn stacks(&self) -> bool {
-        self.returns || self.inside || self.everywhere || self.stubs
+        self.returns || self.inside || self.everywhere || self.stubs || self.slow
     }
 
     /// Whether it is known of each call how long its thread did not run.
     pub(super) fn measures_off_cpu(&self) -> bool {
         self.off_cpu || self.inside
+    }
+
+    pub(super) fn kept_in_rows(&self) -> Kept {
+        Kept { off_cpu: self.measures_off_cpu(), counters: self.counters }
+    }
+
+    /// Whether it is told of slow calls what they were made with.
+    pub(super) fn tells_args(&self) -> bool {
+        self.slow && self.args != ArgsWanted::No
     }
 
     pub(super) fn bits(&self) -> u32 {
@@ -89,6 +144,10 @@ impl Collect {
             (self.inside, collect::INSIDE),
             (self.everywhere, collect::EVERYWHERE),
             (self.calls, collect::CALLS),
+            (self.slow, collect::SLOW),
+            (self.tells_args(), collect::ARGS),
+            (self.tells_args() && self.args == ArgsWanted::Contents, collect::CONTENTS),
+            (self.jni.is_some(), collect::JNI),
         ];
         bits.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, bit)| all | bit)
     }
@@ -103,8 +162,11 @@ impl Collect {
     }
 
     pub(super) fn stack_ring_bytes(&self) -> u32 {
-        let record = f64::from(self.pages()) * PAGE as f64 + size_of::<StackHeader>() as f64;
+        let args = if self.tells_args() { size_of::<CallArgs>() } else { 0 };
+        let around = size_of::<StackHeader>() + size_of::<SlowDetails>() + args;
+        let record = f64::from(self.pages()) * PAGE as f64 + around as f64;
         let wanted = if self.stacks() { record * f64::from(self.max_stacks) * RING_SECONDS } else { 0.0 };
+        let wanted = if self.slow { wanted + around as f64 * FLOOD } else { wanted };
         // Sixteen at least, however slow the pace.
         let wanted = wanted.max(16.0 * record).min(f64::from(*RING_BYTES.end()));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and at most 64 MB")]
@@ -114,6 +176,26 @@ impl Collect {
 
     pub(super) fn call_ring_bytes(&self) -> u32 {
         if self.calls { CALL_RING_BYTES } else { *RING_BYTES.start() }
+    }
+
+    /// How many of what is kept for slow calls there are to be, if there are `all` where they are wanted.
+    pub(super) fn for_slow(&self, all: u32) -> u32 {
+        if self.slow { all } else { 1 }
+    }
+
+    /// Whether it is counted what threads ask allocators for.
+    pub(super) fn counts_allocations(&self) -> bool {
+        self.counters & Counter::OF_ALLOCATORS != 0
+    }
+
+    /// Of how many threads the last request to an allocator is known.
+    pub(super) fn askers(&self) -> u32 {
+        if self.counts_allocations() { alloc::ASKED } else { 1 }
+    }
+
+    /// The same of what is kept of JNI functions.
+    pub(super) fn for_jni(&self, all: u32) -> u32 {
+        if self.jni.is_some() { all } else { 1 }
     }
 
     pub(super) fn max_threads(&self) -> u32 {
@@ -137,13 +219,14 @@ pub struct Feeds {
     pub(super) calls: RingBuf<MapData>,
     pub(super) anchors: HashMap<MapData, u32, LastJavaFrameEntry>,
     pub(super) slots: Array<MapData, Slot>,
-    pub(super) vm: Array<MapData, VmEntry>,
+    pub(super) vms: Arc<VmTable>,
     pub(super) pace: MappedArray,
+    pub(super) slow_pace: MappedArray,
     pub(super) off_cpu: Option<MapData>,
+    /// Whether that is known from slots, too.
+    pub(super) off_cpu_in_slots: bool,
+    pub(super) jni: JniTable,
 }
-
-/// [`VmPlaces`] as aya passes them to the kernel.
-pub(super) type VmEntry = [u64; size_of::<VmPlaces>() / size_of::<u64>()];
 
 /// The frames of a thread as they lie in the kernel.
 pub(super) type Slot = [u64; size_of::<Frames>() / size_of::<u64>()];
@@ -172,14 +255,40 @@ pub struct Taken {
     pub calls_lost: u64,
 }
 
+impl StackRecord<'_> {
+    /// Passes a record to `each` as it is laid out in these bytes, if it is one.
+    pub fn read(bytes: &[u8], each: impl FnOnce(&StackRecord<'_>)) {
+        if let Some((header, stack, frozen)) = StackHeader::take_apart(bytes) {
+            each(&StackRecord { header: &header, stack, frozen });
+        }
+    }
+}
+
 impl Feeds {
+    /// What the programs are told of VMs.
+    #[must_use]
+    pub fn vms(&self) -> &Arc<VmTable> {
+        &self.vms
+    }
+
+    /// The calls of JNI functions; all else is given up.
+    #[must_use]
+    pub fn into_jni(self) -> JniTable {
+        self.jni
+    }
+
+    /// Passes the stacks that are in the ring to `each`, as the programs have laid them out.
+    pub fn read_raw_stacks(&mut self, mut each: impl FnMut(&[u8])) {
+        while let Some(record) = self.stacks.next() {
+            each(&record);
+        }
+    }
+
     /// Passes the stacks that are in the ring to `each`. Returns how many there were.
     pub fn read_stacks(&mut self, mut each: impl FnMut(&StackRecord<'_>)) -> usize {
         let mut read = 0;
         while let Some(record) = self.stacks.next() {
-            if let Some((header, stack, frozen)) = StackHeader::take_apart(&record) {
-                each(&StackRecord { header: &header, stack, frozen });
-            }
+            StackRecord::read(&record, &mut each);
             read += 1;
         }
         read
@@ -198,20 +307,34 @@ impl Feeds {
     /// another one had taken.
     #[must_use]
     pub fn open_calls(&self, tid: u32) -> Vec<Frame> {
-        let Ok(slot) = self.slots.get(&(tid & (SLOTS - 1)), 0) else { return Vec::new() };
-        let frames: Frames = transmute!(slot);
-        frames.open_calls(tid).to_vec()
+        self.slot(tid).map_or_else(Vec::new, |frames| frames.open_calls(tid).to_vec())
     }
 
     /// How long a thread (of the initial namespace) has not been running since its first traced call, at `now_ns` of the
-    /// monotonic clock. `None` where that is not measured, and before Linux 6.9 for all threads but a process's first.
+    /// monotonic clock: as if it had last stopped, or run, at that time. `None` where that is not measured, and before Linux 6.9 of the few threads whose slot another one had
+    /// taken.
     #[must_use]
-    pub fn off_cpu_ns(&self, tid: u32, now_ns: u64) -> Option<u64> {
+    pub fn off_cpu(&self, tid: u32, now_ns: u64) -> Option<OffCpu> {
+        let known = match self.slot(tid).filter(|_| self.off_cpu_in_slots) {
+            Some(frames) => frames.off_cpu,
+            None => self.stored_off_cpu(tid)?,
+        };
+        let since_ns = if known.since_ns == 0 { now_ns } else { known.since_ns };
+        Some(OffCpu { total_ns: known.total_ns + now_ns.saturating_sub(since_ns), ..known })
+    }
+
+    /// What task storage has of a thread.
+    fn stored_off_cpu(&self, tid: u32) -> Option<OffCpu> {
         let tid = rustix::process::Pid::from_raw(i32::try_from(tid).ok()?)?;
         let thread = pidfd_open(tid, PIDFD_THREAD).ok()?;
-        let known: OffCpu = bpf::lookup_task_storage(self.off_cpu.as_ref()?, thread.as_fd()).ok()?;
-        let since_ns = if known.since_ns == 0 { now_ns } else { known.since_ns };
-        Some(known.total_ns + now_ns.saturating_sub(since_ns))
+        bpf::lookup_task_storage(self.off_cpu.as_ref()?, thread.as_fd()).ok()
+    }
+
+    /// The slot of a thread, if it has one.
+    fn slot(&self, tid: u32) -> Option<Frames> {
+        let slot = self.slots.get(&(tid & (SLOTS - 1)), 0).ok()?;
+        let frames: Frames = transmute!(slot);
+        (frames.owner == tid).then_some(frames)
     }
 
     /// Says where a thread (of the initial namespace) notes its last Java frame: stack pointer, program counter, frame
@@ -221,15 +344,6 @@ impl Feeds {
     /// What the kernel answers, such as for more threads than there is room for.
     pub fn set_anchor(&mut self, tid: u32, [sp, pc, fp]: [VirtAddr; 3], thread: VirtAddr) -> io::Result<()> {
         self.anchors.insert(tid, [sp.0, pc.0, fp.0, thread.0], 0).map_err(io::Error::other)
-    }
-
-    /// Says what to read of the VM besides stacks. Until then nothing is.
-    ///
-    /// # Errors
-    /// What the kernel answers.
-    pub fn set_vm(&mut self, places: &VmPlaces) -> io::Result<()> {
-        let words: VmEntry = transmute!(*places);
-        self.vm.set(0, words, 0).map_err(io::Error::other)
     }
 
     /// Of calls that last this long without nested ones, and longer, each stack is taken; of others with a chance in
@@ -247,6 +361,17 @@ impl Feeds {
     /// Allows `more` stacks beyond those that were taken by now.
     pub fn allow(&self, more: u64) {
         self.store(offset_of!(Pace, allowed), self.load(offset_of!(Pace, taken)).saturating_add(more));
+    }
+
+    /// How many stacks of slow calls were taken.
+    #[must_use]
+    pub fn slow_taken(&self) -> u64 {
+        self.slow_pace.load(offset_of!(SlowPace, taken) / size_of::<u64>()).unwrap_or(0)
+    }
+
+    /// Has stacks of slow calls taken until there are so many: the others are told without.
+    pub fn allow_slow(&self, most: u64) {
+        self.slow_pace.store(offset_of!(SlowPace, allowed) / size_of::<u64>(), most);
     }
 
     /// What became of the stacks that were chosen.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use nprof_common::{Cookie, Lane};
 
-use super::engine::Engine;
+use super::engine::{End, Engine};
 use super::links::{IndexedSite, warn_unless_ended};
+use super::sharing::{Spot, Spots};
 use super::switches::Switches;
 use super::target::Target;
 use crate::model::{Library, LibraryId, Pid};
@@ -19,6 +20,8 @@ pub(super) enum Kind {
     Entry,
     /// On the entry, in the lane that does not answer.
     OtherLane,
+    /// On the entry, in the first lane of a target's own: of a function that a shared link holds.
+    FirstLane,
     /// On the entry, for no record at all.
     Idle,
     Return,
@@ -28,11 +31,12 @@ pub(super) enum Kind {
 pub(super) struct Linker {
     engine: Arc<Engine>,
     pid: Pid,
+    at_exit: bool,
 }
 
 impl Linker {
     pub(super) fn of(engine: &Arc<Engine>, target: Target) -> Self {
-        Self { engine: Arc::clone(engine), pid: target.pid }
+        Self { engine: Arc::clone(engine), pid: target.pid, at_exit: target.at_exit }
     }
 
     /// A link for sites of a library.
@@ -51,9 +55,34 @@ impl Linker {
         let cookies: Option<Vec<u64>> = sites.iter().map(|site| self.cookie(*site, kind, switches)).collect();
         let cookies = cookies.ok_or(io::ErrorKind::InvalidInput)?;
         let pid = self.engine.filter(self.pid);
-        let on_return = kind == Kind::Return;
+        let end = match kind {
+            Kind::Return => End::Return,
+            _ if self.at_exit => End::OnlyReturn,
+            _ => End::Entry,
+        };
+        let on_return = end != End::Entry;
+        let program = self.engine.program(end).ok_or(io::ErrorKind::Unsupported)?;
         let to = UprobeMulti { path: &path, offsets: &offsets, cookies: &cookies, on_return, pid };
-        link_uprobe_multi(self.engine.program(on_return), to)
+        link_uprobe_multi(program, to)
+    }
+
+    /// A link for sites of a library that serves all members.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(super) fn link_shared(
+        &self,
+        library: &Library,
+        (lane, spots): (Lane, &Spots),
+        on_return: bool,
+    ) -> io::Result<OwnedFd> {
+        let path = c_path(&library.open_path)?;
+        let offsets: Vec<u64> = spots.keys().copied().collect();
+        let cookie = |spot: &Spot| Cookie::shared(spot.number, spot.distance, lane).0;
+        let cookies: Vec<u64> = spots.values().map(cookie).collect();
+        let to = UprobeMulti { path: &path, offsets: &offsets, cookies: &cookies, on_return, pid: None };
+        let program = self.engine.program(if on_return { End::Return } else { End::Entry });
+        link_uprobe_multi(program.ok_or(io::ErrorKind::Unsupported)?, to)
     }
 
     fn cookie(&self, site: IndexedSite, kind: Kind, switches: &Switches) -> Option<u64> {
@@ -61,6 +90,7 @@ impl Linker {
         let (record, lane) = match kind {
             Kind::Idle => (self.engine.idle_record(), Lane::A),
             Kind::OtherLane => (switches.record(index)?, switches.lane(index).other()),
+            Kind::FirstLane => (switches.record(index)?, Lane::A),
             Kind::Entry | Kind::Return => (switches.record(index)?, switches.lane(index)),
         };
         Some(Cookie::new(self.pid.0, record, site.distance, lane).0)

@@ -34,25 +34,31 @@ impl From<&Probe> for IndexedSite {
 
 /// A link, and what it holds.
 #[derive(Debug)]
-struct Group {
+struct Group<L> {
     library: LibraryId,
     sites: Vec<IndexedSite>,
-    link: OwnedFd,
+    link: L,
 }
 
 /// Links of one kind.
-#[derive(Debug, Default)]
-pub(super) struct Links {
-    groups: Vec<Group>,
+#[derive(Debug)]
+pub(super) struct Links<L = OwnedFd> {
+    groups: Vec<Group<L>>,
+}
+
+impl<L> Default for Links<L> {
+    fn default() -> Self {
+        Self { groups: Vec::new() }
+    }
 }
 
 /// Makes a link for sites of a library.
-pub(super) type Link<'a> = dyn FnMut(&Library, &[IndexedSite]) -> io::Result<OwnedFd> + 'a;
+pub(super) type Link<'a, L = OwnedFd> = dyn FnMut(&Library, &[IndexedSite]) -> io::Result<L> + 'a;
 
 /// Links that are to be closed: their other sites have been linked again.
-#[derive(Debug, Default)]
-pub(super) struct Replaced {
-    pub links: Vec<OwnedFd>,
+#[derive(Debug)]
+pub(super) struct Replaced<L = OwnedFd> {
+    pub links: Vec<L>,
     /// The sites that they held and that have another link now.
     pub kept: Vec<(LibraryId, Vec<IndexedSite>)>,
     /// Indices that no link holds once these are closed.
@@ -61,7 +67,18 @@ pub(super) struct Replaced {
     pub stuck: Vec<u32>,
 }
 
-impl Links {
+impl<L> Replaced<L> {
+    fn nothing() -> Self {
+        Self { links: Vec::new(), kept: Vec::new(), dropped: Vec::new(), stuck: Vec::new() }
+    }
+
+    /// The indices of the sites that have another link now.
+    pub(super) fn kept_indices(&self) -> Vec<u32> {
+        self.kept.iter().flat_map(|(_, sites)| sites).map(|site| site.index).collect()
+    }
+}
+
+impl<L> Links<L> {
     /// Links sites of a library, by as few links as it takes.
     ///
     /// # Errors
@@ -70,7 +87,7 @@ impl Links {
         &mut self,
         (id, library): (LibraryId, &Library),
         sites: &[IndexedSite],
-        link: &mut Link<'_>,
+        link: &mut Link<'_, L>,
     ) -> Result<Outcome<IndexedSite>, Error> {
         let mut linked = Vec::new();
         let outcome = link_all(sites, &mut |batch: &[IndexedSite]| {
@@ -84,8 +101,8 @@ impl Links {
 
     /// Gives the sites that share a link with one of `unwanted` a link without it. The old links are still open: both
     /// hold the sites until the caller closes what is returned.
-    pub(super) fn replace(&mut self, libraries: &[Library], unwanted: &[u32], link: &mut Link<'_>) -> Replaced {
-        let mut replaced = Replaced::default();
+    pub(super) fn replace(&mut self, libraries: &[Library], unwanted: &[u32], link: &mut Link<'_, L>) -> Replaced<L> {
+        let mut replaced = Replaced::nothing();
         let is_unwanted = |site: &IndexedSite| unwanted.contains(&site.index);
         let (old, untouched): (Vec<_>, Vec<_>) =
             self.groups.drain(..).partition(|group| group.sites.iter().any(is_unwanted));
@@ -113,15 +130,28 @@ impl Links {
         replaced
     }
 
+    /// Whether a link holds this site and no other.
+    pub(super) fn is_single(&self, index: u32) -> bool {
+        self.single(index).is_some()
+    }
+
     /// The link that holds this site and no other, which this has no more.
-    pub(super) fn take_single(&mut self, index: u32) -> Option<OwnedFd> {
-        let is_it = |group: &Group| matches!(group.sites[..], [site] if site.index == index);
-        let place = self.groups.iter().position(is_it)?;
+    pub(super) fn take_single(&mut self, index: u32) -> Option<L> {
+        let place = self.single(index)?;
         Some(self.groups.swap_remove(place).link)
     }
 
+    fn single(&self, index: u32) -> Option<usize> {
+        self.groups.iter().position(|group| matches!(group.sites[..], [site] if site.index == index))
+    }
+
+    /// All links.
+    pub(super) fn links(&self) -> impl Iterator<Item = &L> {
+        self.groups.iter().map(|group| &group.link)
+    }
+
     /// All links, which this has no more.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = OwnedFd> {
+    pub(super) fn take(&mut self) -> impl Iterator<Item = L> {
         self.groups.drain(..).map(|group| group.link)
     }
 }
@@ -137,12 +167,12 @@ pub(super) fn warn_unless_ended(what: &str, error: &io::Error) {
 }
 
 /// A link for the sites of a library; none for no site.
-fn relink(
+fn relink<L>(
     libraries: &[Library],
     library: LibraryId,
     sites: &[IndexedSite],
-    link: &mut Link<'_>,
-) -> io::Result<Option<OwnedFd>> {
+    link: &mut Link<'_, L>,
+) -> io::Result<Option<L>> {
     if sites.is_empty() {
         return Ok(None);
     }
@@ -151,7 +181,7 @@ fn relink(
 }
 
 /// Closes links. The kernel waits for running programs at the close of each: together that takes no longer than for one.
-pub(super) fn close(links: Vec<OwnedFd>) {
+pub(super) fn close<L: Send>(links: Vec<L>) {
     let is_urgent = links.len() <= FEW;
     thread::scope(|scope| {
         for link in links {

@@ -1,20 +1,25 @@
 //! The BPF object: maps made by aya, the two uprobe programs loaded as `uprobe_multi`, which aya 0.14 does not know.
 
-use std::collections::HashSet;
-use std::ffi::CString;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
 use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
 use aya::programs::{BtfTracePoint, PerfEvent, ProgramError, RawTracePoint};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use nprof_common::rows::{JVMS, OWNER_PLACES};
 use nprof_common::stack::collect;
-use nprof_common::{globals, maps, programs};
+use nprof_common::{SLOTS, globals, maps, programs, shared};
 
-use super::Error;
-use super::feeds::{Collect, LastJavaFrameEntry, Slot, VmEntry};
+use super::counters::{self, TaskFields};
+use super::error::{Error, refusal};
+use super::feeds::{Collect, LastJavaFrameEntry, Slot};
+use super::jni::{self, JniEntry};
 use super::loss_log;
-use crate::sys::bpf::{load_uprobe_multi, refused};
+use super::relocate::{data, relocate};
+use super::rows;
+use super::vm_table::VmEntry;
+use crate::sys::bpf::{self, load_uprobe_multi};
 
 /// The object file that `cargo xtask bpf` has made.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../nprof-ebpf/nprof.bpf.o");
@@ -33,14 +38,22 @@ pub(super) struct Sizes {
 /// The loaded object.
 #[derive(Debug)]
 pub(super) struct Object {
-    /// Holds the maps, and the program on the end of threads with its attachment.
-    ebpf: Ebpf,
+    /// Holds the maps, and the program on the end of threads with its attachment. Others are attached later.
+    pub ebpf: Arc<Mutex<Ebpf>>,
     /// Runs on entry.
     pub enter: OwnedFd,
     /// Runs on return.
     pub leave: OwnedFd,
+    /// Whether slots say how long their threads have not been running.
+    pub off_cpu_in_slots: bool,
     /// Runs on calls that stubs choose, where these are wanted.
     pub chosen: Option<OwnedFd>,
+    /// Runs on the return of calls of which nothing else is seen, where these are counted.
+    pub result: Option<OwnedFd>,
+    /// Runs on threads that have found no row, where these are wanted.
+    pub rowless: Option<OwnedFd>,
+    /// Runs on the functions of allocators, where it is wanted what these are asked for.
+    pub alloc: Option<OwnedFd>,
 }
 
 impl Object {
@@ -52,44 +65,76 @@ impl Object {
         let (shard_mask, filtered) = (sizes.shards - 1, u32::from(sizes.filtered));
         let (bits, pages, target) = (collect.bits(), collect.pages(), collect.target.0);
         let level = loss_log::level();
+        let mirror = collect.jni.map_or([0; 2], |places| [places.klass, places.mirror]);
+        let has_rows = collect.rows != 0;
+        let task = TaskFields::find(collect.counters, collect.measures_off_cpu() || has_rows)?;
+        let (rows, owners) = if has_rows { (JVMS, OWNER_PLACES) } else { (1, 1) };
+        let consumed = if collect.counters == 0 { 1 } else { sizes.methods * sizes.shards };
+        let (members, places) = if collect.shares { (shared::SLOTS, shared::ROWS * shared::SITES) } else { (1, 1) };
         let mut loader = EbpfLoader::new();
         if !loss_log::is_wanted() {
             loader.map_max_entries(loss_log::MAP, loss_log::UNUSED_BYTES);
         }
         let mut ebpf = loader
             .map_max_entries(maps::STATS, sizes.methods * sizes.shards)
+            .map_max_entries(maps::CONSUMED, consumed)
+            .map_max_entries(maps::ROWS, rows)
+            .map_max_entries(maps::OWNERS, owners)
+            .map_max_entries(maps::ASKED, collect.askers())
             .map_max_entries(maps::STACKS, collect.stack_ring_bytes())
             .map_max_entries(maps::CALLS, collect.call_ring_bytes())
             .map_max_entries(maps::ANCHORS, collect.max_threads())
+            .map_max_entries(maps::VM, collect.vms)
+            .map_max_entries(maps::MEMBERS, members)
+            .map_max_entries(maps::PLACES, places)
+            .map_max_entries(maps::SLOW, collect.for_slow(sizes.methods * sizes.shards))
+            .map_max_entries(maps::WAITS, collect.for_slow(SLOTS))
+            .map_max_entries(maps::ARGS, if collect.tells_args() { SLOTS } else { 1 })
+            .map_max_entries(maps::JNI, collect.for_jni(jni::PAIRS))
+            .map_max_entries(maps::LOOK_UPS, collect.for_jni(jni::LOOK_UPS))
+            .map_max_entries(maps::HOLDS, collect.for_jni(jni::THREADS))
             .override_global(globals::SHARD_MASK, &shard_mask, true)
             .override_global(globals::FILTERED, &filtered, true)
             .override_global(globals::COLLECT, &bits, true)
             .override_global(globals::ANCHOR_FROM_ENV, &collect.anchor_from_env, true)
             .override_global(globals::STACK_PAGES, &pages, true)
             .override_global(globals::TARGET, &target, true)
+            .override_global(globals::TASK_PID, &task.pid, true)
+            .override_global(globals::TASK_ARRIVAL, &task.arrival, true)
+            .override_global(globals::COUNTED, &collect.counters, true)
+            .override_global(globals::TASK_OFFSETS, &task.counters, true)
+            .override_global(globals::PENDING_FROM_ENV, &collect.pending.from_env, true)
+            .override_global(globals::JNI_ENV, &collect.pending.env, true)
+            .override_global(globals::MIRROR, &mirror, true)
             .override_global(loss_log::LEVEL, &level, true)
             // aya has no type for task storage; the programs alone use it.
             .allow_unsupported_maps()
             .load(OBJECT)
             .map_err(|error| Error::Maps(Box::new(error)))?;
-        let (enter, leave, chosen) = load_uprobes(&ebpf, collect.stubs)?;
+        let Uprobes { enter, leave, chosen, rowless, result, alloc } = load_uprobes(&ebpf, collect)?;
         hook_thread_end(&mut ebpf)?;
         if bits & (collect::OFF_CPU | collect::INSIDE) != 0 {
             hook_switches(&mut ebpf)?;
         }
+        counters::hook(&mut ebpf, collect.counters)?;
+        if has_rows {
+            rows::load(&mut ebpf, collect.kept_in_rows())?;
+        }
         if let Some(period_ns) = collect.period_ns() {
             hook_timer(&mut ebpf, period_ns)?;
         }
-        Ok(Self { ebpf, enter, leave, chosen })
+        let ebpf = Arc::new(Mutex::new(ebpf));
+        Ok(Self { ebpf, enter, leave, chosen, rowless, result, alloc, off_cpu_in_slots: task.pid != 0 })
     }
 
     /// The descriptor of one of our maps.
     ///
     /// # Errors
     /// If the object has no such map.
-    pub(super) fn map(&self, name: &'static str) -> Result<BorrowedFd<'_>, Error> {
-        let map = self.ebpf.map(name).and_then(data).ok_or(Error::Object { kind: "map", name })?;
-        Ok(map.fd().as_fd())
+    pub(super) fn map(&self, name: &'static str) -> Result<OwnedFd, Error> {
+        let ebpf = self.ebpf();
+        let map = ebpf.map(name).and_then(data).ok_or(Error::Object { kind: "map", name })?;
+        map.fd().as_fd().try_clone_to_owned().map_err(|source| Error::Map { name, source })
     }
 
     /// A ring buffer, to be read by the caller alone.
@@ -113,20 +158,36 @@ impl Object {
     /// # Errors
     /// As [`Self::take_ring`].
     pub(super) fn take_slots(&mut self) -> Result<Array<MapData, Slot>, Error> {
-        Array::try_from(self.take(maps::SLOTS)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+        self.take_array(maps::SLOTS)
     }
 
-    /// The map of where things lie in the VM.
+    /// An array, to be read and written by the caller alone.
     ///
     /// # Errors
     /// As [`Self::take_ring`].
-    pub(super) fn take_vm(&mut self) -> Result<Array<MapData, VmEntry>, Error> {
-        Array::try_from(self.take(maps::VM)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+    pub(super) fn take_array<T: aya::Pod>(&mut self, name: &'static str) -> Result<Array<MapData, T>, Error> {
+        Array::try_from(self.take(name)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+    }
+
+    /// The map of where things lie in VMs.
+    ///
+    /// # Errors
+    /// As [`Self::take_ring`].
+    pub(super) fn take_vms(&mut self) -> Result<HashMap<MapData, u32, VmEntry>, Error> {
+        HashMap::try_from(self.take(maps::VM)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+    }
+
+    /// The calls of JNI functions.
+    ///
+    /// # Errors
+    /// As [`Self::take_ring`].
+    pub(super) fn take_jni(&mut self) -> Result<HashMap<MapData, u64, JniEntry>, Error> {
+        HashMap::try_from(self.take(maps::JNI)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
     }
 
     /// How long threads have not been running; `None` if this kernel's map of that cannot be read.
     pub(super) fn take_off_cpu(&mut self) -> Option<MapData> {
-        match self.ebpf.take_map(maps::OFF_CPU) {
+        match self.ebpf().take_map(maps::OFF_CPU) {
             // Task storage, which aya has no type for.
             Some(Map::Unsupported(map)) => Some(map),
             _ => None,
@@ -134,7 +195,11 @@ impl Object {
     }
 
     fn take(&mut self, name: &'static str) -> Result<Map, Error> {
-        self.ebpf.take_map(name).ok_or(Error::Object { kind: "map", name })
+        self.ebpf().take_map(name).ok_or(Error::Object { kind: "map", name })
+    }
+
+    fn ebpf(&self) -> MutexGuard<'_, Ebpf> {
+        self.ebpf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -147,6 +212,9 @@ pub(super) fn load_for_events(ring_bytes: u32) -> Result<Ebpf, Error> {
     EbpfLoader::new()
         .map_max_entries(maps::STATS, 1)
         .map_max_entries(maps::SLOTS, 1)
+        .map_max_entries(maps::ROWS, 1)
+        .map_max_entries(maps::OWNERS, 1)
+        .map_max_entries(maps::ASKED, 1)
         .map_max_entries(maps::EXECS, ring_bytes)
         .map_max_entries(loss_log::MAP, loss_log::UNUSED_BYTES)
         .override_global(loss_log::LEVEL, &0u8, true)
@@ -155,25 +223,36 @@ pub(super) fn load_for_events(ring_bytes: u32) -> Result<Ebpf, Error> {
         .map_err(|error| Error::Maps(Box::new(error)))
 }
 
-fn load_uprobes(ebpf: &Ebpf, with_chosen: bool) -> Result<(OwnedFd, OwnedFd, Option<OwnedFd>), Error> {
+/// The programs that run where user space passes.
+struct Uprobes {
+    enter: OwnedFd,
+    leave: OwnedFd,
+    chosen: Option<OwnedFd>,
+    result: Option<OwnedFd>,
+    rowless: Option<OwnedFd>,
+    alloc: Option<OwnedFd>,
+}
+
+fn load_uprobes(ebpf: &Ebpf, collect: &Collect) -> Result<Uprobes, Error> {
     let mut object = aya_obj::Object::parse(OBJECT)?;
-    let definitions = object.maps.clone();
-    let made = ebpf.maps().filter_map(|(name, map)| Some((name, data(map)?.fd().as_fd().as_raw_fd())));
-    let text: HashSet<usize> = object.functions.keys().map(|&(section, _)| section).collect();
-    object.relocate_maps(
-        made.filter_map(|(name, fd)| definitions.get(name).map(|definition| (name, fd, definition))),
-        &text,
-    )?;
-    object.relocate_calls(&text)?;
-    let chosen = with_chosen.then(|| load_uprobe(&object, programs::CHOSEN)).transpose()?;
-    Ok((load_uprobe(&object, programs::ENTER)?, load_uprobe(&object, programs::RETURN)?, chosen))
+    relocate(&mut object, ebpf)?;
+    let load_if = |is_wanted: bool, name| is_wanted.then(|| load_uprobe(&object, name)).transpose();
+    Ok(Uprobes {
+        enter: load_uprobe(&object, programs::ENTER)?,
+        leave: load_uprobe(&object, programs::RETURN)?,
+        chosen: load_if(collect.stubs, programs::CHOSEN)?,
+        rowless: load_if(collect.rows != 0, programs::ROW)?,
+        result: load_if(collect.at_exit, programs::RESULT)?,
+        alloc: load_if(collect.counts_allocations(), programs::ALLOC)?,
+    })
 }
 
 fn load_uprobe(object: &aya_obj::Object, name: &'static str) -> Result<OwnedFd, Error> {
     let program = object.programs.get(name).ok_or(Error::Object { kind: "program", name })?;
     let function = object.functions.get(&program.function_key()).ok_or(Error::Object { kind: "function", name })?;
-    let license = CString::from(program.license.as_c_str());
-    load_uprobe_multi(name, &function.instructions, &license).map_err(|source| Error::Load { name, source })
+    let license = program.license.as_c_str();
+    let program = bpf::Program { name, instructions: &function.instructions, license, sleepable: false };
+    load_uprobe_multi(program).map_err(|refused| Error::Load { name, source: refused.of_ours() })
 }
 
 fn hook_thread_end(ebpf: &mut Ebpf) -> Result<(), Error> {
@@ -211,26 +290,4 @@ fn hook_timer(ebpf: &mut Ebpf, period_ns: u64) -> Result<(), Error> {
         program.attach(config, scope, SamplePolicy::Period(period_ns), false).map_err(failed)?;
     }
     Ok(())
-}
-
-/// The error of a program of aya's: that of our own programs if the verifier refuses it.
-pub(super) fn refusal(
-    name: &'static str,
-    error: ProgramError,
-    other: impl FnOnce(Box<ProgramError>) -> Error,
-) -> Error {
-    match error {
-        ProgramError::LoadError { io_error, verifier_log } if !verifier_log.to_string().trim().is_empty() => {
-            Error::Load { name, source: refused(io_error, &verifier_log.to_string()) }
-        }
-        error => other(Box::new(error)),
-    }
-}
-
-/// What stands behind a map, whatever aya thinks of its type.
-fn data(map: &Map) -> Option<&MapData> {
-    match map {
-        Map::Array(data) | Map::HashMap(data) | Map::RingBuf(data) | Map::Unsupported(data) => Some(data),
-        _ => None,
-    }
 }

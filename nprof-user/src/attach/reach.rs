@@ -12,9 +12,9 @@ use std::thread;
 
 use aya_obj::generated::bpf_insn;
 
-use super::features::instruction;
+use super::features::{instruction, load_own, operation};
 use crate::model::Reach;
-use crate::sys::bpf::{UprobeMulti, create_word, link_uprobe_multi, load_uprobe_multi};
+use crate::sys::bpf::{UprobeMulti, create_words, link_uprobe_multi};
 use crate::sys::mapped_array::MappedArray;
 use crate::sys::probe_target::ProbeTarget;
 
@@ -47,8 +47,8 @@ struct Trial {
 
 impl Trial {
     fn prepare() -> io::Result<Self> {
-        let word = create_word()?;
-        let program = load_uprobe_multi("nprof_reach", &count_into(word.as_fd())?, c"Dual MIT/GPL")?;
+        let word = create_words(1)?;
+        let program = load_own("nprof_reach", &count_into(word.as_fd())?)?;
         let hits = MappedArray::map(word.as_fd(), 1, size_of::<u64>())?;
         let probe_target = ProbeTarget::of_filters();
         let offset = offset_in_file(&fs::read_to_string("/proc/self/maps")?, probe_target.address);
@@ -121,11 +121,7 @@ fn offset_in_file(maps: &str, address: u64) -> Option<u64> {
 /// A program that adds one to the word of an array.
 fn count_into(array: BorrowedFd<'_>) -> io::Result<[bpf_insn; 6]> {
     const PSEUDO_MAP_VALUE: u8 = 2;
-    let with = |code, (to, from): (u8, u8), imm| bpf_insn {
-        _bitfield_1: bpf_insn::new_bitfield_1(to, from),
-        imm,
-        ..instruction(code)
-    };
+    let with = |code, registers, imm| operation(code, registers, 0, imm);
     Ok([
         with(0x18, (1, PSEUDO_MAP_VALUE), array.as_raw_fd()), // r1 = the word's address
         instruction(0),                                       // its second half

@@ -1,9 +1,12 @@
 //! One target with its probes attached.
 
-use std::os::fd::OwnedFd;
+mod shared;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
+
+use nprof_common::{JniKind, Lane, Returns};
 
 use super::engine::Engine;
 use super::error::{Error, in_full};
@@ -11,7 +14,8 @@ use super::linker::{Kind, Linker};
 use super::links::{IndexedSite, Links, close};
 use super::switches::{Due, Seen, Switches};
 use super::target::Target;
-use crate::model::{Library, LibraryId, Probe, Tracing};
+use super::user_programs::{ProgramLinks, UserPrograms};
+use crate::model::{Bound, CallEnd, Library, LibraryId, Probe, Tracing, argument_kinds, jni};
 
 /// Tells hand-overs apart.
 static EPOCH: AtomicU32 = AtomicU32::new(1);
@@ -24,8 +28,12 @@ pub struct Session {
     entries: Links,
     returns: Links,
     switches: Arc<Switches>,
+    /// Programs of the user's that run beside the probes.
+    programs: Option<ProgramLinks>,
     /// Links that are being closed.
     closing: Vec<JoinHandle<()>>,
+    /// Whether links may hold its functions that serve others too, and how many changes of these it has seen.
+    shares: Option<u64>,
 }
 
 /// What [`Session::attach`] did.
@@ -56,7 +64,8 @@ impl Session {
     #[must_use]
     pub fn new(engine: Arc<Engine>, target: Target) -> Self {
         let switches = Arc::new(Switches::new(Arc::clone(&engine), target.timed));
-        Self { target, engine, entries: Links::default(), returns: Links::default(), switches, closing: Vec::new() }
+        let (entries, returns, closing) = (Links::default(), Links::default(), Vec::new());
+        Self { target, engine, entries, returns, switches, programs: None, closing, shares: None }
     }
 
     /// What is done at the hits of each function, to be asked and changed at any time.
@@ -65,17 +74,31 @@ impl Session {
         &self.switches
     }
 
-    /// Attaches probes, one link per library and kind. Returns are attached before entries: an entry that runs
+    /// Has programs of the user's run beside the probes from now on, where [`Self::run`] says so.
+    pub fn begin_programs(&mut self, programs: Arc<UserPrograms>) {
+        let pid = self.target.pid;
+        self.programs = Some(ProgramLinks::new(programs, pid, self.engine.filter(pid)));
+    }
+
+    /// Has a program of the user's run at a function, for as long as that has its probes.
+    pub fn run(&mut self, index: u32, program: usize) {
+        if let Some(programs) = &mut self.programs {
+            programs.choose(index, program);
+        }
+    }
+
+    /// Attaches probes, one link per library and kind, but for those that a shared link holds already. Returns are attached before entries: an entry that runs
     /// before its return is watched would leave a call that is never ended. All are switched on at the end, together.
     ///
     /// What cannot be attached is reported and left out; the rest is attached, as far as the switches allow it.
     pub fn attach(&mut self, libraries: &[Library], probes: &[Probe]) -> Attached {
         let mut result = Attached { no_room: self.admit(probes), ..Attached::default() };
-        let allowed = |site: &IndexedSite, least| self.switches.allowed(site.index) >= Some(least);
+        let served = self.join_shared(libraries, probes);
+        let allowed = |site: &IndexedSite, least| self.switches.attachable(site.index) >= Some(least);
         let grouped = by_library(libraries, probes).into_iter();
         let groups: Vec<(LibraryId, [Vec<IndexedSite>; 2])> = grouped
             .map(|(library, mut sites)| {
-                sites.retain(|site| allowed(site, Tracing::Counted));
+                sites.retain(|site| allowed(site, Tracing::Counted) && !served.contains(&site.index));
                 let is_timed = |site: &IndexedSite| self.target.timed && allowed(site, Tracing::Timed);
                 let (timed, counted) = sites.into_iter().partition(is_timed);
                 (library, [timed, counted])
@@ -95,6 +118,8 @@ impl Session {
         self.switches.abandon(&result.refused);
         result.failed.iter().for_each(|(_, indices)| self.switches.abandon(indices));
         self.switches.attached(result.attached.iter().copied(), false, true);
+        self.follow(libraries, probes);
+        result.attached.extend(served);
         result
     }
 
@@ -132,7 +157,25 @@ impl Session {
         };
         self.drop_entries(libraries, &indices(|due| due.entry == Some(false)));
         self.drop_returns(libraries, probes, &indices(|due| due.on_return == Some(false)));
+        if !due.is_empty() {
+            self.follow(libraries, probes);
+        }
         !due.is_empty()
+    }
+
+    /// Has the user's programs where the probes are, and nowhere else. They come last: a program on the entry that is newer than the
+    /// probe runs before it, so that its time is no part of the call's.
+    fn follow(&mut self, libraries: &[Library], probes: &[Probe]) {
+        let Some(programs) = &mut self.programs else { return };
+        let (switches, runs_at) = (&self.switches, |site: &IndexedSite, end| self.switches.runs_at(site.index, end));
+        let old = programs.keep(libraries, |index, end| switches.runs_at(index, end));
+        for (id, sites) in by_library(libraries, probes) {
+            for end in CallEnd::ALL {
+                let sites: Vec<IndexedSite> = sites.iter().filter(|site| runs_at(site, end)).copied().collect();
+                programs.add((id, &libraries[id.0]), &sites, end);
+            }
+        }
+        self.close_meanwhile(old);
     }
 
     /// Whether this kernel runs the probes of a hit in the order that a hand-over relies on: the newer first.
@@ -148,13 +191,12 @@ impl Session {
         };
         switches.want([index], Tracing::Counted);
         let Ok(second) = linker.link(library, &[site], Kind::OtherLane, switches) else { return false };
-        switches.hand_over([index], Some(EPOCH.fetch_add(1, Ordering::Relaxed)));
+        let lane = switches.lane(index);
+        switches.hand_over(&[(index, lane.other())], next_epoch());
         let before = self.engine.counted(record);
         call();
         let counted = self.engine.counted(record) - before;
-        // Back again: the lane changes twice.
-        switches.hand_over([index], None);
-        switches.hand_over([index], None);
+        switches.settle(&[(index, lane)]);
         drop(second);
         counted == calls
     }
@@ -169,12 +211,23 @@ impl Session {
     /// library; calls that have begun are ended if they return while it runs.
     pub fn detach(&mut self) {
         self.switches.stop();
+        self.end_programs();
+        self.stop_sharing();
         close(self.entries.take().chain(self.returns.take()).collect());
         self.wait_for_closing();
     }
 
+    /// Has no program of the user's run any more.
+    fn end_programs(&mut self) {
+        if let Some(programs) = &mut self.programs {
+            programs.shut();
+            let links = programs.take();
+            self.close_meanwhile(links);
+        }
+    }
+
     /// Closes links without waiting for the kernel.
-    fn close_meanwhile(&mut self, links: Vec<OwnedFd>) {
+    fn close_meanwhile<L: Send + 'static>(&mut self, links: Vec<L>) {
         self.closing.retain(|closing| !closing.is_finished());
         if !links.is_empty() {
             self.closing.push(thread::spawn(move || close(links)));
@@ -206,9 +259,17 @@ impl Session {
     /// Returns the indices for which there was no record left.
     pub fn admit(&mut self, probes: &[Probe]) -> Vec<u32> {
         let mut without = Vec::new();
-        for index in probes.iter().map(|probe| probe.index) {
-            match self.record(index).or_else(|| self.engine.take()) {
-                Some(record) => self.switches.add(index, record),
+        for probe in probes {
+            let index = probe.index;
+            if self.record(index).is_some() {
+                continue;
+            }
+            match self.engine.take() {
+                Some(record) => {
+                    self.engine.describe(record, returns(probe), kind(probe));
+                    self.engine.set_kinds(record, kinds(probe));
+                    self.switches.add(index, record);
+                }
                 None => without.push(index),
             }
         }
@@ -228,6 +289,10 @@ impl Session {
         let Some(library) = libraries.get(id.0) else { return Vec::new() };
         if sites.is_empty() {
             return Vec::new();
+        }
+        if let Some(programs) = self.programs.as_mut().filter(|_| kind == Kind::Return) {
+            // Of two probes on a return the newer runs first: the time of the user's program is no part of the call's.
+            programs.add((id, library), sites, CallEnd::Return);
         }
         let links = if kind == Kind::Return { &mut self.returns } else { &mut self.entries };
         match links.add((id, library), sites, &mut |library, sites| linker.link(library, sites, kind, switches)) {
@@ -321,6 +386,16 @@ impl Session {
         dropped
     }
 
+    /// Hands functions over to the lanes where they have newer probes. `sites` are theirs.
+    fn hand_over(&self, libraries: &[Library], sites: &[(LibraryId, Vec<IndexedSite>)], moves: &[(u32, Lane)]) {
+        let linker = Linker::of(&self.engine, self.target);
+        self.switches.hand_over(moves, next_epoch());
+        for (library, sites) in sites {
+            linker.wait_for_hits(libraries, *library, sites, &self.switches);
+        }
+        self.switches.settle(moves);
+    }
+
     /// Takes away probes on entries. The others of their links are handed over to another: see
     /// [`nprof_common::switch`].
     fn drop_entries(&mut self, libraries: &[Library], indices: &[u32]) {
@@ -335,20 +410,39 @@ impl Session {
         let replaced = self.entries.replace(libraries, indices, &mut link);
         self.switches.attached(replaced.dropped.iter().copied(), false, false);
         self.switches.stuck(&replaced.stuck);
-        let kept = || replaced.kept.iter().flat_map(|(_, sites)| sites).map(|site| site.index);
-        self.switches.hand_over(kept(), Some(EPOCH.fetch_add(1, Ordering::Relaxed)));
-        for (library, sites) in &replaced.kept {
-            linker.wait_for_hits(libraries, *library, sites, switches);
-        }
-        self.switches.hand_over(kept(), None);
+        self.hand_over(libraries, &replaced.kept, &switches.to_other_lane(&replaced.kept_indices()));
         self.close_meanwhile(replaced.links);
     }
+}
+
+/// A number that no other hand-over has.
+fn next_epoch() -> u32 {
+    EPOCH.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         self.detach();
     }
+}
+
+/// What a function returns, if all methods that are bound to it agree.
+fn returns(probe: &Probe) -> Returns {
+    let mut all = probe.methods.iter().map(|known| Returns::of(&known.method.signature));
+    let first = all.next().unwrap_or(Returns::Nothing);
+    if all.all(|other| other == first) { first } else { Returns::Nothing }
+}
+
+/// What the arguments of a function are. Critical functions get theirs in a way of their own.
+fn kinds(probe: &Probe) -> u64 {
+    let is_ordinary = probe.methods.iter().all(|known| known.bound != Bound::Critical);
+    if is_ordinary { argument_kinds(probe.methods.iter().map(|known| &known.method)) } else { 0 }
+}
+
+/// What is looked at of a probe's function if it is a JNI function.
+fn kind(probe: &Probe) -> JniKind {
+    let function = probe.methods.first().filter(|known| known.bound == Bound::JniFunction);
+    function.map_or(JniKind::Method, |function| jni::kind(&function.method.name))
 }
 
 fn chosen(probes: &[Probe], indices: &[u32]) -> Vec<Probe> {
@@ -377,8 +471,8 @@ mod tests {
 
     fn probe(index: u32, library: usize, offset: u64) -> Probe {
         let code = NativeCode::Bound(VirtAddr(1));
-        let (id, signature) = (VirtAddr(u64::from(index)), "()V".to_owned());
-        let method = Method { id, class: "A".to_owned(), name: "b".to_owned(), signature, code };
+        let (id, signature) = (VirtAddr(u64::from(index)), "()V".into());
+        let method = Method { id, class: "A".into(), name: "b".into(), signature, code };
         let (offset, entry) = (FileOffset(offset), FileOffset(offset - 3));
         let site = Site { library: LibraryId(library), offset, entry, cost: ProbeCost::Emulated };
         Probe { index, site, methods: vec![PlannedMethod { method, bound: Bound::Export }] }

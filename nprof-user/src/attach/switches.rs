@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nprof_common::{Lane, Mode, Switch};
 
 use super::engine::Engine;
-use crate::model::{States, Traced, Tracing};
+use crate::model::{CallEnd, States, Traced, Tracing};
 
 /// The switches of one target.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ struct State {
     stopped: Option<Instant>,
     /// Whether stubs in the target may have counted a call before it comes to a probe.
     has_stubs: bool,
+    /// Whether others may serve other functions than when that was last asked.
+    is_shared_out_anew: bool,
 }
 
 /// Who sees the calls of a function.
@@ -54,15 +56,30 @@ pub(super) struct Due {
     pub on_return: Option<bool>,
 }
 
+/// Where the probes of a function are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placed {
+    pub record: u32,
+    pub lane: Lane,
+    /// By when its own probe on the entry was there.
+    pub since: Option<Instant>,
+    /// Whether it has all probes that there are, and is to keep them: a link may hold these that serves others too.
+    pub may_share: bool,
+}
+
 /// One function.
 #[derive(Debug)]
 struct Function {
     record: u32,
-    /// Which of two links has its probe on the entry.
+    /// Which of the links that may hold its probe on the entry does.
     lane: Lane,
-    /// The hand-over to the other lane, if one is under way.
-    epoch: Option<u32>,
+    /// By when its own probe on the entry was there.
+    since: Option<Instant>,
+    /// The hand-over to another lane, if one is under way, and its epoch.
+    handing: Option<(Lane, u32)>,
     wanted: Tracing,
+    /// The most that was ever wanted: what it has probes for. What is off from the start needs none.
+    most: Tracing,
     /// The most that the governor lets be done: [`Tracing::Timed`], [`Tracing::Counted`] or [`Tracing::Detached`].
     allowed: Tracing,
     /// Whether it is to be traced at all.
@@ -90,6 +107,11 @@ impl Function {
         self.allowed < self.wanted && self.wanted.is_watched()
     }
 
+    /// What it is to have probes for.
+    fn attachable(&self) -> Tracing {
+        self.most.min(self.allowed)
+    }
+
     /// What is done, by probes or by stubs.
     fn tracing(&self) -> Tracing {
         if self.seen == Seen::ByProbes { self.probed() } else { self.target() }
@@ -99,6 +121,7 @@ impl Function {
     fn probed(&self) -> Tracing {
         match self.target() {
             _ if self.seen == Seen::ByStubs => Tracing::Detached,
+            Tracing::Off => Tracing::Off,
             _ if !self.has_entry => Tracing::Detached,
             Tracing::Timed if !self.has_return => Tracing::Counted,
             target => target,
@@ -107,15 +130,23 @@ impl Function {
 
     fn switch(&self, has_stubs: bool) -> Switch {
         let mode = match self.probed() {
-            Tracing::Timed => Mode::Time,
+            // A probe times all calls or none.
+            Tracing::Timed | Tracing::Sampled => Mode::Time,
             Tracing::Counted => Mode::Count,
             Tracing::Off | Tracing::Detached => Mode::Off,
         };
-        let switch = match self.epoch {
-            Some(epoch) => Switch::handing(mode, self.lane, epoch),
+        let switch = match self.handing {
+            Some((to, epoch)) => Switch::handing(mode, (self.lane, to), epoch),
             None => Switch::settled(mode, self.lane),
         };
         if has_stubs { switch.with_stubs() } else { switch }
+    }
+
+    /// Whether it has all probes of one that is traced as usual, and is to keep them.
+    fn may_share(&self, timed: bool) -> bool {
+        let usual = if timed { Tracing::Timed } else { Tracing::Counted };
+        let is_wanted = self.is_selected && self.seen != Seen::ByStubs && self.allowed >= usual;
+        is_wanted && self.has_entry && self.has_return == timed && !self.is_stuck
     }
 
     fn traced(&self, now: Instant) -> Traced {
@@ -146,7 +177,16 @@ impl Switches {
     /// What the user wants to be done at the calls of functions. It is done by the time this returns, unless a probe has
     /// to be attached for it first. Indices that are not there are passed over.
     pub fn want(&self, indices: impl IntoIterator<Item = u32>, wanted: Tracing) {
-        self.change(indices, |function| function.wanted = wanted);
+        self.change(indices, |function| (function.wanted, function.most) = (wanted, function.most.max(wanted)));
+    }
+
+    /// What the user wants of a function that has no probe yet: it gets those that this needs. For how long it is off is noted from
+    /// now on.
+    pub fn begin_as(&self, index: u32, wanted: Tracing) {
+        self.change([index], |function| {
+            (function.wanted, function.most) = (wanted, wanted);
+            function.was_watched |= wanted == Tracing::Off;
+        });
     }
 
     /// The most that may be done at the calls of a function.
@@ -154,10 +194,10 @@ impl Switches {
         self.change([index], |function| function.allowed = allowed);
     }
 
-    /// The most that may be done at the calls of a function; `None` if it never was traced.
+    /// What a function is to have probes for: as much as the user wants and the governor allows; `None` if it never was traced.
     #[must_use]
-    pub fn allowed(&self, index: u32) -> Option<Tracing> {
-        self.lock().functions.get(&index).map(|function| function.allowed)
+    pub fn attachable(&self, index: u32) -> Option<Tracing> {
+        self.lock().functions.get(&index).map(Function::attachable)
     }
 
     /// Allows less than what is wanted to begin with: from now on, and not from the first attachment on, it is noted for how
@@ -197,6 +237,16 @@ impl Switches {
         self.lock().functions.get(&index).map(|function| function.seen)
     }
 
+    /// Whether a program of the user's is to run at this end of a function's calls: where there is the probe that it runs beside. With
+    /// a governor that allows less than is wanted there is none on the return.
+    pub(super) fn runs_at(&self, index: u32, end: CallEnd) -> bool {
+        let runs = |function: &Function| match end {
+            CallEnd::Entry => function.has_entry,
+            CallEnd::Return => function.has_entry && function.allowed >= function.most,
+        };
+        self.lock().functions.get(&index).is_some_and(runs)
+    }
+
     /// Whether there is a probe on the entry of a function.
     #[must_use]
     pub fn has_probe(&self, index: u32) -> bool {
@@ -218,16 +268,27 @@ impl Switches {
         state.functions.iter().map(|(&index, function)| (index, function.record, function.traced(now))).collect()
     }
 
-    /// How many functions are traced in which way.
+    /// How many functions are traced in which way. `by_stubs` says it of those that stubs see.
     #[must_use]
-    pub fn states(&self) -> States {
-        let mut states = States::default();
-        for function in self.lock().functions.values() {
-            let tracing = function.tracing();
-            states.functions[tracing as usize] += 1;
-            states.demoted += usize::from(function.is_demoted());
+    pub fn states(&self, by_stubs: impl Fn(u32) -> Option<Traced>) -> States {
+        let (mut states, state) = (States::default(), self.lock());
+        for (index, function) in &state.functions {
+            let by_stubs = if function.seen == Seen::ByProbes { None } else { by_stubs(*index) };
+            match by_stubs {
+                Some(traced) => states.add(traced),
+                None => {
+                    states.functions[function.tracing() as usize] += 1;
+                    states.demoted += usize::from(function.is_demoted());
+                }
+            }
         }
         states
+    }
+
+    /// How many functions have a probe on their entry.
+    #[must_use]
+    pub fn probed(&self) -> usize {
+        self.lock().functions.values().filter(|function| function.has_entry).count()
     }
 
     /// The record of a function: what its [`crate::model::Sample`] is read from.
@@ -241,8 +302,10 @@ impl Switches {
         let function = Function {
             record,
             lane: Lane::A,
-            epoch: None,
+            since: None,
+            handing: None,
             wanted: self.usual(),
+            most: self.usual(),
             allowed: Tracing::Timed,
             is_selected: true,
             seen: Seen::ByProbes,
@@ -253,7 +316,9 @@ impl Switches {
             unwatched_since: None,
             unwatched: Duration::ZERO,
         };
-        self.lock().functions.entry(index).or_insert(function);
+        let mut state = self.lock();
+        state.functions.entry(index).or_insert(function);
+        state.is_shared_out_anew = true;
     }
 
     /// Forgets functions that cannot be traced.
@@ -278,27 +343,63 @@ impl Switches {
     pub(super) fn attached(&self, indices: impl IntoIterator<Item = u32>, on_return: bool, is_there: bool) {
         self.change(indices, |function| {
             *(if on_return { &mut function.has_return } else { &mut function.has_entry }) = is_there;
+            if is_there && !on_return && !function.lane.is_shared() {
+                function.since = Some(Instant::now());
+            }
         });
     }
 
-    /// Begins to hand functions over from one lane to the other, or ends it.
-    pub(super) fn hand_over(&self, indices: impl IntoIterator<Item = u32>, epoch: Option<u32>) {
-        self.change(indices, |function| {
-            if epoch.is_none() {
-                function.lane = function.lane.other();
-            }
-            function.epoch = epoch;
-        });
+    /// Functions with the lane that each has besides its own.
+    pub(super) fn to_other_lane(&self, indices: &[u32]) -> Vec<(u32, Lane)> {
+        indices.iter().map(|index| (*index, self.lane(*index).other())).collect()
+    }
+
+    /// Begins to hand functions over, each from its lane to another.
+    pub(super) fn hand_over(&self, moves: &[(u32, Lane)], epoch: u32) {
+        for &(index, to) in moves {
+            self.change([index], |function| function.handing = Some((to, epoch)));
+        }
+    }
+
+    /// Has each function answer in this lane alone.
+    pub(super) fn settle(&self, moves: &[(u32, Lane)]) {
+        for &(index, lane) in moves {
+            self.change([index], |function| {
+                (function.lane, function.handing) = (lane, None);
+                function.since = Some(Instant::now()).filter(|_| !lane.is_shared());
+            });
+        }
+    }
+
+    /// Where the probes of each function are, by index.
+    pub(super) fn placed(&self) -> BTreeMap<u32, Placed> {
+        let placed = |function: &Function| {
+            let Function { record, lane, since, .. } = *function;
+            Placed { record, lane, since, may_share: function.may_share(self.timed) }
+        };
+        self.lock().functions.iter().map(|(index, function)| (*index, placed(function))).collect()
+    }
+
+    /// Whether links that serve others too may hold other functions than before.
+    pub(super) fn is_shared_out_anew(&self) -> bool {
+        self.lock().is_shared_out_anew
+    }
+
+    /// That has been seen to.
+    pub(super) fn has_been_shared_out(&self) {
+        self.lock().is_shared_out_anew = false;
     }
 
     /// What has to be attached or detached.
     pub(super) fn due(&self) -> Vec<Due> {
         let state = self.lock();
-        let due = state.functions.iter().filter(|(_, function)| !function.is_stuck).map(|(&index, function)| {
+        // What a shared link holds has to have links of its own first.
+        let can_change = |function: &Function| !function.is_stuck && !function.lane.is_shared();
+        let due = state.functions.iter().filter(|(_, function)| can_change(function)).map(|(&index, function)| {
             // What the user switches off stays attached, to be back at once.
             let needs_probe = function.is_selected && function.seen != Seen::ByStubs;
-            let most = if needs_probe { function.allowed } else { Tracing::Detached };
-            let (entry, on_return) = (most > Tracing::Detached, most == Tracing::Timed);
+            let most = if needs_probe { function.attachable() } else { Tracing::Detached };
+            let (entry, on_return) = (most.is_watched(), most == Tracing::Timed);
             let change = |is: bool, should: bool| (is != should).then_some(should);
             let on_return = change(function.has_return, on_return && self.timed)
                 // A call that is not over needs its return.
@@ -306,6 +407,11 @@ impl Switches {
             Due { index, entry: change(function.has_entry, entry), on_return }
         });
         due.filter(|due| due.entry.is_some() || due.on_return.is_some()).collect()
+    }
+
+    /// Whether anything has to be attached or detached.
+    pub fn are_any_due(&self) -> bool {
+        !self.due().is_empty()
     }
 
     /// Switches everything off, for good. What is said of the functions stays as it was.
@@ -332,14 +438,17 @@ impl Switches {
         if state.stopped.is_some() {
             return;
         }
-        let (now, has_stubs) = (Instant::now(), state.has_stubs);
+        let (now, has_stubs, mut is_shared_out_anew) = (Instant::now(), state.has_stubs, false);
         for index in indices {
             if let Some(function) = state.functions.get_mut(&index) {
+                let might_share = function.may_share(self.timed);
                 change(function);
                 function.account(now);
+                is_shared_out_anew |= function.may_share(self.timed) != might_share;
                 self.engine.switch(function.record, function.switch(has_stubs));
             }
         }
+        state.is_shared_out_anew |= is_shared_out_anew;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

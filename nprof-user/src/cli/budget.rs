@@ -5,8 +5,8 @@ use clap::Args;
 /// What tracing may cost.
 #[derive(Debug, Clone, Args)]
 pub(super) struct BudgetArgs {
-    /// The most that probes may cost the JVM, as a share of its CPU time: hot methods are counted instead of timed, or
-    /// estimated from short looks, and marked. `off` times every call, whatever that costs
+    /// The most that tracing may cost the JVM, as a share of its CPU time: of hot methods stubs time one of several calls, and
+    /// probes count them, or they are estimated from short looks; all are marked. `off` times every call, whatever that costs
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = budget)]
     max_overhead: Budget,
 }

@@ -71,7 +71,7 @@ fn chosen(proc: &Proc, pids: &[u32]) -> anyhow::Result<Vec<Jvm>> {
         return Ok(jvms?);
     }
     let scan = proc.jvms()?;
-    say_unreadable(scan.unreadable);
+    say_unreadable(&scan.unreadable);
     Ok(scan.jvms)
 }
 

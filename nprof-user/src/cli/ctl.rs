@@ -4,16 +4,18 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 use super::NOTHING_MATCHED;
 use super::ps::ListFormat;
 use super::terminal::{say, stdout_screen};
 use crate::config::DEFAULT_CONTROL;
-use crate::control::{Answer, Mode, Request, ask};
+use crate::control::{Answer, Request, ask};
 use crate::model::Status;
 use crate::render::status;
-use crate::resolve::select::Selection;
+use crate::resolve::pattern::PATTERN_HELP;
+use crate::resolve::rule::{RULE_HELP, Rule};
+use crate::resolve::thresholds::{SLOW_HELP, Thresholds};
 
 /// Ask a running `nprof serve` for its state, or switch methods on and off
 #[derive(Debug, Args)]
@@ -33,17 +35,33 @@ enum Action {
         #[arg(short, long, value_enum, default_value_t)]
         format: ListFormat,
     },
-    /// See the calls of methods again, as they were seen before
-    #[command(after_help = crate::resolve::pattern::PATTERN_HELP)]
+    /// Say what to do at the calls of which methods from now on: time, count, off
+    #[command(after_help = RULE_HELP)]
+    Rule {
+        /// What at which, such as 'java.util.zip.*=count'
+        #[arg(value_name = "RULE", required = true)]
+        rules: Vec<String>,
+    },
+    /// Say from when on calls are slow from now on; nprof serve logs them with --slow
+    #[command(after_help = SLOW_HELP)]
+    Slow {
+        /// From when on, such as 10ms, or 'java.util.zip.*=1ms' for some methods
+        #[arg(value_name = "SLOW", required = true)]
+        slow: Vec<String>,
+    },
+    /// Count and time the calls of methods again: `rule PATTERN=time`
+    #[command(after_help = PATTERN_HELP)]
     Enable(Patterns),
-    /// Do not see the calls of methods any more; a call still costs the trap
-    #[command(after_help = crate::resolve::pattern::PATTERN_HELP)]
+    /// Do not see the calls of methods any more: `rule PATTERN=off`; a call still costs the trap of its probe, or next to nothing
+    /// with a stub
+    #[command(after_help = PATTERN_HELP)]
     Disable(Patterns),
-    /// Count the calls of methods, or count and time them
-    #[command(after_help = crate::resolve::pattern::PATTERN_HELP)]
+    /// Count the calls of methods, or count and time them: `rule PATTERN=count`, `rule PATTERN=time`
+    #[command(after_help = PATTERN_HELP)]
     Mode {
         /// What to do at each call
-        mode: ModeWord,
+        #[arg(value_parser = ["count", "time"])]
+        mode: String,
         #[command(flatten)]
         patterns: Patterns,
     },
@@ -54,14 +72,6 @@ struct Patterns {
     /// Which methods, as globs on class::method
     #[arg(value_name = "PATTERN", required = true)]
     patterns: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum ModeWord {
-    /// Count calls when they begin
-    Count,
-    /// Count calls and time them
-    Time,
 }
 
 /// Asks, and prints what comes back.
@@ -83,22 +93,22 @@ pub(super) fn run(args: &CtlArgs, quiet: bool) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// For a pattern that is none: nobody need be asked about it.
 fn request(action: &Action) -> anyhow::Result<Request> {
-    let checked = |patterns: &Patterns| -> anyhow::Result<Vec<String>> {
-        Selection::parse(&patterns.patterns, &[], &[])?;
-        Ok(patterns.patterns.clone())
+    let rules = |patterns: &Patterns, what: &str| -> Vec<String> {
+        patterns.patterns.iter().map(|pattern| format!("{pattern}={what}")).collect()
     };
-    Ok(match action {
-        Action::Status { .. } => Request::Status,
-        Action::Enable(patterns) => Request::Enable { patterns: checked(patterns)? },
-        Action::Disable(patterns) => Request::Disable { patterns: checked(patterns)? },
-        Action::Mode { mode, patterns } => {
-            let mode = match mode {
-                ModeWord::Count => Mode::Count,
-                ModeWord::Time => Mode::Time,
-            };
-            Request::Mode { mode, patterns: checked(patterns)? }
+    let rules = match action {
+        Action::Status { .. } => return Ok(Request::Status),
+        Action::Slow { slow } => {
+            Thresholds::parse(slow)?;
+            return Ok(Request::Slow { slow: slow.clone() });
         }
-    })
+        Action::Rule { rules } => rules.clone(),
+        Action::Enable(patterns) => rules(patterns, "time"),
+        Action::Disable(patterns) => rules(patterns, "off"),
+        Action::Mode { mode, patterns } => rules(patterns, mode),
+    };
+    rules.iter().try_for_each(|rule| Rule::parse(rule).map(drop))?;
+    Ok(Request::Rule { rules })
 }
 
 fn print(status: &Status, format: ListFormat) -> io::Result<()> {
@@ -111,8 +121,13 @@ fn print(status: &Status, format: ListFormat) -> io::Result<()> {
 
 /// Says what was switched; the exit code is that of a pattern without a match where nothing was.
 fn tell(action: &Action, answer: &Answer, quiet: bool) -> ExitCode {
-    if answer.matched == 0 {
-        say("no traced function matches; `nprof ctl status` lists the JVMs, `nprof methods` the methods of one");
+    let is_about_slow = matches!(action, Action::Slow { .. });
+    let kept = if is_about_slow { "holds for later ones" } else { "is not kept" };
+    for pattern in &answer.unmatched {
+        say(format_args!("`{pattern}` matches no function that is traced now, and {kept}"));
+    }
+    if answer.matched == 0 && !is_about_slow {
+        say("nothing was switched; `nprof ctl status` lists the JVMs, `nprof methods` the methods of one");
         return ExitCode::from(NOTHING_MATCHED);
     }
     if !quiet {
@@ -120,8 +135,10 @@ fn tell(action: &Action, answer: &Answer, quiet: bool) -> ExitCode {
         let done = match action {
             Action::Enable(_) | Action::Status { .. } => "enabled",
             Action::Disable(_) => "disabled",
-            Action::Mode { mode: ModeWord::Count, .. } => "counted from now on",
-            Action::Mode { mode: ModeWord::Time, .. } => "timed from now on",
+            Action::Rule { .. } => "switched",
+            Action::Slow { .. } => "with another time from which on calls are slow",
+            Action::Mode { mode, .. } if mode == "count" => "counted from now on",
+            Action::Mode { .. } => "timed from now on",
         };
         say(format_args!("{} {functions} {done}", answer.matched));
     }
@@ -148,12 +165,27 @@ mod tests {
     /// Check that each command asks for what it says, and that patterns are needed and checked.
     #[test]
     fn asks_for_what_was_typed() {
-        let patterns = vec!["A::b".to_owned(), "C".to_owned()];
+        let rules = |rules: &[&str]| Request::Rule { rules: rules.iter().map(|rule| (*rule).to_owned()).collect() };
         assert_eq!(asked(&["status", "--format", "json"]).unwrap(), Request::Status);
-        assert_eq!(asked(&["enable", "A::b", "C"]).unwrap(), Request::Enable { patterns: patterns.clone() });
-        assert_eq!(asked(&["disable", "A::b", "C"]).unwrap(), Request::Disable { patterns: patterns.clone() });
-        assert_eq!(asked(&["mode", "count", "A::b", "C"]).unwrap(), Request::Mode { mode: Mode::Count, patterns });
-        for wrong in [&["enable"][..], &["mode", "A"], &["mode", "guess", "A"], &["disable", "A::["], &[]] {
+        assert_eq!(asked(&["enable", "A::b", "C"]).unwrap(), rules(&["A::b=time", "C=time"]));
+        assert_eq!(asked(&["disable", "A::b", "C"]).unwrap(), rules(&["A::b=off", "C=off"]));
+        assert_eq!(asked(&["mode", "count", "A::b", "C"]).unwrap(), rules(&["A::b=count", "C=count"]));
+        assert_eq!(asked(&["rule", "A::b=count", "C=off"]).unwrap(), rules(&["A::b=count", "C=off"]));
+        let slow = Request::Slow { slow: ["10ms", "A::b=off"].map(str::to_owned).to_vec() };
+        assert_eq!(asked(&["slow", "10ms", "A::b=off"]).unwrap(), slow);
+        for wrong in [
+            &["slow"][..],
+            &["slow", "soon"],
+            &["slow", "A=count"],
+            &["enable"],
+            &["mode", "A"],
+            &["mode", "guess", "A"],
+            &["disable", "A::["],
+            &["rule"],
+            &["rule", "A"],
+            &["rule", "A=guess"],
+            &[],
+        ] {
             assert!(asked(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -11,16 +11,16 @@ use super::NOTHING_MATCHED;
 use super::picture::{PictureFormat, WeightArg};
 use super::recorded;
 use super::save::Destination;
-use super::selection::SelectionArgs;
+use super::selection::{SelectionArgs, ThreadArgs};
 use super::terminal::{say, stdout_screen};
 use crate::aggregate::{Detail, weigh};
 use crate::model::{Profile, Weighed, Weight};
-use crate::render::profile::diff::{self, Difference, Names};
+use crate::render::profile::diff::{self, Base, Difference, Names};
 
 /// Compare two recordings: which native methods take more or less time than before
 ///
 /// Prints a table, the largest change first. With --output it draws a flame graph instead: red for what became more, blue
-/// for what became less. Recordings of different length are compared per second.
+/// for what became less. Recordings of different length are compared per second or, with --per, per call of a method.
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
     /// The first recording: before
@@ -31,6 +31,11 @@ pub(super) struct DiffArgs {
     after: PathBuf,
     #[command(flatten)]
     selection: SelectionArgs,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    /// Compare per call of the methods that this pattern selects, and not per second: two runs never do the same work
+    #[arg(long, value_name = "PATTERN")]
+    per: Option<String>,
     /// Draw a picture into this file instead (.svg, .folded), `-` for stdout
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -67,20 +72,36 @@ pub(super) fn run(args: &DiffArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     if before.about.mode != after.about.mode {
         bail!("one of the recordings is of calls, the other of the CPU (`--on-cpu`): compare two of the same kind");
     }
-    let Some([before, after]) = recorded::select([before, after], &args.selection)? else {
+    let Some(base) = base(args, &before, &after)? else { return Ok(ExitCode::from(NOTHING_MATCHED)) };
+    let Some([before, after]) = recorded::select([before, after], &args.selection, &args.threads)? else {
         return Ok(ExitCode::from(NOTHING_MATCHED));
     };
     let Some((format, destination)) = picture else {
         let mut out = io::BufWriter::new(io::stdout().lock());
-        diff::table(&before, &after, args.top, stdout_screen(), &mut out)?;
+        diff::table((&before, &after), &base, args.top, stdout_screen(), &mut out)?;
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
     };
-    draw(args, format, &destination, (&before, &after))?;
+    draw(args, format, &destination, (&before, &after), &base)?;
     if let (Destination::File(path), false) = (&destination, quiet) {
         say(format_args!("wrote {}", path.display()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What makes the recordings comparable; `None` if nothing is what `--per` says, which has been said.
+///
+/// # Errors
+/// If one of them has no call of that.
+fn base(args: &DiffArgs, before: &Profile, after: &Profile) -> anyhow::Result<Option<Base>> {
+    let Some(per) = &args.per else { return Ok(Some(Base::seconds(before, after))) };
+    let Some(calls) = recorded::calls_of([before, after], per)? else { return Ok(None) };
+    for (calls, path) in calls.iter().zip([&args.before, &args.after]) {
+        if *calls == 0 {
+            bail!("{} has no call of `{per}`: choose a method that both recordings have calls of", path.display());
+        }
+    }
+    Ok(Some(Base::calls(per, calls)))
 }
 
 /// Format and place of the picture.
@@ -103,11 +124,12 @@ fn draw(
     format: DiffFormat,
     destination: &Destination,
     (before, after): (&Profile, &Profile),
+    base: &Base,
 ) -> anyhow::Result<()> {
     let weight = args.weight.map_or_else(|| diff::weight(before, after), Weight::from);
     let weighed = |profile: &Profile| -> anyhow::Result<Weighed> { Ok(weigh(profile, weight, Detail::default())?) };
     let (old, new) = (weighed(before)?, weighed(after)?);
-    let difference = Difference::new((&old, before.about.elapsed), (&new, after.about.elapsed));
+    let difference = Difference::new(&old, &new, base.clone());
     if format == DiffFormat::Folded {
         return destination.save(|out| difference.folded(out));
     }

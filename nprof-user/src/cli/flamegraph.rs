@@ -11,12 +11,13 @@ use super::live::{LiveArgs, Outcome, tell_quality};
 use super::picture::{Picture, PictureArgs};
 use super::recorded;
 use super::save::Destination;
-use super::selection::SelectionArgs;
+use super::selection::{SelectionArgs, ThreadArgs};
+use super::served::ServedArgs;
 use super::terminal::say;
 use crate::model::Profile;
 use crate::resolve::select::Selection;
 
-/// Draw who calls into native code, from a running JVM or from a recording
+/// Draw who calls into native code, from a running JVM, from a recording or from what a service knows
 ///
 /// Every native method is shown under the Java stack that called it. The samples of its stacks are scaled to its calls and
 /// times, which are exact. A recording of a running JVM ends on Ctrl-C, after --duration, or when the JVM ends; the picture
@@ -24,9 +25,9 @@ use crate::resolve::select::Selection;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub(super) struct FlamegraphArgs {
-    /// A recording made by `nprof record`, unless there is --pid; then which methods, as globs on class::method, all if there
-    /// is none
-    #[arg(value_name = "FILE|PATTERN", required_unless_present = "pid")]
+    /// A recording made by `nprof record`, unless there is --pid or --from-serve; then which methods, as globs on class::method,
+    /// all if there is none
+    #[arg(value_name = "FILE|PATTERN", required_unless_present_any = ["pid", "from_serve"])]
     sources: Vec<String>,
     /// The process id of a running JVM
     #[arg(short, long)]
@@ -38,12 +39,17 @@ pub(super) struct FlamegraphArgs {
     #[arg(long, value_name = "GLOB")]
     library: Vec<String>,
     #[command(flatten)]
+    threads: ThreadArgs,
+    #[command(flatten)]
+    served: ServedArgs,
+    #[command(flatten)]
     live: LiveArgs,
     #[command(flatten)]
     picture: PictureArgs,
 }
 
 const USAGE: &str = "nprof flamegraph [OPTIONS] --pid <PID> [PATTERN]...
+       nprof flamegraph [OPTIONS] --from-serve [--pid <PID>|--jvm <GLOB>] [PATTERN]...
        nprof flamegraph [OPTIONS] <FILE> [PATTERN]...";
 
 const EXAMPLES: &str = "\
@@ -53,7 +59,11 @@ Examples:
   nprof flamegraph --pid 1234 --on-cpu -d 10s -o c.svg  native code next to all that uses the CPU
   nprof flamegraph run.nprof --weight calls -o c.svg    draw a recording, by calls
   nprof flamegraph run.nprof 'java.util.zip.*' -o z.svg some methods of it only
-  nprof flamegraph run.nprof -o run.pb.gz               for `go tool pprof`";
+  nprof flamegraph run.nprof --thread 'pool-*' --threads -o t.svg
+                                                        what these threads did, each in its own tower
+  nprof flamegraph run.nprof -o run.pb.gz               for `go tool pprof`
+  nprof flamegraph --from-serve --jvm '*Shop' --last 10m -o shop.svg
+                                                        what `nprof serve --profiles` knows of the last 10 minutes";
 
 /// What a picture is made of.
 #[derive(Debug)]
@@ -62,6 +72,8 @@ enum Source<'a> {
     File(&'a Path, &'a [String]),
     /// A running JVM.
     Process(u32),
+    /// What a service knows of a JVM, perhaps by its process id.
+    Served(Option<u32>),
 }
 
 impl Source<'_> {
@@ -69,7 +81,8 @@ impl Source<'_> {
     fn like(&self) -> PathBuf {
         match self {
             Self::File(path, _) => path.to_path_buf(),
-            Self::Process(pid) => PathBuf::from(pid.to_string()),
+            Self::Process(pid) | Self::Served(Some(pid)) => PathBuf::from(pid.to_string()),
+            Self::Served(None) => PathBuf::from("serve"),
         }
     }
 }
@@ -77,13 +90,21 @@ impl Source<'_> {
 impl FlamegraphArgs {
     fn source(&self) -> anyhow::Result<Source<'_>> {
         match (self.pid, &self.sources[..]) {
+            (pid, _) if self.served.is_wanted() => Ok(Source::Served(pid)),
             (Some(pid), _) => Ok(Source::Process(pid)),
             (None, [_, patterns @ ..]) if patterns.iter().any(|pattern| Path::new(pattern).is_file()) => {
                 bail!("one recording can be drawn at a time; `nprof diff` compares two")
             }
             (None, [file, patterns @ ..]) => Ok(Source::File(Path::new(file), patterns)),
-            (None, []) => bail!("name a recording, or a JVM with --pid"),
+            (None, []) => bail!("name a recording, or a JVM with --pid, or ask a service with --from-serve"),
         }
+    }
+
+    /// What is selected of a recording; `None` if nothing is, which has been said.
+    fn selected(&self, profile: Profile, patterns: &[String]) -> anyhow::Result<Option<Profile>> {
+        let (patterns, exclude, library) = (patterns.to_vec(), self.exclude.clone(), self.library.clone());
+        let selected = recorded::select([profile], &SelectionArgs { patterns, exclude, library }, &self.threads)?;
+        Ok(selected.map(|[profile]| profile))
     }
 
     /// What the picture is made of; `None` if nothing matched, which has been said.
@@ -93,16 +114,14 @@ impl FlamegraphArgs {
                 bail!("there is no file {}; to record a running JVM, name it with --pid", path.display())
             }
             Source::File(path, patterns) => {
-                let (patterns, exclude, library) = (patterns.to_vec(), self.exclude.clone(), self.library.clone());
-                let selected =
-                    recorded::select([recorded::open(path)?], &SelectionArgs { patterns, exclude, library })?;
-                return Ok(selected.map(|[profile]| profile));
+                return self.selected(recorded::open(path)?, patterns);
             }
+            Source::Served(pid) => return self.selected(self.served.profile(*pid, quiet)?, &self.sources),
             Source::Process(pid) => *pid,
         };
         let selection = Selection::parse(&self.sources, &self.exclude, &self.library)?;
         Ok(match self.live.record(pid, selection, &self.sources, picture.needs(), quiet)? {
-            Outcome::Recorded(profile) => Some(*profile),
+            Outcome::Recorded(profile) => recorded::select_threads([*profile], &self.threads)?.map(|[profile]| profile),
             Outcome::NothingMatched => None,
         })
     }
@@ -113,6 +132,7 @@ impl FlamegraphArgs {
 /// # Errors
 /// If the JVM cannot be recorded, the recording cannot be read or lacks what is asked for, or the picture cannot be written.
 pub(super) fn run(args: &FlamegraphArgs, quiet: bool) -> anyhow::Result<ExitCode> {
+    args.served.alone(args.live.says_how())?;
     let source = args.source()?;
     let picture = args.picture.picture(&source.like())?;
     if args.live.is_on_cpu() {
@@ -124,7 +144,7 @@ pub(super) fn run(args: &FlamegraphArgs, quiet: bool) -> anyhow::Result<ExitCode
         return Ok(ExitCode::from(NOTHING_MATCHED));
     };
     picture.write(&profile)?;
-    if !quiet && matches!(source, Source::Process(_)) {
+    if !quiet && matches!(source, Source::Process(_) | Source::Served(_)) {
         tell_quality(&profile);
     }
     if let (Destination::File(path), false) = (&picture.destination, quiet) {

@@ -4,12 +4,15 @@ use std::error::Error as StdError;
 use std::io;
 use std::path::Path;
 
+use crate::attach::ProgramError;
 use crate::config::FileError;
 use crate::control::{AskError, BindError};
 use crate::discover;
 use crate::export::http;
+use crate::push;
 use crate::recording;
 use crate::shim;
+use crate::sys::small_file;
 use crate::trace;
 
 use super::save::SaveError;
@@ -35,6 +38,15 @@ pub(super) fn hint(error: &anyhow::Error) -> Option<String> {
 fn for_set_up(error: &(dyn StdError + 'static)) -> Option<Option<String>> {
     if let Some(error) = error.downcast_ref::<http::Error>() {
         return Some(for_endpoint(error));
+    }
+    if let Some(error) = error.downcast_ref::<push::Error>() {
+        return Some(for_receiver(error));
+    }
+    match error.downcast_ref::<ProgramError>() {
+        Some(ProgramError::File(small_file::Error::Read { path, source })) => return Some(for_file(path, source)),
+        // What the kernel answers may be a want of privileges.
+        Some(ProgramError::Load { .. } | ProgramError::Maps { .. } | ProgramError::Gates(_)) | None => {}
+        Some(_) => return Some(None),
     }
     match error.downcast_ref::<FileError>() {
         Some(FileError::Io { path, source }) => return Some(for_file(path, source)),
@@ -68,7 +80,14 @@ fn for_endpoint(error: &http::Error) -> Option<String> {
             ),
             _ => None,
         },
-        http::Error::Read { path, source } => for_file(path, source),
+        http::Error::File(small_file::Error::Read { path, source }) => for_file(path, source),
+        _ => None,
+    }
+}
+
+fn for_receiver(error: &push::Error) -> Option<String> {
+    match error {
+        push::Error::File(small_file::Error::Read { path, source }) => for_file(path, source),
         _ => None,
     }
 }
@@ -143,8 +162,10 @@ mod tests {
         let of = |error: anyhow::Error| hint(&error).unwrap_or_default();
         assert!(of(listen(io::ErrorKind::PermissionDenied).into()).contains("CAP_NET_BIND_SERVICE"));
         assert!(of(listen(io::ErrorKind::AddrInUse).into()).contains("--listen"));
-        let key = http::Error::Read { path: "/k".into(), source: denied() };
-        assert_eq!(of(key.into()), "let the user that nprof runs as read /k");
+        let key = small_file::Error::Read { path: "/k".into(), source: denied() };
+        assert_eq!(of(http::Error::from(key).into()), "let the user that nprof runs as read /k");
+        let headers = small_file::Error::Read { path: "/h".into(), source: denied() };
+        assert_eq!(of(push::Error::from(headers).into()), "let the user that nprof runs as read /h");
         let config = FileError::Io { path: "/c".into(), source: denied() };
         assert_eq!(of(config.into()), "let the user that nprof runs as read /c");
         let socket = BindError::Io { path: "/s".into(), source: denied() };

@@ -8,6 +8,7 @@ use clap::Args;
 use tokio::time::Instant;
 
 use super::budget::BudgetArgs;
+use super::collect::CollectArgs;
 use super::demoted::{Demoted, RECORDED};
 use super::terminal::{harmless, say};
 use super::tier::TierArg;
@@ -34,7 +35,7 @@ pub(super) struct LiveArgs {
     #[arg(short, long, value_name = "TIME", requires = "pid", value_parser = crate::config::duration::parse)]
     duration: Option<Duration>,
     /// Sample where threads use the CPU, by timer, instead of tracing calls: shows native code next to all the rest
-    #[arg(long, requires = "pid", conflicts_with_all = ["library", "exclude", "no_off_cpu", "timeline"])]
+    #[arg(long, requires = "pid", conflicts_with_all = ["library", "exclude", "no_off_cpu", "timeline", "collect"])]
     on_cpu: bool,
     /// Also show the native functions inside native methods, sampled by timer and when threads stop running
     #[arg(long, requires = "pid")]
@@ -53,6 +54,8 @@ pub(super) struct LiveArgs {
     /// nothing; nprof loads its library into the JVM for it. Calls that do not return are in no picture then
     #[arg(long, value_enum, requires = "pid", default_value_t = TierArg::Kernel, conflicts_with = "on_cpu")]
     tier: TierArg,
+    #[command(flatten)]
+    collect: CollectArgs,
     #[command(flatten)]
     budget: BudgetArgs,
     /// Also keep each single call, for a timeline (.trace.json); five million at most
@@ -79,6 +82,12 @@ pub(super) enum Outcome {
 }
 
 impl LiveArgs {
+    /// Whether anything was said of how to record.
+    pub(super) fn says_how(&self) -> bool {
+        let numbers = self.duration.is_some() || self.stack_size.is_some();
+        numbers || self.on_cpu || self.native_stacks || self.no_off_cpu || self.timeline || self.collect.is_wanted()
+    }
+
     /// Whether the CPU is sampled and no call is seen.
     pub(super) fn is_on_cpu(&self) -> bool {
         self.on_cpu
@@ -130,6 +139,7 @@ impl LiveArgs {
     fn tier(&self, needs: Needs) -> anyhow::Result<TierWanted> {
         let by_probes = [
             (self.native_stacks, "native frames (--native-stacks)"),
+            (self.collect.is_wanted(), "what calls consume (--collect)"),
             (needs.off_cpu, "work and waiting (--weight on-cpu, off-cpu)"),
             (self.timeline || needs.timeline, "single calls (--timeline, .trace.json)"),
         ];
@@ -158,7 +168,11 @@ impl LiveArgs {
             bail!("`--no-off-cpu` does not measure what this `--weight` shows: omit one of the two");
         }
         let tier = self.tier(needs)?;
-        let options = Options { budget: self.budget.share(), tier, ..Options::by_probes(selection) };
+        let collectors = self.collect.collectors(self.tier)?;
+        if collectors.have_results() {
+            bail!("`--collect results` is for `nprof trace --pid`: recordings do not keep how calls ended");
+        }
+        let options = Options { budget: self.budget.share(), tier, collectors, ..Options::by_probes(selection) };
         let prepared = Prepared::new(proc, jvm, options)?;
         if refuse_unmatched(&prepared).is_some() {
             return Ok(None);

@@ -4,22 +4,27 @@
 
 mod budget;
 mod check;
+mod collect;
 mod ctl;
 mod demoted;
 mod diff;
 mod flamegraph;
 mod generate;
 mod hints;
+mod jni;
 mod live;
 mod methods;
 mod picture;
+mod programs;
 mod ps;
 mod record;
 mod recorded;
 mod report;
+mod rules;
 mod save;
 mod selection;
 mod serve;
+mod served;
 mod terminal;
 mod tier;
 mod trace;
@@ -71,6 +76,7 @@ enum Command {
     Ps(ps::PsArgs),
     Methods(methods::MethodsArgs),
     Trace(trace::TraceArgs),
+    Jni(jni::JniArgs),
     Record(record::RecordArgs),
     Flamegraph(flamegraph::FlamegraphArgs),
     Report(report::ReportArgs),
@@ -113,9 +119,10 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         }),
         Command::Methods(args) => methods::run(args),
         Command::Trace(args) => trace::run(args, cli.quiet),
+        Command::Jni(args) => jni::run(args, cli.quiet),
         Command::Record(args) => record::run(args, cli.quiet),
         Command::Flamegraph(args) => flamegraph::run(args, cli.quiet),
-        Command::Report(args) => report::run(args),
+        Command::Report(args) => report::run(args, cli.quiet),
         Command::Diff(args) => diff::run(args, cli.quiet),
         Command::Generate(args) => generate::run(args, Cli::command()),
         Command::Serve(args) => serve::run(args, cli.quiet),
@@ -142,7 +149,7 @@ fn log_to_stderr(cli: &Cli) {
         (_, _) => LevelFilter::TRACE,
     };
     // `trace` tells at the end which methods were demoted: in between that would go through the live table.
-    let is_told_later = matches!(cli.command, Command::Trace(_)) && cli.verbose == 0;
+    let is_told_later = matches!(cli.command, Command::Trace(_) | Command::Jni(_)) && cli.verbose == 0;
     let filter = filter_fn(move |about| !(is_told_later && about.target() == CHANGES));
     // Colours are for people: not for a journal or a file.
     let is_coloured = terminal::stderr_is_coloured();

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::live::Needs;
 use super::save::Destination;
-use crate::aggregate::{Detail, weigh};
+use crate::aggregate::{Detail, weigh, weigh_all};
 use crate::model::{Profile, ProfileMode, Weighed, Weight};
 use crate::recording;
 use crate::render::profile::captions::Captions;
@@ -33,6 +33,9 @@ pub(super) struct PictureArgs {
     /// Also show frames that the JVM leaves out of its own stack traces
     #[arg(long)]
     pub(super) hidden_frames: bool,
+    /// Draw the name of the thread below each stack; threads of one name together
+    #[arg(id = "thread_frames", long = "threads")]
+    pub(super) threads: bool,
 }
 
 /// The formats of pictures.
@@ -155,7 +158,7 @@ impl PictureArgs {
         if destination == Destination::File(like.to_path_buf()) {
             bail!("{} is the recording itself: name another file with --output", like.display());
         }
-        let detail = Detail { lines: self.lines, hidden: self.hidden_frames };
+        let detail = Detail { lines: self.lines, hidden: self.hidden_frames, threads: self.threads };
         Ok(Picture { format, destination, weight: self.weight.map(Weight::from), detail })
     }
 }
@@ -229,12 +232,7 @@ impl Picture {
         // The one that is asked for has to be there.
         self.weighed(profile)?;
         let time = if self.weight == Some(Weight::SelfTime) { Weight::SelfTime } else { Weight::Time };
-        let weights: &[Weight] = match profile.about.mode {
-            ProfileMode::OnCpu => &[time],
-            ProfileMode::Calls if profile.about.off_cpu => &[Weight::Calls, time, Weight::OnCpu, Weight::OffCpu],
-            ProfileMode::Calls => &[Weight::Calls, time],
-        };
-        weights.iter().map(|weight| Ok((*weight, weigh(profile, *weight, self.detail)?))).collect()
+        Ok(weigh_all(profile, time, self.detail)?)
     }
 }
 
@@ -255,7 +253,7 @@ mod tests {
 
     fn args(output: Option<&str>, format: Option<PictureFormat>) -> PictureArgs {
         let output = output.map(PathBuf::from);
-        PictureArgs { output, format, weight: None, lines: false, hidden_frames: false }
+        PictureArgs { output, format, weight: None, lines: false, hidden_frames: false, threads: false }
     }
 
     fn profile() -> Profile {

@@ -44,12 +44,12 @@ pub(super) fn run(
     let entries = entries(scan.jvms, &survey, PATIENCE);
     let mut out = io::stdout().lock();
     match args.format {
-        ListFormat::Json => ps::json(&mut out, &entries, scan.unreadable)?,
+        ListFormat::Json => ps::json(&mut out, &entries, scan.unreadable.len())?,
         ListFormat::Table if entries.is_empty() => say("no JVM found"),
         ListFormat::Table => ps::table(&mut out, &entries, stdout_screen())?,
     }
     if args.format == ListFormat::Table {
-        explain(&entries, scan.unreadable);
+        explain(&entries, &scan.unreadable);
     }
     Ok(ExitCode::from(u8::from(entries.is_empty())))
 }
@@ -95,7 +95,7 @@ fn entries(
 }
 
 /// Says what the table leaves open.
-fn explain(entries: &[Entry], unreadable: usize) {
+fn explain(entries: &[Entry], unreadable: &[String]) {
     for entry in entries.iter().filter(|entry| entry.jvm.kind.is_supported()) {
         if let Err(Uncounted { reason, .. }) = &entry.natives {
             say(format_args!("{}: {reason}", entry.jvm.pid));
@@ -104,13 +104,22 @@ fn explain(entries: &[Entry], unreadable: usize) {
     say_unreadable(unreadable);
 }
 
-/// Says how many processes could not be looked into, if any.
-pub(super) fn say_unreadable(unreadable: usize) {
-    let processes = if unreadable == 1 { "process" } else { "processes" };
-    let advice = if Proc::host().is_privileged() { "" } else { ": run nprof as root (sudo) to see their JVMs" };
-    if unreadable > 0 {
-        say(format_args!("{unreadable} {processes} could not be looked into{advice}"));
+/// Says how many processes could not be looked into, if any, and what to do about it.
+pub(super) fn say_unreadable(unreadable: &[String]) {
+    if !unreadable.is_empty() {
+        say(format_args!("{}", unreadable_line(unreadable, Proc::host().is_privileged())));
     }
+}
+
+/// The line for these. For root each is an exception, and the first one's reason tells what it is about.
+fn unreadable_line(unreadable: &[String], is_root: bool) -> String {
+    let processes = if unreadable.len() == 1 { "process" } else { "processes" };
+    let rest = match unreadable {
+        [only] if is_root => format!(": {only}"),
+        [first, ..] if is_root => format!("; the first: {first}"),
+        _ => ": run nprof as root (sudo) to see their JVMs".to_owned(),
+    };
+    format!("{} {processes} could not be looked into{rest}", unreadable.len())
 }
 
 #[cfg(test)]
@@ -132,6 +141,17 @@ mod tests {
             user: None,
             container: None,
         }
+    }
+
+    /// Check that root is told which process it is, and everybody else to be root.
+    #[test]
+    fn names_what_could_not_be_looked_into() {
+        let lines = ["no permission to read /proc/7/maps".to_owned(), "cannot read /proc/8/maps".to_owned()];
+        let one = "1 process could not be looked into: ";
+        assert_eq!(unreadable_line(&lines[..1], true), format!("{one}no permission to read /proc/7/maps"));
+        assert_eq!(unreadable_line(&lines[..1], false), format!("{one}run nprof as root (sudo) to see their JVMs"));
+        let two = "2 processes could not be looked into; the first: no permission to read /proc/7/maps";
+        assert_eq!(unreadable_line(&lines, true), two);
     }
 
     /// Check that a JVM that never answers keeps neither the others nor the list waiting, and that it is said.

@@ -18,6 +18,15 @@ pub(super) struct SelectionArgs {
     pub(super) library: Vec<String>,
 }
 
+/// Which threads.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct ThreadArgs {
+    /// Only what threads of such a name did, as a glob on the 15 bytes that the kernel keeps of it; may be given several times. How
+    /// a method's calls and times divide among threads is estimated from the sampled ones
+    #[arg(long = "thread", value_name = "GLOB")]
+    pub(super) threads: Vec<String>,
+}
+
 impl SelectionArgs {
     /// Whether nothing was typed: all methods are meant.
     pub(super) fn is_empty(&self) -> bool {

@@ -16,14 +16,21 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_unti
 use self::output::{Format, Output};
 use super::NOTHING_MATCHED;
 use super::budget::BudgetArgs;
+use super::collect::CollectArgs;
 use super::demoted::{Demoted, TRACED};
+use super::programs::ProgramArgs;
+use super::rules::{self, RuleArgs};
 use super::selection::SelectionArgs;
 use super::terminal::{harmless, say};
 use super::tier::TierArg;
 use super::view::ViewArgs;
 use crate::discover::Proc;
-use crate::model::{Jvm, Pid};
-use crate::render::Scope;
+use crate::model::{ArgsWanted, Jvm, Pid};
+use crate::render::{By, Order, Scope};
+use crate::resolve::pattern::PATTERN_HELP;
+use crate::resolve::program_rule::PROGRAM_HELP;
+use crate::resolve::rule::RULE_HELP;
+use crate::resolve::thresholds::Thresholds;
 use crate::trace::{Ending, Options, Pace, Prepared, TargetEnd, Tracer};
 
 /// How often a terminal is redrawn where the user does not say.
@@ -33,7 +40,7 @@ const REDRAW: Duration = Duration::from_secs(1);
 ///
 /// Prints a summary on Ctrl-C, after --duration, or when the JVM ends. On a terminal, a live table until then.
 #[derive(Debug, Args)]
-#[command(after_help = crate::resolve::pattern::PATTERN_HELP)]
+#[command(after_help = long_help())]
 pub(super) struct TraceArgs {
     /// The JVM's process id
     #[arg(short, long, required_unless_present = "all")]
@@ -46,9 +53,8 @@ pub(super) struct TraceArgs {
     /// Trace at most this many functions; bound methods go first
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_methods: Option<u32>,
-    /// Only count calls: no times, no probe on returns, about 60 % of the cost
-    #[arg(long)]
-    count_only: bool,
+    #[command(flatten)]
+    rules: RuleArgs,
     /// Who counts: probes of the kernel, or stubs inside the JVM, which cost much less and for which nprof loads a
     /// library into it; with --all into every JVM that can have it
     #[arg(long, value_enum, default_value_t)]
@@ -58,12 +64,23 @@ pub(super) struct TraceArgs {
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["all", "count_only", "slow"],
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     time_every: u32,
-    /// Show calls that took this long or longer, such as 10ms, with thread and stack; of methods with stubs
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["all", "count_only"], value_parser = crate::config::duration::parse)]
-    slow: Option<Duration>,
+    /// Show the slowest of the calls that took this long or longer, such as 10ms, with thread and callers, and what they waited for;
+    /// may be given several times, with PATTERN=TIME for some methods and PATTERN=off
+    #[arg(long, value_name = "[PATTERN=]TIME", conflicts_with_all = ["count_only"])]
+    slow: Vec<String>,
+    /// Show what slow calls were made with, and what they returned: numbers, classes, lengths, file descriptors
+    #[arg(long, requires = "slow")]
+    args: bool,
+    /// With --args, also the first characters and bytes of strings and arrays: they may be secrets
+    #[arg(long, requires = "args")]
+    arg_contents: bool,
     /// Do not measure how long threads wait inside native methods: no program runs then when CPUs switch threads
     #[arg(long)]
     no_off_cpu: bool,
+    #[command(flatten)]
+    collect: CollectArgs,
+    #[command(flatten)]
+    programs: ProgramArgs,
     #[command(flatten)]
     budget: BudgetArgs,
     /// Stop after this time, such as 10s or 1m30s
@@ -79,21 +96,90 @@ pub(super) struct TraceArgs {
     format: Format,
 }
 
+/// What is said of patterns, of rules, and of programs.
+fn long_help() -> String {
+    [PATTERN_HELP, RULE_HELP, PROGRAM_HELP].join("\n\n")
+}
+
 impl TraceArgs {
+    /// What is told of the arguments of slow calls.
+    fn args(&self) -> ArgsWanted {
+        match (self.args, self.arg_contents) {
+            (false, _) => ArgsWanted::No,
+            (true, false) => ArgsWanted::Values,
+            (true, true) => ArgsWanted::Contents,
+        }
+    }
+
     /// What to trace.
     fn options(&self) -> anyhow::Result<Options> {
+        let collectors = self.collect.named(self.rules.exit_only)?;
+        match self.view.sort() {
+            Some(Order::Consumed(column)) if !collectors.columns().any(|collected| collected == column) => {
+                bail!("`--sort {}` needs that to be collected: say `--collect`, too", column.name)
+            }
+            Some(Order::Open) => bail!("`--sort open` is for recordings (`nprof report`): say `--sort in-flight`"),
+            _ => {}
+        }
+        if collectors.have_results() && self.tier == TierArg::Stub {
+            bail!("how calls ended is seen by probes alone: omit `--tier stub`");
+        }
+        if self.args && self.tier == TierArg::Stub {
+            bail!("what calls are made with is seen by probes alone: omit `--tier stub`");
+        }
+        let programs = self.programs.read(self.tier)?;
+        // Only probes see what calls are made with and how they end, and only where they are do programs run.
+        let needs_probes = self.args || collectors.have_results() || programs.is_some();
+        let tier = if needs_probes { TierArg::Kernel } else { self.tier };
+        let (rules, timed) = self.rules.parse()?;
         Ok(Options {
             selection: self.selection.parse()?,
-            timed: !self.count_only,
-            off_cpu: !self.count_only && !self.no_off_cpu && self.tier != TierArg::Stub,
+            timed,
+            at_exit: self.rules.exit_only,
+            rules,
+            off_cpu: timed && !self.no_off_cpu,
             max_functions: self.max_methods.map(|most| most as usize),
             budget: self.budget.share(),
-            slow: self.slow,
+            slow: self.thresholds()?,
+            args: self.args(),
             time_every: self.time_every,
             reach: None,
-            tier: self.tier.into(),
+            tier: tier.into(),
+            collectors,
+            programs,
         })
     }
+}
+
+impl TraceArgs {
+    fn thresholds(&self) -> anyhow::Result<Option<Thresholds>> {
+        if self.slow.is_empty() {
+            return Ok(None);
+        }
+        let thresholds = Thresholds::parse(&self.slow)?;
+        if thresholds.least_ns() == u64::MAX {
+            bail!("`--slow` has no time: say one, such as `--slow 10ms`, or `--slow PATTERN=10ms` for some methods");
+        }
+        Ok(Some(thresholds))
+    }
+}
+
+/// What is to be traced of a JVM; the exit code where that is nothing.
+///
+/// # Errors
+/// If there is no such JVM, it cannot be read, or the user stops before it was.
+pub(super) async fn prepare(stop: &mut Stop, pid: Pid, options: Options) -> anyhow::Result<Result<Prepared, ExitCode>> {
+    let proc = Proc::host();
+    let jvm = proc.jvm(pid)?;
+    stop.with_target(&proc, &jvm)?;
+    let Some(prepared) = stop.unless_stopped(move || Prepared::new(proc, jvm, options)).await? else {
+        bail!("stopped before anything was traced");
+    };
+    let prepared = prepared?;
+    Ok(match refuse_unmatched(&prepared) {
+        Some(code) => Err(code),
+        None => Ok(prepared),
+    })
 }
 
 /// Traces until there is a reason to stop, then prints what was measured.
@@ -101,7 +187,14 @@ impl TraceArgs {
 /// # Errors
 /// If the JVM cannot be traced, or the output cannot be written.
 pub(super) fn run(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
-    if args.view.adds_up() && args.format != Format::Table {
+    args.view.check_order_of_groups()?;
+    if args.view.by() == Some(By::Thread) {
+        bail!(
+            "counts are kept by method, not by thread: `nprof record`, then `nprof report FILE --by thread` divides them by the \
+             threads of sampled calls"
+        );
+    }
+    if args.view.by().is_some() && args.format != Format::Table {
         bail!(
             "`--by` is for tables: JSON and CSV have library and class in each row, to be added up by what reads them"
         );
@@ -119,29 +212,18 @@ pub(super) fn run(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
 async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCode> {
     // First of all: a signal from now on ends the tracing cleanly.
     let mut stop = Stop::new()?;
-    if args.slow.is_some() && args.tier == TierArg::Kernel {
-        bail!("`--slow` is about methods with stubs: omit `--tier kernel`");
-    }
     if args.time_every > 1 && args.tier != TierArg::Stub {
         bail!("`--time-every` is about methods with stubs: say `--tier stub`; probes time each call");
     }
-    let proc = Proc::host();
-    let jvm = proc.jvm(pid)?;
-    stop.with_target(&proc, &jvm)?;
-    let options = args.options()?;
-    let Some(prepared) = stop.unless_stopped(move || Prepared::new(proc, jvm, options)).await? else {
-        bail!("stopped before anything was traced");
+    let prepared = match prepare(&mut stop, pid, args.options()?).await? {
+        Ok(prepared) => prepared,
+        Err(code) => return Ok(code),
     };
-    let prepared = prepared?;
-    if let Some(code) = refuse_unmatched(&prepared) {
-        return Ok(code);
-    }
+    let idle = prepared.idle_rules();
     let mut tracer = prepared.attach()?;
     if !quiet {
+        rules::tell_idle(&idle);
         announce(&tracer);
-    }
-    if args.slow.is_some() && tracer.stubs() == 0 {
-        say("no slow calls will be shown: they are seen by stubs, and no method has one (--tier stub)");
     }
     let mut output = Output::new(args.format, args.view.of(Scope::One), args.interval.is_some());
     let deadline = args.duration.map(|duration| Instant::now() + duration);

@@ -1,5 +1,6 @@
-//! How the rows of a table are shown: the options that `trace` has for it.
+//! How the rows of a table are shown: the options that `trace` and `report` have for it.
 
+use anyhow::bail;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
@@ -9,13 +10,13 @@ use crate::render::{By, Order, Scope, View};
 #[derive(Debug, Clone, Args)]
 pub(super) struct ViewArgs {
     /// The column that rows are ordered by [default: on-cpu, where it is measured; else total]
-    #[arg(long, value_name = "COLUMN", value_parser = one_of(&Order::ALL), hide_possible_values = false)]
+    #[arg(long, value_name = "COLUMN", value_parser = order())]
     sort: Option<Order>,
     /// Show the first N rows of the final table, and what the others add up to
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
     /// Add the rows up by this
-    #[arg(long, value_name = "WHAT", value_parser = one_of(&By::ALL), conflicts_with = "sort")]
+    #[arg(long, value_name = "WHAT", value_parser = one_of(&By::ALL))]
     by: Option<By>,
 }
 
@@ -26,10 +27,31 @@ impl ViewArgs {
         View { scope, order: self.sort.unwrap_or_default(), by: self.by, top }
     }
 
-    /// Whether rows are added up, which only tables show.
-    pub(super) fn adds_up(&self) -> bool {
-        self.by.is_some()
+    /// The order that was asked for, if one was.
+    pub(super) fn sort(&self) -> Option<Order> {
+        self.sort
     }
+
+    /// What rows are added up by, which only tables show.
+    pub(super) fn by(&self) -> Option<By> {
+        self.by
+    }
+
+    /// Refuses an order that groups do not have.
+    ///
+    /// # Errors
+    /// If rows are added up and ordered by another column.
+    pub(super) fn check_order_of_groups(&self) -> anyhow::Result<()> {
+        if self.by.is_some() && self.sort.is_some_and(|order| !order.is_of_groups()) {
+            bail!("`--by` has the columns on-cpu, self and calls: `--sort` by one of them");
+        }
+        Ok(())
+    }
+}
+
+/// Reads the word for a column.
+pub(super) fn order() -> impl TypedValueParser<Value = Order> {
+    PossibleValuesParser::new(Order::words()).try_map(|word| Order::of(&word).ok_or("no such word"))
 }
 
 /// Reads one of these words.

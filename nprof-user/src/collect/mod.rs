@@ -4,12 +4,13 @@
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use nprof_common::{Loss, MethodStats};
+use nprof_common::{Consumed, Loss, MethodStats};
 
 use crate::model::{Losses, Sample};
 use crate::sys::mapped_array::MappedArray;
 
 const WORDS: usize = size_of::<MethodStats>() / size_of::<u64>();
+const CONSUMED_WORDS: usize = size_of::<Consumed>() / size_of::<u64>();
 
 /// Words of 8 bytes that others may be writing.
 pub trait Words {
@@ -28,6 +29,8 @@ impl Words for Arc<MappedArray> {
 pub struct Reader<W = Arc<MappedArray>> {
     stats: W,
     losses: W,
+    /// What calls have consumed, and at which word it begins.
+    consumed: Option<(W, usize)>,
     shards: usize,
 }
 
@@ -35,7 +38,23 @@ impl<W: Words> Reader<W> {
     /// A reader of the mapped records, `shards` of them per index, and the mapped losses.
     #[must_use]
     pub fn new(stats: W, losses: W, shards: u32) -> Self {
-        Self { stats, losses, shards: shards as usize }
+        Self { stats, losses, consumed: None, shards: shards as usize }
+    }
+
+    /// The same with what calls have consumed, mapped, in as many shards.
+    #[must_use]
+    pub fn with_consumed(self, consumed: Option<W>) -> Self {
+        Self { consumed: consumed.map(|words| (words, 0)), ..self }
+    }
+
+    /// The same behind the records in the same memory, from this word on.
+    #[must_use]
+    pub fn with_consumed_at(self, first: Option<usize>) -> Self
+    where
+        W: Clone,
+    {
+        let consumed = first.map(|first| (self.stats.clone(), first));
+        Self { consumed, ..self }
     }
 
     /// A reader of other records, with the same losses.
@@ -59,6 +78,18 @@ impl<W: Words> Reader<W> {
         let begun = [offset_of!(MethodStats, counted), offset_of!(MethodStats, entered)];
         let hit = self.shards_of(record).any(|first| begun.iter().any(|&offset| self.word(first, offset) != 0));
         hit.then(|| Sample { record, stats: self.sum(record) })
+    }
+
+    /// What the timed calls of a record that have ended have consumed; `None` where that is not collected.
+    #[must_use]
+    pub fn consumed(&self, record: u32) -> Option<Consumed> {
+        let (words, begin) = self.consumed.as_ref()?;
+        let sum = |offset: usize, counter: usize| -> u64 {
+            let place = |first: usize| begin + first / WORDS * CONSUMED_WORDS + offset / size_of::<u64>() + counter;
+            self.shards_of(record).map(|first| words.load(place(first)).unwrap_or(0)).sum()
+        };
+        let counters = |offset| std::array::from_fn(|counter| sum(offset, counter));
+        Some(Consumed { total: counters(offset_of!(Consumed, total)), own: counters(offset_of!(Consumed, own)) })
     }
 
     /// How many calls have begun, counted or timed; cheaper than a sample.
@@ -127,6 +158,8 @@ mod tests {
     use std::rc::Rc;
 
     use nprof_common::histogram::BUCKETS;
+
+    use nprof_common::COUNTERS;
 
     use super::*;
 
@@ -232,6 +265,18 @@ mod tests {
         let (reader, _) = reader(&[stats(1)], 1);
         assert_eq!(reader.sample(1), None);
         assert_eq!(reader.sample(u32::MAX), None);
+    }
+
+    /// Check that what calls consumed is summed over the shards of its own record, and unknown where it is not collected.
+    #[test]
+    fn sums_what_was_consumed() {
+        let (reader, _) = reader(&[MethodStats::ZERO; 6], 2);
+        assert_eq!(reader.consumed(1), None);
+        let memory = Recorded::default();
+        memory.0.borrow_mut().words = (0..3 * 2 * CONSUMED_WORDS as u64).collect();
+        let consumed = reader.with_consumed(Some(memory)).consumed(1).unwrap();
+        let (words, place) = (CONSUMED_WORDS as u64, (COUNTERS + 11) as u64);
+        assert_eq!((consumed.total[0], consumed.own[11]), (5 * words, 5 * words + 2 * place));
     }
 
     /// Check that every loss is listed under its own name, those that never happened too.

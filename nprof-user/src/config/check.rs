@@ -5,17 +5,30 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{AuthFile, Config, DEFAULT_CONTROL, Partial, Place, Problem, duration, value};
+use super::{AuthFile, Config, DEFAULT_CONTROL, Otlp, Partial, Place, Problem, PushTo, duration, value};
 use crate::discover::{JvmFilter, Labels};
+use crate::model::{COLLECTORS, Collectors};
+use crate::resolve::rule::{Rule, with_default};
 use crate::resolve::select::Selection;
+use crate::resolve::thresholds::Thresholds;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9464);
 const DEFAULT_SERIES: usize = 300;
 const DEFAULT_KEEP_ENDED: Duration = Duration::from_secs(5 * 60);
 const DEFAULT_OVERHEAD: f64 = 0.02;
 const DEFAULT_CONNECTIONS: usize = 32;
+/// That of OpenTelemetry.
+const DEFAULT_PUSH_INTERVAL: Duration = Duration::from_secs(60);
+/// A receiver that wants more has another tool in mind.
+const LEAST_PUSH_INTERVAL: Duration = Duration::from_secs(1);
+/// What is wrong with other settings of a receiver.
+const NOT_PUSHED: &str = "nothing is pushed without the endpoint: set it too";
 /// Some twenty JVMs, as large as the usual one.
 const DEFAULT_TOTAL: usize = 12_288;
+
+const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
+/// How long a window of a profile may be: not so short that closing them is all there is to do, nor longer than they are kept.
+const WINDOWS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
 /// More series than this of one JVM are more than a Prometheus should be given.
 const MOST_SERIES: usize = 100_000;
@@ -52,6 +65,7 @@ impl Check<'_> {
     fn config(&mut self) -> Config {
         let partial = self.partial;
         let number = |n: Option<usize>, default| n.unwrap_or(default);
+        let (rules, timed) = self.rules();
         Config {
             selection: self.selection(),
             jvms: self.jvms(),
@@ -66,9 +80,15 @@ impl Check<'_> {
             max_overhead: self
                 .text("max-overhead", partial.max_overhead.as_ref(), value::share)
                 .unwrap_or(Some(DEFAULT_OVERHEAD)),
-            timed: !partial.count_only.unwrap_or_default(),
+            timed,
+            rules,
+            off_cpu: timed && !partial.no_off_cpu.unwrap_or_default(),
+            collectors: self.collectors(),
             max_functions: partial.max_methods.map(|most| self.within("max-methods", most, MOST_METHODS)),
             max_total: self.within("max-total", number(partial.max_total, DEFAULT_TOTAL), MOST_TOTAL),
+            profile_window: self.profile_window(),
+            slow: self.slow(),
+            slow_log: partial.slow_log.clone(),
             control: self.control(),
             control_group: self.text("control-group", partial.control_group.as_ref(), value::group),
             tls: self.tls(),
@@ -78,6 +98,8 @@ impl Check<'_> {
                 number(partial.max_connections, DEFAULT_CONNECTIONS),
                 MOST_CONNECTIONS,
             ),
+            otlp: self.otlp(),
+            pyroscope: self.pyroscope(),
         }
     }
 
@@ -121,6 +143,56 @@ impl Check<'_> {
         good
     }
 
+    fn profile_window(&mut self) -> Option<Duration> {
+        let partial = self.partial;
+        let window = self.text("profile-window", partial.profile_window.as_ref(), |text| {
+            let window = duration::parse(text)?;
+            if WINDOWS.contains(&window) { Ok(window) } else { Err("give 1s to 1h".to_owned()) }
+        });
+        if !partial.profiles.unwrap_or_default() {
+            return None;
+        }
+        if !self.rules().1 {
+            self.problem("profiles", "there are no stacks where calls are only counted: set count-only to false");
+        }
+        Some(window.unwrap_or(DEFAULT_WINDOW))
+    }
+
+    fn collectors(&mut self) -> Collectors {
+        let names: Vec<&str> = self.partial.collect.iter().flatten().map(String::as_str).collect();
+        if !names.is_empty() && self.partial.count_only.unwrap_or_default() {
+            self.problem(
+                "collect",
+                "what calls consume is not known where they are only counted: set count-only to false",
+            );
+        }
+        if names.contains(&"results") {
+            self.problem(
+                "collect",
+                "`results` is about one JVM, whose exceptions have to be told from results: leave it out",
+            );
+        }
+        Collectors::named(&names).unwrap_or_else(|name| {
+            let known: Vec<&str> = COLLECTORS.iter().map(|collector| collector.name).collect();
+            self.problem("collect", format!("there is no `{name}`: write {}", known.join(", ")));
+            Collectors::default()
+        })
+    }
+
+    fn slow(&mut self) -> Option<Thresholds> {
+        let partial = self.partial;
+        let good = self.good("slow", partial.slow.as_ref(), |text| Thresholds::parse(&[text]).map(drop));
+        // What is left is good: there is no error that has not been told.
+        let slow = Thresholds::parse(&good).ok().filter(|_| !good.is_empty());
+        if slow.is_some() && partial.count_only.unwrap_or_default() {
+            self.problem("slow", "no call has a time where calls are only counted: set count-only to false");
+        }
+        if partial.slow.is_none() && partial.slow_log.is_some() {
+            self.problem("slow-log", "there is nothing to log: say from when on calls are slow (slow)");
+        }
+        slow
+    }
+
     fn selection(&mut self) -> Selection {
         let none: [&str; 0] = [];
         let method = |p: &str| Selection::parse(&[p], &none, &none).map(drop);
@@ -130,6 +202,13 @@ impl Check<'_> {
         let libraries = self.good("library", self.partial.library.as_ref(), library);
         // What is left is good: there is no error that has not been told.
         Selection::parse(&patterns, &exclude, &libraries).unwrap_or_default()
+    }
+
+    /// The rules, and whether any call is timed.
+    fn rules(&mut self) -> (Vec<Rule>, bool) {
+        let rules = self.good("rules", self.partial.rules.as_ref(), |rule| Rule::parse(rule).map(drop));
+        let rules = rules.iter().filter_map(|rule| Rule::parse(rule).ok()).collect();
+        with_default(rules, self.partial.count_only.unwrap_or_default())
     }
 
     fn jvms(&mut self) -> JvmFilter {
@@ -210,6 +289,62 @@ impl Check<'_> {
         }
     }
 
+    fn otlp(&mut self) -> Option<Otlp> {
+        let partial = self.partial;
+        let profiles = partial.otlp_profiles.unwrap_or_default();
+        for (key, is_set) in [("otlp-interval", partial.otlp_interval.is_some()), ("otlp-profiles", profiles)] {
+            if is_set && partial.otlp_endpoint.is_none() {
+                self.problem(key, NOT_PUSHED);
+            }
+        }
+        if profiles {
+            self.needs_profiles("otlp-profiles");
+        }
+        let interval = self.text("otlp-interval", partial.otlp_interval.as_ref(), push_interval);
+        let (headers, ca) = (partial.otlp_headers_file.as_ref(), partial.otlp_ca.as_ref());
+        let keys = ["otlp-endpoint", "otlp-headers-file", "otlp-ca"];
+        let to = self.push_to(keys, partial.otlp_endpoint.as_ref(), headers, ca)?;
+        Some(Otlp { to, interval: interval.unwrap_or(DEFAULT_PUSH_INTERVAL), profiles })
+    }
+
+    fn pyroscope(&mut self) -> Option<PushTo> {
+        let partial = self.partial;
+        if partial.pyroscope_endpoint.is_some() {
+            self.needs_profiles("pyroscope-endpoint");
+        }
+        let (headers, ca) = (partial.pyroscope_headers_file.as_ref(), partial.pyroscope_ca.as_ref());
+        let keys = ["pyroscope-endpoint", "pyroscope-headers-file", "pyroscope-ca"];
+        self.push_to(keys, partial.pyroscope_endpoint.as_ref(), headers, ca)
+    }
+
+    fn needs_profiles(&mut self, key: &str) {
+        if !self.partial.profiles.unwrap_or_default() {
+            self.problem(key, "there are no profiles to push: set profiles too");
+        }
+    }
+
+    /// Where to push, by these settings, which have these keys.
+    fn push_to(
+        &mut self,
+        keys: [&'static str; 3],
+        endpoint: Option<&String>,
+        headers: Option<&PathBuf>,
+        ca: Option<&PathBuf>,
+    ) -> Option<PushTo> {
+        let [endpoint_key, headers_key, ca_key] = keys;
+        for (key, is_set) in [(headers_key, headers.is_some()), (ca_key, ca.is_some())] {
+            if is_set && endpoint.is_none() {
+                self.problem(key, NOT_PUSHED);
+            }
+        }
+        let (headers, ca) = (self.file(headers_key, headers), self.file(ca_key, ca));
+        let endpoint = self.text(endpoint_key, endpoint, value::endpoint)?;
+        if ca.is_some() && endpoint.scheme_str() == Some("http") {
+            self.problem(ca_key, format_args!("{endpoint_key} speaks no TLS: write https:// there"));
+        }
+        Some(PushTo { endpoint, headers, ca })
+    }
+
     /// A file that is there. It is read by those who need it.
     fn file(&mut self, key: &str, path: Option<&PathBuf>) -> Option<PathBuf> {
         let path = self.path(key, path)?;
@@ -234,6 +369,11 @@ impl Check<'_> {
     }
 }
 
+fn push_interval(text: &str) -> Result<Duration, String> {
+    let interval = duration::parse(text)?;
+    if interval < LEAST_PUSH_INTERVAL { Err("it must be at least 1s".to_owned()) } else { Ok(interval) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,21 +395,24 @@ mod tests {
         assert_eq!((config.timed, config.with_signature, config.max_total), (true, false, 12_288));
         assert_eq!(config.control, Path::new("/run/nprof/control.sock"));
         assert_eq!((config.tls, config.auth, config.control_group), (None, AuthFile::None, None));
-        assert!(config.stubs_for.is_none());
+        assert!(config.stubs_for.is_none() && config.otlp.is_none());
     }
 
     /// Check that a whole configuration arrives where it belongs.
     #[test]
     fn takes_every_setting() {
         let dir = tempfile::tempdir().unwrap();
-        let [cert, key, token] = ["cert", "key", "token"].map(|name| dir.path().join(name));
-        for path in [&cert, &key, &token] {
+        let [cert, key, token, headers] = ["cert", "key", "token", "headers"].map(|name| dir.path().join(name));
+        for path in [&cert, &key, &token, &headers] {
             std::fs::write(path, "").unwrap();
         }
         let text = format!(
             "listen = '[::1]:1'\nwith-signature = true\nmax-series = 5\nkeep-ended = '90s'\nmax-overhead = '0.5 %'\n\
              count-only = true\nmax-methods = 7\nmax-total = 9\ncontrol = '/c'\ncontrol-group = 'ops'\nmax-connections = 2\n\
-             stubs-for = ['com.acme.*']\ntls-cert = '{}'\ntls-key = '{}'\nbearer-token-file = '{}'\nlabel.team = '{{user}}'\n",
+             stubs-for = ['com.acme.*']\notlp-endpoint = 'https://[::1]:4318'\notlp-interval = '15s'\n\
+             otlp-headers-file = '{}'\notlp-ca = '{}'\ntls-cert = '{}'\ntls-key = '{}'\nbearer-token-file = '{}'\nlabel.team = '{{user}}'\n",
+            headers.display(),
+            cert.display(),
             cert.display(),
             key.display(),
             token.display()
@@ -281,6 +424,15 @@ mod tests {
         assert_eq!((config.max_series, config.keep_ended), (5, Duration::from_secs(90)));
         assert_eq!((config.max_overhead, config.timed, config.max_functions), (Some(0.005), false, Some(7)));
         assert_eq!((config.control, config.control_group.as_deref()), (PathBuf::from("/c"), Some("ops")));
+        let (endpoint, interval) = ("https://[::1]:4318".parse().unwrap(), Duration::from_secs(15));
+        assert_eq!(
+            config.otlp,
+            Some(Otlp {
+                to: PushTo { endpoint, headers: Some(headers), ca: Some(cert.clone()) },
+                interval,
+                profiles: false
+            })
+        );
         assert_eq!((config.tls, config.auth), (Some((cert, key)), AuthFile::Bearer(token)));
         assert_eq!((config.max_connections, config.max_total), (2, 9));
         assert!(config.stubs_for.is_some());
@@ -325,6 +477,46 @@ mod tests {
         let found = problems("[label]\nuser = '{user}'\nlisten = '0.0.0.0:1'\n");
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("`listen` stands below [label]"), "{found:?}");
+    }
+
+    /// Check that collectors are known by name, that a wrong name is told with the right ones, and that nothing is collected of calls
+    /// that are only counted.
+    #[test]
+    fn checks_collectors() {
+        let file = ConfigFile::parse(Path::new("n.toml"), "collect = ['io', 'faults']\n");
+        let config = Config::try_from(file.settings).unwrap();
+        assert_eq!((config.collectors.to_string().as_str(), config.off_cpu), ("faults,io", true));
+        let found = problems("collect = ['colour']\n");
+        assert!(found[0].contains("collect: there is no `colour`: write faults, switches, io"), "{found:?}");
+        let found = problems("collect = ['io']\ncount-only = true\n");
+        assert!(found.len() == 1 && found[0].contains("set count-only to false"), "{found:?}");
+    }
+
+    /// Check that nothing about pushes is taken without effect: no endpoint, no TLS for the authorities, an interval of no use.
+    #[test]
+    fn checks_pushes() {
+        let found = problems("otlp-interval = '5s'\notlp-headers-file = '/etc/passwd'\notlp-ca = '/etc/passwd'\n");
+        assert_eq!(found.len(), 3);
+        assert!(found.iter().all(|problem| problem.ends_with(NOT_PUSHED)));
+        let found = problems("otlp-endpoint = 'http://a'\notlp-interval = '10ms'\notlp-ca = '/etc/passwd'\n");
+        assert!(found[0].contains("otlp-interval: `10ms`: it must be at least 1s"), "{found:?}");
+        assert!(found[1].contains("otlp-ca: otlp-endpoint speaks no TLS"), "{found:?}");
+        assert!(problems("otlp-endpoint = 'a:1'\n")[0].contains("such as http://localhost:4318"));
+        let found = problems("otlp-profiles = true\npyroscope-endpoint = 'http://a'\n");
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert_eq!(found.iter().filter(|problem| problem.contains("set profiles too")).count(), 2, "{found:?}");
+    }
+
+    /// Check that profiles are pushed where the settings say, and the receiver's own files are taken.
+    #[test]
+    fn pushes_profiles() {
+        let text = "profiles = true\notlp-endpoint = 'http://a'\notlp-profiles = true\npyroscope-endpoint = 'https://b:1'\n\
+                    pyroscope-ca = '/etc/passwd'\n";
+        let file = ConfigFile::parse(Path::new("n.toml"), text);
+        let config = Config::try_from(file.settings).unwrap();
+        assert!(config.otlp.is_some_and(|otlp| otlp.profiles && otlp.to.endpoint == "http://a/"));
+        let (endpoint, ca) = ("https://b:1".parse().unwrap(), Some("/etc/passwd".into()));
+        assert_eq!(config.pyroscope, Some(PushTo { endpoint, headers: None, ca }));
     }
 
     /// Check that flags are named as flags, may use relative paths, and exclude each other like keys.

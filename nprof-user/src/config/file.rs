@@ -164,6 +164,7 @@ mod tests {
             patterns = ["java.util.zip.*"]
             exclude = ["*::init*"]
             library = ["libzip.so"]
+            rules = ["java.util.zip.CRC32=count"]
             jvm = ["com.acme.*"]
             exclude-jvm = ["*Test"]
             user = ["app", "1000"]
@@ -172,8 +173,14 @@ mod tests {
             with-signature = true
             max-series = 100
             keep-ended = "10m"
+            profiles = true
+            profile-window = "30s"
+            slow = "100ms"
+            slow-log = "/l"
             max-overhead = "off"
             count-only = false
+            no-off-cpu = true
+            collect = ["faults", "io"]
             max-methods = 500
             max-total = 5000
             control = "/run/x.sock"
@@ -183,6 +190,14 @@ mod tests {
             basic-auth-file = "/b"
             bearer-token-file = "/t"
             max-connections = 4
+            otlp-endpoint = "http://localhost:4318"
+            otlp-interval = "15s"
+            otlp-headers-file = "/h"
+            otlp-ca = "/a"
+            otlp-profiles = true
+            pyroscope-endpoint = "http://localhost:4040"
+            pyroscope-headers-file = "/h"
+            pyroscope-ca = "/a"
             [label]
             team = "{env:TEAM}"
         "#;
@@ -194,6 +209,12 @@ mod tests {
         assert_eq!(places, keys);
         assert_eq!(file.settings.user, Some(vec!["app".to_owned(), "1000".to_owned()]));
         assert_eq!(file.settings.label, Some(vec![("team".to_owned(), "{env:TEAM}".to_owned())]));
+        let slow = |text: &str| parse(text).settings.slow;
+        assert_eq!(
+            (file.settings.slow, slow("slow = [\"1s\"]")),
+            (slow("slow = \"100ms\""), Some(vec!["1s".to_owned()]))
+        );
+        assert!(problems("slow = 5")[0].contains("expected a string, or an array of strings"));
     }
 
     /// Check that the file of the package has every key, and that each can be used as it stands there, with the `#` away.

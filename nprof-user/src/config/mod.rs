@@ -5,23 +5,29 @@
 //! listens, attaches or talks to a JVM.
 
 mod check;
-pub mod duration;
 mod file;
 mod partial;
 mod problem;
 mod value;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+
+use hyper::Uri;
 
 pub use file::{ConfigFile, FileError};
 pub use partial::Partial;
 pub use problem::{Place, Problem};
-pub use value::share;
+pub use value::{collector, share};
+
+pub use crate::model::duration;
 
 use crate::discover::{JvmFilter, Labels};
+use crate::model::Collectors;
+use crate::resolve::rule::Rule;
 use crate::resolve::select::Selection;
+use crate::resolve::thresholds::Thresholds;
 
 /// Where the file is unless the user names another.
 pub const DEFAULT_FILE: &str = "/etc/nprof/nprof.toml";
@@ -51,11 +57,23 @@ pub struct Config {
     pub max_overhead: Option<f64>,
     /// Whether calls are timed, or only counted.
     pub timed: bool,
+    /// What is done at the calls of some methods instead; the last one that selects a method counts.
+    pub rules: Vec<Rule>,
+    /// Whether it is measured how long threads do not run within timed calls.
+    pub off_cpu: bool,
+    /// What else is collected of timed calls.
+    pub collectors: Collectors,
     /// The most functions to trace in a JVM.
     pub max_functions: Option<usize>,
     /// The most functions to trace at a time, of all JVMs together. What is counted of each takes 1.5 kB for each of up to
     /// as many CPUs as fit.
     pub max_total: usize,
+    /// Whether each JVM has a profile, and how long its windows are.
+    pub profile_window: Option<Duration>,
+    /// From when on calls are slow, and logged; none are if not said.
+    pub slow: Option<Thresholds>,
+    /// The file of that log, if it is not the standard output.
+    pub slow_log: Option<PathBuf>,
     /// The control socket.
     pub control: PathBuf,
     /// The group that may use it beside root.
@@ -66,6 +84,40 @@ pub struct Config {
     pub auth: AuthFile,
     /// The most connections of the endpoint at a time.
     pub max_connections: usize,
+    /// Where to push metrics by OTLP, if anywhere.
+    pub otlp: Option<Otlp>,
+    /// Where to push profiles for Pyroscope, if anywhere.
+    pub pyroscope: Option<PushTo>,
+}
+
+/// What to push by OTLP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Otlp {
+    /// Where.
+    pub to: PushTo,
+    /// The time from one push of metrics to the next.
+    pub interval: Duration,
+    /// Whether profiles are pushed as well.
+    pub profiles: bool,
+}
+
+/// Where to push.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushTo {
+    /// Scheme, host, perhaps port and path.
+    pub endpoint: Uri,
+    /// A file of headers to send.
+    pub headers: Option<PathBuf>,
+    /// The authorities (PEM) that may vouch for it, in place of the host's.
+    pub ca: Option<PathBuf>,
+}
+
+impl PushTo {
+    /// Whether the way there is on this host alone.
+    fn is_local(&self) -> bool {
+        let host = self.endpoint.host().unwrap_or_default().trim_matches(['[', ']']);
+        host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    }
 }
 
 /// Where it is written down who may scrape.
@@ -97,6 +149,11 @@ impl Config {
             let fix = "set tls-cert and tls-key, and basic-auth-file or bearer-token-file, or listen on 127.0.0.1";
             warnings.extend(missing.map(|missing| format!("{} is served {missing}; {fix}", self.listen)));
         }
+        let receivers = self.otlp.iter().map(|otlp| &otlp.to).chain(&self.pyroscope);
+        let tells = |to: &&PushTo| to.headers.is_some() && to.endpoint.scheme_str() == Some("http") && !to.is_local();
+        warnings.extend(receivers.filter(tells).map(|PushTo { endpoint, .. }| {
+            format!("{endpoint} is pushed to without TLS: the headers can be read on the way; use https")
+        }));
         warnings
     }
 
@@ -106,8 +163,12 @@ impl Config {
         let (control, control_group) = (old.control.clone(), old.control_group.clone());
         let (tls, auth) = (old.tls.clone(), old.auth.clone());
         let (listen, max_connections) = (old.listen, old.max_connections);
+        let (otlp, pyroscope) = (old.otlp.clone(), old.pyroscope.clone());
         let (timed, max_functions, max_total) = (old.timed, old.max_functions, old.max_total);
-        Self { listen, control, control_group, tls, auth, max_connections, timed, max_functions, max_total, ..self }
+        let (off_cpu, collectors) = (old.off_cpu, old.collectors);
+        let (profile_window, slow, slow_log) = (old.profile_window, old.slow.clone(), old.slow_log.clone());
+        let fixed = Self { listen, control, control_group, tls, auth, max_connections, slow, slow_log, ..self };
+        Self { otlp, pyroscope, timed, off_cpu, collectors, max_functions, max_total, profile_window, ..fixed }
     }
 
     /// The keys that differ in `new` and cannot be changed while nprof runs: what they say is bound, opened or attached
@@ -117,6 +178,12 @@ impl Config {
         let file = |config: &Self, kind: fn(&AuthFile) -> Option<&PathBuf>| kind(&config.auth).cloned();
         let cert = |config: &Self| config.tls.as_ref().map(|(cert, _)| cert.clone());
         let key = |config: &Self| config.tls.as_ref().map(|(_, key)| key.clone());
+        let of_otlp = |config: &Self| config.otlp.as_ref().map(|otlp| (otlp.interval, otlp.profiles));
+        let [to, new_to] =
+            [self, new].map(|config| [config.otlp.as_ref().map(|otlp| &otlp.to), config.pyroscope.as_ref()]);
+        let endpoint = |to: Option<&PushTo>| to.map(|to| to.endpoint.clone());
+        let headers = |to: Option<&PushTo>| to.and_then(|to| to.headers.clone());
+        let authorities = |to: Option<&PushTo>| to.and_then(|to| to.ca.clone());
         let differs = [
             ("listen", self.listen != new.listen),
             ("control", self.control != new.control),
@@ -126,9 +193,23 @@ impl Config {
             ("basic-auth-file", file(self, AuthFile::basic) != file(new, AuthFile::basic)),
             ("bearer-token-file", file(self, AuthFile::bearer) != file(new, AuthFile::bearer)),
             ("max-connections", self.max_connections != new.max_connections),
+            ("otlp-endpoint", endpoint(to[0]) != endpoint(new_to[0])),
+            ("otlp-interval", of_otlp(self).map(|of| of.0) != of_otlp(new).map(|of| of.0)),
+            ("otlp-profiles", of_otlp(self).map(|of| of.1) != of_otlp(new).map(|of| of.1)),
+            ("otlp-headers-file", headers(to[0]) != headers(new_to[0])),
+            ("otlp-ca", authorities(to[0]) != authorities(new_to[0])),
+            ("pyroscope-endpoint", endpoint(to[1]) != endpoint(new_to[1])),
+            ("pyroscope-headers-file", headers(to[1]) != headers(new_to[1])),
+            ("pyroscope-ca", authorities(to[1]) != authorities(new_to[1])),
             ("count-only", self.timed != new.timed),
+            ("no-off-cpu", self.timed && new.timed && self.off_cpu != new.off_cpu),
+            ("collect", self.collectors != new.collectors),
+            ("slow", self.slow != new.slow),
+            ("slow-log", self.slow_log != new.slow_log),
             ("max-methods", self.max_functions != new.max_functions),
             ("max-total", self.max_total != new.max_total),
+            ("profiles", self.profile_window.is_some() != new.profile_window.is_some()),
+            ("profile-window", self.profile_window.zip(new.profile_window).is_some_and(|(old, new)| old != new)),
         ];
         differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -165,6 +246,20 @@ mod tests {
         assert_eq!(config.warnings(), [""; 0]);
         config.auth = AuthFile::None;
         assert!(config.warnings()[0].contains("served without authentication"));
+    }
+
+    /// Check that headers in the clear are warned about, unless they stay on the host.
+    #[test]
+    fn warns_of_headers_in_the_clear() {
+        let warnings = |endpoint: &str, headers: Option<&str>| {
+            let (headers, endpoint) = (headers.map(PathBuf::from), endpoint.parse().unwrap());
+            Config { pyroscope: Some(PushTo { endpoint, headers, ca: None }), ..config() }.warnings()
+        };
+        assert!(warnings("http://otlp.acme.com", Some("/h"))[0].contains("the headers can be read on the way"));
+        for local in ["http://localhost:4318", "http://127.0.0.1:4318", "http://[::1]:4318", "https://otlp.acme.com"] {
+            assert_eq!(warnings(local, Some("/h")), [""; 0]);
+        }
+        assert_eq!(warnings("http://otlp.acme.com", None), [""; 0]);
     }
 
     /// Check that exactly the fixed keys that differ are named.

@@ -58,6 +58,10 @@ settings! {
         /// Only methods whose code is in such a library, as a glob on its file name or path; may be given several times
         [long, value_name = "GLOB"]
         "library" library: Vec<String>,
+        /// What to do at the calls of some methods: PATTERN=time, PATTERN=count or PATTERN=off; may be given several times, of which
+        /// the last one that matches a method counts
+        [long = "rule", alias = "rules", value_name = "PATTERN=WHAT"]
+        "rules" rules: Vec<String>,
     }
     "JVMs" {
         /// Only JVMs whose main class or jar matches this glob; may be given several times
@@ -94,6 +98,32 @@ settings! {
         [long, value_name = "N"]
         "max-connections" max_connections: usize,
     }
+    "Push" {
+        /// Push the metrics to this OTLP receiver as well, such as http://localhost:4318
+        [long, value_name = "URL"]
+        "otlp-endpoint" otlp_endpoint: String,
+        /// The time from one push to the next [default: 60s]
+        [long, value_name = "TIME"]
+        "otlp-interval" otlp_interval: String,
+        /// Send the headers in this file, such as credentials: lines `Name: value`
+        [long, value_name = "FILE"]
+        "otlp-headers-file" otlp_headers_file: PathBuf,
+        /// Trust these authorities (PEM) instead of the host's
+        [long, value_name = "FILE"]
+        "otlp-ca" otlp_ca: PathBuf,
+        /// Push each window of the profiles there, too
+        [long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true"]
+        "otlp-profiles" otlp_profiles: bool,
+        /// Push each window of the profiles to this Pyroscope, such as http://localhost:4040
+        [long, value_name = "URL"]
+        "pyroscope-endpoint" pyroscope_endpoint: String,
+        /// Send the headers in this file there, such as credentials
+        [long, value_name = "FILE"]
+        "pyroscope-headers-file" pyroscope_headers_file: PathBuf,
+        /// Trust these authorities (PEM) there instead of the host's
+        [long, value_name = "FILE"]
+        "pyroscope-ca" pyroscope_ca: PathBuf,
+    }
     "Metrics" {
         /// A label for each JVM, such as 'team={env:TEAM|none}'; may be given several times [default: 'jvm={main}']
         [long, value_name = "NAME=TEMPLATE", value_parser = value::label, long_help = value::label_help()]
@@ -108,6 +138,23 @@ settings! {
         [long, value_name = "TIME"]
         "keep-ended" keep_ended: String,
     }
+    "Profiles" {
+        /// Keep a profile of each JVM, of the last hour, for `nprof flamegraph --from-serve`
+        [long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true"]
+        "profiles" profiles: bool,
+        /// How long each of the windows is that a profile is made of [default: 1m]
+        [long, value_name = "TIME"]
+        "profile-window" profile_window: String,
+    }
+    "Slow calls" {
+        /// Log calls that take this long or longer, such as 100ms, each as a line of JSON with thread, callers, and what it waited
+        /// for; may be given several times, with PATTERN=TIME for some methods and PATTERN=off
+        [long, value_name = "[PATTERN=]TIME"]
+        "slow" slow: Vec<String> = "value::one_or_more",
+        /// Append them to this file, which SIGHUP opens again [default: the standard output]
+        [long, value_name = "FILE"]
+        "slow-log" slow_log: PathBuf,
+    }
     "Cost" {
         /// The most that tracing may cost a JVM, as a share of its time, or off [default: 2%]
         [long, value_name = "SHARE"]
@@ -115,6 +162,13 @@ settings! {
         /// Only count calls: no times, no probe on returns, about 60 % of the cost
         [long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true"]
         "count-only" count_only: bool,
+        /// Do not measure how long threads wait inside native methods: no program runs then when CPUs switch threads
+        [long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true"]
+        "no-off-cpu" no_off_cpu: bool,
+        /// What to collect of each timed call besides its time, separated by commas: the difference of the thread's own counters
+        /// between entry and return
+        [long, value_name = "WHAT", value_delimiter = ',', value_parser = value::collector()]
+        "collect" collect: Vec<String>,
         /// Trace at most this many functions of a JVM; bound methods go first
         [long, value_name = "N"]
         "max-methods" max_methods: usize,

@@ -3,11 +3,29 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use hyper::Uri;
 use serde::{Deserialize, Deserializer};
+
+use crate::model::COLLECTORS;
 
 /// An address with a port.
 pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_error| "write an address and a port, such as 127.0.0.1:9464 or [::1]:9464".to_owned())
+}
+
+/// Where to push: scheme, host, perhaps a port and a path.
+pub(super) fn endpoint(text: &str) -> Result<Uri, String> {
+    let unclear = "write http:// or https://, a host, and perhaps a port and a path, such as http://localhost:4318";
+    let uri: Uri = text.parse().map_err(|_error| unclear.to_owned())?;
+    let authority = uri.authority().filter(|authority| !authority.host().is_empty()).ok_or(unclear)?;
+    if authority.as_str().contains('@') {
+        return Err("a password does not belong here: write it as a header into otlp-headers-file".to_owned());
+    }
+    if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.query().is_some() {
+        return Err(unclear.to_owned());
+    }
+    Ok(uri)
 }
 
 /// `2%` as 0.02, `off` as no limit.
@@ -34,6 +52,13 @@ pub(super) fn group(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// The name of a collector, as a flag has it.
+pub fn collector() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(
+        COLLECTORS.iter().map(|collector| PossibleValue::new(collector.name).help(collector.help)),
+    )
+}
+
 /// A label and its template, as a flag names them.
 pub(super) fn label(text: &str) -> Result<(String, String), String> {
     let (name, template) = text.split_once('=').ok_or("write NAME=TEMPLATE, such as 'team={env:TEAM|none}'")?;
@@ -56,6 +81,20 @@ pub(super) fn labels<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<(S
     BTreeMap::deserialize(from).map(|labels: BTreeMap<_, _>| Some(labels.into_iter().collect()))
 }
 
+/// A list that may be written as its only entry.
+pub(super) fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a string, or an array of strings")]
+    enum OneOrMore {
+        One(String),
+        More(Vec<String>),
+    }
+    Ok(Some(match OneOrMore::deserialize(from)? {
+        OneOrMore::One(one) => vec![one],
+        OneOrMore::More(more) => more,
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +107,23 @@ mod tests {
         for wrong in ["", "2", "0%", "-1%", "101%", "nan%", "inf%", "%"] {
             assert!(share(wrong).is_err(), "{wrong}");
         }
+    }
+
+    /// Check what can be pushed to, and that no password is taken that others could read.
+    #[test]
+    fn reads_endpoints() {
+        for good in ["http://localhost:4318", "https://otlp.acme.com/v1/x/", "http://[::1]:4318", "https://10.0.0.1"] {
+            assert_eq!(
+                endpoint(good).map(|uri| uri.to_string().trim_end_matches('/') == good.trim_end_matches('/')),
+                Ok(true)
+            );
+        }
+        for wrong in
+            ["", "localhost:4318", "localhost", "/v1", "ftp://a", "http://", "http://:80", "http://a?b=c", "http://a b"]
+        {
+            assert!(endpoint(wrong).unwrap_err().contains("http://localhost:4318"), "{wrong}");
+        }
+        assert!(endpoint("http://me:secret@a").unwrap_err().contains("otlp-headers-file"));
     }
 
     /// Check what can be an address and the name of a group.

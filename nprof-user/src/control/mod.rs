@@ -1,6 +1,6 @@
 //! The local socket by which a running `nprof serve` is asked and switched: the server's end and the client's.
 //!
-//! A Unix socket, a line of JSON each way (`protocol.rs`), and nobody but root, nprof's own user and one group at
+//! A Unix socket, a line of JSON each way and bytes behind it where a profile is asked for (`protocol.rs`), and nobody but root, nprof's own user and one group at
 //! the other end. What a request does is the business of whoever implements [`Controlled`].
 
 mod client;
@@ -14,9 +14,9 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use client::{AskError, ask};
+pub use client::{AskError, ask, fetch};
 pub use error::BindError;
-pub use protocol::{Answer, Mode, Request};
+pub use protocol::{Answer, Request, WantedProfile};
 pub use server::{ControlSocket, group_id};
 
 /// What can be controlled.
@@ -26,4 +26,10 @@ pub trait Controlled: Send + Sync + 'static {
     /// # Errors
     /// Why it cannot be done, in words for the user.
     fn handle(&self, request: Request) -> Result<Answer, String>;
+
+    /// Makes the bytes of a recording, on a thread of its own: nobody waits meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::handle`].
+    fn recording(&self, wanted: &WantedProfile) -> Result<Vec<u8>, String>;
 }

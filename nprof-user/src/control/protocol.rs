@@ -1,7 +1,8 @@
 //! What is said over the control socket: a line of JSON for each request and each reply.
 //!
-//! `{"v":1,"do":"enable","patterns":["java.util.zip.*"]}` is answered by `{"v":1,"ok":{"matched":3,"status":null}}` or
-//! by `{"v":1,"error":"…"}`. A request of another version is refused; fields that are not known are passed over.
+//! `{"v":1,"do":"rule","rules":["java.util.zip.*=time"]}` is answered by `{"v":1,"ok":{"matched":3,"status":null}}` or
+//! by `{"v":1,"error":"…"}`. A request of another version is refused; fields that are not known are passed over. Where a reply says
+//! so, bytes follow it.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,8 @@ use crate::model::Status;
 pub(super) const VERSION: u32 = 1;
 /// The most bytes of a request, with the end of the line.
 pub(super) const REQUEST_BYTES: usize = 64 << 10;
+/// The most bytes that follow a reply: more than all profiles that are kept take.
+pub(super) const FOLLOWING_BYTES: u64 = 64 << 20;
 /// The most bytes of a reply: the status of a host full of JVMs has room in it.
 pub(super) const REPLY_BYTES: usize = 4 << 20;
 
@@ -20,42 +23,45 @@ pub(super) const REPLY_BYTES: usize = 4 << 20;
 pub enum Request {
     /// The state of everything.
     Status,
-    /// See the calls of these methods again, as they were seen before.
-    Enable {
-        /// Which methods.
-        patterns: Vec<String>,
+    /// Do this at the calls of these methods.
+    Rule {
+        /// What at which, `java.util.zip.*=count`; later ones count.
+        rules: Vec<String>,
     },
-    /// Do not see the calls of these methods.
-    Disable {
-        /// Which methods.
-        patterns: Vec<String>,
+    /// Calls are slow from so long on.
+    Slow {
+        /// `100ms`, `java.util.zip.*=1ms`, `java.util.zip.*=off`; later ones count.
+        slow: Vec<String>,
     },
-    /// See the calls of these methods in this way.
-    Mode {
-        /// In which.
-        mode: Mode,
-        /// Which methods.
-        patterns: Vec<String>,
-    },
+    /// What a JVM did lately, as the bytes of a recording behind the reply.
+    Profile(WantedProfile),
 }
 
-/// How calls are seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// They are counted.
-    Count,
-    /// They are counted and timed.
-    Time,
+/// Which profile is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WantedProfile {
+    /// Of the process with this id.
+    pub pid: Option<u32>,
+    /// Of the JVM whose main class or jar matches this glob.
+    pub jvm: Option<String>,
+    /// Of so many milliseconds up to now.
+    pub last_ms: u64,
 }
 
 /// What came of a request.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Answer {
-    /// How many functions the patterns match, in all JVMs.
+    /// How many functions the rules are about, in all JVMs: the sum over all rules.
     pub matched: usize,
+    /// The patterns of rules that are about none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmatched: Vec<String>,
     /// What was asked for with [`Request::Status`].
     pub status: Option<Status>,
+    /// How many bytes of what was asked for with [`Request::Profile`] follow the line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -74,6 +80,7 @@ struct ReplyLine {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Outcome {
     Ok(Answer),
     Error(String),
@@ -143,21 +150,20 @@ mod tests {
     /// Check each line as it is written, and that what is written can be read.
     #[test]
     fn writes_and_reads_lines() {
-        let patterns = vec!["A::b".to_owned()];
         for (request, text) in [
             (Request::Status, r#"{"v":1,"do":"status"}"#),
-            (Request::Enable { patterns: patterns.clone() }, r#"{"v":1,"do":"enable","patterns":["A::b"]}"#),
-            (Request::Disable { patterns: patterns.clone() }, r#"{"v":1,"do":"disable","patterns":["A::b"]}"#),
+            (Request::Rule { rules: vec!["A::b=off".to_owned()] }, r#"{"v":1,"do":"rule","rules":["A::b=off"]}"#),
+            (Request::Slow { slow: vec!["A::b=1ms".to_owned()] }, r#"{"v":1,"do":"slow","slow":["A::b=1ms"]}"#),
             (
-                Request::Mode { mode: Mode::Count, patterns },
-                r#"{"v":1,"do":"mode","mode":"count","patterns":["A::b"]}"#,
+                Request::Profile(WantedProfile { pid: Some(7), jvm: None, last_ms: 60_000 }),
+                r#"{"v":1,"do":"profile","pid":7,"jvm":null,"last_ms":60000}"#,
             ),
         ] {
             let line = request.to_line().unwrap();
             assert_eq!(String::from_utf8_lossy(&line), format!("{text}\n"));
             assert_eq!(Request::from_line(&line), Ok(request));
         }
-        let answer = Answer { matched: 3, status: None };
+        let answer = Answer { matched: 3, ..Answer::default() };
         let line = reply_line(Ok(answer.clone()));
         assert_eq!(String::from_utf8_lossy(&line), "{\"v\":1,\"ok\":{\"matched\":3,\"status\":null}}\n");
         assert_eq!(read_reply(&line), Ok(Ok(answer)));
@@ -168,7 +174,7 @@ mod tests {
     #[test]
     fn carries_a_status() {
         let status = Status::sample();
-        let answer = Answer { matched: 0, status: Some(status) };
+        let answer = Answer { status: Some(status), ..Answer::default() };
         assert_eq!(read_reply(&reply_line(Ok(answer.clone()))), Ok(Ok(answer)));
     }
 
@@ -182,8 +188,7 @@ mod tests {
             (r#"{"v":2,"do":"status"}"#, "version 1 of the control protocol is spoken here"),
             (r#"{"v":1}"#, "missing field `do`"),
             (r#"{"v":1,"do":"explode"}"#, "unknown variant `explode`"),
-            (r#"{"v":1,"do":"enable"}"#, "missing field `patterns`"),
-            (r#"{"v":1,"do":"mode","mode":"guess","patterns":[]}"#, "unknown variant `guess`"),
+            (r#"{"v":1,"do":"rule"}"#, "missing field `rules`"),
         ] {
             let error = Request::from_line(line.as_bytes()).unwrap_err();
             assert!(error.contains(reason), "{line}: {error}");
@@ -194,7 +199,7 @@ mod tests {
     #[test]
     fn limits_replies() {
         let status = Status { nprof: "x".repeat(REPLY_BYTES), ..Status::default() };
-        let reply = reply_line(Ok(Answer { matched: 0, status: Some(status) }));
+        let reply = reply_line(Ok(Answer { status: Some(status), ..Answer::default() }));
         assert!(read_reply(&reply).unwrap().unwrap_err().contains("longer than"));
     }
 }

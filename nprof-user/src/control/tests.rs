@@ -21,18 +21,29 @@ const NOBODY: u32 = 65_534;
 /// Tells the test binary, run again as another user, where to ask.
 const ASK_AT: &str = "NPROF_TEST_ASK_AT";
 
-/// Matches as many functions as there are patterns, and has its weak spots.
+/// Matches as many functions as there are rules, and has its weak spots.
 struct Fake;
 
 impl Controlled for Fake {
     fn handle(&self, request: Request) -> Result<Answer, String> {
         match request {
-            Request::Status => Ok(Answer { matched: 0, status: Some(crate::model::Status::sample()) }),
-            Request::Disable { .. } => panic!("a bug"),
-            Request::Mode { .. } => Err("no such method".to_owned()),
-            Request::Enable { patterns } => Ok(Answer { matched: patterns.len(), status: None }),
+            Request::Status => Ok(Answer { status: Some(crate::model::Status::sample()), ..Answer::default() }),
+            Request::Rule { rules } if rules.contains(&"bug".to_owned()) => panic!("a bug"),
+            Request::Rule { rules } if rules.contains(&"nothing".to_owned()) => Err("no such method".to_owned()),
+            Request::Slow { slow } => Ok(Answer { matched: slow.len(), ..Answer::default() }),
+            Request::Rule { rules } => Ok(Answer { matched: rules.len(), ..Answer::default() }),
+            Request::Profile(_) => unreachable!(),
         }
     }
+
+    fn recording(&self, wanted: &WantedProfile) -> Result<Vec<u8>, String> {
+        if wanted.pid.is_none() { Err("which?".to_owned()) } else { Ok(profile()) }
+    }
+}
+
+/// More than a piece, and than what a socket holds.
+fn profile() -> Vec<u8> {
+    (0..1_000_000u32).flat_map(u32::to_le_bytes).collect()
 }
 
 /// A directory that other users can look into, and a path for a socket two levels below it.
@@ -72,10 +83,10 @@ fn exchange(path: &Path, bytes: &[u8]) -> String {
 async fn asks_and_answers() {
     let (_dir, path) = place();
     served(&path, None, |path| {
-        let patterns = vec!["A".to_owned(), "B".to_owned()];
-        assert_eq!(ask(path, &Request::Enable { patterns: patterns.clone() }).unwrap().matched, 2);
+        let rules = |rules: &[&str]| Request::Rule { rules: rules.iter().map(|rule| (*rule).to_owned()).collect() };
+        assert_eq!(ask(path, &rules(&["A=off", "B=time"])).unwrap().matched, 2);
         assert_eq!(ask(path, &Request::Status).unwrap().status, Some(crate::model::Status::sample()));
-        let refused = ask(path, &Request::Mode { mode: Mode::Time, patterns }).unwrap_err();
+        let refused = ask(path, &rules(&["nothing"])).unwrap_err();
         assert!(matches!(refused, AskError::Refused { reason } if reason == "no such method"));
     })
     .await;
@@ -83,11 +94,29 @@ async fn asks_and_answers() {
     assert!(matches!(ask(&path, &Request::Status), Err(AskError::Nobody { .. })));
 }
 
+/// Check that what follows a reply arrives whole and nothing after it, also where the client takes its time; that a request in
+/// between is answered; and that a refusal has nothing behind it.
+#[tokio::test]
+async fn sends_profiles() {
+    let (_dir, path) = place();
+    served(&path, None, |path| {
+        let wanted = |pid| Request::Profile(WantedProfile { pid, ..WantedProfile::default() });
+        let mut following = fetch(path, &wanted(Some(7))).unwrap();
+        assert!(ask(path, &Request::Status).is_ok());
+        let mut bytes = Vec::new();
+        following.read_to_end(&mut bytes).unwrap();
+        assert!(bytes == profile());
+        let refused = fetch(path, &wanted(None)).map(drop).unwrap_err();
+        assert!(matches!(refused, AskError::Refused { reason } if reason == "which?"));
+    })
+    .await;
+}
+
 /// Check that several requests can share a connection, and that broken ones do not end it.
 #[tokio::test]
 async fn answers_line_by_line() {
     let (_dir, path) = place();
-    let lines = "{\"v\":1,\"do\":\"enable\",\"patterns\":[]}\nnonsense\n{\"v\":7,\"do\":\"status\"}\n{\"v\":1,\"do\":\"enable\",\"patterns\":[\"A\"]}";
+    let lines = "{\"v\":1,\"do\":\"rule\",\"rules\":[]}\nnonsense\n{\"v\":7,\"do\":\"status\"}\n{\"v\":1,\"do\":\"rule\",\"rules\":[\"A=off\"]}";
     let text = served(&path, None, |path| exchange(path, lines.as_bytes())).await;
     let replies: Vec<&str> = text.lines().collect();
     assert_eq!(replies[0], r#"{"v":1,"ok":{"matched":0,"status":null}}"#);
@@ -118,7 +147,7 @@ async fn limits_requests() {
 async fn survives_a_panic() {
     let (_dir, path) = place();
     served(&path, None, |path| {
-        let broken = ask(path, &Request::Disable { patterns: Vec::new() });
+        let broken = ask(path, &Request::Rule { rules: vec!["bug".to_owned()] });
         assert!(matches!(broken, Err(AskError::Io { .. })), "{broken:?}");
         assert!(ask(path, &Request::Status).is_ok());
     })
@@ -132,7 +161,7 @@ async fn limits_connections() {
     served(&path, None, |path| {
         let connect = || {
             let mut stream = UnixStream::connect(path).unwrap();
-            stream.write_all(b"{\"v\":1,\"do\":\"enable\",\"patterns\":[]}\n").unwrap();
+            stream.write_all(b"{\"v\":1,\"do\":\"rule\",\"rules\":[]}\n").unwrap();
             stream.read_exact(&mut [0; 1]).unwrap();
             stream
         };

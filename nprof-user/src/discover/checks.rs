@@ -11,6 +11,8 @@ use crate::model::{Finding, Jvm, Library, Verdict};
 /// The files that hold one setting of the kernel.
 const SETTING_BYTES: u64 = 4 << 10;
 const STATUS_BYTES: u64 = 64 << 10;
+/// What `/proc/PID/status` says of a process with a seccomp filter.
+const FILTER: u32 = 2;
 
 impl Proc {
     /// What this kernel and nprof's own permissions allow. Nothing is changed or attached.
@@ -67,6 +69,15 @@ impl Proc {
         let mode = self.process(jvm.pid).status()?.seccomp;
         Ok(self.kernel_version().is_some_and(|kernel| uretprobe_killed_by_seccomp(kernel, mode)))
     }
+
+    /// Whether one link may serve several JVMs. Its hits are told apart by the host's process ids. And it reaches processes of
+    /// which nobody knows anything yet: on some kernels a probe on a return would crash those that run under a seccomp filter.
+    #[must_use]
+    pub fn may_share_links(&self) -> bool {
+        let namespace = std::fs::read_link(self.root.join("self/ns/pid")).ok();
+        let sees_host = permissions::pid_namespace_finding(namespace.as_deref()).verdict == Verdict::Ok;
+        sees_host && self.kernel_version().is_some_and(|kernel| !uretprobe_killed_by_seccomp(kernel, FILTER))
+    }
 }
 
 fn read_setting(path: &Path) -> Option<String> {
@@ -122,6 +133,24 @@ mod tests {
     fn verdict_of(findings: &[Finding], check: &str) -> Verdict {
         let finding = findings.iter().find(|f| f.check == check);
         finding.unwrap_or_else(|| panic!("no finding {check}: {findings:?}")).verdict
+    }
+
+    /// Check that links are shared neither where nprof sees other process ids than the kernel tells, nor where a process that
+    /// is hit unawares would crash.
+    #[test]
+    fn where_links_are_shared() {
+        let may_share = |namespace: &str, release: &str| {
+            let host = TestProc::new();
+            host.process(Pid(7)).add();
+            host.link("proc/self", "7");
+            host.link("proc/7/ns/pid", namespace);
+            host.file("proc/sys/kernel/osrelease", release);
+            host.proc().may_share_links()
+        };
+        let host = "pid:[4026531836]";
+        assert!(may_share(host, "6.18.1") && may_share(host, "6.6.1") && may_share(host, "6.12.14"));
+        assert!(!may_share(host, "6.11.0") && !may_share(host, "6.13.2") && !may_share(host, "unknown"));
+        assert!(!may_share("pid:[4026532000]", "6.18.1"));
     }
 
     /// Check that the host's settings reach the checks that decide on them.

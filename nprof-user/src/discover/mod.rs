@@ -4,11 +4,13 @@
 //! host of its own. What flows out are the plain values of [`crate::model`]. Nothing here reads the memory of a
 //! process, and nothing trusts what a process shows: names, paths and arguments are the target's to choose.
 
+mod activity;
 mod at_once;
 mod checks;
 mod container;
 mod environ;
 mod error;
+mod files;
 mod filter;
 mod inside;
 mod kernel;
@@ -23,6 +25,7 @@ mod pod;
 mod power;
 mod process;
 mod release;
+mod sharers;
 mod standing;
 mod status;
 mod template;
@@ -40,6 +43,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use activity::Activity;
 pub use error::Error;
 pub use filter::{FilterError, JvmFilter};
 pub use kernel::{KernelVersion, uretprobe_killed_by_seccomp};
@@ -75,8 +79,8 @@ pub struct Proc {
 pub struct Scan {
     /// The JVMs, by rising pid.
     pub jvms: Vec<Jvm>,
-    /// Processes that could not be looked into, usually for lack of permission; any of them may be a JVM.
-    pub unreadable: usize,
+    /// Processes that could not be looked into, usually for lack of permission, and why; any of them may be a JVM.
+    pub unreadable: Vec<String>,
 }
 
 /// Answers that hold for all processes of one look, so that nothing is asked twice.
@@ -112,7 +116,7 @@ impl Proc {
                 Ok(jvm) => scan.jvms.push(jvm),
                 Err(Error::NotAJvm { .. }) => {}
                 Err(error) if error.is_gone() => {}
-                Err(_) => scan.unreadable += 1,
+                Err(error) => scan.unreadable.push(error.to_string()),
             }
         }
         Ok(scan)
@@ -184,6 +188,20 @@ impl Proc {
     pub fn cpu_time(&self, pid: Pid) -> Result<Duration, Error> {
         let ticks = self.process(pid).cpu_ticks()?;
         Ok(Duration::from_millis(ticks.saturating_mul(1_000) / rustix::param::clock_ticks_per_second().max(1)))
+    }
+
+    /// How many threads a process has.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub fn threads(&self, pid: Pid) -> Result<u32, Error> {
+        self.process(pid).threads()
+    }
+
+    /// What tells whether a JVM's program has run since it was last asked.
+    #[must_use]
+    pub fn activity(&self, pid: Pid) -> Activity {
+        Activity::new(self.clone(), pid)
     }
 
     fn process(&self, pid: Pid) -> ProcessDir {

@@ -91,6 +91,11 @@ impl ProcessDir {
         Ok(stat.utime.saturating_add(stat.stime))
     }
 
+    /// How many threads it has.
+    pub(super) fn threads(&self) -> Result<u32, Error> {
+        Ok(u32::try_from(self.stat()?.num_threads).unwrap_or(0))
+    }
+
     fn stat(&self) -> Result<Stat, Error> {
         let bytes = self.read("stat", SMALL_BYTES)?;
         Stat::from_read(bytes.as_slice()).ok().ok_or_else(|| self.malformed("stat", &bytes))

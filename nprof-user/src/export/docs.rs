@@ -48,6 +48,12 @@ The classic buckets have the same bounds for all methods, powers of 4 in nanosec
 ";
 
 const NATIVE: &str = "
+**Exemplars**: scrapers that request OpenMetrics (Prometheus: `--enable-feature=exemplar-storage`, for `query_exemplars`) get, behind the
+number of a bucket, the slowest call of that bucket since their last scrape: `# {thread=\"pool-1\",caller=\"com.acme.Shop::load:17\"} 0.138599408
+1764000656.4772`, with the calling Java method, the time as it was measured, and when the call ended. They are the calls of the log of slow
+calls (`slow`, [slow-calls.md](slow-calls.md#a-log-of-slow-calls)); without it there are none. An exemplar stays until another call takes its
+place. Text and Protobuf have none.
+
 **Native histograms** are exported to scrapers that request Protobuf (Prometheus: `--enable-feature=native-histograms` or
 `scrape_native_histograms`), along with the classic buckets. nprof measures with four buckets per octave, with bounds at powers
 of 2^(1/4) *nanoseconds*. The bounds of native histograms are powers of two in *seconds*, so the two never coincide. nprof
@@ -59,6 +65,10 @@ exports schema 3, eight buckets per octave:
 - The zero bucket holds calls of at most 1 ns (`zero_threshold` 1e-9). The last bucket also holds all calls longer than
   9.7 hours.
 - Count and sum are exact. A quantile falls into the same bucket as the exact one: it is at most 15 % too low or 21 % too high.
+
+**Pushed by OTLP** ([serve.md](serve.md#push)), durations are `nprof_native_call_duration_nanoseconds`, an exponential histogram of
+scale 2 with the very buckets that nprof measures with: in nanoseconds no bound has to be replaced. All other metrics have the names and
+units above.
 ";
 
 fn markdown() -> String {

@@ -1,7 +1,11 @@
 //! The metrics, one row each: name, kind, unit, labels and what it means. Everything that is said about a metric, in a
 //! scrape or in `docs/metrics.md`, comes from here.
 
+use std::sync::LazyLock;
+
 use prometheus_client::metrics::MetricType;
+
+use crate::model::{COLLECTORS, Column};
 
 /// One metric with all its series.
 #[derive(Debug)]
@@ -40,11 +44,30 @@ macro_rules! families {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Id { $($id),* }
 
+        impl Id {
+            /// Every one, by its place.
+            const ALL: &[Self] = &[$(Self::$id),*];
+        }
+
         /// All families, in the order of output.
         pub(super) static TABLE: &[Family] = &[
             $(Family { name: $name, kind: MetricType::$kind, unit: $unit, labels: $labels, help: $help }),*
         ];
     };
+}
+
+/// What the names begin with of families of what calls have consumed; the rest is the word for the column.
+const CONSUMED: &str = "nprof_native_call_";
+
+/// Every column that can be collected, with its family.
+pub(super) static COLLECTED: LazyLock<Vec<(Id, &'static Column)>> = LazyLock::new(|| {
+    let columns = COLLECTORS.iter().flat_map(|collector| collector.columns);
+    columns.filter_map(|column| Some((family_of(column)?, column))).collect()
+});
+
+fn family_of(column: &Column) -> Option<Id> {
+    let is_its = |id: &&Id| TABLE[**id as usize].name.strip_prefix(CONSUMED) == Some(column.name);
+    Id::ALL.iter().find(is_its).copied()
 }
 
 families! {
@@ -54,6 +77,10 @@ families! {
         "Wall-clock duration of timed calls, from entry to return, including the overhead of the probes."
     NativeCallSelf "nprof_native_call_self_seconds" Counter "seconds" METHOD
         "Self time of timed calls: their duration minus that of nested calls to other traced native methods, including the overhead of the probes."
+    NativeCallOnCpu "nprof_native_call_on_cpu_seconds" Counter "seconds" METHOD
+        "Part of the self time during which threads were running: work. It includes the overhead of the probes. Missing where work and waiting are not told apart: with no-off-cpu, and of methods with stubs where there is no memory for it."
+    NativeCallOffCpu "nprof_native_call_off_cpu_seconds" Counter "seconds" METHOD
+        "Part of the self time during which threads were not running: they waited, for something or for a CPU. Missing where the on-CPU time is."
     NativeCallProbe "nprof_native_call_probe_seconds" Counter "seconds" METHOD
         "Probe overhead contained in the duration and the self time of timed calls, as measured on this machine. Subtract it to get net times."
     NativeCallsInFlight "nprof_native_calls_in_flight" Gauge "" METHOD
@@ -70,10 +97,40 @@ families! {
         "Estimated duration of the unseen calls, without the overhead of the probes. Exported only for methods that a look has timed."
     NativeCallEstimatedError "nprof_native_call_estimated_error_seconds" Gauge "seconds" METHOD
         "Error of nprof_native_call_estimated_seconds_total, up or down: one standard deviation."
+    NativeCallFaults "nprof_native_call_faults" Counter "" METHOD
+        "Page faults of timed calls, without those of nested calls to other traced native methods, as for all that is collected. Exported only with collect = [\"faults\"]."
+    NativeCallMajorFaults "nprof_native_call_major_faults" Counter "" METHOD
+        "Page faults that waited for storage. With collect = [\"faults\"]."
+    NativeCallSwitches "nprof_native_call_switches" Counter "" METHOD
+        "Times that the thread left its CPU. With collect = [\"switches\"]."
+    NativeCallPreemptions "nprof_native_call_preemptions" Counter "" METHOD
+        "Of these, times that the CPU was taken from it. With collect = [\"switches\"]."
+    NativeCallReadBytes "nprof_native_call_read_bytes" Counter "bytes" METHOD
+        "Bytes that read(2) and its kin returned, from files, pipes and sockets. With collect = [\"io\"]."
+    NativeCallWrittenBytes "nprof_native_call_written_bytes" Counter "bytes" METHOD
+        "Bytes that write(2) and its kin took. With collect = [\"io\"]."
+    NativeCallDiskReadBytes "nprof_native_call_disk_read_bytes" Counter "bytes" METHOD
+        "Bytes that storage had to read. With collect = [\"disk\"]."
+    NativeCallDiskWrittenBytes "nprof_native_call_disk_written_bytes" Counter "bytes" METHOD
+        "Bytes that storage will have to write. With collect = [\"disk\"]."
+    NativeCallReceivedBytes "nprof_native_call_received_bytes" Counter "bytes" METHOD
+        "Bytes received from sockets, by whichever system call. With collect = [\"net\"]."
+    NativeCallSentBytes "nprof_native_call_sent_bytes" Counter "bytes" METHOD
+        "Bytes sent to sockets. With collect = [\"net\"]."
+    NativeCallSyscalls "nprof_native_call_syscalls" Counter "" METHOD
+        "System calls. With collect = [\"syscalls\"]."
+    NativeCallLockWaits "nprof_native_call_lock_waits" Counter "" METHOD
+        "Waits for a lock or condition of user space (futex). With collect = [\"locks\"]."
+    NativeCallMappedBytes "nprof_native_call_mapped_bytes" Counter "bytes" METHOD
+        "Bytes of address space asked for by mmap(2) and mremap(2). With collect = [\"mapped\"]."
+    NativeCallAllocBytes "nprof_native_call_alloc_bytes" Counter "bytes" METHOD
+        "Bytes asked for by malloc and its kin. With collect = [\"alloc\"], and only as long as its probes are within the budget."
+    NativeCallAllocations "nprof_native_call_allocations" Counter "" METHOD
+        "Calls of malloc and its kin. With collect = [\"alloc\"], and only as long as its probes are within the budget."
     DemotedMethod "nprof_demoted_method" Gauge "" "JVM, class, method, library, state"
         "1 for each method that is currently measured in less detail than requested because tracing it costs too much."
     Methods "nprof_methods" Gauge "" "JVM, state"
-        "Traced native functions by state: timed, counted, off or detached."
+        "Traced native functions by state: timed, sampled (one of several calls timed), counted, off or detached."
     SkippedMethods "nprof_skipped_methods" Gauge "" "JVM, reason"
         "Selected native methods that are not traced, by reason."
     SeriesHidden "nprof_series_hidden" Gauge "" "JVM"
@@ -96,12 +153,26 @@ families! {
         "Abandoned reads that are still blocked, each in its own helper process. Their targets are not read until they finish."
     Probes "nprof_probes" Gauge "" ""
         "Number of native functions with an attached probe."
+    ProfileWindows "nprof_profile_windows" Gauge "" ""
+        "Number of profile windows in memory, of all JVMs. Absent without --profiles, as are the next three."
+    ProfileMemory "nprof_profile_memory_bytes" Gauge "bytes" ""
+        "Memory used by profile windows."
+    ProfileWindowsDropped "nprof_profile_windows_dropped" Counter "" ""
+        "Profile windows that were dropped before they were an hour old because the memory limit was reached."
+    ProfileStacks "nprof_profile_stacks" Counter "" "state"
+        "Stacks chosen for profiles: taken, or skipped because there were too many at once (over-pace) or no room in the ring (no-room). Those that could not be read after they were taken are also counted as unread."
     Losses "nprof_losses" Counter "" "reason"
         "Events that were not measured correctly, by reason. All zero in a clean run."
     Demotions "nprof_demotions" Counter "" ""
         "Times that a method was demoted because tracing it cost too much."
     Promotions "nprof_promotions" Counter "" ""
         "Times that a demoted method was promoted, fully or in part."
+    Pushes "nprof_pushes" Counter "" "target, outcome"
+        "Pushes by what became of them: delivered, partial (some of it was rejected), failed, or deferred because the receiver had asked for a pause. Exported only if something is pushed."
+    PushRetries "nprof_push_retries" Counter "" "target"
+        "Attempts to push after a first one that failed."
+    PushRejectedItems "nprof_push_rejected_items" Counter "" "target"
+        "Points of pushes that the receiver rejected, or that had no room in a push."
     ProbeCost "nprof_probe_cost_seconds" Gauge "seconds" ""
         "Measured cost of the probes for one timed call."
     OverheadBudget "nprof_overhead_budget_ratio" Gauge "ratio" ""
@@ -132,13 +203,27 @@ families! {
 mod tests {
     use std::collections::HashSet;
 
-    use super::TABLE;
+    use nprof_common::THREAD_COUNTERS;
+
+    use super::{COLLECTED, TABLE};
+    use crate::model::{COLLECTORS, Column, CountedIn};
 
     /// Check that the families of methods are the first, as they are written first, and that there are others.
     #[test]
     fn methods_come_first() {
         assert!(TABLE.is_sorted_by_key(|family| !family.is_of_methods()));
-        assert_eq!(TABLE.iter().filter(|family| family.is_of_methods()).count(), 12);
+        assert_eq!(TABLE.iter().filter(|family| family.is_of_methods()).count(), 29);
+    }
+
+    /// Check that whatever can be collected of threads has a metric, with the unit that it is counted in.
+    #[test]
+    fn every_column_has_a_family() {
+        let columns = COLLECTORS.iter().flat_map(|collector| collector.columns);
+        let of_threads = |column: &&Column| column.counters.iter().all(|of| (*of as usize) < THREAD_COUNTERS);
+        assert_eq!(COLLECTED.len(), columns.filter(of_threads).count());
+        for (id, column) in COLLECTED.iter() {
+            assert_eq!(TABLE[*id as usize].unit == "bytes", column.unit == CountedIn::Bytes, "{}", column.name);
+        }
     }
 
     /// Check what all names must be: different, with the unit at their end and nothing at it that a format adds.

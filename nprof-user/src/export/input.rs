@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::model::{JvmLabels, Losses, Snapshot};
+use crate::model::{JvmLabels, Losses, ProfilesStatus, Pushes, Snapshot};
 
 /// What bounds the number of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +50,14 @@ pub struct Host {
     pub demotions: u64,
     /// How often a demoted function was given back some of what was asked for.
     pub promotions: u64,
+    /// What became of what was pushed, for each target.
+    pub pushes: Vec<Pushes>,
     /// The most that tracing may cost a JVM, as a share of its own time, if that is limited.
     pub overhead_budget: Option<f64>,
     /// What the probes of one timed call cost, in nanoseconds, if that was measured.
     pub probe_cost_ns: Option<u64>,
+    /// The profiles, if they are kept.
+    pub profiles: Option<ProfilesStatus>,
     /// When nprof began to measure.
     pub started: Timestamp,
 }

@@ -4,36 +4,36 @@
 
 use std::sync::Arc;
 
-use crate::model::JvmLabels;
+use crate::model::{JvmLabels, SharedStr};
 
 /// The labels of one series, in the order of output.
 #[derive(Debug, Clone)]
 pub(super) struct Labels {
     jvm: Option<Arc<JvmLabels>>,
-    own: Vec<(&'static str, String)>,
-    text: String,
+    own: Vec<(&'static str, SharedStr)>,
+    text: Box<str>,
 }
 
 impl Labels {
     /// Labels of a series that belongs to no JVM.
     pub(super) fn of_host<const N: usize>(own: [(&'static str, &str); N]) -> Arc<Self> {
-        Self::new(None, own.map(|(name, value)| (name, value.to_owned())).into())
+        Self::new(None, own.map(|(name, value)| (name, value.into())).into())
     }
 
     /// The labels of a JVM and those after them.
-    pub(super) fn of_jvm(jvm: &Arc<JvmLabels>, own: Vec<(&'static str, String)>) -> Arc<Self> {
+    pub(super) fn of_jvm(jvm: &Arc<JvmLabels>, own: Vec<(&'static str, SharedStr)>) -> Arc<Self> {
         Self::new(Some(Arc::clone(jvm)), own)
     }
 
     /// The same and one more.
     pub(super) fn and(&self, name: &'static str, value: &str) -> Arc<Self> {
         let mut own = self.own.clone();
-        own.push((name, value.to_owned()));
+        own.push((name, value.into()));
         Self::new(self.jvm.clone(), own)
     }
 
-    fn new(jvm: Option<Arc<JvmLabels>>, own: Vec<(&'static str, String)>) -> Arc<Self> {
-        let mut labels = Self { jvm, own, text: String::new() };
+    fn new(jvm: Option<Arc<JvmLabels>>, own: Vec<(&'static str, SharedStr)>) -> Arc<Self> {
+        let mut labels = Self { jvm, own, text: Box::default() };
         let mut text = String::new();
         for (name, value) in labels.pairs() {
             if !text.is_empty() {
@@ -44,8 +44,13 @@ impl Labels {
             push_escaped(&mut text, value);
             text.push('"');
         }
-        labels.text = text;
+        labels.text = text.into();
         Arc::new(labels)
+    }
+
+    /// Those of the JVM.
+    pub(super) fn jvm(&self) -> Option<&JvmLabels> {
+        self.jvm.as_deref()
     }
 
     /// Names and values.
@@ -62,7 +67,7 @@ impl Labels {
 
 /// Writes a label's value as both text formats want it: backslash, quote and line feed are escaped, all else stands
 /// as it is.
-fn push_escaped(out: &mut String, value: &str) {
+pub(super) fn push_escaped(out: &mut String, value: &str) {
     for c in value.chars() {
         match c {
             '\\' => out.push_str("\\\\"),
@@ -81,7 +86,7 @@ mod tests {
     #[test]
     fn escapes_only_in_text() {
         let jvm = Arc::new(JvmLabels(vec![("jvm".to_owned(), "a\\b".to_owned()), ("user".to_owned(), "é".to_owned())]));
-        let labels = Labels::of_jvm(&jvm, vec![("method", "say\"\n\u{1b}\0".to_owned())]).and("state", "off");
+        let labels = Labels::of_jvm(&jvm, vec![("method", "say\"\n\u{1b}\0".into())]).and("state", "off");
         assert_eq!(labels.text(), "jvm=\"a\\\\b\",user=\"é\",method=\"say\\\"\\n\u{1b}\0\",state=\"off\"");
         let pairs: Vec<_> = labels.pairs().collect();
         assert_eq!(pairs, [("jvm", "a\\b"), ("user", "é"), ("method", "say\"\n\u{1b}\0"), ("state", "off")]);

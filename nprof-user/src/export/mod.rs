@@ -12,6 +12,7 @@ mod backlog;
 #[cfg(test)]
 mod docs;
 mod durations;
+mod exemplars;
 mod exporter;
 mod exposition;
 mod families;
@@ -29,5 +30,5 @@ mod series;
 pub use backlog::Backlog;
 pub use exporter::Exporter;
 pub use exposition::Exposition;
-pub use format::{Format, negotiate};
+pub use format::{Format, Origin, negotiate};
 pub use input::{Host, Limits, Measured};

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::{Host, Limits, Measured};
 use crate::model::{
-    Bound, Histogram, Jvm, JvmKind, JvmLabels, Losses, Method, MethodSnapshot, NativeCode, Pid, PlannedMethod, Price,
-    Prices, ProbeCost, Snapshot, StartTime, States, Tier, Traced, Tracing, VirtAddr,
+    Bound, Collectors, Histogram, Jvm, JvmKind, JvmLabels, Losses, Method, MethodSnapshot, NativeCode, Pid,
+    PlannedMethod, Price, Prices, ProbeCost, Pushes, Snapshot, StartTime, States, Tier, Traced, Tracing, VirtAddr,
 };
 
 /// Room for a hundred methods.
@@ -42,16 +42,25 @@ pub fn function(index: u32, class: &str, calls: u64) -> MethodSnapshot {
         price: Price::default(),
         cost_ns: Some(0),
         off_cpu_ns: None,
+        consumed: None,
         estimated_off_ns: None,
         max_ns: 1000,
         histogram: Histogram { buckets: if calls > 0 { vec![(40, calls)] } else { Vec::new() } },
     }
 }
 
+/// A call that took so long, in November 2023.
+#[cfg(test)]
+pub(super) fn exemplar(time_ns: u64) -> crate::model::Exemplar {
+    let ended = Timestamp::constant(1_700_000_123, 456_000_000);
+    let (thread, caller) = ("pool-1".to_owned(), "com.acme.Shop::load:17".to_owned());
+    crate::model::Exemplar { method: planned("com.acme.Zip$Inner", "call").method, time_ns, ended, thread, caller }
+}
+
 /// A method without arguments, bound to an export.
 #[must_use]
 pub fn planned(class: &str, name: &str) -> PlannedMethod {
-    let (class, name, signature) = (class.to_owned(), name.to_owned(), "()V".to_owned());
+    let (class, name, signature) = (class.into(), name.into(), "()V".into());
     PlannedMethod {
         method: Method { id: VirtAddr(0), class, name, signature, code: NativeCode::Unbound },
         bound: Bound::Export,
@@ -87,7 +96,9 @@ pub fn jvm(pid: u32, methods: Vec<MethodSnapshot>) -> Snapshot {
         cpu: None,
         cost_share: None,
         prices: Prices::default(),
+        collectors: Collectors::default(),
         slow: None,
+        programs: Vec::new(),
         skipped: Arc::default(),
         losses: Losses::default(),
     }
@@ -110,9 +121,11 @@ pub fn host() -> Host {
         joins_given_up: 3,
         reads_given_up: 4,
         stuck_reads: 1,
+        profiles: None,
         probes: 5,
         demotions: 3,
         promotions: 1,
+        pushes: vec![Pushes { target: "otlp-metrics", outcomes: [6, 2, 1, 0], retries: 4, rejected: 7 }],
         overhead_budget: Some(0.02),
         probe_cost_ns: Some(1_450),
         started: Timestamp::constant(1_700_000_000, 250_000_000),

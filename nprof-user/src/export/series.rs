@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::durations::Durations;
+use super::exemplars::Exemplars;
 use super::labels::Labels;
 
 /// One series and its value.
@@ -21,8 +22,8 @@ pub(super) enum Value {
     Nanoseconds(u64),
     /// A part of a whole: 0.02 is 2 %.
     Share(f64),
-    /// A distribution of times.
-    Durations(Durations),
+    /// A distribution of times, and single ones of them.
+    Durations(Arc<Durations>, Arc<Exemplars>),
 }
 
 impl Value {
@@ -32,7 +33,7 @@ impl Value {
             Self::Whole(n) => Some(as_float(*n)),
             Self::Nanoseconds(ns) => Some(seconds(*ns)),
             Self::Share(share) => Some(*share),
-            Self::Durations(_) => None,
+            Self::Durations(..) => None,
         }
     }
 }
@@ -42,7 +43,8 @@ pub(super) fn seconds(ns: u64) -> f64 {
     as_float(ns) / 1e9
 }
 
+/// A number of things or nanoseconds.
 #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
-fn as_float(n: u64) -> f64 {
+pub(super) fn as_float(n: u64) -> f64 {
     n as f64
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::terms::{Observed, Why};
-use crate::model::{ProbeCost, Tracing};
+use super::terms::{By, Observed, Rung, Why};
 
 /// How long the budget must have room before a counted function is timed again: at first and at most.
 const STEADY: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(600));
@@ -42,12 +41,12 @@ impl Backoff {
 /// A function that was lowered, or was until not long ago.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// What a hit costs at its site.
-    pub(super) cost: ProbeCost,
+    /// Who sees its calls.
+    pub(super) by: By,
     /// What the user asked for.
-    pub(super) wanted: Tracing,
+    pub(super) wanted: Rung,
     /// The state that it is in.
-    pub(super) tracing: Tracing,
+    pub(super) tracing: Rung,
     /// How often it was called when it was last lowered, per second.
     pub(super) rate: f64,
     /// Why it was last lowered.
@@ -72,7 +71,7 @@ impl Held {
     /// A function as it is before it is lowered.
     pub(super) fn new(seen: &Observed, why: Why) -> Self {
         Self {
-            cost: seen.cost,
+            by: seen.by,
             wanted: seen.wanted,
             tracing: seen.tracing,
             rate: 0.0,
@@ -89,7 +88,7 @@ impl Held {
 
     /// Takes over the state that the function was seen in: it counts, not what was asked for.
     pub(super) fn follow(&mut self, seen: &Observed) {
-        self.cost = seen.cost;
+        self.by = seen.by;
         self.wanted = seen.wanted;
         self.tracing = seen.tracing;
     }
@@ -105,7 +104,7 @@ impl Held {
     }
 
     /// Notes that it was lowered. What was raised not long ago waits longer from now on.
-    pub(super) fn lowered(&mut self, now: Duration, to: Tracing, rate: f64, why: Why) {
+    pub(super) fn lowered(&mut self, now: Duration, to: Rung, rate: f64, why: Why) {
         match self.raised.take() {
             Some(at) if now.saturating_sub(at) < FLAP => {
                 self.steady.lengthen();
@@ -123,7 +122,7 @@ impl Held {
     }
 
     /// Notes that it was raised.
-    pub(super) fn raised(&mut self, now: Duration, to: Tracing) {
+    pub(super) fn raised(&mut self, now: Duration, to: Rung) {
         self.tracing = to;
         self.raised = Some(now);
         self.room_since = None;
@@ -146,9 +145,9 @@ impl Held {
         self.room_since = None;
     }
 
-    /// When it was last looked at, if it is one to be looked at.
+    /// When it was last looked at, if it is one to be looked at: a stub sees all calls, also those that it does not time.
     pub(super) fn last_look(&self) -> Option<Duration> {
-        self.is_demoted().then_some(self.looked)
+        (self.is_demoted() && self.by != By::Stub).then_some(self.looked)
     }
 
     /// Notes a look, in which it was called so often per second. Returns whether it may be tried: not so soon after the
@@ -181,6 +180,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ProbeCost;
 
     const WHY: Why = Why::OverBudget { share: 1.0 };
 
@@ -189,15 +189,15 @@ mod tests {
     }
 
     fn held() -> Held {
-        let (wanted, tracing) = (Tracing::Timed, Tracing::Timed);
-        Held::new(&Observed { id: 0, cost: ProbeCost::Emulated, wanted, tracing, calls: 0 }, WHY)
+        let (by, wanted, tracing) = (By::Probe(ProbeCost::Emulated), Rung::Timed, Rung::Timed);
+        Held::new(&Observed { id: 0, by, wanted, tracing, calls: 0 }, WHY)
     }
 
     /// Check that failed trials come 5, 10, 20 … seconds apart, and at last every five minutes.
     #[test]
     fn trials_back_off() {
         let mut held = held();
-        held.lowered(at(0), Tracing::Detached, 1.0, WHY);
+        held.lowered(at(0), Rung::Detached, 1.0, WHY);
         let mut now = Duration::ZERO;
         let waits: Vec<u64> = (0..9)
             .map(|_| {
@@ -219,10 +219,10 @@ mod tests {
         let mut waits = Vec::new();
         for calm in [0, 29, 29, 29, 29, 29, 29, 29, 29, 29, 30] {
             now += calm;
-            held.lowered(at(now), Tracing::Counted, 1.0, WHY);
+            held.lowered(at(now), Rung::Counted, 1.0, WHY);
             assert!(!held.had_room(at(now), at(now)));
             waits.push((1..=600).find(|&wait| held.had_room(at(now), at(now + wait))).unwrap());
-            held.raised(at(now), Tracing::Timed);
+            held.raised(at(now), Rung::Timed);
         }
         assert_eq!(waits, [3, 6, 12, 24, 48, 96, 192, 384, 600, 600, 3]);
     }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn room_must_last() {
         let mut held = held();
-        held.lowered(at(0), Tracing::Counted, 1.0, WHY);
+        held.lowered(at(0), Rung::Counted, 1.0, WHY);
         assert!(!held.had_room(at(0), at(2)));
         held.had_no_room();
         assert!(!held.had_room(at(2), at(4)));
@@ -242,9 +242,9 @@ mod tests {
     #[test]
     fn settles_after_a_calm_time() {
         let mut held = held();
-        held.lowered(at(0), Tracing::Counted, 1.0, WHY);
+        held.lowered(at(0), Rung::Counted, 1.0, WHY);
         assert!(held.is_demoted() && !held.is_settled(at(1_000)));
-        held.raised(at(1_000), Tracing::Timed);
+        held.raised(at(1_000), Rung::Timed);
         assert!(!held.is_demoted() && !held.is_settled(at(1_029)));
         assert!(held.is_settled(at(1_030)));
     }
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn bursts_are_not_missed() {
         let mut held = held();
-        held.lowered(at(0), Tracing::Detached, 1_000_000.0, WHY);
+        held.lowered(at(0), Rung::Detached, 1_000_000.0, WHY);
         for second in 1..=3 {
             held.looked(at(second), 0.0);
         }
@@ -270,8 +270,8 @@ mod tests {
     #[test]
     fn off_is_not_demoted() {
         let mut held = held();
-        held.lowered(at(0), Tracing::Detached, 1.0, WHY);
-        held.wanted = Tracing::Off;
+        held.lowered(at(0), Rung::Detached, 1.0, WHY);
+        held.wanted = Rung::Off;
         assert!(!held.is_demoted());
         assert_eq!(held.last_look(), None);
     }

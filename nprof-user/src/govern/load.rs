@@ -3,18 +3,22 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::terms::{Costs, Observed, factor};
-use crate::model::Tracing;
+use super::terms::{By, Costs, Observed, Rung, factor};
 
-/// A function is only counted instead of timed if that saves at least this part of its cost. Else it is detached at
+/// A function is only counted instead of timed by its probe if that saves at least this part of its cost. Else it is detached at
 /// once, as it would be in the next period.
 const WORTH_COUNTING: f64 = 0.2;
+/// A stub goes down rung by rung, as less is known on each, unless one saves less than this part.
+const WORTH_A_RUNG: f64 = 0.02;
+
+/// The part of the budget that is left at least for all that can be lowered.
+const LEFT: f64 = 0.1;
 
 /// A function in one period, and the state that it will be in.
 #[derive(Debug)]
 pub(super) struct Load<'a> {
     pub(super) seen: &'a Observed,
-    pub(super) to: Tracing,
+    pub(super) to: Rung,
 }
 
 impl<'a> Load<'a> {
@@ -24,8 +28,8 @@ impl<'a> Load<'a> {
     }
 
     /// What its calls would have cost in the state, in nanoseconds.
-    pub(super) fn cost_in(&self, tracing: Tracing, costs: &Costs) -> f64 {
-        factor(self.seen.calls) * costs.of(tracing, self.seen.cost)
+    pub(super) fn cost_in(&self, rung: Rung, costs: &Costs) -> f64 {
+        factor(self.seen.calls) * costs.of(rung, self.seen.by)
     }
 
     /// What they would have cost in the state that it will be in, in nanoseconds.
@@ -33,19 +37,37 @@ impl<'a> Load<'a> {
         self.cost_in(self.to, costs)
     }
 
+    /// What they would have cost at least.
+    fn least_ns(&self, costs: &Costs) -> f64 {
+        let bottom = self.seen.by.ladder().last().filter(|_| self.to.is_watched());
+        bottom.map_or(0.0, |bottom| self.cost_in(*bottom, costs))
+    }
+
     /// What it costs less than before, in nanoseconds.
     fn saved_ns(&self, costs: &Costs) -> f64 {
         self.cost_in(self.seen.tracing, costs) - self.cost_ns(costs)
     }
 
-    /// The next lower state that is of use.
-    fn below(&self, costs: &Costs) -> Tracing {
-        let [timed, counted] = [Tracing::Timed, Tracing::Counted].map(|to| self.cost_in(to, costs));
-        if self.to == Tracing::Timed && timed - counted >= WORTH_COUNTING * timed {
-            Tracing::Counted
-        } else {
-            Tracing::Detached
-        }
+    /// The rungs above the one that it will be on, as far as the user wants them, the most first.
+    pub(super) fn above(&self) -> impl Iterator<Item = Rung> + use<> {
+        let (to, wanted) = (self.to, self.seen.wanted);
+        self.seen.by.ladder().iter().copied().filter(move |rung| *rung > to && *rung <= wanted)
+    }
+
+    /// The next lower rung that is of use; `None` at the bottom.
+    fn below(&self, costs: &Costs) -> Option<Rung> {
+        let cost_ns = self.cost_ns(costs);
+        let least = if self.seen.by == By::Stub { WORTH_A_RUNG } else { WORTH_COUNTING };
+        let is_of_use =
+            |rung: &Rung| *rung == Rung::Detached || cost_ns - self.cost_in(*rung, costs) >= least * cost_ns;
+        self.seen.by.ladder().iter().copied().filter(|rung| *rung < self.to).find(is_of_use)
+    }
+
+    /// The rungs from which it was lowered on, the most first. What a probe saw it sees again, or not at all.
+    fn given_up(&self) -> impl Iterator<Item = Rung> + use<> {
+        let (to, before, by) = (self.to, self.seen.tracing, self.seen.by);
+        let is_between = move |rung: &Rung| *rung == before || (by == By::Stub && *rung > to && *rung < before);
+        by.ladder().iter().copied().filter(is_between)
     }
 }
 
@@ -81,9 +103,20 @@ impl PartialEq for Costly {
 
 impl Eq for Costly {}
 
-/// Lowers what costs most, step by step, until all together cost no more than the limit. A function that is off stays:
-/// it is so because the user wants it.
+/// Lowers what costs most, step by step, until all together cost no more than the limit. First stubs time fewer calls: that
+/// leaves every count exact, and the times good estimates. A function that is off stays: it is so because the user wants it.
+///
+/// What stubs cost at least does not leave the rest with nothing: to detach probes of quiet functions for it would save little.
 pub(super) fn lower(loads: &mut [Load<'_>], costs: &Costs, limit_ns: f64) {
+    let least_ns: f64 = loads.iter().map(|load| load.least_ns(costs)).sum();
+    let limit_ns = limit_ns.max(least_ns + LEFT * limit_ns);
+    descend(loads, costs, limit_ns, Rung::is_sampled);
+    descend(loads, costs, limit_ns, |_| true);
+    spare(loads, costs, limit_ns);
+}
+
+/// Lowers what costs most, as far as the rung below is one that `may_take` allows.
+fn descend(loads: &mut [Load<'_>], costs: &Costs, limit_ns: f64, may_take: impl Fn(Rung) -> bool) {
     let mut total = total_ns(loads, costs);
     let mut costliest: BinaryHeap<Costly> = loads
         .iter()
@@ -95,14 +128,12 @@ pub(super) fn lower(loads: &mut [Load<'_>], costs: &Costs, limit_ns: f64) {
         && let Some(Costly { cost_ns, place }) = costliest.pop()
     {
         let load = &mut loads[place];
-        load.to = load.below(costs);
+        let Some(below) = load.below(costs).filter(|below| may_take(*below)) else { continue };
+        load.to = below;
         let lowered_ns = load.cost_ns(costs);
         total += lowered_ns - cost_ns;
-        if load.to.is_watched() {
-            costliest.push(Costly { cost_ns: lowered_ns, place });
-        }
+        costliest.push(Costly { cost_ns: lowered_ns, place });
     }
-    spare(loads, costs, limit_ns);
 }
 
 /// Takes back what proved needless when more expensive functions were lowered further, the cheapest first.
@@ -111,34 +142,38 @@ fn spare(loads: &mut [Load<'_>], costs: &Costs, limit_ns: f64) {
     let mut lowered: Vec<&mut Load<'_>> = loads.iter_mut().filter(|load| load.to < load.seen.tracing).collect();
     lowered.sort_by(|a, b| a.saved_ns(costs).total_cmp(&b.saved_ns(costs)));
     for load in lowered {
-        total += load.saved_ns(costs);
-        if total > limit_ns {
-            break;
-        }
-        load.to = load.seen.tracing;
+        let others_ns = total - load.cost_ns(costs);
+        let fits = |rung: &Rung| others_ns + load.cost_in(*rung, costs) <= limit_ns;
+        let Some(back) = load.given_up().find(fits) else { continue };
+        load.to = back;
+        total = others_ns + load.cost_ns(costs);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::govern::Rung::{Counted, Detached, Off, Sixteenth, SixtyFourth, Timed};
     use crate::model::ProbeCost;
-    use crate::model::Tracing::{Counted, Detached, Off, Timed};
 
-    const COSTS: Costs = Costs { timed_ns: [1_000.0, 5_500.0], counted_ns: [500.0, 5_000.0], off_ns: [400.0, 4_900.0] };
+    use crate::govern::simulated_jvm::COSTS;
 
     /// The states that functions with these calls are lowered to.
-    fn lowered(functions: &[(ProbeCost, Tracing, u64)], limit_ns: f64) -> Vec<Tracing> {
+    fn lowered(functions: &[(ProbeCost, Rung, u64)], limit_ns: f64) -> Vec<Rung> {
+        lowered_all(functions.iter().map(|&(cost, rung, calls)| (By::Probe(cost), rung, calls)), limit_ns)
+    }
+
+    fn lowered_all(functions: impl Iterator<Item = (By, Rung, u64)>, limit_ns: f64) -> Vec<Rung> {
         let observed: Vec<Observed> = (0..)
             .zip(functions)
-            .map(|(id, &(cost, tracing, calls))| Observed { id, cost, wanted: tracing, tracing, calls })
+            .map(|(id, (by, tracing, calls))| Observed { id, by, wanted: tracing, tracing, calls })
             .collect();
         let mut loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
         lower(&mut loads, &COSTS, limit_ns);
         loads.iter().map(|load| load.to).collect()
     }
 
-    fn emulated(calls: &[u64]) -> Vec<(ProbeCost, Tracing, u64)> {
+    fn emulated(calls: &[u64]) -> Vec<(ProbeCost, Rung, u64)> {
         calls.iter().map(|&calls| (ProbeCost::Emulated, Timed, calls)).collect()
     }
 
@@ -167,6 +202,22 @@ mod tests {
         assert_eq!(lowered(&functions, 60e3), [Timed, Detached]);
         let functions = [(ProbeCost::Emulated, Timed, 60), (ProbeCost::SingleStepped, Timed, 10)];
         assert_eq!(lowered(&functions, 90e3), [Counted, Timed]);
+    }
+
+    /// Check that stubs go down rung by rung, to counting and no further; that they time fewer calls before a probe sees less,
+    /// and no fewer than needed; and that a rung which the user rules out is passed over.
+    #[test]
+    fn stubs_are_cheaper_before_less_is_seen() {
+        let stubs =
+            |calls: &[u64], limit_ns| lowered_all(calls.iter().map(|&calls| (By::Stub, Timed, calls)), limit_ns);
+        assert_eq!(stubs(&[1_000, 100], 33e3), [Timed, Timed]);
+        assert_eq!(stubs(&[1_000, 100], 8e3), [Sixteenth, Timed]);
+        assert_eq!(stubs(&[1_000, 100], 3e3), [SixtyFourth, Sixteenth]);
+        assert_eq!(stubs(&[1_000, 100], 0.0), [Counted, Counted]);
+        let probe_and_stub = [(By::Probe(ProbeCost::Emulated), Timed, 20), (By::Stub, Timed, 500)];
+        assert_eq!(lowered_all(probe_and_stub.into_iter(), 23e3), [Timed, Sixteenth]);
+        assert_eq!(lowered_all(probe_and_stub.into_iter(), 21.5e3), [Timed, SixtyFourth]);
+        assert_eq!(lowered_all(probe_and_stub.into_iter(), 12e3), [Counted, Sixteenth]);
     }
 
     /// Check that what the user switched off stays as it is, even if its cost is known.

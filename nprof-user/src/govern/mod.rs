@@ -1,7 +1,7 @@
 //! The overhead governor: which functions may be traced how, so that tracing costs a JVM no more than its budget.
 //!
-//! What was seen in a period goes in, changes of [`Tracing`](crate::model::Tracing) come out. There is one
-//! [`Governor`] per JVM. It has no clock and does no I/O: the caller says what time it is, applies the changes and runs
+//! What was seen in a period goes in, changes of [`Rung`] come out. There is one [`Governor`] per JVM, for probes and stubs
+//! together. It has no clock and does no I/O: the caller says what time it is, applies the changes and runs
 //! the looks. `docs/overhead.md` tells users what it does.
 //!
 //! - `terms`: the values that go in and out.
@@ -23,4 +23,4 @@ mod tests;
 
 pub use estimate::Glance;
 pub use policy::Governor;
-pub use terms::{Budget, Change, Costs, Observed, Period, Why};
+pub use terms::{Budget, By, Change, Costs, Observed, Period, Programs, Rung, StubCosts, Why};

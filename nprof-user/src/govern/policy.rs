@@ -11,8 +11,8 @@ use super::estimate::{Estimate, Glance, Means};
 use super::held::Held;
 use super::load::{Load, lower, total_ns};
 use super::looks::Looks;
-use super::terms::{Budget, Change, Costs, Observed, Period, Why, factor};
-use crate::model::{MeanTime, Tracing, Unseen};
+use super::terms::{Budget, By, Change, Costs, Observed, Period, Rung, Why, factor, nanoseconds};
+use crate::model::{MeanTime, ProbeCost, Unseen};
 
 /// The part of the budget up to which functions are raised.
 const ROOM: f64 = 0.7;
@@ -42,6 +42,8 @@ pub struct Governor {
     outlook: Outlook,
     share: Option<f64>,
     spent_ns: f64,
+    /// What the probes of each kind of site have cost, and what they would have in a loop of nothing else.
+    dearer: [[f64; 2]; 2],
 }
 
 /// What the last period leads to, in nanoseconds per second.
@@ -68,6 +70,7 @@ impl Governor {
             outlook: Outlook::default(),
             share: None,
             spent_ns: 0.0,
+            dearer: [[0.0; 2]; 2],
         }
     }
 
@@ -76,16 +79,17 @@ impl Governor {
     pub fn begin(&mut self, period: Period, observed: &[Observed]) -> Vec<Change> {
         let Some(Budget { share }) = self.budget else { return Vec::new() };
         let mut loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
+        let costs = self.costs.cooled();
         // Nothing was paid for these calls yet. Functions that are bound later come on top of those that are traced.
         let own_ns = period.own_ns(0.0);
         let others_ns = self.outlook.cost * period.length.as_secs_f64();
-        let would_cost = (others_ns + total_ns(&loads, &self.costs)) / own_ns;
-        lower(&mut loads, &self.costs, (ROOM * share * own_ns - others_ns).max(0.0));
+        let would_cost = (others_ns + total_ns(&loads, &costs)) / own_ns;
+        lower(&mut loads, &costs, (ROOM * share * own_ns - others_ns).max(0.0));
         let changes = self.changes(&loads, period, Why::OverBudget { share: would_cost });
         if self.outlook.own <= 0.0 {
             self.outlook.own = own_ns / period.length.as_secs_f64();
         }
-        self.outlook.cost += total_ns(&loads, &self.costs) / period.length.as_secs_f64();
+        self.outlook.cost += total_ns(&loads, &costs) / period.length.as_secs_f64();
         changes
     }
 
@@ -94,8 +98,10 @@ impl Governor {
     /// could not apply is decided again at the end of the next period.
     pub fn decide(&mut self, period: Period, observed: &[Observed]) -> Vec<Change> {
         let mut loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
-        let cost_ns = total_ns(&loads, &self.costs);
+        let costs = self.costs.after(gap_ns(period, &loads, &self.costs));
+        let cost_ns = total_ns(&loads, &costs);
         self.spent_ns += cost_ns;
+        self.note_dearer(&loads, &costs);
         if period.length.is_zero() {
             return Vec::new();
         }
@@ -110,7 +116,7 @@ impl Governor {
             }
             Some(Budget { share: limit }) if cost_ns > limit * own_ns => {
                 self.held.values_mut().for_each(Held::had_no_room);
-                lower(&mut loads, &self.costs, limit * own_ns);
+                lower(&mut loads, &self.costs.cooled(), limit * own_ns);
                 self.changes(&loads, period, Why::OverBudget { share: cost_ns / own_ns })
             }
             Some(Budget { share: limit }) => {
@@ -124,38 +130,41 @@ impl Governor {
 
     /// Takes in a look at a function. The answer is the state that it is to be in from now on: looks show of a detached one
     /// whether it may be raised, and of a counted one how long its calls take. A function that has gone meanwhile stays detached.
-    pub fn looked(&mut self, now: Duration, id: u32, glance: &Glance) -> Tracing {
-        let Some(held) = self.held.get_mut(&id) else { return Tracing::Detached };
-        let did = if glance.is_timed { Tracing::Timed } else { Tracing::Counted };
-        let call_ns = self.costs.of(did, held.cost);
+    pub fn looked(&mut self, now: Duration, id: u32, glance: &Glance) -> Rung {
+        let Some(held) = self.held.get_mut(&id) else { return Rung::Detached };
+        let did = if glance.is_timed { Rung::Timed } else { Rung::Counted };
+        let gap_ns = nanoseconds(glance.length) / factor(glance.all().max(1));
+        // A look runs no programs of the user's.
+        let call_ns = self.costs.after(gap_ns).of(did, held.by.site().map_or(held.by, By::Probe));
         let cost_ns = factor(glance.all().saturating_add(glance.others)) * call_ns;
         self.looks.charge(cost_ns);
         self.spent_ns += cost_ns;
         let waited = self.waited.entry(id).or_default();
         *waited = [waited[0].saturating_add(glance.off_ns), waited[1].saturating_add(glance.total_ns)];
-        if held.tracing == Tracing::Counted {
+        if held.tracing == Rung::Counted {
             self.means.entry(id).or_default().look(glance);
             held.passed_over(now);
-            return Tracing::Counted;
+            return Rung::Counted;
         }
         let estimate = self.estimates.entry(id).or_default();
         estimate.look(now, glance, call_ns);
         if glance.is_starved {
             held.passed_over(now);
-            return Tracing::Detached;
+            return Rung::Detached;
         }
         if !held.looked(now, glance.calls_per_second(call_ns)) {
-            return Tracing::Detached;
+            return Rung::Detached;
         }
         let rate = held.peak();
         let limit = self.budget.map_or(f64::INFINITY, |budget| budget.share * self.outlook.own);
-        let mut states = [Tracing::Timed, Tracing::Counted].into_iter().filter(|to| *to <= held.wanted);
-        let affordable = |to: &Tracing| has_room(self.outlook.cost, rate * self.costs.of(*to, held.cost), limit);
+        let mut states = [Rung::Timed, Rung::Counted].into_iter().filter(|to| *to <= held.wanted);
+        let costs = self.costs.cooled();
+        let affordable = |to: &Rung| has_room(self.outlook.cost, rate * costs.of(*to, held.by), limit);
         let Some(to) = states.find(affordable) else {
             held.failed(now);
-            return Tracing::Detached;
+            return Rung::Detached;
         };
-        self.outlook.cost += rate * self.costs.of(to, held.cost);
+        self.outlook.cost += rate * costs.of(to, held.by);
         held.raised(now, to);
         estimate.resume(now);
         to
@@ -218,6 +227,12 @@ impl Governor {
         Duration::try_from_secs_f64(self.spent_ns / 1e9).unwrap_or(Duration::MAX)
     }
 
+    /// How many times as much as in a loop of nothing else the probes of each kind of site have cost so far.
+    #[must_use]
+    pub fn dearer(&self) -> [f64; 2] {
+        self.dearer.map(|[cost, least]| if least > 0.0 { cost / least } else { 1.0 })
+    }
+
     /// Changes the budget. When it grows, functions are raised as if they had just been lowered; without a budget the
     /// next decision gives back all that was lowered.
     pub fn set_budget(&mut self, budget: Option<Budget>) {
@@ -240,6 +255,17 @@ impl Governor {
         self.held.iter().filter(|(_, held)| held.is_demoted()).map(|(id, held)| (*id, held.rate, held.why))
     }
 
+    fn note_dearer(&mut self, loads: &[Load<'_>], costs: &Costs) {
+        for load in loads {
+            let Some(kind) = load.seen.by.site() else { continue };
+            let [cost, least] = &mut self.dearer[usize::from(kind == ProbeCost::SingleStepped)];
+            // What programs of the user's cost is measured where they run.
+            let ns = |costs: &Costs| factor(load.seen.calls) * costs.of(load.to, By::Probe(kind));
+            *cost += ns(costs);
+            *least += ns(&self.costs);
+        }
+    }
+
     fn smooth(&mut self, share: f64, length: Duration) {
         let seconds = length.as_secs_f64();
         let weight = seconds / (seconds + SMOOTHING.as_secs_f64());
@@ -257,21 +283,24 @@ impl Governor {
         });
     }
 
-    /// Times counted functions again for which there has been room for long enough, the cheapest first.
+    /// Times functions again, or more of their calls, for which there has been room for long enough, the cheapest first.
     fn raise(&mut self, loads: &mut [Load<'_>], period: Period, limit_ns: f64) {
-        let mut cost_ns = total_ns(loads, &self.costs);
-        let extra_ns = |load: &Load<'_>| load.cost_in(Tracing::Timed, &self.costs) - load.cost_ns(&self.costs);
-        let mut counted: Vec<&mut Load<'_>> =
-            loads.iter_mut().filter(|load| load.to == Tracing::Counted && load.seen.wanted == Tracing::Timed).collect();
-        counted.sort_by(|a, b| extra_ns(a).total_cmp(&extra_ns(b)));
-        for load in counted {
+        let costs = self.costs.cooled();
+        let mut cost_ns = total_ns(loads, &costs);
+        let extra_ns = |load: &Load<'_>, to| load.cost_in(to, &costs) - load.cost_ns(&costs);
+        let mut lowered: Vec<&mut Load<'_>> =
+            loads.iter_mut().filter(|load| load.to.is_watched() && load.to < load.seen.wanted).collect();
+        lowered.sort_by(|a, b| extra_ns(a, a.seen.wanted).total_cmp(&extra_ns(b, b.seen.wanted)));
+        for load in lowered {
             let Some(held) = self.held.get_mut(&load.seen.id) else { continue };
-            let extra_ns = extra_ns(load);
-            if !has_room(cost_ns, extra_ns, limit_ns) {
+            let affordable = |to: &Rung| has_room(cost_ns, extra_ns(load, *to), limit_ns);
+            let Some(to) = load.above().find(affordable) else {
                 held.had_no_room();
-            } else if held.had_room(period.now.saturating_sub(period.length), period.now) {
-                load.to = Tracing::Timed;
-                cost_ns += extra_ns;
+                continue;
+            };
+            if held.had_room(period.now.saturating_sub(period.length), period.now) {
+                cost_ns += extra_ns(load, to);
+                load.to = to;
             }
         }
     }
@@ -286,7 +315,7 @@ impl Governor {
     /// Notes what the period leads to, and pays for looks out of it.
     fn look_ahead(&mut self, loads: &[Load<'_>], period: Period, own_ns: f64) {
         let seconds = period.length.as_secs_f64();
-        self.outlook = Outlook { own: own_ns / seconds, cost: total_ns(loads, &self.costs) / seconds };
+        self.outlook = Outlook { own: own_ns / seconds, cost: total_ns(loads, &self.costs.cooled()) / seconds };
         self.looks.pay(self.budget.map_or(f64::INFINITY, |budget| budget.share * own_ns));
     }
 
@@ -296,8 +325,8 @@ impl Governor {
         for Load { seen, to } in loads.iter().filter(|load| load.to != load.seen.tracing) {
             let rate = factor(seen.calls) / period.length.as_secs_f64();
             match (seen.tracing, *to) {
-                (_, Tracing::Detached) => self.estimates.entry(seen.id).or_default().pause(period.now),
-                (Tracing::Detached, _) => {
+                (_, Rung::Detached) => self.estimates.entry(seen.id).or_default().pause(period.now),
+                (Rung::Detached, _) => {
                     self.estimates.get_mut(&seen.id).into_iter().for_each(|estimate| estimate.resume(period.now));
                 }
                 _ => {}
@@ -313,6 +342,15 @@ impl Governor {
         changes.sort_by(|a, b| b.rate.total_cmp(&a.rate));
         changes
     }
+}
+
+/// How long a thread did other things between two of its traps, in the mean.
+fn gap_ns(period: Period, loads: &[Load<'_>], costs: &Costs) -> f64 {
+    let probed = loads.iter().filter(|load| load.seen.by.site().is_some());
+    let (calls, cost_ns) = probed
+        .fold((0.0, 0.0), |(calls, cost_ns), load| (calls + factor(load.seen.calls), cost_ns + load.cost_ns(costs)));
+    // Without a floor for the JVM's own time: a loop of nothing else has none.
+    if calls > 0.0 { (nanoseconds(period.target_cpu) - cost_ns).max(0.0) / calls } else { 0.0 }
 }
 
 /// Whether a function may be raised that will cost `extra` more, if tracing costs `cost` now.

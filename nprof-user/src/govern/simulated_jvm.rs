@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
-use super::{Budget, Change, Costs, Glance, Governor, Observed, Period};
-use crate::model::{ProbeCost, Tracing};
+use super::{Budget, By, Change, Costs, Glance, Governor, Observed, Period, Rung, StubCosts};
+use crate::model::ProbeCost;
 
 /// What tracing costs, calibrated and in truth.
-pub(super) const COSTS: Costs =
-    Costs { timed_ns: [1_000.0, 5_500.0], counted_ns: [500.0, 5_000.0], off_ns: [450.0, 4_900.0] };
+pub(super) const COSTS: Costs = Costs {
+    timed_ns: [1_000.0, 5_500.0],
+    counted_ns: [500.0, 5_000.0],
+    off_ns: [450.0, 4_900.0],
+    cool: [1.0; 2],
+    stub: StubCosts { timed_ns: 28.0, sixteenth_ns: 3.75, sixty_fourth_ns: 2.5, counted_ns: 1.75, off_ns: 0.5 },
+};
 
 /// How finely time runs. Rates change at its multiples.
 const STEP: Duration = Duration::from_millis(10);
@@ -27,9 +32,9 @@ pub(super) enum Calls {
 
 /// A traced function.
 pub(super) struct Function {
-    pub(super) cost: ProbeCost,
-    pub(super) wanted: Tracing,
-    pub(super) tracing: Tracing,
+    pub(super) by: By,
+    pub(super) wanted: Rung,
+    pub(super) tracing: Rung,
     calls: Box<dyn Fn(Duration) -> Calls>,
     /// Calls since the start that were not made yet, less than one.
     fraction: f64,
@@ -39,8 +44,13 @@ pub(super) struct Function {
 impl Function {
     /// A function that is to be timed, called as `calls` says for each moment.
     pub(super) fn new(cost: ProbeCost, calls: impl Fn(Duration) -> Calls + 'static) -> Self {
-        let calls = Box::new(calls);
-        Self { cost, wanted: Tracing::Timed, tracing: Tracing::Timed, calls, fraction: 0.0, seen: 0 }
+        let (by, calls) = (By::Probe(cost), Box::new(calls));
+        Self { by, wanted: Rung::Timed, tracing: Rung::Timed, calls, fraction: 0.0, seen: 0 }
+    }
+
+    /// The same with a stub.
+    pub(super) fn stubbed(calls: impl Fn(Duration) -> Calls + 'static) -> Self {
+        Self { by: By::Stub, ..Self::new(ProbeCost::Emulated, calls) }
     }
 
     /// A function whose rate stays as it is.
@@ -49,8 +59,8 @@ impl Function {
     }
 
     /// Lets `STEP` pass in the state. Gives calls, own work and cost, times in nanoseconds.
-    fn step(&mut self, now: Duration, tracing: Tracing) -> (u64, f64, f64) {
-        let cost = COSTS.of(tracing, self.cost);
+    fn step(&mut self, now: Duration, tracing: Rung) -> (u64, f64, f64) {
+        let cost = COSTS.of(tracing, self.by);
         let (calls, work) = match (self.calls)(now) {
             Calls::PerSecond(rate) => (rate * STEP.as_secs_f64(), 0.0),
             Calls::Loop(work) => (STEP.as_secs_f64() * 1e9 / (work + cost), work),
@@ -156,7 +166,7 @@ impl SimulatedJvm {
         if let Some(id) = self.governor.due_look() {
             let id = id as usize;
             assert!(self.look.is_none(), "more than one look at a time");
-            assert!(self.functions[id].tracing < self.functions[id].wanted);
+            assert!(self.functions[id].tracing < self.functions[id].wanted && self.functions[id].by != By::Stub);
             self.look = Some((id, 0));
         }
     }
@@ -176,8 +186,8 @@ impl SimulatedJvm {
         let observed: Vec<Observed> = (0..)
             .zip(&mut self.functions)
             .map(|(id, function)| {
-                let Function { cost, wanted, tracing, .. } = *function;
-                Observed { id, cost, wanted, tracing, calls: std::mem::take(&mut function.seen) }
+                let Function { by, wanted, tracing, .. } = *function;
+                Observed { id, by, wanted, tracing, calls: std::mem::take(&mut function.seen) }
             })
             .collect();
         let period = Period { now: self.now, length: STEP * PERIOD, target_cpu };

@@ -9,8 +9,165 @@ use crate::model::{ProbeCost, Tracing};
 /// part of what an idle JVM does.
 const LEAST_CORES: f64 = 0.1;
 
-/// What one call of a traced function costs the target, in nanoseconds, as calibrated on this machine. Each pair is for
-/// [`ProbeCost::Emulated`] and [`ProbeCost::SingleStepped`].
+/// What is done at the calls of a function: a rung of the ladder between nothing and everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rung {
+    /// There is no probe: calls cost nothing and are not seen.
+    Detached,
+    /// Calls are not seen, because the user wants that.
+    Off,
+    /// Each call is counted.
+    Counted,
+    /// Each call is counted, and one of 64 timed.
+    SixtyFourth,
+    /// Each call is counted, and one of 16 timed.
+    Sixteenth,
+    /// Each call is counted and timed.
+    Timed,
+}
+
+impl Rung {
+    /// Whether calls are seen.
+    #[must_use]
+    pub fn is_watched(self) -> bool {
+        self >= Self::Counted
+    }
+
+    /// Whether some of the calls are timed, and others only counted.
+    #[must_use]
+    pub fn is_sampled(self) -> bool {
+        self.every() > 1
+    }
+
+    /// One of so many calls is timed; 0 where none is.
+    #[must_use]
+    pub fn every(self) -> u32 {
+        match self {
+            Self::Detached | Self::Off | Self::Counted => 0,
+            Self::SixtyFourth => 64,
+            Self::Sixteenth => 16,
+            Self::Timed => 1,
+        }
+    }
+
+    /// What users are told of it.
+    #[must_use]
+    pub fn tracing(self) -> Tracing {
+        match self {
+            Self::Detached => Tracing::Detached,
+            Self::Off => Tracing::Off,
+            Self::Counted => Tracing::Counted,
+            Self::SixtyFourth | Self::Sixteenth => Tracing::Sampled,
+            Self::Timed => Tracing::Timed,
+        }
+    }
+}
+
+impl From<Tracing> for Rung {
+    fn from(tracing: Tracing) -> Self {
+        match tracing {
+            Tracing::Detached => Self::Detached,
+            Tracing::Off => Self::Off,
+            Tracing::Counted => Self::Counted,
+            Tracing::Sampled => Self::Sixteenth,
+            Tracing::Timed => Self::Timed,
+        }
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SixtyFourth | Self::Sixteenth => write!(f, "one of {} timed", self.every()),
+            _ => self.tracing().fmt(f),
+        }
+    }
+}
+
+/// Who sees the calls of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A probe of the kernel, at a site of this kind.
+    Probe(ProbeCost),
+    /// The same, beside which programs of the user's run.
+    ProbeAnd(ProbeCost, Programs),
+    /// A stub in the target: there it costs so little to count a call that no method is left out.
+    Stub,
+}
+
+/// What programs of the user's add to a call, in nanoseconds. They run where the probes are, and go with these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Programs {
+    /// To one that is timed.
+    pub timed_ns: u32,
+    /// To one that is counted.
+    pub counted_ns: u32,
+}
+
+impl Programs {
+    fn of(self, rung: Rung) -> u32 {
+        match rung {
+            Rung::Detached | Rung::Off => 0,
+            Rung::Counted => self.counted_ns,
+            Rung::SixtyFourth | Rung::Sixteenth | Rung::Timed => self.timed_ns,
+        }
+    }
+}
+
+impl By {
+    /// The site of the probe; `None` if stubs see the calls.
+    #[must_use]
+    pub fn site(self) -> Option<ProbeCost> {
+        match self {
+            Self::Probe(cost) | Self::ProbeAnd(cost, _) => Some(cost),
+            Self::Stub => None,
+        }
+    }
+
+    /// What can be done at calls besides what the user switches off, the most first.
+    #[must_use]
+    pub fn ladder(self) -> &'static [Rung] {
+        match self {
+            Self::Probe(_) | Self::ProbeAnd(..) => &[Rung::Timed, Rung::Counted, Rung::Detached],
+            Self::Stub => &[Rung::Timed, Rung::Sixteenth, Rung::SixtyFourth, Rung::Counted],
+        }
+    }
+}
+
+/// What a call costs by a stub, in nanoseconds. What a user does not want to be done costs as much as what is done instead:
+/// it is of no use then.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct StubCosts {
+    /// That is counted and timed.
+    pub timed_ns: f64,
+    /// Of which one in 16 is timed, in the mean.
+    pub sixteenth_ns: f64,
+    /// Of which one in 64 is timed, in the mean.
+    pub sixty_fourth_ns: f64,
+    /// That is counted.
+    pub counted_ns: f64,
+    /// That is passed on.
+    pub off_ns: f64,
+}
+
+impl StubCosts {
+    fn of(&self, rung: Rung) -> f64 {
+        match rung {
+            Rung::Detached => 0.0,
+            Rung::Off => self.off_ns,
+            Rung::Counted => self.counted_ns,
+            Rung::SixtyFourth => self.sixty_fourth_ns,
+            Rung::Sixteenth => self.sixteenth_ns,
+            Rung::Timed => self.timed_ns,
+        }
+    }
+}
+
+/// From this time between two traps of a thread on, in nanoseconds, nothing of what they need is left in the caches.
+const COOL_NS: f64 = 10_000.0;
+
+/// What one call of a traced function costs the target, in nanoseconds, as calibrated on this machine in a loop of nothing
+/// else. Each pair is for [`ProbeCost::Emulated`] and [`ProbeCost::SingleStepped`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
     /// With probes on entry and return that count and time.
@@ -19,21 +176,47 @@ pub struct Costs {
     pub counted_ns: [f64; 2],
     /// With a probe on entry that does nothing.
     pub off_ns: [f64; 2],
+    /// How many times as much any of these costs after other work, which has the kernel's part of it out of the caches.
+    pub cool: [f64; 2],
+    /// By a stub.
+    pub stub: StubCosts,
 }
 
 impl Costs {
+    /// The same where a thread did other things for so many nanoseconds since its last trap.
+    ///
+    /// Within a budget of some percent traps are that rare. Only beyond it they follow each other as quickly as they did when
+    /// this was calibrated.
+    #[must_use]
+    pub fn after(&self, gap_ns: f64) -> Self {
+        let part = (gap_ns / COOL_NS).clamp(0.0, 1.0);
+        let times: [f64; 2] = self.cool.map(|cool| 1.0 + (cool - 1.0).max(0.0) * part);
+        let dearer = |ns: [f64; 2]| [ns[0] * times[0], ns[1] * times[1]];
+        let [timed_ns, counted_ns, off_ns] = [self.timed_ns, self.counted_ns, self.off_ns].map(dearer);
+        Self { timed_ns, counted_ns, off_ns, cool: [1.0; 2], stub: self.stub }
+    }
+
+    /// The same where traps are rare.
+    #[must_use]
+    pub fn cooled(&self) -> Self {
+        self.after(COOL_NS)
+    }
+
     /// Nanoseconds per call. Always finite and never negative, whatever the calibration gave.
     #[must_use]
-    pub fn of(&self, tracing: Tracing, cost: ProbeCost) -> f64 {
-        let [emulated, single_stepped] = match tracing {
-            Tracing::Detached => [0.0; 2],
-            Tracing::Off => self.off_ns,
-            Tracing::Counted => self.counted_ns,
-            Tracing::Timed => self.timed_ns,
+    pub fn of(&self, rung: Rung, by: By) -> f64 {
+        let [emulated, single_stepped] = match rung {
+            Rung::Detached => [0.0; 2],
+            Rung::Off => self.off_ns,
+            Rung::Counted => self.counted_ns,
+            // A probe has no rung between.
+            Rung::SixtyFourth | Rung::Sixteenth | Rung::Timed => self.timed_ns,
         };
-        let ns = match cost {
-            ProbeCost::Emulated => emulated,
-            ProbeCost::SingleStepped => single_stepped,
+        let ns = match by {
+            By::Probe(ProbeCost::Emulated) => emulated,
+            By::Probe(ProbeCost::SingleStepped) => single_stepped,
+            By::ProbeAnd(cost, programs) => self.of(rung, By::Probe(cost)) + f64::from(programs.of(rung)),
+            By::Stub => self.stub.of(rung),
         };
         if ns.is_finite() { ns.max(0.0) } else { 0.0 }
     }
@@ -46,18 +229,18 @@ pub struct Budget {
     pub share: f64,
 }
 
-/// One function in one period. A function that is being tried counts as [`Tracing::Detached`].
+/// One function in one period, or one method with a stub. A function that is being tried counts as [`Rung::Detached`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observed {
-    /// The function's dense index.
+    /// The function's dense index, or a number of the method's that no function has.
     pub id: u32,
-    /// What a hit costs at its site.
-    pub cost: ProbeCost,
+    /// Who sees its calls.
+    pub by: By,
     /// What the user asked for. The governor never goes above it.
-    pub wanted: Tracing,
+    pub wanted: Rung,
     /// What was done at its calls.
-    pub tracing: Tracing,
-    /// The calls that were seen in the period: 0 for [`Tracing::Off`] and [`Tracing::Detached`].
+    pub tracing: Rung,
+    /// The calls that were seen in the period: 0 for [`Rung::Off`] and [`Rung::Detached`].
     pub calls: u64,
 }
 
@@ -118,7 +301,7 @@ pub struct Change {
     /// The function.
     pub id: u32,
     /// The state.
-    pub to: Tracing,
+    pub to: Rung,
     /// How often it was called in the period, per second; 0 if its calls were not seen.
     pub rate: f64,
     /// Why.
@@ -142,9 +325,60 @@ mod tests {
     /// Check that a calibration that went wrong gives no cost that is not a number, and that each state has its own.
     #[test]
     fn costs_are_numbers() {
-        let bad = Costs { timed_ns: [f64::NAN, f64::INFINITY], counted_ns: [-1.0, 7.0], off_ns: [3.0, 4.0] };
-        let of = |tracing| [ProbeCost::Emulated, ProbeCost::SingleStepped].map(|cost| bad.of(tracing, cost));
-        assert_eq!(Tracing::ALL.map(of), [[0.0; 2], [3.0, 4.0], [0.0, 7.0], [0.0; 2]]);
+        let stub =
+            StubCosts { timed_ns: 30.0, sixteenth_ns: 4.0, sixty_fourth_ns: f64::NAN, counted_ns: 2.0, off_ns: 0.5 };
+        let bad = Costs {
+            timed_ns: [f64::NAN, f64::INFINITY],
+            counted_ns: [-1.0, 7.0],
+            off_ns: [3.0, 4.0],
+            cool: [1.0; 2],
+            stub,
+        };
+        let of = |rung| {
+            [By::Probe(ProbeCost::Emulated), By::Probe(ProbeCost::SingleStepped), By::Stub].map(|by| bad.of(rung, by))
+        };
+        let probed = [Rung::Detached, Rung::Off, Rung::Counted, Rung::Timed];
+        assert_eq!(probed.map(of), [[0.0; 3], [3.0, 4.0, 0.5], [0.0, 7.0, 2.0], [0.0, 0.0, 30.0]]);
+        assert_eq!([Rung::Sixteenth, Rung::SixtyFourth].map(|rung| bad.of(rung, By::Stub)), [4.0, 0.0]);
+    }
+
+    /// Check that what programs of the user's cost comes on top of what is done beside them, and nothing where there is no probe.
+    #[test]
+    fn programs_of_users_cost_too() {
+        let pair = [1_000.0, 10_000.0];
+        let stub = StubCosts::default();
+        let costs = Costs { timed_ns: pair, counted_ns: [600.0; 2], off_ns: [500.0; 2], cool: [1.0; 2], stub };
+        let by = By::ProbeAnd(ProbeCost::SingleStepped, Programs { timed_ns: 300, counted_ns: 100 });
+        let of = [Rung::Timed, Rung::Counted, Rung::Off, Rung::Detached].map(|rung| costs.of(rung, by));
+        assert_eq!(of, [10_300.0, 700.0, 500.0, 0.0]);
+        assert_eq!((by.site(), By::Stub.site()), (Some(ProbeCost::SingleStepped), None));
+        assert_eq!(by.ladder(), By::Probe(ProbeCost::Emulated).ladder());
+    }
+
+    /// Check that traps cost more the longer ago the last one was, up to what they cost after other work, and stubs do not.
+    #[test]
+    fn rare_traps_cost_more() {
+        let stub = StubCosts { timed_ns: 30.0, ..StubCosts::default() };
+        let pair = [1_000.0, 10_000.0];
+        let costs = Costs { timed_ns: pair, counted_ns: pair, off_ns: pair, cool: [2.0, 1.1], stub };
+        let timed = |gap| costs.after(gap).timed_ns;
+        assert_eq!([timed(0.0), timed(5_000.0)], [[1_000.0, 10_000.0], [1_500.0, 10_500.0]]);
+        assert_eq!([timed(1e9), timed(f64::INFINITY), costs.cooled().timed_ns], [[2_000.0, 11_000.0]; 3]);
+        assert_eq!((costs.cooled().stub, costs.cooled().cooled()), (stub, costs.cooled()));
+        // A calibration on a busy machine may say that they cost less.
+        assert_eq!(Costs { cool: [0.7, f64::NAN], ..costs }.cooled().timed_ns, pair);
+    }
+
+    /// Check that a ladder goes down rung by rung, and is told in words that users know.
+    #[test]
+    fn ladders_go_down() {
+        for by in [By::Probe(ProbeCost::Emulated), By::Stub] {
+            let ladder = by.ladder();
+            assert!(ladder.is_sorted_by(|higher, lower| higher > lower), "{ladder:?}");
+            assert!(ladder.iter().all(|rung| Rung::from(rung.tracing()).tracing() == rung.tracing()));
+        }
+        assert_eq!(Rung::SixtyFourth.to_string(), "one of 64 timed");
+        assert_eq!([Rung::Counted, Rung::Timed].map(Rung::is_sampled), [false; 2]);
     }
 
     /// Check that the cost of tracing is no part of the JVM's own time, and that an idle JVM has a tenth of a core.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::Rung::{self, Counted, Detached, Off, Sixteenth, Timed};
 use super::simulated_jvm::{COSTS, Calls, Function, Passed, SimulatedJvm};
-use super::{Budget, Glance, Governor, Observed, Period, Why};
+use super::{Budget, By, Glance, Governor, Observed, Period, Why};
 use crate::model::ProbeCost::{Emulated, SingleStepped};
-use crate::model::Tracing::{self, Counted, Detached, Off, Timed};
 
 /// The budget of most tests.
 const BUDGET: f64 = 0.02;
@@ -249,8 +249,8 @@ fn period(now: u64) -> Period {
     Period { now: seconds(now), length: seconds(1), target_cpu: seconds(1) }
 }
 
-fn observed(wanted: Tracing, tracing: Tracing, calls: u64) -> Observed {
-    Observed { id: 3, cost: Emulated, wanted, tracing, calls }
+fn observed(wanted: Rung, tracing: Rung, calls: u64) -> Observed {
+    Observed { id: 3, by: By::Probe(Emulated), wanted, tracing, calls }
 }
 
 /// A look that saw so many calls of one busy thread.
@@ -259,7 +259,7 @@ fn glance(calls: u64, length: Duration) -> Glance {
 }
 
 /// What becomes of a function that shows the same in many looks, the last of them at `now`.
-fn looked(governor: &mut Governor, now: u64, id: u32, glance: &Glance) -> Tracing {
+fn looked(governor: &mut Governor, now: u64, id: u32, glance: &Glance) -> Rung {
     (0..30).for_each(|_| assert_eq!(governor.looked(seconds(2), id, glance), Detached));
     governor.looked(seconds(now), id, glance)
 }
@@ -284,7 +284,7 @@ fn wanted_is_the_most() {
 /// Check that periods without length, counters gone mad and costs that are not numbers give no panic and no `NaN`.
 #[test]
 fn numbers_stay_numbers() {
-    let nan = super::Costs { timed_ns: [f64::NAN; 2], counted_ns: [f64::INFINITY; 2], off_ns: [-1.0; 2] };
+    let nan = super::Costs { timed_ns: [f64::NAN; 2], counted_ns: [f64::INFINITY; 2], off_ns: [-1.0; 2], ..COSTS };
     for costs in [COSTS, nan] {
         for share in [BUDGET, 0.0, f64::NAN, f64::INFINITY] {
             let mut governor = Governor::new(costs, Some(Budget { share }));
@@ -402,6 +402,25 @@ fn without_a_budget_nothing_changes() {
     assert_eq!(governor.due_look(), None);
 }
 
+/// Check that rare traps are paid for as what they cost after other work, and quick ones as what they cost in a loop.
+#[test]
+fn rare_traps_are_dearer() {
+    let costs = super::Costs { cool: [3.0, 1.0], ..COSTS };
+    // 10,000 timed calls of a microsecond are 1 % of a second, or 3 %.
+    let share_of = |calls, budget| {
+        let mut governor = Governor::new(costs, budget);
+        let changes = governor.decide(period(1), &[observed(Timed, Timed, calls)]);
+        (governor.share(), governor.dearer()[0], changes.len())
+    };
+    let (rare, dearer, _) = share_of(10_000, None);
+    assert!((0.0300..0.0315).contains(&rare) && dearer == 3.0, "{rare} {dearer}");
+    let (quick, dearer, _) = share_of(950_000, None);
+    // The JVM has at least a tenth of a core for itself.
+    assert!((9.5..9.7).contains(&quick) && dearer < 1.02, "{quick} {dearer}");
+    let of_budget = |share| share_of(10_000, Some(Budget { share })).2;
+    assert_eq!([of_budget(0.02), of_budget(0.04)], [1, 0]);
+}
+
 /// Check that what is too expensive is not attached to begin with, that the rest is as it is wanted, and that what comes later only
 /// gets the room that is left.
 #[test]
@@ -463,4 +482,63 @@ fn unseen_calls_are_estimated() {
         assert!((calls - made).abs() < 2 * error, "{made} calls, {unseen:?}");
         assert!(error < made / 2, "{made} calls, {unseen:?}");
     }
+}
+
+/// Check that a native with a stub that is called two million times a second is counted to the unit all the time, that after
+/// one period the slowdown is within the budget, and that quiet methods, by stubs and by probes, stay timed.
+#[test]
+fn hot_stub_is_never_left_out() {
+    let others = cool().chain((0..200).map(|_| Function::stubbed(|_| Calls::PerSecond(10.0))));
+    let hot = Function::stubbed(|_| Calls::Loop(500.0));
+    let mut jvm = SimulatedJvm::new(BUDGET, 0.0, std::iter::once(hot).chain(others).collect());
+    let passed = jvm.run_until(600);
+    assert!(passed[0].slowdown() > 2.0 * BUDGET, "timed, it is over the budget: {}", passed[0].slowdown());
+    assert!(worst(&passed[1..]) < BUDGET, "{}", worst(&passed[1..]));
+    let changes: Vec<_> = passed.iter().flat_map(|p| &p.changes).map(|change| (change.id, change.to)).collect();
+    assert_eq!(changes, [(0, Sixteenth)]);
+    assert!(jvm.functions[1..].iter().all(|function| function.tracing == Timed));
+    assert!(passed.iter().all(|p| p.looks == 0), "nothing has to be looked at");
+}
+
+/// Check that stubs which cost too much however few calls they time still count all of them, and that nothing is detached.
+#[test]
+fn stubs_count_whatever_it_costs() {
+    let hot = (0..4).map(|_| Function::stubbed(|_| Calls::Loop(30.0)));
+    let quiet = (0..20).map(|_| Function::steady(Calls::PerSecond(1.0)));
+    let mut jvm = SimulatedJvm::new(0.002, 0.0, hot.chain(quiet).collect());
+    let passed = jvm.run_until(60);
+    assert!(jvm.functions[..4].iter().all(|function| function.tracing == Counted));
+    assert!(jvm.functions[4..].iter().all(|function| function.tracing == Timed));
+    assert_eq!(passed.iter().map(|p| p.changes.len()).sum::<usize>(), 4, "nothing flaps");
+}
+
+/// Check that a stub times all calls again when it has cooled down for long enough, and more of them when it has a little, and
+/// that it goes down at once when it is hot again.
+#[test]
+fn stubs_come_back_with_patience() {
+    let rate = |now: Duration| match now.as_secs() {
+        0..10 => Calls::PerSecond(8e6),
+        10..30 => Calls::PerSecond(3e6),
+        30..50 => Calls::PerSecond(100.0),
+        _ => Calls::PerSecond(8e6),
+    };
+    let mut jvm = SimulatedJvm::new(BUDGET, 1.0, vec![Function::stubbed(rate)]);
+    let mut at = |seconds| {
+        jvm.run_until(seconds);
+        jvm.functions[0].tracing
+    };
+    assert_eq!([1, 12, 14, 31, 34, 49, 51].map(&mut at), {
+        [Rung::SixtyFourth, Rung::SixtyFourth, Sixteenth, Sixteenth, Timed, Timed, Rung::SixtyFourth]
+    });
+}
+
+/// Check that probes and stubs share one budget: a method that is hot by its stub leaves no room for a probe that comes later.
+#[test]
+fn tiers_share_the_budget() {
+    let mut governor = governor();
+    let stub = Observed { id: u32::MAX, by: By::Stub, ..observed(Timed, Timed, 550_000) };
+    assert_eq!(governor.decide(period(1), &[stub]), []);
+    let late = [observed(Timed, Timed, 1_000)];
+    let changes: Vec<_> = governor.begin(period(1), &late).iter().map(|change| (change.id, change.to)).collect();
+    assert_eq!(changes, [(3, Detached)], "1.5 % of 1.4 % are spent");
 }

@@ -30,6 +30,39 @@ pub fn short_arguments(signature: &str) -> Option<String> {
     Some(out)
 }
 
+/// The field descriptors of the arguments.
+#[must_use]
+pub fn fields(signature: &str) -> Option<Vec<&str>> {
+    let mut rest = arguments(signature)?;
+    let mut fields = Vec::new();
+    while !rest.is_empty() {
+        let after = field(rest)?;
+        fields.push(&rest[..rest.len() - after.len()]);
+        rest = after;
+    }
+    Some(fields)
+}
+
+/// The field descriptor of the result; `None` if there is none.
+#[must_use]
+pub fn result(signature: &str) -> Option<&str> {
+    let (_, result) = split(signature)?;
+    field(result)?.is_empty().then_some(result)
+}
+
+/// The type of a field descriptor as in Java, classes by their whole names: `java.lang.String[]`.
+#[must_use]
+pub fn java_type(field: &str) -> String {
+    let element = field.trim_start_matches('[');
+    let mut out = String::new();
+    match element.strip_prefix('L') {
+        Some(class) => out.push_str(&class.trim_end_matches(';').replace('/', ".")),
+        None => push_java_type(&mut out, element),
+    }
+    out.push_str(&"[]".repeat((field.len() - element.len()).min(MAX_DIMENSIONS)));
+    out
+}
+
 /// Arguments and result for people: `(int, byte[]) -> long`; a `void` result is left out.
 #[must_use]
 pub fn short(signature: &str) -> Option<String> {
@@ -105,7 +138,7 @@ fn simple_name(element: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{arguments, short, short_arguments};
+    use super::{arguments, fields, java_type, result, short, short_arguments};
 
     /// Check that every kind of type is written as Java writes it.
     #[test]
@@ -125,6 +158,15 @@ mod tests {
         assert_eq!(arguments("(J[BII)I"), Some("J[BII"));
         assert_eq!(arguments("(I)"), Some("I"));
         assert_eq!(arguments("()[[Ljava/lang/Object;"), Some(""));
+    }
+
+    /// Check that arguments and result are told apart, and have their names in Java.
+    #[test]
+    fn arguments_one_by_one() {
+        assert_eq!(fields("(J[[BLa/b/C;I)[I"), Some(vec!["J", "[[B", "La/b/C;", "I"]));
+        assert_eq!((fields("()V"), fields("(Q)V")), (Some(Vec::new()), None));
+        assert_eq!((result("()[I"), result("()V"), result("()II")), (Some("[I"), None, None));
+        assert_eq!(["I", "[[J", "[La/b/C;"].map(java_type), ["int", "long[][]", "a.b.C[]"]);
     }
 
     /// Check that what is no descriptor is refused and breaks nothing.

@@ -10,6 +10,17 @@ pub struct JvmLabels(
 
 impl JvmLabels {
     /// The label names that metrics use for other things.
-    pub const RESERVED: [&str; 9] =
-        ["class", "method", "library", "signature", "state", "reason", "version", "le", "quantile"];
+    pub const RESERVED: [&str; 11] = [
+        "class",
+        "method",
+        "library",
+        "signature",
+        "state",
+        "reason",
+        "version",
+        "target",
+        "outcome",
+        "le",
+        "quantile",
+    ];
 }

@@ -1,33 +1,49 @@
 //! The plain values that flow from stage to stage. They hold no handle, do no I/O and depend on no stage.
 
+mod allocator;
+mod arguments;
+mod collector;
 pub mod descriptor;
+pub mod duration;
 mod finding;
+pub mod jni;
 mod jvm;
 mod labels;
 mod plan;
 mod price;
 mod profile;
+mod pushes;
 mod reach;
 mod sample;
 mod snapshot;
 mod status;
+mod user_program;
 
+pub use allocator::AllocatorSite;
+pub use arguments::{
+    ArgsWanted, Argument, ArgumentObject, ArgumentPlace, ArgumentValue, CallArguments, UnknownArgument, argument_kinds,
+    argument_places, is_reference,
+};
+pub use collector::{COLLECTORS, Collector, Collectors, Column, CountedIn};
 pub use finding::{Finding, Verdict};
+pub use jni::{CriticalSections, JniFamily, JniResource, JniSnapshot, JniSum, JniUse, Resources};
 pub use jvm::{Jvm, JvmKind, StartTime};
 pub use labels::JvmLabels;
 pub use nprof_hotspot::model::{
-    CutReason, ElfAddr, FileId, FileOffset, Inventory, Library, Mapping, Method, NativeCode, Pid, VirtAddr,
+    CutReason, ElfAddr, FileId, FileOffset, Inventory, Library, Mapping, Method, NativeCode, Pid, SharedStr, VirtAddr,
 };
 pub use plan::{Bound, LibraryId, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason, Skipped};
-pub use price::{Price, Prices};
+pub use price::{Price, Prices, StubPrice};
 pub use profile::{
     About, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality, StackTotals,
     ThreadName, TimelineCall, Unit, Weighed, WeighedStack, Weight,
 };
+pub use pushes::{PushOutcome, Pushes};
 pub use reach::Reach;
 pub use sample::Sample;
 pub use snapshot::{
-    Histogram, Losses, MeanTime, MethodSnapshot, Settled, SlowCall, SlowCalls, Snapshot, States, Tier, Traced, Tracing,
-    Unseen,
+    Exemplar, Histogram, Losses, MeanTime, MethodSnapshot, Settled, SlowCall, SlowCalls, SlowWait, Snapshot, States,
+    Tier, Traced, Tracing, Unseen,
 };
-pub use status::{CallCost, FunctionStatus, JvmStatus, Status};
+pub use status::{CallCost, FunctionStatus, JvmStatus, ProfilesStatus, Status};
+pub use user_program::{CallEnd, ProgramValues};

@@ -19,6 +19,8 @@ pub enum Bound {
     /// The *critical* function of a method that is bound to another one: compiled code of JDKs before 18 calls it instead
     /// (`-XX:+CriticalJNINatives`).
     Critical,
+    /// No method: a JNI function, from the VM's table of them.
+    JniFunction,
 }
 
 impl fmt::Display for Bound {
@@ -29,6 +31,7 @@ impl fmt::Display for Bound {
             Self::Predicted => "predicted",
             Self::Unbound => "unbound",
             Self::Critical => "critical",
+            Self::JniFunction => "jni-function",
         })
     }
 }

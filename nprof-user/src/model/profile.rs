@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nprof_common::Consumed;
 use serde::{Deserialize, Serialize};
 
-use super::{CutReason, Unseen};
+use super::{Collectors, CutReason, Unseen};
 
 /// A finished recording of one JVM.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -29,14 +30,14 @@ pub struct Profile {
     pub inside: Vec<StackTotals>,
     /// Single calls by the time when they began, where a timeline was asked for.
     pub timeline: Vec<TimelineCall>,
-    /// The threads that the timeline speaks of.
+    /// The threads that samples and the timeline speak of; [`StackTotals::thread`] is an index of it.
     pub threads: Vec<ThreadName>,
     /// How good all this is.
     pub quality: Quality,
 }
 
 /// What was recorded, where and how.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct About {
     /// The version of nprof that made the recording.
     pub nprof: String,
@@ -58,6 +59,8 @@ pub struct About {
     pub host: String,
     /// The patterns that methods were selected by; empty for all.
     pub patterns: Vec<String>,
+    /// The globs that threads were selected by, later than it was recorded; empty for all.
+    pub threads: Vec<String>,
     /// The most stacks that were to be taken in a second.
     pub max_stacks: u32,
     /// For samples by timer: the time from one to the next on each CPU, in nanoseconds.
@@ -66,6 +69,8 @@ pub struct About {
     pub off_cpu: bool,
     /// Whether samples inside native methods were taken.
     pub native_stacks: bool,
+    /// What was collected of calls besides.
+    pub collectors: Collectors,
 }
 
 /// What a recording measures.
@@ -198,6 +203,16 @@ pub struct FunctionTotals {
     pub unseen: Option<Unseen>,
     /// Of the time of `unseen`, the part that threads were not running, in nanoseconds; 0 where no look has told.
     pub unseen_off_ns: u64,
+    /// When it was first traced, in nanoseconds from the start; 0 for what was from the start on.
+    pub traced_after_ns: u64,
+    /// For how long its calls were not seen since then, in nanoseconds.
+    pub unwatched_ns: u64,
+    /// Whether only some of its calls were timed, and the time is an estimate for all of them.
+    pub sampled: bool,
+    /// Whether its calls were only counted by the end, because timing them was too expensive.
+    pub only_counted: bool,
+    /// What the timed calls have consumed besides time; `None` where that is not known.
+    pub consumed: Option<Box<Consumed>>,
 }
 
 impl FunctionTotals {
@@ -207,6 +222,14 @@ impl FunctionTotals {
         let estimated =
             self.unseen.filter(Unseen::has_time).map_or(0, |unseen| unseen.calls.saturating_add(self.counted));
         self.calls.saturating_sub(self.untimed).saturating_sub(self.counted).saturating_add(estimated)
+    }
+
+    /// How long it took to make [`all_calls`](Self::all_calls) in a recording of this length: late starts are left out, and pauses
+    /// of which nothing is estimated.
+    #[must_use]
+    pub fn called_for(&self, elapsed: Duration) -> Duration {
+        let unknown_ns = if self.unseen.is_some() { 0 } else { self.unwatched_ns };
+        elapsed.saturating_sub(Duration::from_nanos(self.traced_after_ns.saturating_add(unknown_ns)))
     }
 
     /// The part of `self_ns` that threads were running, in nanoseconds.
@@ -246,7 +269,7 @@ impl FunctionTotals {
     }
 }
 
-/// What the samples of one function with one stack add up to.
+/// What the samples of one function with one stack, of one thread, add up to.
 ///
 /// A sampled call stands for as many as its chance says (1 / chance). These are the sums of what they stand for: without
 /// bias, but not exact; whoever renders them scales each function to its exact totals.
@@ -256,6 +279,9 @@ pub struct StackTotals {
     pub stack: u32,
     /// Index of the function that was called; `None` for samples by timer outside of traced functions.
     pub function: Option<u32>,
+    /// Index of the thread; `None` where threads were not told apart: in what a service keeps, and in recordings of before that
+    /// was known.
+    pub thread: Option<u32>,
     /// How many samples there are.
     pub samples: u64,
     /// The calls that they stand for; 0 for samples inside calls.
@@ -288,7 +314,7 @@ pub struct TimelineCall {
 pub struct ThreadName {
     /// Its number on the host.
     pub tid: u32,
-    /// Its name as the kernel has it, 15 bytes at most.
+    /// Its name as the kernel has it, 15 bytes at most; its number where the thread ended before anybody could ask.
     pub name: String,
 }
 

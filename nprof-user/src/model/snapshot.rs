@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nprof_common::{Consumed, Counters};
 use serde::{Deserialize, Serialize};
 
-use super::{Jvm, Method, PlannedMethod, Price, Prices, ProbeCost, SkipReason, Skipped};
+use super::{
+    CallArguments, Collectors, Jvm, Method, PlannedMethod, Price, Prices, ProbeCost, ProgramValues, SkipReason, Skipped,
+};
 
 /// A base-2 exponential histogram of call times in nanoseconds with four buckets per octave: the Prometheus
 /// native histogram (and OTLP exponential histogram) of schema 2. Bucket `i` holds the times in
@@ -71,27 +74,29 @@ pub struct MethodSnapshot {
     /// Wall-clock time of the timed calls, in nanoseconds, less what their own probes have put into it.
     pub total_ns: u64,
     /// The time of the calls that were only counted, estimated from those that were timed: one of several
-    /// (`--time-every`), or those of short looks (`--max-overhead`). `None` where nothing is estimated.
+    /// (`--time-every`, `--max-overhead` with stubs), or those of short looks (`--max-overhead` with probes). `None` where nothing is estimated.
     pub estimated_ns: Option<u64>,
     /// How far that may be off, where looks have timed calls.
     pub estimated_error_ns: Option<u64>,
     /// What it did while nobody watched, estimated; `None` where it was watched all the time, or is never looked at.
     pub unseen: Option<Unseen>,
-    /// `total_ns` less the time spent in other calls that they made and that probes saw; `None` where stubs counted,
-    /// which do not know who calls whom.
+    /// `total_ns` less the time spent in other calls that they made and that were traced; `None` where stubs counted that do not
+    /// know who calls whom, because nothing is collected.
     pub self_ns: Option<u64>,
-    /// What has been taken off as the probes' part, off `total_ns` and off `self_ns`: with it they are what was measured.
+    /// What has been taken off as the part of probes and stubs, off `total_ns` and off `self_ns`: with it they are what was measured.
     pub probe_ns: u64,
-    /// How far `total_ns` and `self_ns` may be off because of what probes cost, in nanoseconds, up or down.
+    /// How far `total_ns` and `self_ns` may be off because of what probes and stubs cost, in nanoseconds, up or down.
     pub probe_error_ns: u64,
-    /// What the probes of one of its calls cost; nothing where only stubs counted.
+    /// What the probes of one of its calls cost, or the stub where only stubs counted.
     pub price: Price,
-    /// What the probes of all its calls have cost the JVM's threads, in nanoseconds; `None` where only stubs counted.
+    /// What its probes and stubs have cost the JVM's threads at all its calls, in nanoseconds; `None` where that is not known.
     pub cost_ns: Option<u64>,
     /// The part of `self_ns` that the threads were not running; `None` where it is not measured.
     pub off_cpu_ns: Option<u64>,
     /// The same of the time that is estimated; `None` also where nothing is known of it.
     pub estimated_off_ns: Option<u64>,
+    /// What the timed calls have consumed besides time; `None` where that is not collected.
+    pub consumed: Option<Box<Consumed>>,
     /// The longest timed call, in nanoseconds, less what its probes have put into it.
     pub max_ns: u64,
     /// The timed calls by duration as it was measured: the part of probes is in it. Its counts add up to `calls - counted - untimed`.
@@ -157,6 +162,17 @@ pub struct SlowCall {
     pub method: Method,
     /// How long it took, in nanoseconds.
     pub time_ns: u64,
+    /// Of this, how long its thread was not running; `None` where that is not known: stubs do not measure it.
+    pub off_cpu_ns: Option<u64>,
+    /// What it consumed besides time, with the calls that it made; `None` where that is not collected, and where a stub timed it.
+    pub consumed: Option<Box<Counters>>,
+    /// What it was made with; the outer `None` where nobody asks for that, the inner one where it is not known which method's the call
+    /// is.
+    pub arguments: Option<Option<Box<CallArguments>>>,
+    /// The longest time that its thread was not running; `None` if there was none worth a look, or it is not known.
+    pub wait: Option<SlowWait>,
+    /// Whether a stub has timed it.
+    pub by_stub: bool,
     /// The thread, on the host.
     pub tid: u32,
     /// The thread's name; empty if it is not known.
@@ -168,12 +184,42 @@ pub struct SlowCall {
 /// The slow calls of a JVM.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SlowCalls {
-    /// From which time on a call is slow, in nanoseconds.
-    pub threshold_ns: u64,
+    /// From which time on a call is slow, in nanoseconds; `None`: only calls of some methods are.
+    pub threshold_ns: Option<u64>,
+    /// The same of methods that patterns select, the last one that counts being the last; `None`: none of their calls is.
+    pub by_pattern: Vec<(String, Option<u64>)>,
     /// How many there were.
     pub total: u64,
-    /// The last of them, the latest first.
-    pub last: Vec<SlowCall>,
+    /// Of these, those that came too fast to be looked at: they may be slower than the slowest that are known.
+    pub unread: u64,
+    /// The slowest of them, the slowest first.
+    pub slowest: Vec<SlowCall>,
+    /// Single calls for whoever scrapes; see [`Exemplar`].
+    pub exemplars: Vec<Exemplar>,
+}
+
+/// A slow call that stands for those of its method that took about as long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exemplar {
+    /// The method.
+    pub method: Method,
+    /// How long it took, in nanoseconds, as it was measured: like the buckets of histograms.
+    pub time_ns: u64,
+    /// When it ended.
+    pub ended: Timestamp,
+    /// The thread's name; empty if it is not known.
+    pub thread: String,
+    /// Who called: class, method and line. Empty if it is not known.
+    pub caller: String,
+}
+
+/// A time that a thread was not running.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlowWait {
+    /// How long it was, in nanoseconds.
+    pub ns: u64,
+    /// The functions of the kernel where the thread left the CPU, the innermost first.
+    pub frames: Vec<String>,
 }
 
 /// What is done at a function's calls.
@@ -182,17 +228,22 @@ pub struct SlowCalls {
 pub enum Tracing {
     /// There is no probe: calls cost nothing and are not seen.
     Detached,
-    /// The probe is there and does nothing.
+    /// Nothing, because the user wants that. There may be a probe, which does nothing.
     Off,
     /// Calls are counted when they begin.
     Counted,
+    /// Calls are counted, and some of them timed: one of several.
+    Sampled,
     /// Calls are counted and timed.
     Timed,
 }
 
 impl Tracing {
     /// Every state.
-    pub const ALL: [Self; 4] = [Self::Detached, Self::Off, Self::Counted, Self::Timed];
+    pub const ALL: [Self; 5] = [Self::Detached, Self::Off, Self::Counted, Self::Sampled, Self::Timed];
+
+    /// What users can order, with the word for it.
+    pub const ORDERS: [(&str, Self); 3] = [("off", Self::Off), ("count", Self::Counted), ("time", Self::Timed)];
 
     /// The word for JSON and metrics.
     #[must_use]
@@ -201,6 +252,7 @@ impl Tracing {
             Self::Detached => "detached",
             Self::Off => "off",
             Self::Counted => "counted",
+            Self::Sampled => "sampled",
             Self::Timed => "timed",
         }
     }
@@ -252,6 +304,14 @@ pub struct States {
     pub demoted: usize,
 }
 
+impl States {
+    /// Takes in a function.
+    pub fn add(&mut self, traced: Traced) {
+        self.functions[traced.tracing as usize] += 1;
+        self.demoted += usize::from(traced.is_demoted());
+    }
+}
+
 /// Events that were not measured as they should have been, by reason. All are zero in a clean run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Losses {
@@ -294,8 +354,12 @@ pub struct Snapshot {
     pub cost_share: Option<f64>,
     /// What probes cost, at each kind of site.
     pub prices: Prices,
-    /// The calls of methods with stubs that were slow, if these are looked for.
+    /// What is collected of calls besides counts and times.
+    pub collectors: Collectors,
+    /// The calls that were slow, if these are looked for.
     pub slow: Option<SlowCalls>,
+    /// What programs of the user's have counted, an entry for each object that shows something.
+    pub programs: Vec<ProgramValues>,
     /// Selected methods that are not traced.
     pub skipped: Arc<[Skipped]>,
     /// Whether the JVM has linked native functions by `java.lang.foreign`: calls of those are no native methods' and are

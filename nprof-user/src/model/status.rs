@@ -21,6 +21,30 @@ pub struct Status {
     pub jvms: Vec<JvmStatus>,
     /// What was not measured as it should have been, by reason.
     pub losses: BTreeMap<String, u64>,
+    /// The profiles, if they are wanted.
+    #[serde(default)]
+    pub profiles: Option<ProfilesStatus>,
+}
+
+/// The windows of all JVMs' profiles, and what became of the stacks that were to be in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ProfilesStatus {
+    /// How many windows there are.
+    pub windows: u64,
+    /// How many bytes they take.
+    pub bytes: u64,
+    /// How many bytes they may take.
+    pub most_bytes: u64,
+    /// How many windows were dropped before they were an hour old, because there was no room.
+    pub dropped: u64,
+    /// Stacks that were taken.
+    pub stacks: u64,
+    /// Stacks that were chosen and not taken, because there were too many at once.
+    pub over_pace: u64,
+    /// Stacks for which the ring had no room.
+    pub no_room: u64,
+    /// Stacks that were taken and that nobody could read any more.
+    pub unread: u64,
 }
 
 /// What tracing adds to one call, in nanoseconds.
@@ -110,6 +134,16 @@ impl Status {
             call_cost: Some(CallCost { counted_ns: 620, timed_ns: 1240 }),
             jvms: vec![busy, idle],
             losses: [("too-deep", 0), ("unreturned", 3)].map(|(reason, n)| (reason.to_owned(), n)).into(),
+            profiles: Some(ProfilesStatus {
+                windows: 120,
+                bytes: 3 << 20,
+                most_bytes: 32 << 20,
+                dropped: 4,
+                stacks: 50_000,
+                over_pace: 70,
+                no_room: 0,
+                unread: 2,
+            }),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! `library_file` opens a library and `address_space` says which library an address lies in. `cfi`
 //! finds the rule by which a frame leads to its caller, `rule` follows it, [`NativeUnwinder`] does so frame by frame.
 //! [`Symbolizer`] names what was found; `debug_file` looks for a library's separate debug information. `covered` tells
-//! where functions begin, which has to do for those without a name.
+//! where functions begin, which has to do for those without a name. [`KernelSymbols`] names functions of the kernel.
 //!
 //! Rules come from `.eh_frame` or `.debug_frame`. Where there are none, a frame pointer is tried and the stack says
 //! that it rests on a guess. No library is run, stopped or written to, and no file of the target is mapped into memory:
@@ -14,6 +14,7 @@ mod address_space;
 mod cfi;
 mod covered;
 mod debug_file;
+mod kernel_symbols;
 mod library_file;
 mod names;
 mod rule;
@@ -25,6 +26,7 @@ mod testing;
 mod unwinder;
 
 pub(crate) use cfi::function_starts;
+pub use kernel_symbols::KernelSymbols;
 pub use library_file::LibraryError;
 pub use names::NativeFrame;
 pub use sample::{CodeAddress, NativeEnd, NativeSample, NativeStack, ProbedReturn, Registers};

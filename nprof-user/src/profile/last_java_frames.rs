@@ -94,6 +94,14 @@ impl LastJavaFrames {
         Ok((sp != 0).then_some(LastJavaFrame { sp, pc, fp }))
     }
 
+    /// Learns the name of a thread that has not been seen.
+    pub(super) fn note_name(&mut self, tid: u32) {
+        let Self { proc, pid, names, .. } = self;
+        names
+            .entry(tid)
+            .or_insert_with(|| proc.thread(*pid, tid).map_or_else(|| tid.to_string(), |thread| thread.name));
+    }
+
     /// Whether a thread was there at the last look, Java or not.
     pub(super) fn has_seen(&self, tid: u32) -> bool {
         self.numbers.contains_key(&tid)

@@ -3,24 +3,33 @@
 //!
 //! ```text
 //! Sampler    a thread: reads the ring ─> unwinder ─> naming ─> Sums      every few milliseconds
+//! StackRing  the same for many JVMs: a thread reads the ring ─> JvmStacks, on a thread for each: unwinder ─> naming ─> Sums
+//! SlowCalls  a thread for each JVM: calls above a threshold, from the same ring ─> the slowest
 //! rate controller      how likely calls are to be sampled from now on              every 20 ms
 //! Sums       chance and times of each sample, added up by function and stack
 //! ```
 
 mod interner;
+mod jvm_stacks;
 mod last_java_frames;
 mod mounted;
 mod naming;
 mod off_cpu_samples;
 mod open;
+mod open_vm;
 mod rate_controller;
 mod sampler;
 mod slow;
+mod slow_queue;
+mod stack_ring;
 mod stacks;
 mod sums;
 
+pub use jvm_stacks::JvmStacks;
 pub use open::OpenCall;
 pub use rate_controller::{Flow, Paces, RateController};
 pub use sampler::{Finished, Functions, Sampler, Setup};
-pub use slow::{SlowCalls, SlowSample};
+pub use slow::{Arguments, SlowCalls, SlowSample, SlowUser, SlowWait};
+pub use slow_queue::SlowQueue;
+pub use stack_ring::{StackQueue, StackRing};
 pub use sums::{Summed, Sums};

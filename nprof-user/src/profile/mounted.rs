@@ -1,13 +1,15 @@
-//! Tells the programs what to read of the VM besides stacks: how often it has collected the heap, and how the frames of
-//! virtual threads are found that are frozen there.
+//! Tells the programs what to read of the VM besides stacks: how often it has collected the heap, how references into it
+//! are followed, and how the frames of virtual threads are found that are frozen there.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nprof_common::VmPlaces;
+use nprof_common::{HeapPlaces, VmPlaces};
 
 use super::stacks::Stacks;
-use crate::attach::{Feeds, StackRecord};
+use crate::attach::{StackRecord, VmTable};
 use crate::hotspot;
+use crate::model::Pid;
 use crate::sys::remote_memory::{MemoryError, ProcessMemory};
 use crate::unwind::{Threads, Unwinder};
 
@@ -16,9 +18,13 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// More words than what the VM keeps where a continuation was entered.
 const ENTRY_WORDS: usize = 8;
 
-/// What the programs know, and what is still to be found out.
+/// What the programs know, and what is still to be found out. They forget it when this is dropped.
 #[derive(Debug)]
 pub(super) struct Mounted {
+    /// Where they are told.
+    vms: Arc<VmTable>,
+    /// Of which process.
+    pid: Pid,
     /// What they were told.
     places: VmPlaces,
     /// Where in a thread its `JNIEnv` is, if that is known.
@@ -35,17 +41,20 @@ impl Mounted {
     /// # Errors
     /// If the VM cannot be read.
     pub(super) fn find(
-        feeds: &mut Feeds,
+        vms: &Arc<VmTable>,
+        pid: Pid,
         unwinder: &mut Unwinder<ProcessMemory>,
         threads: &mut Threads<ProcessMemory>,
     ) -> Result<Self, hotspot::Error> {
         let env = threads.jni_env_offset()?;
-        let mut mounted = Self { places: VmPlaces::default(), env, asked: Instant::now(), entry: None };
+        let (vms, places) = (Arc::clone(vms), VmPlaces::default());
+        let mut mounted = Self { vms, pid, places, env, asked: Instant::now(), entry: None };
         if let Some(env) = env {
             mounted.places.frozen = unwinder.frozen_places(env)?.unwrap_or_default();
         }
+        mounted.places.heap = unwinder.heap_places()?.unwrap_or_default();
         mounted.places.collections = unwinder.collections_place().map_or(0, |place| place.0);
-        mounted.tell(feeds);
+        mounted.tell();
         Ok(mounted)
     }
 
@@ -64,19 +73,20 @@ impl Mounted {
     ///
     /// # Errors
     /// What makes all reads of the target fail: it has ended.
-    pub(super) fn learn(&mut self, feeds: &mut Feeds, stacks: &mut Stacks) -> Result<(), MemoryError> {
-        self.ask_again(feeds, stacks)?;
+    pub(super) fn learn(&mut self, stacks: &mut Stacks) -> Result<(), MemoryError> {
+        self.ask_again(stacks)?;
+        self.ask_for_strings(stacks)?;
         if let Some(words) = self.entry.take()
             && let Some(entered) = stacks.entered(&words)?
         {
             self.places.frozen.entered = entered;
-            self.tell(feeds);
+            self.tell();
         }
         Ok(())
     }
 
     /// A VM says where frozen frames lie only once it has had a virtual thread.
-    fn ask_again(&mut self, feeds: &mut Feeds, stacks: &mut Stacks) -> Result<(), MemoryError> {
+    fn ask_again(&mut self, stacks: &mut Stacks) -> Result<(), MemoryError> {
         if self.places.frozen.thread_from_env == 0
             && let Some(env) = self.env
             && self.asked.elapsed() >= ASK_AGAIN
@@ -84,15 +94,31 @@ impl Mounted {
             self.asked = Instant::now();
             if let Some(frozen) = stacks.missed_frozen_places(env)? {
                 self.places.frozen = frozen;
-                self.tell(feeds);
+                self.tell();
             }
         }
         Ok(())
     }
 
-    fn tell(&self, feeds: &mut Feeds) {
-        if let Err(error) = feeds.set_vm(&self.places) {
+    /// A VM that has only just been started may not have loaded the class of strings.
+    fn ask_for_strings(&mut self, stacks: &mut Stacks) -> Result<(), MemoryError> {
+        let HeapPlaces { stopped, string_class, .. } = self.places.heap;
+        if stopped != 0 && string_class == 0 {
+            self.places.heap = stacks.heap_places()?.unwrap_or_default();
+            self.tell();
+        }
+        Ok(())
+    }
+
+    fn tell(&self) {
+        if let Err(error) = self.vms.set(self.pid, &self.places) {
             tracing::warn!("the frames of virtual threads in the heap are not copied: {error}");
         }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.vms.forget(self.pid);
     }
 }

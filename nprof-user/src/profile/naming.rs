@@ -54,6 +54,11 @@ impl NativeNames {
         self.symbolizer.set_libraries(libraries);
     }
 
+    /// Forgets the numbers.
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+    }
+
     /// The numbers of the frames at some places in code, the innermost first.
     pub(super) fn number(&mut self, places: &[CodeAddress], sums: &mut Sums) -> Vec<u32> {
         if self.known.len() > MAX_KNOWN {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nprof_common::{Pace, StackHeader};
 
 use super::Sums;
-use super::sums::Share;
+use super::sums::{Of, Share};
 
 /// How much of what was seen lately counts: the rest is what was seen before.
 const NEW: f64 = 0.1;
@@ -29,8 +29,7 @@ pub(super) struct OffCpuSamples {
 /// A thread that is not running.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
-    record: Option<u32>,
-    stack: u32,
+    of: Of,
     /// How many stops this one stands for.
     factor: f64,
 }
@@ -43,19 +42,19 @@ impl OffCpuSamples {
     }
 
     /// A thread stops.
-    pub(super) fn stop(&mut self, header: &StackHeader, record: Option<u32>, stack: u32, sums: &mut Sums) {
+    pub(super) fn stop(&mut self, header: &StackHeader, of: Of, sums: &mut Sums) {
         let factor = Pace::CERTAIN as f64 / header.probability.max(1) as f64;
         self.seen += factor;
-        sums.add_inside(record, stack, Share::default());
-        self.waiting.insert(header.tid, Waiting { record, stack, factor });
+        sums.add_inside(of, Share::default());
+        self.waiting.insert(header.tid, Waiting { of, factor });
     }
 
     /// It runs again.
     pub(super) fn resume(&mut self, header: &StackHeader, sums: &mut Sums) {
-        let Some(Waiting { record, stack, factor }) = self.waiting.remove(&header.tid) else { return };
+        let Some(Waiting { of, factor }) = self.waiting.remove(&header.tid) else { return };
         let away_ns = factor * header.time_ns as f64;
         let share = Share { calls: 0.0, time_ns: away_ns, self_ns: away_ns, off_cpu_ns: away_ns };
-        sums.add_to(record, stack, share);
+        sums.add_to(of, share);
     }
 
     /// The chance from now on, `passed` after the last time.
@@ -71,6 +70,10 @@ impl OffCpuSamples {
 mod tests {
     use super::*;
 
+    fn of(record: Option<u32>, stack: u32) -> Of {
+        Of { record, stack, tid: None }
+    }
+
     fn header(tid: u32, probability: u64, time_ns: u64) -> StackHeader {
         StackHeader { tid, probability, time_ns, ..StackHeader::default() }
     }
@@ -81,8 +84,8 @@ mod tests {
     fn time_comes_later() {
         let (mut off_cpu_samples, mut sums) = (OffCpuSamples::new(100), Sums::default());
         let stacks = [sums.stack(vec![0], None), sums.stack(vec![1], None)];
-        off_cpu_samples.stop(&header(7, Pace::CERTAIN / 4, 0), Some(3), stacks[0], &mut sums);
-        off_cpu_samples.stop(&header(8, Pace::CERTAIN, 0), Some(3), stacks[1], &mut sums);
+        off_cpu_samples.stop(&header(7, Pace::CERTAIN / 4, 0), of(Some(3), stacks[0]), &mut sums);
+        off_cpu_samples.stop(&header(8, Pace::CERTAIN, 0), of(Some(3), stacks[1]), &mut sums);
         off_cpu_samples.resume(&header(7, 0, 500), &mut sums);
         off_cpu_samples.resume(&header(7, 0, 500), &mut sums);
         off_cpu_samples.resume(&header(9, 0, 500), &mut sums);
@@ -105,8 +108,7 @@ mod tests {
                     taken += if step < 100 { 0.0 } else { 1.0 };
                     off_cpu_samples.stop(
                         &header(1, (probability * Pace::CERTAIN as f64) as u64, 0),
-                        None,
-                        stack,
+                        of(None, stack),
                         &mut sums,
                     );
                 }

@@ -1,7 +1,7 @@
 //! The calls that have not returned when a recording ends: how long they have lasted, and their stacks as they are.
 
 use nprof_common::stack::PAGE;
-use nprof_common::{Frame, StackHeader};
+use nprof_common::{Frame, OffCpu, StackHeader};
 
 use super::Sums;
 use super::last_java_frames::LastJavaFrames;
@@ -13,6 +13,8 @@ use crate::sys::remote_memory::{MemoryError, ProcessMemory};
 /// A call that has not returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenCall {
+    /// The thread on the host.
+    pub tid: u32,
     /// The number of the function's record.
     pub record: u32,
     /// How long it has lasted, in nanoseconds.
@@ -42,7 +44,7 @@ pub(super) fn find(
         let calls = feeds.open_calls(tid);
         let Some(innermost) = calls.last() else { continue };
         let now_ns = monotonic_ns();
-        let now = Now { ns: now_ns, off_cpu_ns: feeds.off_cpu_ns(tid, now_ns) };
+        let now = Now { ns: now_ns, off_cpu: feeds.off_cpu(tid, now_ns) };
         let mut parts = Vec::new();
         if let Some(anchor) = last_java_frames.read(memory, tid)?
             // It may have called back into Java: then its stack is moving.
@@ -57,7 +59,7 @@ pub(super) fn find(
                 parts.clear();
             }
         }
-        open.extend(times(&calls, now).map(|call| OpenCall { stacks: parts.clone(), ..call }));
+        open.extend(times(&calls, now).map(|call| OpenCall { tid, stacks: parts.clone(), ..call }));
     }
     Ok(open)
 }
@@ -68,15 +70,15 @@ struct Now {
     /// The monotonic clock.
     ns: u64,
     /// How long the thread has not been running; `None` if that is not known.
-    off_cpu_ns: Option<u64>,
+    off_cpu: Option<OffCpu>,
 }
 
-/// Nested open calls, the outermost first, without their stacks.
+/// Nested open calls, the outermost first, without their thread and stacks.
 fn times(calls: &[Frame], now: Now) -> impl Iterator<Item = OpenCall> {
     let lasted = move |call: &Frame| now.ns.saturating_sub(call.start_ns);
     let waited = move |call: &Frame| {
-        let known = call.off_ns != Frame::UNKNOWN;
-        now.off_cpu_ns.filter(|_| known).map(|off_cpu_ns| off_cpu_ns.saturating_sub(call.off_ns))
+        let is_known = |off_cpu: &OffCpu| call.off_ns != Frame::UNKNOWN && call.missed == off_cpu.missed;
+        now.off_cpu.filter(is_known).map(|off_cpu| off_cpu.total_ns.saturating_sub(call.off_ns))
     };
     calls.iter().enumerate().map(move |(at, call)| {
         let nested = calls.get(at + 1);
@@ -84,7 +86,7 @@ fn times(calls: &[Frame], now: Now) -> impl Iterator<Item = OpenCall> {
         let off_cpu_ns = waited(call)
             .zip(nested.map_or(Some(0), waited))
             .map(|(waited, nested)| waited.saturating_sub(call.child_off_ns).saturating_sub(nested).min(self_ns));
-        OpenCall { record: call.index, time_ns: lasted(call), self_ns, off_cpu_ns, stacks: Vec::new() }
+        OpenCall { tid: 0, record: call.index, time_ns: lasted(call), self_ns, off_cpu_ns, stacks: Vec::new() }
     })
 }
 
@@ -102,21 +104,24 @@ fn copy(memory: &ProcessMemory, sp: u64, stack_bytes: u32) -> Vec<u8> {
     copy
 }
 
-fn monotonic_ns() -> u64 {
+pub(super) fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::FromZeros as _;
+
     use super::*;
 
     fn call(index: u32, start_ns: u64, child_ns: u64, off_ns: u64) -> Frame {
-        Frame { start_ns, sp: 0, child_ns, off_ns, child_off_ns: child_ns / 2, env: 0, index, padding: 0 }
+        Frame { start_ns, sp: 0, child_ns, off_ns, child_off_ns: child_ns / 2, env: 0, index, missed: 0, is_caller: 0 }
     }
 
     fn own(calls: &[Frame], off_cpu_ns: Option<u64>) -> Vec<(u32, u64, u64, Option<u64>)> {
-        let now = Now { ns: 1_000, off_cpu_ns };
+        let off_cpu = off_cpu_ns.map(|total_ns| OffCpu { total_ns, ..OffCpu::new_zeroed() });
+        let now = Now { ns: 1_000, off_cpu };
         times(calls, now).map(|call| (call.record, call.time_ns, call.self_ns, call.off_cpu_ns)).collect()
     }
 
@@ -131,10 +136,13 @@ mod tests {
     }
 
     /// Check that a call of which it was not noted how long its thread had waited before is not known to have waited, nor
-    /// the one around it.
+    /// the one around it; the same of one in which the thread was not seen to run again.
     #[test]
     fn unknown_waits() {
-        let calls = [call(1, 100, 0, 10), call(2, 400, 0, Frame::UNKNOWN)];
-        assert_eq!(own(&calls, Some(250)).iter().filter(|call| call.3.is_none()).count(), 2);
+        let missed = Frame { missed: 7, ..call(2, 400, 0, 100) };
+        for unknown in [call(2, 400, 0, Frame::UNKNOWN), missed] {
+            let calls = [call(1, 100, 0, 10), unknown];
+            assert_eq!(own(&calls, Some(250)).iter().filter(|call| call.3.is_none()).count(), 2);
+        }
     }
 }

@@ -3,6 +3,9 @@
 //! Half of what may be taken goes to calls as such, shared evenly: functions with few calls get all that they have, and the
 //! frequent ones share what is left. The other half goes to time: a call that lasts a period is taken for certain, a
 //! shorter one with a chance in proportion. Each sample carries the chance that it had, so neither favours anything.
+//!
+//! Where many JVMs share what may be taken, calls as such are shared evenly among them first: one that is busy leaves the
+//! others what they need. Time is time, in whichever JVM.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -57,7 +60,7 @@ impl Flow {
 }
 
 /// What the programs are told.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Paces {
     /// Records whose chance has changed, and the new chance.
     pub probabilities: Vec<(u32, f64)>,
@@ -74,11 +77,20 @@ pub struct RateController {
     max_stacks: f64,
     /// Stacks per second of calls that return.
     of_calls: f64,
+    jvms: HashMap<u64, Rates>,
+    /// Stacks that may be taken, not yet allowed as whole ones.
+    tokens: f64,
+    /// The most of them.
+    burst: f64,
+    elapsed: f64,
+}
+
+/// What one JVM does.
+#[derive(Debug, Default)]
+struct Rates {
     known: HashMap<u32, Known>,
     /// Nanoseconds of native time per second, of all functions.
     time_rate: f64,
-    /// Stacks that may be taken, not yet allowed as whole ones.
-    tokens: f64,
     elapsed: f64,
 }
 
@@ -99,12 +111,63 @@ impl RateController {
         // Timers keep the pace by themselves. What is left out while this thread waits for a CPU would be missing from
         // their sums, and the first stacks take the longest to read: everything about them is new.
         let tokens = max_stacks * if of_calls < max_stacks { BURST } else { FIRST };
-        Self { max_stacks, of_calls: of_calls * AIM, known: HashMap::new(), time_rate: 0.0, tokens, elapsed: 0.0 }
+        let burst = (max_stacks * BURST).max(1.0);
+        Self { max_stacks, of_calls: of_calls * AIM, jvms: HashMap::new(), tokens, burst, elapsed: 0.0 }
     }
 
-    /// What to do from now on, `passed` after the last time. `taken` stacks were taken since then.
+    /// The same where no more than this may be taken at once after a quiet time, in seconds of the pace.
+    #[must_use]
+    pub fn with_burst(self, seconds: f64) -> Self {
+        let burst = (self.max_stacks * seconds).max(1.0);
+        Self { burst, ..self }
+    }
+
+    /// What to do from now on, `passed` after the last time, where there is one JVM. `taken` stacks were taken since then.
     pub fn step(&mut self, flows: &[Flow], passed: Duration, taken: u64) -> Paces {
+        self.step_all(&[(0, flows)], passed, taken).pop().unwrap_or_default()
+    }
+
+    /// The same for several JVMs, each with a number of its own. One that is not among them any more is forgotten.
+    pub fn step_all(&mut self, jvms: &[(u64, &[Flow])], passed: Duration, taken: u64) -> Vec<Paces> {
         let passed = passed.as_secs_f64().max(1e-6);
+        self.elapsed += passed;
+        self.jvms.retain(|known, _| jvms.iter().any(|(jvm, _)| jvm == known));
+        for (jvm, flows) in jvms {
+            self.jvms.entry(*jvm).or_default().note_all(flows, passed);
+        }
+        let most = level(self.jvms.values().map(Rates::calls), self.of_calls * CALLS);
+        let (period, allow) = (self.period(), self.allow(passed, taken));
+        let paces = |(jvm, _): &(u64, &[Flow])| {
+            let probabilities = self.jvms.get_mut(jvm).map(|rates| rates.probabilities(most)).unwrap_or_default();
+            Paces { probabilities, period, allow }
+        };
+        jvms.iter().map(paces).collect()
+    }
+
+    fn period(&self) -> Duration {
+        // Until there is something to go by, time has no say but for the longest calls.
+        if self.elapsed < SETTLED {
+            return MAX_PERIOD;
+        }
+        let per_second = self.of_calls * (1.0 - CALLS);
+        let time_rate: f64 = self.jvms.values().map(|rates| rates.time_rate).sum();
+        // Until a call has ended nothing is known. Then one thread is taken to be in native code all the time.
+        let time_rate = if time_rate > 0.0 { time_rate } else { 1e9 };
+        let ns = (time_rate / per_second).min(MAX_PERIOD.as_nanos() as f64);
+        Duration::from_secs_f64(ns / 1e9).clamp(MIN_PERIOD, MAX_PERIOD)
+    }
+
+    fn allow(&mut self, passed: f64, taken: u64) -> u64 {
+        self.tokens = (self.tokens - taken as f64 + self.max_stacks * passed).clamp(0.0, self.burst);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, at most max_stacks")]
+        let whole = self.tokens as u64;
+        whole
+    }
+}
+
+impl Rates {
+    /// Takes in what all functions have done.
+    fn note_all(&mut self, flows: &[Flow], passed: f64) {
         self.elapsed += passed;
         let forget = 1.0 - (-passed / HALF_LIFE * std::f64::consts::LN_2).exp();
         let mut time = 0;
@@ -115,7 +178,11 @@ impl RateController {
         // Time is known only when calls end, in bursts: at first the mean since the start says more.
         let forget = forget.max(passed / self.elapsed);
         self.time_rate += (now - self.time_rate) * forget;
-        Paces { probabilities: self.probabilities(), period: self.period(), allow: self.allow(passed, taken) }
+    }
+
+    /// Calls per second, of all functions.
+    fn calls(&self) -> f64 {
+        self.known.values().map(|known| known.rate).sum()
     }
 
     /// Takes in what a function has done. Returns its time since the last step.
@@ -131,9 +198,9 @@ impl RateController {
         time
     }
 
-    /// The chances that have changed.
-    fn probabilities(&mut self) -> Vec<(u32, f64)> {
-        let level = level(self.known.values().map(|known| known.rate), self.of_calls * CALLS);
+    /// The chances that have changed, if `most` calls may be taken in a second.
+    fn probabilities(&mut self, most: f64) -> Vec<(u32, f64)> {
+        let level = level(self.known.values().map(|known| known.rate), most);
         let mut changed = Vec::new();
         for (record, known) in &mut self.known {
             let never = known.flow.calls == 0;
@@ -148,26 +215,6 @@ impl RateController {
         }
         changed.sort_unstable_by_key(|(record, _)| *record);
         changed
-    }
-
-    fn period(&self) -> Duration {
-        // Until there is something to go by, time has no say but for the longest calls.
-        if self.elapsed < SETTLED {
-            return MAX_PERIOD;
-        }
-        let per_second = self.of_calls * (1.0 - CALLS);
-        // Until a call has ended nothing is known. Then one thread is taken to be in native code all the time.
-        let time_rate = if self.time_rate > 0.0 { self.time_rate } else { 1e9 };
-        let ns = (time_rate / per_second).min(MAX_PERIOD.as_nanos() as f64);
-        Duration::from_secs_f64(ns / 1e9).clamp(MIN_PERIOD, MAX_PERIOD)
-    }
-
-    fn allow(&mut self, passed: f64, taken: u64) -> u64 {
-        let most = (self.max_stacks * BURST).max(1.0);
-        self.tokens = (self.tokens - taken as f64 + self.max_stacks * passed).clamp(0.0, most);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, at most max_stacks")]
-        let whole = self.tokens as u64;
-        whole
     }
 }
 
@@ -226,6 +273,29 @@ mod tests {
         (rate_controller, stacks)
     }
 
+    /// Check that a JVM with a flood of calls of many functions leaves another one what it needs, and takes the rest.
+    #[test]
+    fn jvms_share() {
+        let mut rate_controller = RateController::new(100, 100);
+        let flows = |functions: u32, rate: u64, step: u64| -> Vec<Flow> {
+            (0..functions).map(|record| Flow { record, calls: rate * step / 50, self_ns: 0 }).collect()
+        };
+        let mut probabilities = [vec![0.0; 100], vec![0.0; 1]];
+        for step in 1..=200 {
+            let (flood, quiet) = (flows(100, 10_000, step), flows(1, 100, step));
+            let all = rate_controller.step_all(&[(7, &flood), (9, &quiet)], STEP, 0);
+            for (of, paces) in probabilities.iter_mut().zip(all) {
+                paces.probabilities.iter().for_each(|(record, probability)| of[*record as usize] = *probability);
+            }
+        }
+        let [flood, quiet] = probabilities.map(|of| of.iter().sum::<f64>());
+        let (flood, quiet) = (flood * 10_000.0, quiet * 100.0);
+        assert!((20.0..25.0).contains(&quiet) && (20.0..25.0).contains(&flood), "{flood} {quiet}");
+        // What has ended is forgotten: its share goes to the other.
+        let alone = rate_controller.step_all(&[(9, &flows(1, 100, 200))], STEP, 0);
+        assert!(alone[0].probabilities[0].1 > 0.4, "{alone:?}");
+    }
+
     /// Check that a rare function keeps all of its calls beside a flood of others, and that the sum stays within bounds.
     #[test]
     fn rare_beside_frequent() {
@@ -250,7 +320,7 @@ mod tests {
     #[test]
     fn sudden_flood() {
         let (mut rate_controller, _) = run(1000, &[Load { rate: 10.0, call_ns: 1e3 }], 3.0);
-        let before = rate_controller.known[&0].flow.calls;
+        let before = rate_controller.jvms[&0].known[&0].flow.calls;
         let paces = rate_controller.step(&[Flow { record: 0, calls: before + 20_000, self_ns: 0 }], STEP, 0);
         let [(0, probability)] = paces.probabilities[..] else { panic!("{paces:?}") };
         assert!(probability * 1e6 <= 1000.0, "{probability}");

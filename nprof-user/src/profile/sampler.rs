@@ -9,13 +9,13 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nprof_common::{CallEvent, Pace, StackHeader, StackKind};
+use nprof_common::{CallEvent, StackHeader, StackKind};
 
 use super::last_java_frames::LastJavaFrames;
 use super::mounted::Mounted;
 use super::off_cpu_samples::OffCpuSamples;
 use super::stacks::Stacks;
-use super::sums::Share;
+use super::sums::{Of, Share};
 use super::{Flow, OpenCall, Paces, RateController, Sums, open};
 use crate::attach::{Collect, Feeds, Taken};
 use crate::discover::Proc;
@@ -84,6 +84,8 @@ pub struct Finished {
     pub taken: Taken,
     /// Stacks that were read after the JVM had ended, when nothing could name them any more.
     pub too_late: u64,
+    /// Stacks that were not read because others of the JVM took too long.
+    pub too_slow: u64,
     /// Calls of the timeline beyond what is kept.
     pub too_many: u64,
     /// Why it ended before it was told to, usually because the JVM did.
@@ -120,11 +122,11 @@ impl Sampler {
     /// # Errors
     /// If the VM's tables cannot be read.
     pub fn start(setup: Setup) -> Result<Self, hotspot::Error> {
-        let Setup { proc, pid, libjvm, mut feeds, collect, functions } = setup;
+        let Setup { proc, pid, libjvm, feeds, collect, functions } = setup;
         let memory = ProcessMemory::new(pid);
         let mut unwinder = Unwinder::open(memory.clone(), &libjvm)?;
         let mut threads = Threads::open(memory, &libjvm)?;
-        let mounted = Mounted::find(&mut feeds, &mut unwinder, &mut threads)?;
+        let mounted = Mounted::find(feeds.vms(), pid, &mut unwinder, &mut threads)?;
         let last_java_frames = LastJavaFrames::new(proc.clone(), pid, threads);
         let shared = Arc::new(Shared::default());
         // Half of the stacks are taken inside calls, where that is wanted.
@@ -261,6 +263,8 @@ impl Worker {
         let in_native = collect.inside || collect.everywhere;
         let mut read = Vec::new();
         feeds.read_stacks(|record| {
+            // Its name is asked for at once: the thread may not live to see the next look for new ones.
+            last_java_frames.note_name(record.header.tid);
             *has_new_threads |= in_native && !last_java_frames.has_seen(record.header.tid);
             if finished.error.is_some() {
                 finished.too_late += 1;
@@ -291,7 +295,7 @@ impl Worker {
                 }
             }
         }
-        if let Err(error) = mounted.learn(feeds, stacks) {
+        if let Err(error) = mounted.learn(stacks) {
             finished.error.get_or_insert(error);
         }
         feeds.read_calls(|call| {
@@ -309,33 +313,22 @@ fn add(
     collect: &Collect,
 ) {
     let record = (header.index != StackHeader::NO_CALL).then_some(header.index);
+    let of = |record| Of { record, stack: number, tid: Some(header.tid) };
     let is_call = |kind| kind == StackKind::Return as u32 || kind == StackKind::Stub as u32;
     match (header.kind, record) {
         (kind, Some(record)) if is_call(kind) => {
             let record = if kind == StackKind::Stub as u32 { Flow::of_stub(record) } else { record };
-            finished.sums.add_call(record, number, share(header));
+            finished.sums.add_call(of(Some(record)), Share::of(header));
             if collect.calls {
                 finished.sampled.insert((header.tid, header.now_ns.wrapping_sub(header.time_ns)), number);
             }
         }
-        (kind, _) if kind == StackKind::Stop as u32 => off_cpu_samples.stop(header, record, number, &mut finished.sums),
+        (kind, _) if kind == StackKind::Stop as u32 => off_cpu_samples.stop(header, of(record), &mut finished.sums),
         _ => {
             let period_ns = collect.period.as_nanos() as f64;
             let share = Share { time_ns: period_ns, self_ns: period_ns, ..Share::default() };
-            finished.sums.add_inside(record, number, share);
+            finished.sums.add_inside(of(record), share);
         }
-    }
-}
-
-/// What a sampled call stands for.
-fn share(header: &StackHeader) -> Share {
-    let calls = Pace::CERTAIN as f64 / header.probability.max(1) as f64;
-    let self_ns = header.time_ns.saturating_sub(header.child_ns);
-    Share {
-        calls,
-        time_ns: calls * header.time_ns as f64,
-        self_ns: calls * self_ns as f64,
-        off_cpu_ns: calls * header.off_ns.min(self_ns) as f64,
     }
 }
 

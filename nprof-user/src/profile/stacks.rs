@@ -3,7 +3,7 @@
 //! In two steps, because the first is urgent: what a stack leads to in the target may be gone a moment later. Names of native
 //! code come from files, where a function that is new can take milliseconds, and can wait until all stacks are read.
 
-use nprof_common::{FrozenPlaces, StackHeader, StackKind};
+use nprof_common::{FrozenPlaces, HeapPlaces, Referent, StackHeader, StackKind};
 
 use super::Sums;
 use super::naming::{JavaNames, NativeNames, cut};
@@ -11,7 +11,7 @@ use crate::attach::StackRecord;
 use crate::model::{CutReason, Library, Pid, VirtAddr};
 use crate::native::{CodeAddress, NativeEnd, NativeSample, NativeStack, NativeUnwinder, ProbedReturn};
 use crate::sys::remote_memory::{MemoryError, ProcessMemory};
-use crate::unwind::{FrozenCopy, Interrupted, JavaFrame, JavaStack, NativeCaller, Sample, Unwinder};
+use crate::unwind::{FrozenCopy, HeapObject, Interrupted, JavaFrame, JavaStack, NativeCaller, Sample, Unwinder};
 
 /// Unwinds and names the stacks of one JVM.
 #[derive(Debug)]
@@ -38,6 +38,12 @@ impl Stacks {
         Self { java, native, java_names: JavaNames::default(), native_names }
     }
 
+    /// Numbers frames anew from now on: for sums that begin.
+    pub(super) fn forget_names(&mut self) {
+        self.java_names = JavaNames::default();
+        self.native_names.forget();
+    }
+
     /// Takes over what the process has mapped now.
     pub(super) fn set_libraries(&mut self, libraries: &[Library]) {
         self.native.set_libraries(libraries);
@@ -61,6 +67,22 @@ impl Stacks {
         if self.java.take_misses_frozen() { self.java.frozen_places(env) } else { Ok(None) }
     }
 
+    /// What the first bytes of an object tell: [`Unwinder::object`].
+    ///
+    /// # Errors
+    /// What makes all reads of the target fail: it has ended.
+    pub(super) fn object(&mut self, copied: &Referent, collections: u64) -> Result<Option<HeapObject>, MemoryError> {
+        self.java.object(copied, collections)
+    }
+
+    /// How references are followed: [`Unwinder::heap_places`].
+    ///
+    /// # Errors
+    /// What makes all reads of the target fail: it has ended.
+    pub(super) fn heap_places(&mut self) -> Result<Option<HeapPlaces>, MemoryError> {
+        self.java.heap_places()
+    }
+
     /// Reads the stack of a record.
     ///
     /// # Errors
@@ -68,7 +90,8 @@ impl Stacks {
     pub(super) fn read(&mut self, taken: &StackRecord<'_>) -> Result<Frames, MemoryError> {
         let header = taken.header;
         let in_java = self.java.contains_code(VirtAddr(header.pc));
-        let is_call = [StackKind::Return, StackKind::Stub].iter().any(|kind| header.kind == *kind as u32);
+        let calls = [StackKind::Return, StackKind::Stub, StackKind::Slow, StackKind::SlowStub];
+        let is_call = calls.iter().any(|kind| header.kind == *kind as u32);
         match (is_call, in_java) {
             // A native method has returned to Java: the registers are exact.
             (true, true) => Ok(Frames::default().called_by(self.java.unwind(&interrupted(taken))?)),
@@ -190,6 +213,11 @@ impl Stacks {
 }
 
 impl Frames {
+    /// The frames of Java, the innermost first.
+    pub(super) fn java(&self) -> &[JavaFrame] {
+        &self.java
+    }
+
     /// The same with the Java frames that come next.
     fn called_by(self, java: JavaStack) -> Self {
         Self { cut: cut(java.end), java: java.frames, ..self }
@@ -217,7 +245,7 @@ fn probed(taken: &StackRecord<'_>) -> Option<ProbedReturn> {
 }
 
 /// Where the thread was interrupted.
-pub(super) fn interrupted<'a>(taken: &StackRecord<'a>) -> Sample<'a> {
+fn interrupted<'a>(taken: &StackRecord<'a>) -> Sample<'a> {
     let StackRecord { header, stack, .. } = *taken;
     Sample {
         pc: VirtAddr(header.pc),

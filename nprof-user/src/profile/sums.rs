@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use nprof_common::{Pace, StackHeader};
+
 use super::interner::Interner;
 use crate::model::{CutReason, ProfileFrame, ProfileStack, StackTotals};
 
@@ -18,16 +20,24 @@ pub struct Share {
     pub off_cpu_ns: f64,
 }
 
-/// A stack of one function (by its record), or of no call.
-type Key = (Option<u32>, u32);
+/// What a sample is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Of {
+    /// The function, by its record; `None` outside of calls.
+    pub record: Option<u32>,
+    /// The number of the stack.
+    pub stack: u32,
+    /// The thread on the host; `None` if threads are not to be told apart.
+    pub tid: Option<u32>,
+}
 
 /// Sums of samples.
 #[derive(Debug, Default)]
 pub struct Sums {
     frames: Interner<ProfileFrame>,
     stacks: Interner<ProfileStack>,
-    calls: HashMap<Key, Sum>,
-    inside: HashMap<Key, Sum>,
+    calls: HashMap<Of, Sum>,
+    inside: HashMap<Of, Sum>,
     /// Samples, complete ones, and the reasons of the others.
     taken: u64,
     complete: u64,
@@ -49,7 +59,7 @@ pub struct Summed {
     pub frames: Vec<ProfileFrame>,
     /// Each different stack.
     pub stacks: Vec<ProfileStack>,
-    /// Calls that returned; functions by record.
+    /// Calls that returned; functions by record, threads by number.
     pub calls: Vec<StackTotals>,
     /// Samples inside calls or of no call.
     pub inside: Vec<StackTotals>,
@@ -90,18 +100,18 @@ impl Sums {
     }
 
     /// Adds a call that returned.
-    pub fn add_call(&mut self, record: u32, stack: u32, share: Share) {
-        self.calls.entry((Some(record), stack)).or_default().add(share);
+    pub fn add_call(&mut self, of: Of, share: Share) {
+        self.calls.entry(of).or_default().add(share);
     }
 
     /// Adds a sample inside a call, or of no call.
-    pub fn add_inside(&mut self, record: Option<u32>, stack: u32, share: Share) {
-        self.inside.entry((record, stack)).or_default().add(share);
+    pub fn add_inside(&mut self, of: Of, share: Share) {
+        self.inside.entry(of).or_default().add(share);
     }
 
     /// Adds to a sample that was taken before: what it stands for was not known then.
-    pub fn add_to(&mut self, record: Option<u32>, stack: u32, share: Share) {
-        self.inside.entry((record, stack)).or_default().share.add(share);
+    pub fn add_to(&mut self, of: Of, share: Share) {
+        self.inside.entry(of).or_default().share.add(share);
     }
 
     /// Takes the sums apart.
@@ -130,6 +140,18 @@ impl Sum {
 }
 
 impl Share {
+    /// What a sampled call stands for.
+    pub(super) fn of(header: &StackHeader) -> Self {
+        let calls = Pace::CERTAIN as f64 / header.probability.max(1) as f64;
+        let self_ns = header.time_ns.saturating_sub(header.child_ns);
+        Self {
+            calls,
+            time_ns: calls * header.time_ns as f64,
+            self_ns: calls * self_ns as f64,
+            off_cpu_ns: calls * header.off_ns.min(self_ns) as f64,
+        }
+    }
+
     fn add(&mut self, other: Self) {
         self.calls += other.calls;
         self.time_ns += other.time_ns;
@@ -138,12 +160,13 @@ impl Share {
     }
 }
 
-fn totals(sums: HashMap<Key, Sum>) -> Vec<StackTotals> {
+fn totals(sums: HashMap<Of, Sum>) -> Vec<StackTotals> {
     let mut totals: Vec<StackTotals> = sums
         .into_iter()
-        .map(|((function, stack), Sum { samples, share })| StackTotals {
-            stack,
-            function,
+        .map(|(of, Sum { samples, share })| StackTotals {
+            stack: of.stack,
+            function: of.record,
+            thread: of.tid,
             samples,
             calls: share.calls,
             time_ns: share.time_ns,
@@ -151,7 +174,7 @@ fn totals(sums: HashMap<Key, Sum>) -> Vec<StackTotals> {
             off_cpu_ns: share.off_cpu_ns,
         })
         .collect();
-    totals.sort_unstable_by_key(|totals| (totals.function, totals.stack));
+    totals.sort_unstable_by_key(|totals| (totals.function, totals.stack, totals.thread));
     totals
 }
 
@@ -172,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Check that samples of one function and stack are one sum, and that frames and stacks are kept once.
+    /// Check that samples of one function, stack and thread are one sum, and that frames and stacks are kept once.
     #[test]
     fn sums_by_function_and_stack() {
         let mut sums = Sums::default();
@@ -180,13 +203,16 @@ mod tests {
         for (record, frames) in [(7, ["a", "b"]), (7, ["a", "b"]), (7, ["c", "b"]), (8, ["a", "b"])] {
             let frames = frames.map(|name| sums.frame(frame(name))).to_vec();
             let stack = sums.stack(frames, None);
-            sums.add_call(record, stack, share);
+            sums.add_call(Of { record: Some(record), stack, tid: Some(1) }, share);
+            sums.add_call(Of { record: Some(record), stack, tid: Some(2) }, share);
         }
         let summed = sums.finish();
         assert_eq!(summed.frames, ["a", "b", "c"].map(frame));
         assert_eq!(summed.stacks.len(), 2);
         let calls: Vec<_> = summed.calls.iter().map(|sum| (sum.function, sum.stack, sum.samples, sum.calls)).collect();
-        assert_eq!(calls, [(Some(7), 0, 2, 8.0), (Some(7), 1, 1, 4.0), (Some(8), 0, 1, 4.0)]);
+        let of_each = [(Some(7), 0, 2, 8.0), (Some(7), 1, 1, 4.0), (Some(8), 0, 1, 4.0)];
+        assert_eq!(calls, of_each.map(|sum| [sum; 2]).concat());
+        assert!(summed.calls.chunks(2).all(|two| (two[0].thread, two[1].thread) == (Some(1), Some(2))));
         assert_eq!((summed.taken, summed.complete), (4, 4));
     }
 
@@ -208,8 +234,9 @@ mod tests {
     fn adds_later() {
         let mut sums = Sums::default();
         let stack = sums.stack(vec![0], None);
-        sums.add_inside(Some(1), stack, Share::default());
-        sums.add_to(Some(1), stack, Share { self_ns: 5.0, ..Share::default() });
+        let of = Of { record: Some(1), stack, tid: None };
+        sums.add_inside(of, Share::default());
+        sums.add_to(of, Share { self_ns: 5.0, ..Share::default() });
         let summed = sums.finish();
         assert_eq!((summed.inside[0].samples, summed.inside[0].self_ns), (1, 5.0));
     }

@@ -3,6 +3,8 @@
 //! A number is a place in one of these lists, counted from 1. What was once written keeps its number: add at the end only,
 //! and raise the version of the format.
 
+use nprof_common::Counter;
+
 use crate::model::{CutReason, ProfileFrameKind, ProfileMode};
 
 pub(super) const KINDS: [ProfileFrameKind; 9] = [
@@ -34,6 +36,28 @@ pub(super) const CUT_REASONS: [CutReason; 12] = [
     CutReason::MidFrame,
 ];
 
+/// The counters in the order in which a recording has their numbers.
+pub(super) const COUNTERS: [Counter; 18] = [
+    Counter::MinorFaults,
+    Counter::MajorFaults,
+    Counter::VoluntarySwitches,
+    Counter::InvoluntarySwitches,
+    Counter::ReadBytes,
+    Counter::WrittenBytes,
+    Counter::DiskReadBytes,
+    Counter::DiskWrittenBytes,
+    Counter::ReceivedBytes,
+    Counter::SentBytes,
+    Counter::Syscalls,
+    Counter::LockWaits,
+    Counter::ZeroResults,
+    Counter::NegativeResults,
+    Counter::Exceptions,
+    Counter::MappedBytes,
+    Counter::AllocBytes,
+    Counter::Allocations,
+];
+
 /// The number of a value, from 1 on. Every value is in its list; a test says so.
 pub(super) fn number<T: PartialEq>(list: &[T], value: &T) -> u32 {
     let place = list.iter().position(|known| known == value);
@@ -47,7 +71,9 @@ pub(super) fn value<T: Copy>(list: &[T], number: u32) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CUT_REASONS, KINDS, MODES, number, value};
+    use nprof_common::Counter;
+
+    use super::{COUNTERS, CUT_REASONS, KINDS, MODES, number, value};
     use crate::model::{CutReason, ProfileFrameKind};
 
     /// Check that every value has a number that leads back to it, and that other numbers lead nowhere.
@@ -59,6 +85,7 @@ mod tests {
         for reason in CutReason::ALL {
             assert_eq!(value(&CUT_REASONS, number(&CUT_REASONS, &reason)), Some(reason));
         }
+        assert!(Counter::ALL.iter().all(|counter| COUNTERS.contains(counter)));
         assert_eq!([0, 3, u32::MAX].map(|number| value(&MODES, number)), [None; 3]);
     }
 }

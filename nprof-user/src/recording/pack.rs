@@ -1,8 +1,9 @@
 //! From a profile to the parts of a file.
 
+use nprof_common::Counters;
 use prost::Message;
 
-use super::numbers::{CUT_REASONS, KINDS, MODES, number};
+use super::numbers::{COUNTERS, CUT_REASONS, KINDS, MODES, number};
 use super::wire::{self, Part};
 use crate::model::{
     About, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, StackTotals, ThreadName, TimelineCall, Unseen,
@@ -63,10 +64,12 @@ fn about(about: &About) -> wire::About {
         kernel: about.kernel.clone(),
         host: about.host.clone(),
         patterns: about.patterns.clone(),
+        threads: about.threads.clone(),
         max_stacks: about.max_stacks,
         period_ns: about.period_ns,
         off_cpu: about.off_cpu,
         native_stacks: about.native_stacks,
+        collectors: about.collectors.iter().map(|collector| collector.name.to_owned()).collect(),
     }
 }
 
@@ -108,7 +111,18 @@ fn function(function: &FunctionTotals) -> wire::Function {
         unseen: function.unseen.map(unseen),
         unseen_off_ns: function.unseen_off_ns,
         counted: function.counted,
+        traced_after_ns: function.traced_after_ns,
+        unwatched_ns: function.unwatched_ns,
+        sampled: function.sampled,
+        only_counted: function.only_counted,
+        consumed_own: counters(function.consumed.as_ref().map(|consumed| &consumed.own)),
+        consumed_total: counters(function.consumed.as_ref().map(|consumed| &consumed.total)),
     }
+}
+
+fn counters(of: Option<&Counters>) -> Vec<u64> {
+    let in_order = |counters: &Counters| COUNTERS.map(|counter| counters[counter as usize]).to_vec();
+    of.map(in_order).unwrap_or_default()
 }
 
 fn unseen(Unseen { calls, error_calls, total_ns, error_ns, settled: _ }: Unseen) -> wire::Unseen {
@@ -116,8 +130,8 @@ fn unseen(Unseen { calls, error_calls, total_ns, error_ns, settled: _ }: Unseen)
 }
 
 fn totals(totals: &StackTotals) -> wire::Totals {
-    let StackTotals { stack, function, samples, calls, time_ns, self_ns, off_cpu_ns } = *totals;
-    wire::Totals { stack, function, samples, calls, time_ns, self_ns, off_cpu_ns }
+    let StackTotals { stack, function, thread, samples, calls, time_ns, self_ns, off_cpu_ns } = *totals;
+    wire::Totals { stack, function, thread, samples, calls, time_ns, self_ns, off_cpu_ns }
 }
 
 fn call(call: &TimelineCall) -> wire::Call {

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::io::{self, Read};
 use std::rc::Rc;
 
+use nprof_common::Consumed;
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
@@ -76,7 +77,7 @@ fn weight(tag: u32) -> (usize, usize) {
         2 => (size_of::<ProfileFrame>(), 1),
         // Numbers of four bytes, which take one in the file.
         3 => (size_of::<ProfileStack>(), 4),
-        4 => (size_of::<FunctionTotals>(), 1),
+        4 => (size_of::<FunctionTotals>() + size_of::<Consumed>(), 1),
         5..=7 => (size_of::<StackTotals>(), 1),
         8 => (size_of::<TimelineCall>(), 1),
         9 => (size_of::<ThreadName>(), 1),

@@ -8,12 +8,13 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
+use nprof_common::Consumed;
 
 use super::room::{Counted, Room};
 use super::{Error, MAGIC, VERSION, limits, pack, read, read_within, write, write_part};
 use crate::model::{
-    About, CutReason, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality,
-    Settled, StackTotals, ThreadName, TimelineCall, Unseen,
+    About, Collectors, CutReason, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack,
+    Quality, Settled, StackTotals, ThreadName, TimelineCall, Unseen,
 };
 
 /// Written by the first version of the format; see `version_1_stays_readable`.
@@ -64,10 +65,12 @@ fn profile(rows: u32, dice: &mut Dice) -> Profile {
             kernel: "6.18".to_owned(),
             host: "box".to_owned(),
             patterns: vec!["java.*".to_owned(), String::new()],
+            threads: Vec::new(),
             max_stacks: 1000,
             period_ns: (rows % 2 == 1).then_some(10_000_000),
             off_cpu: rows.is_multiple_of(2),
             native_stacks: rows.is_multiple_of(3),
+            collectors: Collectors::default(),
         },
         quality: Quality {
             stacks: 9,
@@ -100,6 +103,7 @@ fn profile(rows: u32, dice: &mut Dice) -> Profile {
         let totals = StackTotals {
             stack: dice.small(limit),
             function: (at % 3 > 0).then(|| dice.small(limit)),
+            thread: None,
             samples: dice.below(1000),
             calls: dice.below(1 << 40) as f64 / 3.0,
             time_ns: dice.below(1 << 50) as f64 / 7.0,
@@ -139,6 +143,14 @@ fn comes_back_as_it_was() {
         profile.functions.iter_mut().step_by(2).for_each(|of| of.unseen = Some(unseen));
         (profile.quality.open_unsplit, profile.quality.narrowed) = (9, true);
         profile.functions.iter_mut().for_each(|of| (of.counted, of.unseen_off_ns) = (7, 8));
+        profile.about.threads = vec!["pool-*".to_owned()];
+        let Profile { calls, threads, .. } = &mut profile;
+        calls.iter_mut().zip(0..).zip(threads).step_by(3).for_each(|((of, at), _)| of.thread = Some(at));
+        profile.functions.iter_mut().for_each(|of| (of.traced_after_ns, of.unwatched_ns) = (9, 10));
+        let consumed = Consumed { own: std::array::from_fn(|at| at as u64), total: [u64::MAX; nprof_common::COUNTERS] };
+        profile.functions.iter_mut().step_by(2).for_each(|of| of.consumed = Some(Box::new(consumed)));
+        profile.about.collectors = Collectors::named(&["io", "faults"]).unwrap();
+        profile.functions.iter_mut().step_by(3).for_each(|of| (of.sampled, of.only_counted) = (true, true));
         // As in recordings of before the error of a time was known: none is made up.
         profile.functions.iter_mut().step_by(4).for_each(|of| of.unseen = Some(Unseen { error_ns: None, ..unseen }));
         assert_eq!(read_back(&written(&profile)).unwrap(), profile, "{rows} rows");

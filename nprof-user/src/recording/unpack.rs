@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nprof_common::{Consumed, Counters};
 
 use super::Error;
-use super::numbers::{CUT_REASONS, KINDS, MODES, value};
+use super::numbers::{COUNTERS, CUT_REASONS, KINDS, MODES, value};
 use super::wire::{self, Part};
 use crate::model::{
-    About, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, Settled, StackTotals, ThreadName,
+    About, Collectors, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, Settled, StackTotals, ThreadName,
     TimelineCall, Unseen,
 };
 
@@ -45,14 +46,17 @@ impl Unpacked {
     pub(super) fn finish(self) -> Result<Profile, Error> {
         let Self { profile, is_described } = self;
         check(is_described, "it does not say what was recorded")?;
-        let (frames, stacks, functions) = (profile.frames.len(), profile.stacks.len(), profile.functions.len());
+        let (frames, stacks) = (profile.frames.len(), profile.stacks.len());
+        let (functions, threads) = (profile.functions.len(), profile.threads.len());
         let has_frames = |stack: &ProfileStack| stack.frames.iter().all(|frame| is_below(*frame, frames));
         check(profile.stacks.iter().all(has_frames), "a stack names a frame that is not there")?;
         let is_sound = |totals: &StackTotals| {
-            is_below(totals.stack, stacks) && totals.function.is_none_or(|function| is_below(function, functions))
+            is_below(totals.stack, stacks)
+                && totals.function.is_none_or(|function| is_below(function, functions))
+                && totals.thread.is_none_or(|thread| is_below(thread, threads))
         };
         let mut totals = profile.calls.iter().chain(&profile.open).chain(&profile.inside);
-        check(totals.all(is_sound), "a sample names a stack or function that is not there")?;
+        check(totals.all(is_sound), "a sample names a stack, function or thread that is not there")?;
         let is_sound = |call: &TimelineCall| {
             is_below(call.function, functions) && call.stack.is_none_or(|stack| is_below(stack, stacks))
         };
@@ -95,10 +99,12 @@ fn about(about: wire::About) -> Result<About, Error> {
         kernel: about.kernel,
         host: about.host,
         patterns: about.patterns,
+        threads: about.threads,
         max_stacks: about.max_stacks,
         period_ns: about.period_ns,
         off_cpu: about.off_cpu,
         native_stacks: about.native_stacks,
+        collectors: collectors(&about.collectors),
     })
 }
 
@@ -144,7 +150,27 @@ fn function(function: wire::Function) -> FunctionTotals {
         unseen: function.unseen.map(unseen),
         unseen_off_ns: function.unseen_off_ns,
         counted: function.counted,
+        traced_after_ns: function.traced_after_ns,
+        unwatched_ns: function.unwatched_ns,
+        sampled: function.sampled,
+        only_counted: function.only_counted,
+        consumed: consumed(&function.consumed_own, &function.consumed_total),
     }
+}
+
+/// Those that this nprof knows.
+fn collectors(names: &[String]) -> Collectors {
+    let known = names.iter().filter_map(|name| Collectors::named(&[name.as_str()]).ok());
+    known.fold(Collectors::default(), Collectors::and)
+}
+
+fn consumed(own: &[u64], total: &[u64]) -> Option<Box<Consumed>> {
+    let counters = |numbers: &[u64]| {
+        let mut counters = Counters::default();
+        COUNTERS.iter().zip(numbers).for_each(|(counter, number)| counters[*counter as usize] = *number);
+        counters
+    };
+    (!own.is_empty()).then(|| Box::new(Consumed { own: counters(own), total: counters(total) }))
 }
 
 fn unseen(wire::Unseen { calls, error_calls, total_ns, error_ns }: wire::Unseen) -> Unseen {
@@ -153,10 +179,10 @@ fn unseen(wire::Unseen { calls, error_calls, total_ns, error_ns }: wire::Unseen)
 }
 
 fn totals(totals: wire::Totals) -> Result<StackTotals, Error> {
-    let wire::Totals { stack, function, samples, calls, time_ns, self_ns, off_cpu_ns } = totals;
+    let wire::Totals { stack, function, thread, samples, calls, time_ns, self_ns, off_cpu_ns } = totals;
     let is_sum = |number: &f64| number.is_finite() && *number >= 0.0;
     check([calls, time_ns, self_ns, off_cpu_ns].iter().all(is_sum), "a sum that is no number")?;
-    Ok(StackTotals { stack, function, samples, calls, time_ns, self_ns, off_cpu_ns })
+    Ok(StackTotals { stack, function, thread, samples, calls, time_ns, self_ns, off_cpu_ns })
 }
 
 fn call(call: wire::Call) -> TimelineCall {

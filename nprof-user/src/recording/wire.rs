@@ -62,6 +62,11 @@ pub(super) struct About {
     pub(super) off_cpu: bool,
     #[prost(bool, tag = "16")]
     pub(super) native_stacks: bool,
+    /// By their names: which columns there are. Names that this nprof does not know are those of a newer one.
+    #[prost(string, repeated, tag = "17")]
+    pub(super) collectors: Vec<String>,
+    #[prost(string, repeated, tag = "18")]
+    pub(super) threads: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -134,6 +139,21 @@ pub(super) struct Function {
     pub(super) unseen_off_ns: u64,
     #[prost(uint64, tag = "19")]
     pub(super) counted: u64,
+    #[prost(uint64, tag = "20")]
+    pub(super) traced_after_ns: u64,
+    #[prost(uint64, tag = "21")]
+    pub(super) unwatched_ns: u64,
+    #[prost(bool, tag = "22")]
+    pub(super) sampled: bool,
+    #[prost(bool, tag = "23")]
+    pub(super) only_counted: bool,
+    /// What calls have consumed without nested ones: one number for each of [`super::numbers::COUNTERS`]; empty where it is not
+    /// known.
+    #[prost(uint64, repeated, tag = "24")]
+    pub(super) consumed_own: Vec<u64>,
+    /// The same with them.
+    #[prost(uint64, repeated, tag = "25")]
+    pub(super) consumed_total: Vec<u64>,
 }
 
 /// What nobody saw, estimated.
@@ -166,6 +186,9 @@ pub(super) struct Totals {
     pub(super) self_ns: f64,
     #[prost(double, tag = "7")]
     pub(super) off_cpu_ns: f64,
+    /// Recordings of before this was known have none.
+    #[prost(uint32, optional, tag = "8")]
+    pub(super) thread: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -9,8 +9,9 @@ use std::io::{self, Write};
 
 use super::order::{self, Order};
 use super::rows::Row;
+use super::run::{Run, Scope};
 use super::{json, names};
-use crate::model::Snapshot;
+use crate::model::{Column, ProgramValues, Snapshot};
 
 const HEADER: &str = "pid,class,method,signature,library,bound,tier,calls,in_flight,untimed,total_ns,self_ns,max_ns,\
                       p50_ns,p90_ns,p99_ns,traced_after_ns,cost,aliases,counted,unwatched_ns,state,jvm,ended,estimated_total_ns,\
@@ -26,9 +27,18 @@ const FORMULA: [char; 4] = ['=', '+', '-', '@'];
 /// # Errors
 /// What writing to `w` gives.
 pub fn csv(jvms: &[Snapshot], order: Order, w: &mut impl Write) -> io::Result<()> {
-    writeln!(w, "{HEADER}")?;
+    let run = Run::new(jvms, Scope::All);
+    let (collectors, programs) = (run.collectors(), run.programs());
+    let collected: String = collectors.columns().flat_map(|column| [",", column.name]).collect();
+    let of_programs = programs.iter().map(|programs| format!(",{}", quoted(&format!("program.{}", programs.name))));
+    writeln!(w, "{HEADER}{collected}{}", of_programs.collect::<String>())?;
     for row in order::all(jvms, order) {
-        let fields = fields(&row);
+        let mut fields = fields(&row);
+        let number = |column: &Column| Some(column.own(row.measured.consumed.as_deref()?).to_string());
+        fields.extend(collectors.columns().map(|column| number(column).unwrap_or_default()));
+        let values = &row.snapshot.programs;
+        let value = |programs: &ProgramValues| Some(programs.of(row.measured.index)?.to_string());
+        fields.extend(values.iter().map(|programs| value(programs).unwrap_or_default()));
         let fields: Vec<Cow<'_, str>> = fields.iter().map(|field| quoted(field)).collect();
         writeln!(w, "{}", fields.join(","))?;
     }
@@ -43,9 +53,9 @@ fn fields(row: &Row<'_>) -> Vec<String> {
     let aliases: Vec<String> = row.aliases().into_iter().map(names::qualified).collect();
     vec![
         snapshot.jvm.pid.to_string(),
-        method.class.clone(),
-        method.name.clone(),
-        method.signature.clone(),
+        method.class.to_string(),
+        method.name.to_string(),
+        method.signature.to_string(),
         measured.library.clone(),
         row.first.bound.to_string(),
         measured.tier.as_str().to_owned(),
@@ -106,6 +116,24 @@ mod tests {
     #[test]
     fn everything() {
         assert_eq!(text(&[samples::eventful()]), include_str!("golden/trace.csv"));
+    }
+
+    /// Check that what was collected has its own columns, the last ones.
+    #[test]
+    fn collected() {
+        let text = text(&[samples::collected()]);
+        let mut lines = text.lines();
+        assert!(lines.next().unwrap().ends_with(",on_cpu_ns,faults,major_faults,read_bytes,written_bytes"), "{text}");
+        assert!(lines.next().unwrap().ends_with(",1240,6,5242880,0"), "{text}");
+    }
+
+    /// Check that what programs of the user's have counted has its own columns, empty where none of them runs.
+    #[test]
+    fn values_of_programs() {
+        let text = text(&[samples::with_programs()]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].ends_with(",on_cpu_ns,program.bytes"), "{text}");
+        assert!(lines[1].ends_with(",12022867") && lines[2].ends_with(','), "{text}");
     }
 
     /// Check that the rows of several JVMs stand in one order, each with its pid, and that no JVM gives the header alone.

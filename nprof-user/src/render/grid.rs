@@ -46,8 +46,8 @@ impl Elastic {
 }
 
 /// A table of printable texts.
-pub(super) struct Grid {
-    pub(super) headers: Vec<(&'static str, Align)>,
+pub(super) struct Grid<'a> {
+    pub(super) headers: Vec<(&'a str, Align)>,
     /// Rows of as many cells as there are headers.
     pub(super) rows: Vec<Vec<String>>,
     /// The columns that are shortened where the screen is too narrow, the first first.
@@ -56,7 +56,7 @@ pub(super) struct Grid {
     pub(super) expendable: &'static [&'static str],
 }
 
-impl Grid {
+impl Grid<'_> {
     /// The header and the rows as lines without trailing blanks.
     pub(super) fn lines(mut self, screen: Screen) -> Vec<String> {
         let mut widths = self.widths();
@@ -164,7 +164,7 @@ pub(super) fn bold(text: &str, ansi: bool) -> String {
 mod tests {
     use super::{Align, Elastic, Grid, Screen};
 
-    fn grid() -> Grid {
+    fn grid() -> Grid<'static> {
         Grid {
             headers: vec![("N", Align::Right), ("NAME", Align::Left), ("END", Align::Left)],
             rows: [["1", "com.example.Thing::call", "x"], ["1,000", "日本.A::b", ""]]

@@ -1,8 +1,10 @@
-//! The rows of a run added up by what their methods belong to: library, package or class.
+//! Rows added up by what they belong to: thread, library, package or class.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::grid::{Align, Elastic, Grid};
+use super::order::Order;
 use super::rows::Row;
 use super::uncertain::Uncertain;
 use super::{names, units};
@@ -10,6 +12,8 @@ use super::{names, units};
 /// What rows are added up by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
+    /// The thread that made the calls.
+    Thread,
     /// The library with the function.
     Library,
     /// The package of the class.
@@ -20,107 +24,184 @@ pub enum By {
 
 impl By {
     /// Every one, with the word for it.
-    pub const ALL: [(Self, &str); 3] = [(Self::Library, "library"), (Self::Package, "package"), (Self::Class, "class")];
+    pub const ALL: [(Self, &str); 4] =
+        [(Self::Thread, "thread"), (Self::Library, "library"), (Self::Package, "package"), (Self::Class, "class")];
+
+    /// The word for it.
+    pub(super) fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(by, _)| *by == self).map_or("", |(_, word)| word)
+    }
 
     fn title(self) -> &'static str {
         match self {
+            Self::Thread => "THREAD",
             Self::Library => "LIBRARY",
             Self::Package => "PACKAGE",
             Self::Class => "CLASS",
         }
     }
 
-    /// What a row belongs to.
-    fn name<'a>(self, row: &Row<'a>) -> &'a str {
-        let class = row.first.method.class.as_str();
+    /// What a function belongs to that is in a library and of a method of a class; `None` where it belongs to several.
+    pub(super) fn name<'a>(self, library: &'a str, class: &'a str) -> Option<&'a str> {
         match self {
-            Self::Library => &row.measured.library,
-            Self::Class => class,
-            Self::Package => class.rsplit_once('.').map_or("(no package)", |(package, _)| package),
+            Self::Thread => None,
+            Self::Library => Some(library),
+            Self::Class => Some(class),
+            Self::Package => Some(class.rsplit_once('.').map_or("(no package)", |(package, _)| package)),
         }
     }
 }
 
-/// What rows add up to.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sum {
-    functions: u64,
-    calls: Uncertain,
+/// What the rows of a group add up to.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Sum {
+    pub(super) functions: u64,
+    pub(super) calls: Uncertain,
     /// The own time in which threads ran; of rows of which that is not known, all of it.
-    ran: Uncertain,
+    pub(super) ran: Uncertain,
     /// The own time, so that no time is counted twice. Of rows of which that is not known it has the calls that they made in it.
-    own: Uncertain,
+    pub(super) own: Uncertain,
 }
 
 impl Sum {
-    fn add(&mut self, row: &Row<'_>) {
+    /// Adds what another one has.
+    pub(super) fn add(&mut self, more: Self) {
         let plus = |sum: Uncertain, more: Uncertain| [sum, more].into_iter().sum();
+        self.functions += more.functions;
+        self.calls = plus(self.calls, more.calls);
+        self.ran = plus(self.ran, more.ran);
+        self.own = plus(self.own, more.own);
+    }
+
+    fn of(row: &Row<'_>) -> Self {
         let own = match row.own() {
             Some(own) if row.measured.unseen.is_none() && row.measured.estimated_ns.is_none() => own,
             _ => row.total(),
         };
-        self.functions += 1;
-        self.calls = plus(self.calls, row.all_calls());
-        self.ran = plus(self.ran, row.worked().unwrap_or(own));
-        self.own = plus(self.own, own);
+        Self { functions: 1, calls: row.all_calls(), ran: row.worked().unwrap_or(own), own }
+    }
+
+    /// What groups are ordered by.
+    fn key(&self, order: Order) -> Reverse<(u64, u64, u64)> {
+        let Self { calls, ran, own, .. } = self;
+        Reverse(match order {
+            Order::Calls => (calls.value, ran.value, own.value),
+            Order::SelfTime => (own.value, ran.value, calls.value),
+            _ => (ran.value, own.value, calls.value),
+        })
     }
 }
 
-/// One line for each group, those that worked longest first, and how many groups there are in all.
-pub(super) fn grid(by: By, rows: &[Row<'_>], top: Option<usize>) -> (Grid, usize) {
-    let mut groups: BTreeMap<&str, Sum> = BTreeMap::new();
-    for row in rows {
-        groups.entry(by.name(row)).or_default().add(row);
-    }
-    let mut groups: Vec<(&str, Sum)> = groups.into_iter().collect();
-    groups.sort_by_key(|(_, sum)| std::cmp::Reverse((sum.ran.value, sum.own.value, sum.calls.value)));
-    let all_ns = groups.iter().map(|(_, sum)| sum.ran.value).fold(0, u64::saturating_add);
-    let is_timed = rows.iter().any(|row| row.snapshot.timed);
-    let is_estimated = rows.iter().any(|row| row.measured.unseen.is_some() || row.measured.estimated_ns.is_some());
-    let right = |title: &'static str| (title, Align::Right);
-    let mut headers = vec![right("CALLS")];
-    headers.extend(is_estimated.then(|| right("ERROR")));
-    headers.push(right("FUNCTIONS"));
-    if is_timed {
-        headers.push(right("ON-CPU"));
-        headers.extend(is_estimated.then(|| right("ERROR")));
-        headers.extend([right("SHARE"), right("SELF")]);
-    }
-    headers.push((by.title(), Align::Left));
-    let line = |(name, sum): &(&str, Sum)| {
-        let error = |of: Uncertain| is_estimated.then(|| if of.error == 0 { String::new() } else { of.error() });
-        let mut cells = vec![sum.calls.count()];
-        cells.extend(error(sum.calls));
-        cells.push(units::count(sum.functions));
-        if is_timed {
-            let share = units::percent(sum.ran.value as f64 / all_ns.max(1) as f64);
-            cells.push(sum.ran.duration());
-            cells.extend(error(sum.ran));
-            cells.extend([share, sum.own.duration()]);
+/// Groups in order.
+#[derive(Debug)]
+pub(super) struct Groups<'a> {
+    by: By,
+    pub(super) groups: Vec<(&'a str, Sum)>,
+}
+
+/// Which columns groups have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    /// Whether there are times.
+    pub(super) is_timed: bool,
+    /// Whether anything is estimated.
+    pub(super) is_estimated: bool,
+}
+
+impl<'a> Groups<'a> {
+    /// Adds up what belongs together.
+    pub(super) fn new(by: By, order: Order, sums: impl Iterator<Item = (&'a str, Sum)>) -> Self {
+        let mut groups: BTreeMap<&str, Sum> = BTreeMap::new();
+        for (name, sum) in sums {
+            groups.entry(name).or_default().add(sum);
         }
-        cells.push(names::printable(name).into_owned());
-        cells
-    };
-    let shown = top.unwrap_or(groups.len());
-    let lines = groups.iter().take(shown).map(line).collect();
-    let grid = Grid {
-        rows: lines,
-        elastic: vec![Elastic::names(headers.len() - 1)],
-        headers,
-        expendable: &["FUNCTIONS", "SELF"],
-    };
-    (grid, groups.len())
+        let mut groups: Vec<(&str, Sum)> = groups.into_iter().collect();
+        groups.sort_by_key(|(_, sum)| sum.key(order));
+        Self { by, groups }
+    }
+
+    /// One line for each of the first groups, and what is to be said of the others.
+    pub(super) fn grid(&self, shape: Shape, top: Option<usize>) -> (Grid<'static>, Option<String>) {
+        let all_ns = sum_ns(&self.groups);
+        let (shown, left_out) = self.groups.split_at(top.unwrap_or(self.groups.len()).min(self.groups.len()));
+        let headers = self.headers(shape);
+        let grid = Grid {
+            rows: shown.iter().map(|group| cells(group, shape, all_ns)).collect(),
+            elastic: vec![Elastic::names(headers.len() - 1)],
+            headers,
+            expendable: &["FUNCTIONS", "SELF"],
+        };
+        (grid, (!left_out.is_empty()).then(|| rest(left_out, shape, all_ns)))
+    }
+
+    fn headers(&self, Shape { is_timed, is_estimated }: Shape) -> Vec<(&'static str, Align)> {
+        let right = |title: &'static str| (title, Align::Right);
+        let mut headers = vec![right("CALLS")];
+        headers.extend(is_estimated.then(|| right("ERROR")));
+        headers.push(right("FUNCTIONS"));
+        if is_timed {
+            headers.push(right("ON-CPU"));
+            headers.extend(is_estimated.then(|| right("ERROR")));
+            headers.extend([right("SHARE"), right("SELF")]);
+        }
+        headers.push((self.by.title(), Align::Left));
+        headers
+    }
+}
+
+fn cells((name, sum): &(&str, Sum), Shape { is_timed, is_estimated }: Shape, all_ns: u64) -> Vec<String> {
+    let error = |of: Uncertain| is_estimated.then(|| if of.error == 0 { String::new() } else { of.error() });
+    let mut cells = vec![sum.calls.count()];
+    cells.extend(error(sum.calls));
+    cells.push(units::count(sum.functions));
+    if is_timed {
+        cells.push(sum.ran.duration());
+        cells.extend(error(sum.ran));
+        cells.extend([share(sum.ran.value, all_ns), sum.own.duration()]);
+    }
+    cells.push(names::printable(name).into_owned());
+    cells
+}
+
+/// What the groups add up to that are not shown.
+fn rest(left_out: &[(&str, Sum)], shape: Shape, all_ns: u64) -> String {
+    let plural = |n: u64, what: &str| format!("{} {what}{}", units::count(n), if n == 1 { "" } else { "s" });
+    let rows = plural(left_out.len() as u64, "further row");
+    let ran_ns = sum_ns(left_out);
+    let calls = left_out.iter().map(|(_, sum)| sum.calls.value).fold(0, u64::saturating_add);
+    let calls = plural(calls, "call");
+    if !shape.is_timed {
+        return format!("left out: {rows} with {calls} (--top)");
+    }
+    format!("left out: {rows} with {calls}, {}, {} of the time (--top)", units::duration(ran_ns), share(ran_ns, all_ns))
+}
+
+fn sum_ns(groups: &[(&str, Sum)]) -> u64 {
+    groups.iter().map(|(_, sum)| sum.ran.value).fold(0, u64::saturating_add)
+}
+
+fn share(part: u64, all: u64) -> String {
+    units::percent(part as f64 / all.max(1) as f64)
+}
+
+/// The groups of the rows of a run, and which columns they have.
+pub(super) fn of<'a>(by: By, order: Order, rows: &'a [Row<'a>]) -> (Groups<'a>, Shape) {
+    let is_estimated = |row: &Row<'_>| row.measured.unseen.is_some() || row.measured.estimated_ns.is_some();
+    let shape =
+        Shape { is_timed: rows.iter().any(|row| row.snapshot.timed), is_estimated: rows.iter().any(is_estimated) };
+    let name = |row: &'a Row<'a>| by.name(&row.measured.library, row.first.method.class.as_str()).unwrap_or_default();
+    (Groups::new(by, order, rows.iter().map(|row| (name(row), Sum::of(row)))), shape)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{By, grid};
+    use super::{By, of};
     use crate::model::MethodSnapshot;
     use crate::render::grid::Screen;
     use crate::render::order::{self, Order};
     use crate::render::samples;
 
-    fn lines(by: By, top: Option<usize>) -> (Vec<String>, usize) {
+    fn lines(by: By, top: Option<usize>) -> (Vec<String>, Option<String>) {
         let mut snapshot = samples::snapshot();
         let row = |index, class: &str, library: &str, total_ns, off_ns| MethodSnapshot {
             library: library.to_owned(),
@@ -133,8 +214,10 @@ mod tests {
             row(2, "E", "liby.so", 9_000, 8_000),
         ];
         let jvms = [snapshot];
-        let (grid, groups) = grid(by, &order::all(&jvms, Order::default()), top);
-        (grid.lines(Screen::default()), groups)
+        let rows = order::all(&jvms, Order::default());
+        let (groups, shape) = of(by, Order::default(), &rows);
+        let (grid, rest) = groups.grid(shape, top);
+        (grid.lines(Screen::default()), rest)
     }
 
     /// Check each way to add up: by work, with what waited in its place, and classes without a package among themselves.
@@ -145,9 +228,9 @@ mod tests {
             "   10          1  4.00 us   50 %  4.00 us  libx.so",
             "   20          2  4.00 us   50 %  12.0 us  liby.so",
         ];
-        let (mut found, groups) = lines(By::Library, None);
+        let (mut found, rest) = lines(By::Library, None);
         found[1..].sort();
-        assert_eq!((found, groups), (by_library.map(str::to_owned).to_vec(), 2));
+        assert_eq!((found, rest), (by_library.map(str::to_owned).to_vec(), None));
         let (by_package, _) = lines(By::Package, None);
         assert!(by_package[1].ends_with("7.00 us  87.5 %  7.00 us  a.b"), "{by_package:?}");
         assert!(by_package[2].ends_with("1.00 us  12.5 %  9.00 us  (no package)"), "{by_package:?}");
@@ -157,18 +240,20 @@ mod tests {
     #[test]
     fn estimates_have_errors() {
         let jvms = [samples::estimated()];
-        let (grid, _) = grid(By::Class, &order::all(&jvms, Order::default()), None);
+        let rows = order::all(&jvms, Order::default());
+        let (groups, shape) = of(By::Class, Order::default(), &rows);
+        let (grid, _) = groups.grid(shape, None);
         let titles: Vec<&str> = grid.headers.iter().map(|(title, _)| *title).collect();
         assert_eq!(titles.iter().filter(|title| **title == "ERROR").count(), 2, "{titles:?}");
         let lines = grid.lines(Screen::default());
         assert!(lines.iter().any(|line| line.contains('±')), "{lines:?}");
     }
 
-    /// Check that the first ones are shown where no more are wanted, and that it is known how many there are.
+    /// Check that the first ones are shown where no more are wanted, and that it is said what the others add up to.
     #[test]
     fn the_first_alone() {
-        let (found, groups) = lines(By::Class, Some(1));
-        assert_eq!((found.len(), groups), (2, 3));
-        assert!(found[1].ends_with("a.b.C"), "{found:?}");
+        let (found, rest) = lines(By::Class, Some(1));
+        assert!(found.len() == 2 && found[1].ends_with("a.b.C"), "{found:?}");
+        assert_eq!(rest.unwrap(), "left out: 2 further rows with 20 calls, 4.00 us, 50 % of the time (--top)");
     }
 }

@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use super::collected::Collected;
 use super::order::{self, Order};
 use super::run::{Run, Scope, View};
+use super::slow_call::Slow;
 use super::{names, rows};
-use crate::model::{self, Histogram, Jvm, Losses, Prices, SkipReason, SlowCalls, Snapshot, States, Tracing};
+use crate::model::{self, Histogram, Jvm, Losses, Prices, SkipReason, Snapshot, States, Tracing};
 
 /// The version of the document's form.
 pub(super) const SCHEMA: u32 = 1;
@@ -63,7 +65,7 @@ pub(super) struct Target<'a> {
 
 /// A JVM that was measured.
 #[derive(Serialize)]
-struct MeasuredTarget<'a> {
+pub(super) struct MeasuredTarget<'a> {
     #[serde(flatten)]
     target: Target<'a>,
     ended: bool,
@@ -83,30 +85,11 @@ struct MeasuredTarget<'a> {
 #[derive(Serialize)]
 struct Functions {
     timed: usize,
+    sampled: usize,
     counted: usize,
     off: usize,
     detached: usize,
     demoted: usize,
-}
-
-/// The slow calls of a JVM; only where they are looked for.
-#[derive(Serialize)]
-struct Slow<'a> {
-    threshold_ns: u64,
-    total: u64,
-    calls: Vec<SlowCall<'a>>,
-}
-
-#[derive(Serialize)]
-struct SlowCall<'a> {
-    ended: String,
-    class: &'a str,
-    method: &'a str,
-    signature: &'a str,
-    time_ns: u64,
-    tid: u32,
-    thread: &'a str,
-    callers: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -144,6 +127,23 @@ struct Method<'a> {
     estimate_error_ns: Option<u64>,
     off_cpu_ns: Option<u64>,
     on_cpu_ns: Option<u64>,
+    /// Only where something is collected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collected: Option<Option<Collected>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collected_total: Option<Option<Collected>>,
+    /// Only where programs of the user's show something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    programs: Option<ByPrograms<'a>>,
+}
+
+/// What programs of the user's have counted, by the names of their objects.
+struct ByPrograms<'a>(Vec<(&'a str, Option<u64>)>);
+
+impl Serialize for ByPrograms<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
 }
 
 #[derive(Serialize)]
@@ -186,7 +186,7 @@ impl<'a> Target<'a> {
 }
 
 impl<'a> MeasuredTarget<'a> {
-    fn of(snapshot: &'a Snapshot) -> Self {
+    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
         Self {
             target: Target::of(&snapshot.jvm),
             ended: snapshot.ended,
@@ -196,29 +196,7 @@ impl<'a> MeasuredTarget<'a> {
             cost_share: snapshot.cost_share,
             probes: snapshot.prices,
             downcalls: snapshot.downcalls,
-            slow: snapshot.slow.as_ref().map(Slow::of),
-        }
-    }
-}
-
-impl<'a> Slow<'a> {
-    fn of(slow: &'a SlowCalls) -> Self {
-        let calls = slow.last.iter().map(SlowCall::of).collect();
-        Self { threshold_ns: slow.threshold_ns, total: slow.total, calls }
-    }
-}
-
-impl<'a> SlowCall<'a> {
-    fn of(call: &'a model::SlowCall) -> Self {
-        Self {
-            ended: call.ended.to_string(),
-            class: &call.method.class,
-            method: &call.method.name,
-            signature: &call.method.signature,
-            time_ns: call.time_ns,
-            tid: call.tid,
-            thread: &call.thread,
-            callers: &call.callers,
+            slow: snapshot.slow.as_ref().map(|slow| Slow::of(slow, snapshot.collectors)),
         }
     }
 }
@@ -228,6 +206,7 @@ impl Functions {
         let in_state = |tracing: Tracing| states.functions[tracing as usize];
         Self {
             timed: in_state(Tracing::Timed),
+            sampled: in_state(Tracing::Sampled),
             counted: in_state(Tracing::Counted),
             off: in_state(Tracing::Off),
             detached: in_state(Tracing::Detached),
@@ -241,6 +220,7 @@ impl<'a> Method<'a> {
         let (snapshot, measured) = (row.snapshot, row.measured);
         let method = &row.first.method;
         let timed = |ns: u64| snapshot.timed.then_some(ns);
+        let collected = |number| Collected::of(snapshot.collectors, measured.consumed.as_deref(), number);
         let quantile = |q: f64| {
             if snapshot.timed { row.quantile_ns(q) } else { None }
         };
@@ -278,7 +258,18 @@ impl<'a> Method<'a> {
             estimate_error_ns: row.estimate_error_ns().and_then(timed),
             off_cpu_ns: measured.off_cpu_ns.and_then(timed),
             on_cpu_ns: row.worked().and_then(|worked| timed(worked.value)),
+            collected: collected(model::Column::own),
+            collected_total: collected(model::Column::total),
+            programs: ByPrograms::of(row),
         }
+    }
+}
+
+impl<'a> ByPrograms<'a> {
+    fn of(row: &rows::Row<'a>) -> Option<Self> {
+        let programs = &row.snapshot.programs;
+        let each = programs.iter().map(|programs| (programs.name.as_str(), programs.of(row.measured.index)));
+        (!programs.is_empty()).then(|| Self(each.collect()))
     }
 }
 
@@ -300,7 +291,7 @@ pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn as_map<S: Serializer>(losses: &Losses, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn as_map<S: Serializer>(losses: &Losses, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(losses.counts.iter().copied())
 }
 
@@ -316,6 +307,27 @@ mod tests {
         let mut out = Vec::new();
         json(jvms, crate::render::Order::default(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    /// Check that what was collected is there under its names, without and with nested calls, and nothing where nothing was.
+    #[test]
+    fn collected() {
+        let collected = text(&[samples::collected()]);
+        let numbers = r#"{"faults":1240,"major_faults":6,"read_bytes":"#;
+        let own = format!(r#""collected":{numbers}5242880,"written_bytes":0}}"#);
+        let total = format!(r#""collected_total":{numbers}5243880,"written_bytes":0}}"#);
+        assert!(collected.contains(&format!("{own},{total}")), "{collected}");
+        assert!(!text(&[samples::eventful()]).contains("collected"));
+    }
+
+    /// Check that what programs of the user's have counted is there by the names of their objects, `null` where none runs, and
+    /// nothing where there are none.
+    #[test]
+    fn values_of_programs() {
+        let programs = text(&[samples::with_programs()]);
+        assert!(programs.contains(r#","programs":{"bytes":12022867}}"#), "{programs}");
+        assert!(programs.contains(r#","programs":{"bytes":null}}"#), "{programs}");
+        assert!(!text(&[samples::eventful()]).contains("programs"));
     }
 
     /// Check the whole document, field by field and in order.
@@ -356,7 +368,7 @@ mod tests {
             jvm.skipped = jvm.skipped[..1].into();
         }
         let mut many = vec![jvms[0].skipped[0].clone(); 9];
-        many[1..].iter_mut().for_each(|skipped| skipped.method.method.name = "other".to_owned());
+        many[1..].iter_mut().for_each(|skipped| skipped.method.method.name = "other".into());
         jvms[1].skipped = many.into();
         let document: Value = serde_json::from_str(&text(&jvms)).unwrap();
         assert_eq!(document["skipped"][0]["count"], 10);
@@ -428,7 +440,8 @@ mod tests {
     fn demoted_functions_say_so() {
         let document: Value = serde_json::from_str(&text(&[samples::demoted()])).unwrap();
         let target = &document["targets"][0];
-        let functions = serde_json::json!({"timed": 3, "counted": 1, "off": 0, "detached": 1, "demoted": 2});
+        let functions =
+            serde_json::json!({"timed": 3, "sampled": 0, "counted": 1, "off": 0, "detached": 1, "demoted": 2});
         assert_eq!((&target["functions"], &target["cost_ns"]), (&functions, &serde_json::json!(48_000_000)));
         let fields = |row: usize| {
             ["class", "state", "wanted", "counted", "unwatched_ns", "calls", "total_ns", "p50_ns"]

@@ -121,10 +121,12 @@ impl LiveView {
     }
 
     /// The first rows, how many they are, and how many there are in all.
-    fn grid(&self, run: Run<'_>, limit: usize) -> (Grid, usize, usize) {
+    fn grid<'a>(&self, run: Run<'a>, limit: usize) -> (Grid<'a>, usize, usize) {
         if let Some(by) = run.view.by {
-            let (grid, all) = groups::grid(by, &order::all(run.jvms, run.view.order), Some(limit));
-            let shown = grid.rows.len();
+            let rows = order::all(run.jvms, run.view.order);
+            let (groups, shape) = groups::of(by, run.view.order, &rows);
+            let (grid, _) = groups.grid(shape, Some(limit));
+            let (shown, all) = (grid.rows.len(), groups.groups.len());
             return (grid, shown, all);
         }
         let (top, all) = order::top(run.jvms, run.view.order, limit);
@@ -157,7 +159,7 @@ impl LiveView {
 }
 
 /// Titles and rows, cut to the width of the screen.
-fn fitted(mut grid: Grid, columns: usize) -> Vec<String> {
+fn fitted(mut grid: Grid<'_>, columns: usize) -> Vec<String> {
     let screen = Screen { ansi: false, columns: Some(columns) };
     grid.make_room(screen);
     let lines = grid.lines(screen).into_iter().enumerate();

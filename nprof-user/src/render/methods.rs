@@ -62,7 +62,7 @@ pub fn table(rows: &[MethodRow<'_>], screen: Screen, w: &mut impl Write) -> io::
 fn cells(row: &MethodRow<'_>) -> Vec<String> {
     let method = &row.method.method;
     let site = |text: &dyn Fn(&Library, Site) -> String| row.site.map_or_else(String::new, |(l, s)| text(l, s));
-    let signature = descriptor::short(&method.signature).unwrap_or_else(|| method.signature.clone());
+    let signature = descriptor::short(&method.signature).unwrap_or_else(|| method.signature.to_string());
     let traceable = match row.reason {
         Some(reason) => format!("no: {}", words::skip(reason)),
         None if row.site.is_none() => "no".to_owned(),

@@ -1,12 +1,16 @@
 //! Results for people and for programs. Renderers take plain values and a writer; they decide nothing about files,
 //! terminals or colours: the caller says whether there is a terminal, and how wide it is ([`grid::Screen`]).
 
+mod arguments;
 pub mod check;
+mod collected;
 pub mod csv;
 pub mod grid;
 mod groups;
+pub mod jni;
 pub mod json;
 pub mod live;
+mod marks;
 pub mod methods;
 mod names;
 mod notes;
@@ -17,6 +21,7 @@ pub mod ps;
 mod rows;
 mod run;
 mod slow;
+mod slow_call;
 pub mod status;
 pub mod table;
 mod uncertain;
@@ -27,6 +32,7 @@ pub use groups::By;
 pub use names::{is_unsafe, printable};
 pub use order::Order;
 pub use run::{Scope, View};
+pub use slow_call::{slow_call_line, slow_calls_dropped_line};
 pub use words::losses;
 
 #[cfg(test)]

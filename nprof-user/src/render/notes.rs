@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::json::nanoseconds;
+use super::marks::Mark;
 use super::order::Order;
 use super::rows::Row;
 use super::run::Run;
 use super::uncertain::Uncertain;
 use super::{names, units, words};
-use crate::model::{MethodSnapshot, Price, ProbeCost, SkipReason, Snapshot, Tier, Tracing};
+use crate::model::{Collectors, MethodSnapshot, Price, ProbeCost, ProgramValues, SkipReason, Snapshot, Tier};
 
 /// How many functions with several methods are spelled out, and how many methods of each.
 const ALIASES_SHOWN: usize = 5;
@@ -23,106 +24,16 @@ const ENDED: char = 'x';
 const QUANTILES: &str = "~ estimates, within 10 %";
 
 /// What holds where stubs have counted.
-const STUBS: &str = "stub: counted inside the JVM: no probe is part of the times, and who calls whom is not known, so there is no SELF, \
-     and the time is part of the SELF of others that made the calls";
+const STUBS: &str = "stub: counted inside the JVM: no probe is part of the times";
+/// The same where they did not find out what was nested in what.
+const STUBS_ALONE: &str = ", and who calls whom is not known, so there is no SELF, and the time is part of the SELF of others that made the calls";
 
-/// What marks mean that recordings have too.
-pub(super) const SINGLE_STEPPED: &str = "the kernel single-steps an instruction of it: a call costs about ten times as much as others do, most of it inside its time, from where it is taken off";
-pub(super) const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): CALLS and TOTAL are estimates from short looks: in two of three cases off by no more than the ERROR behind them or, where that would be more than they are, no more than what stands behind <; --tier stub counts and times every call";
 const ON_CPU: &str = "ON-CPU is the time that threads ran, without nested traced calls; the rest they waited, for something or for a CPU";
 const IN_ITS_ORDER: &str = ". Rows are in its order";
-pub(super) const UNTIMED: &str = "some of its calls are counted but not timed, because their end was not seen";
-pub(super) const SHARED: &str = "one native function behind several methods; the row is the sum of their calls";
-
-/// A property of a row that its numbers cannot be read without.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    Late,
-    SingleStepped,
-    Estimated,
-    Unwatched,
-    OnlyCounted,
-    PartlyCounted,
-    Sampled,
-    Untimed,
-    Shared,
-}
-
-impl Mark {
-    const ALL: [Self; 9] = [
-        Self::Late,
-        Self::SingleStepped,
-        Self::Estimated,
-        Self::Unwatched,
-        Self::OnlyCounted,
-        Self::PartlyCounted,
-        Self::Sampled,
-        Self::Untimed,
-        Self::Shared,
-    ];
-
-    fn symbol(self) -> char {
-        match self {
-            Self::Late => '+',
-            Self::SingleStepped => '!',
-            Self::Estimated => '≈',
-            Self::Unwatched => '<',
-            Self::OnlyCounted => '#',
-            Self::PartlyCounted => '%',
-            Self::Sampled => '*',
-            Self::Untimed => '?',
-            Self::Shared => '&',
-        }
-    }
-
-    fn applies_to(self, row: &Row<'_>) -> bool {
-        let measured = row.measured;
-        match self {
-            Self::Late => !measured.traced_after.is_zero(),
-            Self::SingleStepped => measured.cost == Some(ProbeCost::SingleStepped),
-            Self::Estimated => measured.unseen.is_some(),
-            Self::Unwatched => {
-                let is_paused = !measured.traced.unwatched.is_zero() || !measured.traced.tracing.is_watched();
-                is_paused && measured.unseen.is_none()
-            }
-            Self::OnlyCounted => row.is_demoted() && measured.traced.tracing == Tracing::Counted,
-            // With --count-only there are no times to misread.
-            Self::PartlyCounted => row.snapshot.timed && measured.counted > 0 && measured.estimated_ns.is_none(),
-            Self::Sampled => measured.estimated_ns.is_some(),
-            Self::Untimed => measured.untimed > 0,
-            Self::Shared => measured.methods.len() > 1,
-        }
-    }
-
-    fn meaning(self) -> &'static str {
-        match self {
-            Self::Late => {
-                "traced from a later moment on, when it was bound: earlier calls are not counted, rates are since then"
-            }
-            Self::SingleStepped => SINGLE_STEPPED,
-            Self::Estimated => ESTIMATED,
-            Self::Unwatched => {
-                "for some of the time its calls were not watched, to keep the cost of tracing low (--max-overhead): there were more calls than CALLS says, and CALLS/s is the rate while it was watched"
-            }
-            Self::OnlyCounted => {
-                "by now its calls are only counted, no longer timed, to keep the cost of tracing low (--max-overhead)"
-            }
-            Self::PartlyCounted => {
-                "some of its calls were only counted: TOTAL and the other times are those of the rest alone"
-            }
-            Self::Sampled => {
-                "only some of its calls were timed, one of several (--time-every) or in short looks (--max-overhead): TOTAL and AVG are estimates for all of them, ~P50, ~P99 and MAX are of those timed outside of looks"
-            }
-            Self::Untimed => UNTIMED,
-            Self::Shared => SHARED,
-        }
-    }
-}
 
 /// The marks of a row, to stand behind its name: empty, or a blank and one or more symbols.
 pub(super) fn marks(row: &Row<'_>) -> String {
-    let symbols: String = Mark::ALL.into_iter().filter(|m| m.applies_to(row)).map(Mark::symbol).collect();
-    if symbols.is_empty() { symbols } else { format!(" {symbols}") }
+    Mark::symbols(|mark| mark.applies_to(row))
 }
 
 /// The JVM's name, to stand beside its rows, with a mark if it has ended.
@@ -132,6 +43,14 @@ pub(super) fn jvm(snapshot: &Snapshot) -> String {
         main => names::printable(main),
     };
     if snapshot.ended { format!("{name} {ENDED}") } else { name.into_owned() }
+}
+
+/// What holds for rows to which stubs have contributed, if there are some.
+fn stubs(run: Run<'_>, rows: &[Row<'_>]) -> Option<String> {
+    let mut stubbed = rows.iter().filter(|row| run.timed() && row.measured.tier != Tier::Kernel).peekable();
+    stubbed.peek()?;
+    let alone = if stubbed.all(|row| row.measured.self_ns.is_some()) { "" } else { STUBS_ALONE };
+    Some(format!("{STUBS}{alone}"))
 }
 
 /// The lines below a table of `rows`; the losses are the last.
@@ -155,18 +74,14 @@ pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
         }
         lines.push(if has_probes { format!("{QUANTILES} of the time with probes") } else { QUANTILES.to_owned() });
         lines.extend(taken_off(rows));
+        lines.extend(collected(run.collectors()));
     }
-    if run.timed() && rows.iter().any(|row| row.measured.tier != Tier::Kernel) {
-        lines.push(STUBS.to_owned());
-    }
+    lines.extend(programs(run.programs()));
+    lines.extend(stubs(run, rows));
     if run.names_jvms() && rows.iter().any(|row| row.snapshot.ended) {
         lines.push(format!("{ENDED} this JVM has ended"));
     }
-    for mark in Mark::ALL {
-        if rows.iter().any(|row| mark.applies_to(row)) {
-            lines.push(format!("{} {}", mark.symbol(), mark.meaning()));
-        }
-    }
+    lines.extend(Mark::legend(|mark| rows.iter().any(|row| mark.applies_to(row))));
     lines.extend(aliases(rows));
     lines.extend(words::losses(&run.losses()));
     lines
@@ -209,38 +124,56 @@ fn totals(run: Run<'_>, rows: &[Row<'_>]) -> String {
 }
 
 /// What tracing has cost the JVMs' threads, in all and of the CPU time that they have used for themselves.
-fn cost(run: Run<'_>) -> Option<String> {
+pub(super) fn cost(run: Run<'_>) -> Option<String> {
     let known = run.jvms.iter().filter_map(|jvm| Some((jvm.cost?, own_time(jvm)?)));
     let (cost, own) = known.reduce(|(cost, own), (more, used)| (cost + more, own + used))?;
     let share = match own.is_zero() {
         true => String::new(),
         false => format!(", {} of what was used without it", units::percent(cost.as_secs_f64() / own.as_secs_f64())),
     };
-    let stubs = run.jvms.iter().flat_map(|jvm| &jvm.methods).any(|row| row.tier != Tier::Kernel);
-    let left_out = if stubs { "; stubs, which cost little, are not in this" } else { "" };
-    Some(format!("tracing cost: about {} of CPU time{share}{left_out}", units::duration(nanoseconds(cost))))
+    Some(format!("tracing cost: about {} of CPU time{share}", units::duration(nanoseconds(cost))))
 }
 
 /// The CPU time that a JVM has used for itself: a tenth of a core at least, as for the budget, so that an idle JVM is not
 /// said to be slowed down by a few calls.
-fn own_time(jvm: &Snapshot) -> Option<Duration> {
+pub(super) fn own_time(jvm: &Snapshot) -> Option<Duration> {
     Some(jvm.cpu?.saturating_sub(jvm.cost?).max(jvm.elapsed / 10))
 }
 
+/// What the columns of what was collected are about.
+pub(super) fn collected(collectors: Collectors) -> Option<String> {
+    let titles: Vec<&str> = collectors.columns().map(|column| column.title).collect();
+    let what = titles.join(", ");
+    (!titles.is_empty()).then(|| format!("{what}: what the timed calls consumed, without nested traced calls"))
+}
+
+/// What the columns of programs of the user's are about.
+fn programs(programs: &[ProgramValues]) -> Option<String> {
+    let titles: Vec<&str> = programs.iter().map(|programs| programs.title.as_str()).collect();
+    (!titles.is_empty()).then(|| {
+        format!(
+            "{}: what your programs have counted, at the calls that were watched (< and #: not at all of them)",
+            titles.join(", ")
+        )
+    })
+}
+
 /// What is not in the times, where probes have measured them.
-fn taken_off(rows: &[Row<'_>]) -> Option<String> {
+pub(super) fn taken_off(rows: &[Row<'_>]) -> Option<String> {
     let mut prices: Vec<(Option<ProbeCost>, Price)> = Vec::new();
     for row in rows.iter().filter(|row| row.timed_calls() > 0 && row.measured.price.inside_ns > 0) {
-        let price = (row.measured.cost, row.measured.price);
-        if !prices.contains(&price) {
-            prices.push(price);
+        let (cost, price) = (row.measured.cost, row.measured.price);
+        // What programs of the user's add to the price of a call is in none of the times.
+        let said = |known: &(Option<ProbeCost>, Price)| part(known.0, &known.1) == part(cost, &price);
+        if !prices.iter().any(said) {
+            prices.push((cost, price));
         }
     }
     prices.sort_by_key(|(cost, _)| *cost);
     let each: Vec<String> = prices.iter().map(|(cost, price)| part(*cost, price)).collect();
     (!each.is_empty()).then(|| {
         format!(
-            "the probes' own part is taken off the times: {} a call, measured on this machine; < is the most that a time below this error can be",
+            "tracing's own part is taken off the times: {} a call, measured on this machine; < is the most that a time below this error can be",
             each.join(", ")
         )
     })
@@ -248,7 +181,11 @@ fn taken_off(rows: &[Row<'_>]) -> Option<String> {
 
 /// `0.61 us (+- 0.2 us)`.
 fn part(cost: Option<ProbeCost>, price: &Price) -> String {
-    let mark = if cost == Some(ProbeCost::SingleStepped) { "with ! " } else { "" };
+    let mark = match cost {
+        Some(ProbeCost::Emulated) => "",
+        Some(ProbeCost::SingleStepped) => "with ! ",
+        None => "by stubs ",
+    };
     format!("{mark}{} (+- {})", units::duration(price.inside_ns), units::duration(price.inside_error_ns))
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 
 use super::rows::{Row, by_name, process};
-use crate::model::Snapshot;
+use crate::model::{COLLECTORS, Column, Snapshot};
 
 /// By which column rows are ordered: the largest number first, names from A to Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,6 +29,10 @@ pub enum Order {
     Max,
     /// Calls that have not returned.
     InFlight,
+    /// The time of those until the end, in recordings.
+    Open,
+    /// What the calls have consumed of this.
+    Consumed(&'static Column),
     /// The library.
     Library,
     /// The class, then the method.
@@ -36,8 +40,8 @@ pub enum Order {
 }
 
 impl Order {
-    /// Every order, with the word for it.
-    pub const ALL: [(Self, &str); 12] = [
+    /// Every order that needs no collector, with the word for it.
+    const ALL: [(Self, &str); 13] = [
         (Self::OnCpu, "on-cpu"),
         (Self::Total, "total"),
         (Self::SelfTime, "self"),
@@ -48,9 +52,39 @@ impl Order {
         (Self::P99, "p99"),
         (Self::Max, "max"),
         (Self::InFlight, "in-flight"),
+        (Self::Open, "open"),
         (Self::Library, "library"),
         (Self::Method, "method"),
     ];
+
+    /// Every word for an order, those of what can be collected too.
+    pub fn words() -> impl Iterator<Item = &'static str> {
+        let columns = COLLECTORS.iter().flat_map(|collector| collector.columns);
+        Self::ALL.into_iter().map(|(_, word)| word).chain(columns.map(|column| column.name))
+    }
+
+    /// The order of this word.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        let known = Self::ALL.into_iter().find(|(_, known)| *known == word).map(|(order, _)| order);
+        let columns = || COLLECTORS.iter().flat_map(|collector| collector.columns);
+        known.or_else(|| columns().find(|column| column.name == word).map(Self::Consumed))
+    }
+
+    /// Whether rows that are added up can be in this order.
+    #[must_use]
+    pub fn is_of_groups(self) -> bool {
+        matches!(self, Self::OnCpu | Self::SelfTime | Self::Calls)
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Consumed(column) => column.name,
+            _ => Self::ALL.into_iter().find(|(order, _)| *order == self).map_or("", |(_, word)| word),
+        }
+    }
 
     /// Which of two rows comes first. Those that this order does not tell apart are in the default one, then by name.
     pub(super) fn compare(self, a: &Row<'_>, b: &Row<'_>) -> Ordering {
@@ -76,7 +110,8 @@ impl Order {
             Self::P99 => row.quantile_ns(0.99).unwrap_or_default(),
             Self::Max => row.measured.max_ns,
             Self::InFlight => row.measured.in_flight,
-            Self::Library | Self::Method => 0,
+            Self::Consumed(column) => row.measured.consumed.as_deref().map_or(0, |consumed| column.own(consumed)),
+            Self::Open | Self::Library | Self::Method => 0,
         }
     }
 }
@@ -164,5 +199,6 @@ mod tests {
     fn words_tell_orders_apart() {
         let words: std::collections::BTreeSet<&str> = Order::ALL.iter().map(|(_, word)| *word).collect();
         assert_eq!(words.len(), Order::ALL.len());
+        assert!(Order::words().all(|word| Order::of(word).is_some_and(|order| order.word() == word)));
     }
 }

@@ -157,7 +157,11 @@ impl<'a> Row<'a> {
                 value: measured_ns.saturating_sub(price.inside_ns).min(*max_ns),
                 error: price.inside_error_ns.saturating_add(measured_ns / 10),
             },
-            Tier::Stub | Tier::Both => Uncertain { value: measured_ns, error: 0 },
+            Tier::Stub => Uncertain {
+                value: measured_ns.saturating_sub(price.inside_ns).min(*max_ns),
+                error: price.inside_error_ns,
+            },
+            Tier::Both => Uncertain { value: measured_ns, error: 0 },
         })
     }
 }

@@ -8,7 +8,7 @@ use super::groups::By;
 use super::names;
 use super::order::Order;
 use crate::aggregate;
-use crate::model::{Losses, SkipReason, Snapshot};
+use crate::model::{Collectors, Losses, ProgramValues, SkipReason, Snapshot};
 
 /// What a run was asked to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +73,16 @@ impl<'a> Run<'a> {
     /// Whether calls were timed.
     pub(super) fn timed(self) -> bool {
         self.jvms.iter().any(|jvm| jvm.timed)
+    }
+
+    /// What was collected besides counts and times: the same of all JVMs of a run.
+    pub(super) fn collectors(self) -> Collectors {
+        self.jvms.iter().map(|jvm| jvm.collectors).find(|collectors| !collectors.is_empty()).unwrap_or_default()
+    }
+
+    /// What programs of the user's have counted, of the one JVM where they run.
+    pub(super) fn programs(self) -> &'a [ProgramValues] {
+        self.jvms.iter().map(|jvm| &*jvm.programs).find(|programs| !programs.is_empty()).unwrap_or_default()
     }
 
     /// How many functions are traced, those without calls included.

@@ -4,18 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nprof_common::{Consumed, Counter};
 
 use crate::model::{
-    Bound, Histogram, Jvm, JvmKind, Losses, Method, MethodSnapshot, NativeCode, Pid, PlannedMethod, Price, Prices,
-    ProbeCost, SkipReason, Skipped, Snapshot, StartTime, States, Tier, Traced, Tracing, Unseen, VirtAddr,
+    Bound, Collectors, Histogram, Jvm, JvmKind, Losses, Method, MethodSnapshot, NativeCode, Pid, PlannedMethod, Price,
+    Prices, ProbeCost, ProgramValues, SkipReason, Skipped, SlowCall, Snapshot, StartTime, States, Tier, Traced,
+    Tracing, Unseen, VirtAddr,
 };
 
 pub(super) fn method(class: &str, name: &str, signature: &str) -> Method {
     Method {
         id: VirtAddr(0),
-        class: class.to_owned(),
-        name: name.to_owned(),
-        signature: signature.to_owned(),
+        class: class.into(),
+        name: name.into(),
+        signature: signature.into(),
         code: NativeCode::Unbound,
     }
 }
@@ -51,6 +53,7 @@ pub(super) fn function(index: u32, class: &str, calls: u64, total_ns: u64) -> Me
         price: Price::default(),
         cost_ns: Some(0),
         off_cpu_ns: None,
+        consumed: None,
         estimated_off_ns: None,
         max_ns: each,
         histogram: Histogram { buckets: if total_ns > 0 { vec![(bucket, calls)] } else { Vec::new() } },
@@ -110,15 +113,61 @@ pub(super) fn snapshot() -> Snapshot {
         timed: true,
         methods: Vec::new(),
         traced: 5,
-        states: States { functions: [0, 0, 0, 5], demoted: 0 },
+        states: States { functions: [0, 0, 0, 0, 5], demoted: 0 },
         cost: None,
         cpu: None,
         cost_share: None,
         prices: prices(),
+        collectors: Collectors::default(),
         slow: None,
+        programs: Vec::new(),
         skipped: Arc::default(),
         losses: Losses { counts: vec![("unreturned", 0), ("too-deep", 0)] },
     }
+}
+
+/// A JVM with a function at which programs of the user's run, and one at which none does.
+pub(super) fn with_programs() -> Snapshot {
+    let by_index = [(0, 12_022_867)].into();
+    let programs = vec![ProgramValues { name: "bytes".to_owned(), title: "BYTES".to_owned(), by_index }];
+    let methods = vec![function(0, "a.A", 5, 10_000), function(1, "b.B", 50, 1000)];
+    Snapshot { methods, programs, ..snapshot() }
+}
+
+/// A call that took 24.3 ms, of which nothing else is known than who made it.
+pub(super) fn slow_call() -> SlowCall {
+    SlowCall {
+        ended: Timestamp::from_second(1_700_000_001).unwrap(),
+        method: method("a.A", "read", "()V"),
+        time_ns: 24_300_000,
+        off_cpu_ns: None,
+        consumed: None,
+        arguments: None,
+        wait: None,
+        by_stub: false,
+        tid: 77,
+        thread: "pool\u{1b}-1".to_owned(),
+        callers: Vec::new(),
+    }
+}
+
+/// Two functions of which it was collected what their calls consume, and one that was only counted.
+pub(super) fn collected() -> Snapshot {
+    let mut consumed = Consumed::default();
+    consumed.own[Counter::MinorFaults as usize] = 1_234;
+    consumed.own[Counter::MajorFaults as usize] = 6;
+    consumed.own[Counter::ReadBytes as usize] = 5 << 20;
+    consumed.total = consumed.own;
+    consumed.total[Counter::ReadBytes as usize] += 1000;
+    let of = |consumed| Some(Box::new(consumed));
+    let counted = MethodSnapshot { counted: 7, consumed: of(Consumed::default()), ..function(2, "c.C", 7, 0) };
+    let methods = vec![
+        MethodSnapshot { consumed: of(consumed), ..function(0, "a.A", 5, 10_000) },
+        MethodSnapshot { consumed: of(Consumed::default()), ..function(1, "b.B", 50, 1000) },
+        MethodSnapshot { histogram: Histogram::default(), ..counted },
+    ];
+    let collectors = Collectors::named(&["io", "faults"]).unwrap_or_default();
+    Snapshot { methods, collectors, traced: 3, ..snapshot() }
 }
 
 /// The same with one of everything: overloads, aliases, nesting, calls in flight, a late start, a costly site,
@@ -154,7 +203,7 @@ pub(super) fn eventful() -> Snapshot {
     Snapshot {
         methods: vec![shared, overload, waiting, deflate, function(4, "a.Silent", 0, 0)],
         traced: 9,
-        states: States { functions: [0, 0, 0, 9], demoted: 0 },
+        states: States { functions: [0, 0, 0, 0, 9], demoted: 0 },
         skipped: vec![
             skipped("a.Late", SkipReason::Unbound),
             skipped("a.Handle", SkipReason::Intrinsic),
@@ -180,7 +229,7 @@ pub(crate) fn demoted() -> Snapshot {
     back.traced.unwatched = Duration::from_millis(500);
     Snapshot {
         methods: vec![function(3, "a.Cool", 5, 10_000), back, warm, hot, function(4, "a.Silent", 0, 0)],
-        states: States { functions: [1, 0, 1, 3], demoted: 2 },
+        states: States { functions: [1, 0, 1, 0, 3], demoted: 2 },
         cost: Some(Duration::from_millis(48)),
         cpu: Some(Duration::from_millis(2448)),
         cost_share: Some(0.0196),
@@ -216,7 +265,7 @@ pub(crate) fn estimated() -> Snapshot {
         unseen(2, "a.Quiet", (0, 0), quiet),
         function(3, "a.Cool", 5, 10_000),
     ];
-    let states = States { functions: [3, 0, 1, 2], demoted: 4 };
+    let states = States { functions: [3, 0, 1, 0, 2], demoted: 4 };
     Snapshot { methods: methods.into_iter().chain([counted]).collect(), states, ..snapshot() }
 }
 
@@ -253,7 +302,7 @@ pub(super) fn several() -> Vec<Snapshot> {
     second.methods[0].total_ns = 4_000_000;
     second.methods[0].self_ns = Some(4_000_000);
     second.traced = 3;
-    second.states.functions = [0, 0, 0, 3];
+    second.states.functions = [0, 0, 0, 0, 3];
     second.skipped = vec![first.skipped[0].clone()].into();
     second.losses = Losses { counts: vec![("unreturned", 3), ("too-deep", 4)] };
     vec![first, second]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::grid::{Align, Elastic, Grid, Screen};
 use super::names::{cut, printable};
 use super::units::{self, percent};
-use crate::model::{FunctionStatus, JvmStatus, Status, Tracing};
+use crate::model::{FunctionStatus, JvmStatus, ProfilesStatus, Status, Tracing};
 
 /// Version of the JSON document.
 const SCHEMA: u32 = 1;
@@ -35,7 +35,8 @@ pub fn table(out: &mut impl Write, status: &Status, screen: Screen) -> io::Resul
     if unlisted > 0 {
         writeln!(out, "and {unlisted} more")?;
     }
-    writeln!(out, "\n{}", losses(status))
+    writeln!(out, "\n{}", losses(status))?;
+    status.profiles.iter().try_for_each(|of| writeln!(out, "{}", profiles(of)))
 }
 
 /// Writes the JSON document.
@@ -53,7 +54,7 @@ pub fn json(out: &mut impl Write, status: &Status) -> io::Result<()> {
     writeln!(out)
 }
 
-fn lines(out: &mut impl Write, mut grid: Grid, screen: Screen) -> io::Result<()> {
+fn lines(out: &mut impl Write, mut grid: Grid<'_>, screen: Screen) -> io::Result<()> {
     grid.make_room(screen);
     grid.lines(screen).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
@@ -74,12 +75,13 @@ fn headline(status: &Status) -> String {
     format!("nprof {}, up {uptime}; {budget}{}", printable(&status.nprof), cost.unwrap_or_default())
 }
 
-fn jvms(jvms: &[JvmStatus]) -> Grid {
+fn jvms(jvms: &[JvmStatus]) -> Grid<'static> {
     let headers = vec![
         ("PID", Align::Right),
         ("MAIN", Align::Left),
         ("LABELS", Align::Left),
         ("TIMED", Align::Right),
+        ("SAMPLED", Align::Right),
         ("COUNTED", Align::Right),
         ("OFF", Align::Right),
         ("DETACHED", Align::Right),
@@ -87,7 +89,7 @@ fn jvms(jvms: &[JvmStatus]) -> Grid {
         ("COST", Align::Right),
     ];
     let row = |jvm: &JvmStatus| {
-        let states = [Tracing::Timed, Tracing::Counted, Tracing::Off, Tracing::Detached];
+        let states = [Tracing::Timed, Tracing::Sampled, Tracing::Counted, Tracing::Off, Tracing::Detached];
         let counts = states.map(|state| jvm.functions.get(&state).copied().unwrap_or_default().to_string());
         let mut row = vec![jvm.pid.to_string(), printable(&jvm.main).into_owned(), labels(jvm)];
         row.extend(counts);
@@ -105,7 +107,7 @@ fn labels(jvm: &JvmStatus) -> String {
     if text.is_empty() { "-".to_owned() } else { cut(&printable(&text.join(" ")), LABELS_WIDTH) }
 }
 
-fn demoted(jvms: &[JvmStatus]) -> Grid {
+fn demoted(jvms: &[JvmStatus]) -> Grid<'static> {
     let headers = vec![
         ("PID", Align::Right),
         ("METHOD", Align::Left),
@@ -138,7 +140,24 @@ fn losses(status: &Status) -> String {
     if lost.is_empty() { "losses: none".to_owned() } else { format!("losses: {}", lost.join(", ")) }
 }
 
-/// A share as `1.87 %`.
+/// How much of profiles there is, and how much is missing.
+fn profiles(profiles: &ProfilesStatus) -> String {
+    let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+    let stacks = profiles.over_pace + profiles.no_room + profiles.unread;
+    let missing = match (profiles.dropped, stacks) {
+        (0, 0) => String::new(),
+        (0, stacks) => format!("; left out: {} stacks", units::count(stacks)),
+        (windows, stacks) => format!("; left out: {} windows, {} stacks", units::count(windows), units::count(stacks)),
+    };
+    format!(
+        "profiles: {} windows in {} of {} MiB, {} stacks{missing}",
+        units::count(profiles.windows),
+        mib(profiles.bytes),
+        mib(profiles.most_bytes),
+        units::count(profiles.stacks)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,9 +172,9 @@ mod tests {
     #[test]
     fn shows_people() {
         let expected = r"nprof 0.1.0, up 1.50 h; budget 2 % of each JVM's time; a call costs 620 ns if counted, 1.24 us if timed
- PID  MAIN                LABELS    TIMED  COUNTED  OFF  DETACHED  DEMOTED    COST
-1234  com.acme.shop.Main  team=pay    210        1    0         1        3  1.87 %
-  77  shop-1.2.jar        -             0        0    5         0        0       -
+ PID  MAIN                LABELS    TIMED  SAMPLED  COUNTED  OFF  DETACHED  DEMOTED    COST
+1234  com.acme.shop.Main  team=pay    210        0        1    0         1        3  1.87 %
+  77  shop-1.2.jar        -             0        0        0    5         0        0       -
 
 demoted, because tracing them costs too much:
  PID  METHOD                               IS        WANTED  CALLS/S  WHY
@@ -164,6 +183,7 @@ demoted, because tracing them costs too much:
 and 1 more
 
 losses: 3 unreturned
+profiles: 120 windows in 3.0 of 32.0 MiB, 50,000 stacks; left out: 4 windows, 72 stacks
 ";
         assert_eq!(text(&Status::sample(), None), expected);
     }

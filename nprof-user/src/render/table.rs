@@ -9,7 +9,7 @@ use super::rows::Row;
 use super::run::{Run, View};
 use super::uncertain::Uncertain;
 use super::{groups, json, names, notes, order, rows, slow, units};
-use crate::model::{Bound, Method, MethodSnapshot, Snapshot, Tier};
+use crate::model::{self, Bound, Method, MethodSnapshot, Snapshot, Tier};
 
 /// How many slow calls are shown.
 const SLOW_CALLS: usize = 10;
@@ -55,11 +55,10 @@ pub fn table(jvms: &[Snapshot], view: impl Into<View>, screen: Screen, w: &mut i
 }
 
 /// What is shown of these rows, and what is left out.
-fn shown(run: Run<'_>, rows: &[Row<'_>]) -> (Grid, Option<String>) {
+fn shown<'a>(run: Run<'a>, rows: &[Row<'_>]) -> (Grid<'a>, Option<String>) {
     if let Some(by) = run.view.by {
-        let (grid, groups) = groups::grid(by, rows, run.view.top);
-        let more = groups - grid.rows.len();
-        return (grid, (more > 0).then(|| format!("left out: {} further rows (--top)", units::count(more as u64))));
+        let (groups, shape) = groups::of(by, run.view.order, rows);
+        return groups.grid(shape, run.view.top);
     }
     let (shown, left_out) = rows.split_at(run.view.top.unwrap_or(rows.len()).min(rows.len()));
     let rate = |row: &Row<'_>| row.all_calls().rate(|calls| notes::per_second(calls, row.called_for()));
@@ -84,14 +83,33 @@ struct Line<'a> {
     label: String,
 }
 
-struct Column {
-    title: &'static str,
+struct Column<'a> {
+    title: &'a str,
     align: Align,
-    cell: fn(&Line<'_>) -> String,
+    cell: Cell,
+}
+
+/// Where a cell's text comes from.
+enum Cell {
+    Of(fn(&Line<'_>) -> String),
+    /// What the calls have consumed.
+    Consumed(&'static model::Column),
+    /// What programs of the user's have counted: those of the object at this place.
+    Programs(usize),
+}
+
+impl Cell {
+    fn text(&self, line: &Line<'_>) -> String {
+        match self {
+            Self::Of(text) => text(line),
+            Self::Consumed(column) => consumed(line, column),
+            Self::Programs(place) => by_programs(line, *place),
+        }
+    }
 }
 
 /// The rows as cells. `rate` says the calls per second of a row.
-pub(super) fn grid<'a>(run: Run<'_>, rows: &[Row<'a>], rate: impl Fn(&Row<'a>) -> String) -> Grid {
+pub(super) fn grid<'a, 'b>(run: Run<'b>, rows: &[Row<'a>], rate: impl Fn(&Row<'a>) -> String) -> Grid<'b> {
     let columns = columns(run);
     let lines = rows.iter().zip(labels(rows)).map(|(row, name)| Line {
         row: *row,
@@ -100,7 +118,7 @@ pub(super) fn grid<'a>(run: Run<'_>, rows: &[Row<'a>], rate: impl Fn(&Row<'a>) -
     });
     Grid {
         headers: columns.iter().map(|c| (c.title, c.align)).collect(),
-        rows: lines.map(|line| columns.iter().map(|c| (c.cell)(&line)).collect()).collect(),
+        rows: lines.map(|line| columns.iter().map(|c| c.cell.text(&line)).collect()).collect(),
         elastic: elastic(run, &columns),
         expendable: &["LIBRARY", "TIER", "SELF", "~P50", "AVG", "CALLS/s", "MAX"],
     }
@@ -124,16 +142,16 @@ fn labels(rows: &[Row<'_>]) -> Vec<String> {
 }
 
 /// The JVM's name gives way before the method's.
-fn elastic(run: Run<'_>, columns: &[Column]) -> Vec<Elastic> {
+fn elastic(run: Run<'_>, columns: &[Column<'_>]) -> Vec<Elastic> {
     let method = Elastic::names(columns.len() - 1);
     if run.names_jvms() { vec![Elastic::short_names(1), method] } else { vec![method] }
 }
 
 /// The columns that say something about this run.
-fn columns(run: Run<'_>) -> Vec<Column> {
-    let right = |title, cell| Column { title, align: Align::Right, cell };
+fn columns<'a>(run: Run<'a>) -> Vec<Column<'a>> {
+    let right = |title, cell| Column { title, align: Align::Right, cell: Cell::Of(cell) };
     let any = |wanted: fn(&MethodSnapshot) -> bool| run.jvms.iter().flat_map(|jvm| &jvm.methods).any(wanted);
-    let left = |title, cell| Column { title, align: Align::Left, cell };
+    let left = |title, cell| Column { title, align: Align::Left, cell: Cell::Of(cell) };
     let mut columns = Vec::new();
     if run.names_jvms() {
         columns.push(right("PID", |line| line.row.snapshot.jvm.pid.to_string()));
@@ -162,6 +180,18 @@ fn columns(run: Run<'_>) -> Vec<Column> {
         columns.push(right("~P99", |line| timed(line, line.row.quantile(0.99))));
         columns.push(right("MAX", |line| timed(line, Some(line.row.longest()))));
     }
+    let collected = |column: &'static model::Column| Column {
+        title: column.title,
+        align: Align::Right,
+        cell: Cell::Consumed(column),
+    };
+    columns.extend(run.collectors().columns().map(collected));
+    let counted = |(place, programs): (usize, &'a model::ProgramValues)| Column {
+        title: &programs.title,
+        align: Align::Right,
+        cell: Cell::Programs(place),
+    };
+    columns.extend(run.programs().iter().enumerate().map(counted));
     if any(|m| m.in_flight > 0) {
         columns.push(right("IN FLIGHT", |line| units::count(line.row.measured.in_flight)));
     }
@@ -171,6 +201,20 @@ fn columns(run: Run<'_>) -> Vec<Column> {
     columns.push(left("LIBRARY", |line| names::printable(&line.row.measured.library).into_owned()));
     columns.push(left("METHOD", |line| line.label.clone()));
     columns
+}
+
+/// What the timed calls consumed, or `-` where that is not known.
+fn consumed(line: &Line<'_>, column: &model::Column) -> String {
+    let is_known = line.row.timed_calls() > 0 || !line.row.snapshot.timed;
+    let known = line.row.measured.consumed.as_deref().filter(|_| is_known);
+    known.map_or_else(|| "-".to_owned(), |consumed| units::counted(column.own(consumed), column.unit))
+}
+
+/// What programs of the user's have counted, in whatever unit; `-` where none of them runs.
+fn by_programs(line: &Line<'_>, place: usize) -> String {
+    let programs = line.row.snapshot.programs.get(place);
+    let value = programs.and_then(|programs| programs.of(line.row.measured.index));
+    value.map_or_else(|| "-".to_owned(), units::count)
 }
 
 /// A time of the calls that were timed, or `-` where it is not known or none was.
@@ -259,6 +303,9 @@ mod tests {
         let mut by_stubs = samples::of_both_tiers();
         by_stubs.methods.retain(|row| row.tier == Tier::Stub);
         assert!(text(&by_stubs, Screen::default()).contains("\n~ estimates, within 10 %\n"), "no probe is part of it");
+        by_stubs.methods.iter_mut().for_each(|row| row.self_ns = Some(row.total_ns));
+        let known = text(&by_stubs, Screen::default());
+        assert!(known.contains("\nstub: counted inside the JVM: no probe is part of the times\n"), "{known}");
     }
 
     /// Check the whole output where probes have been taken off the times: the slow function is the first though the one that
@@ -266,6 +313,23 @@ mod tests {
     #[test]
     fn less_the_probes() {
         assert_eq!(text(&samples::probed(), Screen::default()), include_str!("golden/table_probed.txt"));
+    }
+
+    /// Check the whole output where it was collected what calls consume: of the timed ones alone.
+    #[test]
+    fn collected() {
+        assert_eq!(text(&samples::collected(), Screen::default()), include_str!("golden/table_collected.txt"));
+    }
+
+    /// Check that what programs of the user's have counted has a column of its own, without a number where none of them runs.
+    #[test]
+    fn values_of_programs() {
+        let text = text(&samples::with_programs(), Screen::default());
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].contains("  MAX       BYTES  LIBRARY"), "{text}");
+        assert!(lines[1].contains("  12,022,867  ") && lines[1].ends_with("a.A::call"), "{text}");
+        assert!(lines[2].contains("           -  lib"), "{text}");
+        assert!(text.contains("\nBYTES: what your programs have counted, at the calls that were watched"), "{text}");
     }
 
     /// Check what a snapshot without calls says.

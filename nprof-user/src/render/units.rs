@@ -1,5 +1,7 @@
 //! Numbers for people: times in three significant digits, counts exact with thousands separators.
 
+use crate::model::CountedIn;
+
 /// Units from the smallest up: nanoseconds in one, and the value at which the next takes over.
 const UNITS: [(f64, f64, &str); 5] =
     [(1e3, 999.5, "us"), (1e6, 999.5, "ms"), (1e9, 59.95, "s"), (60e9, 59.95, "min"), (3600e9, f64::INFINITY, "h")];
@@ -16,6 +18,31 @@ pub fn duration(ns: u64) -> String {
     // The last unit has no limit.
     let (size, _, unit) = UNITS.iter().find(in_unit).unwrap_or(&UNITS[UNITS.len() - 1]);
     format!("{} {unit}", three_digits(ns / size))
+}
+
+/// A number of bytes, in powers of 1024: `999 B`, `1.24 KiB`, `12.4 MiB`.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "three digits are printed")]
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if n < 1024 {
+        return format!("{n} B");
+    }
+    let mut size = n as f64 / 1024.0;
+    let mut unit = 0;
+    while size >= 999.5 && unit < UNITS.len() - 1 {
+        (size, unit) = (size / 1024.0, unit + 1);
+    }
+    format!("{} {}", three_digits(size), UNITS[unit])
+}
+
+/// A number as what it is counted in.
+#[must_use]
+pub fn counted(n: u64, unit: CountedIn) -> String {
+    match unit {
+        CountedIn::Events => count(n),
+        CountedIn::Bytes => bytes(n),
+    }
 }
 
 /// A share as a percentage: `2 %`, `0.25 %`.
@@ -67,7 +94,7 @@ fn three_digits(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{count, duration, rate};
+    use super::{bytes, count, duration, rate};
 
     /// Check each unit, and the values at which rounding carries into the next digit or unit.
     #[test]
@@ -93,6 +120,13 @@ mod tests {
         ] {
             assert_eq!(duration(ns), text, "{ns}");
         }
+    }
+
+    /// Check the units of bytes, and where the next one takes over.
+    #[test]
+    fn sizes() {
+        let sizes = [0, 1023, 1024, 1_500, 1_023_500, 10 << 20, u64::MAX].map(bytes);
+        assert_eq!(sizes, ["0 B", "1023 B", "1.00 KiB", "1.46 KiB", "0.98 MiB", "10.0 MiB", "16,384 PiB"]);
     }
 
     /// Check the separators of counts, which are never rounded.

@@ -38,8 +38,20 @@ fn loss(reason: &str) -> Option<&'static str> {
              them is found up to 30 seconds late; nothing to do"
         }
         "no-off-cpu" => {
-            "no memory to note when a thread is not running: calls counted and timed, their off-CPU time is missing; trace \
-             fewer methods or threads"
+            "no memory to note when a thread is not running, or the kernel did not report that it ran again: calls counted and \
+             timed, and all of their time is shown as work; nothing to do if they are few"
+        }
+        "no-counters" => {
+            "no place for the counters of a thread, or calls nested in 15 or more traced calls: counted and timed, what they \
+             consumed is missing; trace fewer methods"
+        }
+        "no-jni-room" => {
+            "no room to say which native method called a JNI function: the calls are in the function's total alone; trace \
+             fewer methods"
+        }
+        "unknown-look-up" => {
+            "look-ups of which nprof does not know whether they were the same again (a name of more than 158 bytes, an object \
+             that was moved meanwhile, or more than 65,536 different look-ups): counted and timed, not as redundant"
         }
         _ => return None,
     })

@@ -47,12 +47,24 @@ pub(super) fn cost(instruction: &Instruction, bytes: &[u8]) -> Option<ProbeCost>
 
 /// What a BPF program may read at a call: the stack pointer (with the return address that it points at), the caller's
 /// frame pointer, the `JNIEnv*` in the first argument, and what a stub leaves in `r10`. A probe never moves behind an instruction that changes one of
-/// these. The other arguments are nothing to nprof.
+/// these.
 const KEPT: [Register; 4] = [Register::RSP, Register::RBP, Register::RDI, Register::R10];
+/// The same of the other arguments, where these are told.
+const ARGUMENTS: [Register; 5] = [Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
+
+/// What a program reads at a call, so that no probe moves behind an instruction that changes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Kept {
+    /// What every program reads.
+    #[default]
+    Always,
+    /// The arguments, too.
+    WithArguments,
+}
 
 /// Whether a probe may sit behind this instruction instead of on it: control always goes on to the next one, and what a
 /// program may read stays.
-pub(super) fn can_be_passed(instruction: &Instruction, info: &mut InstructionInfoFactory) -> bool {
+pub(super) fn can_be_passed(instruction: &Instruction, info: &mut InstructionInfoFactory, keep: Kept) -> bool {
     if instruction.is_invalid() || instruction.flow_control() != FlowControl::Next || instruction.is_privileged() {
         return false;
     }
@@ -63,7 +75,8 @@ pub(super) fn can_be_passed(instruction: &Instruction, info: &mut InstructionInf
     let changes = |access: OpAccess| {
         !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
     };
-    let kept = |register: Register| KEPT.contains(&register.full_register());
+    let arguments = if keep == Kept::WithArguments { &ARGUMENTS[..] } else { &[] };
+    let kept = |register: Register| KEPT.iter().chain(arguments).any(|kept| *kept == register.full_register());
     let changes_kept = info.used_registers().iter().any(|used| changes(used.access()) && kept(used.register()));
     let writes_stack = info
         .used_memory()
@@ -153,7 +166,7 @@ mod tests {
             &[0x66, 0x0f, 0xef, 0xc0],       // pxor xmm0, xmm0
         ];
         for bytes in passed {
-            assert!(can_be_passed(&decode(bytes), &mut info), "{bytes:x?}");
+            assert!(can_be_passed(&decode(bytes), &mut info, Kept::Always), "{bytes:x?}");
         }
         let not_passed: [&[u8]; 11] = [
             &[0x48, 0x83, 0xec, 0x18], // sub rsp, 24: moves the stack pointer
@@ -169,8 +182,11 @@ mod tests {
             &[0x0f, 0x0b],             // ud2
         ];
         for bytes in not_passed {
-            assert!(!can_be_passed(&decode(bytes), &mut info), "{bytes:x?}");
+            assert!(!can_be_passed(&decode(bytes), &mut info, Kept::Always), "{bytes:x?}");
         }
+        // mov rsi, rdx and xor eax, eax: only where arguments are told does the first one change something.
+        let passes = |bytes: &[u8], keep| can_be_passed(&decode(bytes), &mut InstructionInfoFactory::new(), keep);
+        assert!(!passes(&[0x48, 0x89, 0xd6], Kept::WithArguments) && passes(&[0x31, 0xc0], Kept::WithArguments));
     }
 
     /// Check that a jump table is told from a stub of the procedure linkage table.

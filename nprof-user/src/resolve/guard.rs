@@ -43,11 +43,7 @@ impl Guard {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub(super) fn refused(
-        self,
-        image: &Image,
-        entries: &[FileOffset],
-    ) -> Result<Vec<(FileOffset, SkipReason)>, ImageError> {
+    pub fn refused(self, image: &Image, entries: &[FileOffset]) -> Result<Vec<(FileOffset, SkipReason)>, ImageError> {
         let error = |source| image.read_error(source);
         if self.forgeable || !self.believes(image.file().about()) {
             return Ok(entries.iter().map(|entry| (*entry, SkipReason::UntrustedFile)).collect());

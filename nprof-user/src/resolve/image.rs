@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::elf::{self, Elf, Fault, Limits, Segment};
@@ -99,6 +100,24 @@ impl Tables {
 }
 
 impl Image {
+    /// The code of the exported functions with these names, in their order; `None` of those that it has not.
+    ///
+    /// # Errors
+    /// If the file cannot be read or claims absurd tables.
+    pub(super) fn exported(&self, names: &[&str]) -> Result<Vec<Option<Range<FileOffset>>>, ImageError> {
+        let read = || -> Result<_, Fault> {
+            let pieces = elf::pieces(&self.file);
+            let symbols = Elf::parse(&pieces, Limits::LIBRARY)?;
+            let symbols = symbols.dynamic_symbols()?;
+            let code = |(address, size): (ElfAddr, u64)| {
+                let start = elf::offset_of(&self.tables.code, address)?;
+                Some(start..FileOffset(start.0.saturating_add(size)))
+            };
+            names.iter().map(|name| Ok(symbols.function(name)?.and_then(code))).collect()
+        };
+        read().map_err(|fault| ImageError::of(&self.path, fault))
+    }
+
     /// Reads the tables of the library that `path` opens.
     ///
     /// # Errors

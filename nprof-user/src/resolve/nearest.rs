@@ -80,10 +80,10 @@ impl Wanted {
         match &self.method {
             // A part that was all wildcards says nothing; the other one decides.
             Some(_) if self.class.is_empty() => vec![(full, name)],
-            Some(wanted) if wanted.is_empty() => vec![(method.class.clone(), class)],
+            Some(wanted) if wanted.is_empty() => vec![(method.class.to_string(), class)],
             Some(_) => vec![(full, whole.max(f64::midpoint(class, name)))],
             // A method named without its class, or with a dot in front of it: somewhat less likely than a class.
-            None => vec![(method.class.clone(), class), (full, whole.max(name) * 0.95)],
+            None => vec![(method.class.to_string(), class), (full, whole.max(name) * 0.95)],
         }
     }
 }
@@ -110,9 +110,9 @@ mod tests {
             .iter()
             .map(|(class, name)| Method {
                 id: VirtAddr(0),
-                class: (*class).to_owned(),
-                name: (*name).to_owned(),
-                signature: "()V".to_owned(),
+                class: (*class).into(),
+                name: (*name).into(),
+                signature: "()V".into(),
                 code: NativeCode::Unbound,
             })
             .collect()

@@ -96,7 +96,7 @@ impl Pattern {
     pub(super) fn matches(&self, name: &Name<'_>) -> bool {
         let class = if self.simple { name.simple_class() } else { &name.class };
         // The signature either is complete or ends with the closing parenthesis.
-        self.method.as_ref().is_none_or(|glob| glob.is_match(&name.method.name))
+        self.method.as_ref().is_none_or(|glob| glob.is_match(name.method.name.as_str()))
             && self.signature.as_ref().is_none_or(|s| name.method.signature.starts_with(s.as_str()))
             && self.class.is_match(class)
     }
@@ -119,6 +119,39 @@ impl LibraryPattern {
     pub(super) fn matches(&self, name: &str) -> bool {
         let file_name = name.rsplit('/').next().unwrap_or(name);
         self.glob.is_match(if self.on_path { name } else { file_name })
+    }
+}
+
+/// How much of a thread's name the kernel keeps, in bytes.
+const THREAD_NAME: usize = 15;
+
+/// A glob on a thread's name.
+#[derive(Debug, Clone)]
+pub(super) struct ThreadPattern {
+    text: String,
+    glob: GlobMatcher,
+    /// The same without what the kernel cannot have kept of a name, for names that are as long as it keeps them.
+    cut: Option<GlobMatcher>,
+}
+
+impl ThreadPattern {
+    pub(super) fn parse(text: &str) -> Result<Self, SelectError> {
+        let part = Part { pattern: text, start: 0, text };
+        part.check_filled("name of the thread", "* for any thread")?;
+        // A glob that begins with plain text beyond the limit stands for whatever begins like it.
+        let plain = text.find(['*', '?', '[', '{', '\\']).unwrap_or(text.len());
+        let cut = text.get(..THREAD_NAME).filter(|_| plain > THREAD_NAME);
+        let cut = cut.map(|cut| part.compile_plain(cut)).transpose()?;
+        Ok(Self { text: text.to_owned(), glob: part.compile_plain(text)?, cut })
+    }
+
+    /// The glob as it was given.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn matches(&self, name: &str) -> bool {
+        self.glob.is_match(name) || self.cut.as_ref().is_some_and(|cut| cut.is_match(name))
     }
 }
 
@@ -182,9 +215,16 @@ impl Part<'_> {
 
     /// Compiles `glob`, which is this piece with separators translated one to one.
     fn compile(&self, glob: &str) -> Result<GlobMatcher, SelectError> {
-        GlobBuilder::new(glob)
-            .literal_separator(true)
-            .build()
+        self.build(GlobBuilder::new(glob).literal_separator(true))
+    }
+
+    /// Compiles a glob on text without separators.
+    fn compile_plain(&self, glob: &str) -> Result<GlobMatcher, SelectError> {
+        self.build(&GlobBuilder::new(glob))
+    }
+
+    fn build(&self, glob: &GlobBuilder<'_>) -> Result<GlobMatcher, SelectError> {
+        glob.build()
             .map(|glob: Glob| glob.compile_matcher())
             .map_err(|error| self.error(self.blame(error.kind()), error.kind().to_string()))
     }
@@ -211,9 +251,9 @@ mod tests {
     fn selects(pattern: &str, class: &str, name: &str) -> bool {
         let method = Method {
             id: VirtAddr(0),
-            class: class.to_owned(),
-            name: name.to_owned(),
-            signature: "(I[B)J".to_owned(),
+            class: class.into(),
+            name: name.into(),
+            signature: "(I[B)J".into(),
             code: NativeCode::Unbound,
         };
         Pattern::parse(pattern).unwrap().matches(&Name::of(&method))

@@ -1,7 +1,9 @@
 //! Turns methods into probes, now and each time more of them are found.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+use super::code::Kept;
 use super::guard::Guard;
 use super::image::{Image, ImageError};
 use super::locate::{Function, Libraries};
@@ -32,10 +34,13 @@ pub struct Planner {
     limits: Limits,
     /// Where probes reach everyone.
     guard: Option<Guard>,
+    /// What probes have to find unchanged.
+    keep: Kept,
     /// Whether the VM calls critical functions.
     critical: bool,
     libraries: Libraries,
-    probes: Vec<Probe>,
+    /// Shared with who lists them, until there are others.
+    probes: Arc<Vec<Probe>>,
     /// Indices are never used twice: what was counted under one stays its.
     next_index: u32,
     by_function: HashMap<FunctionKey, usize>,
@@ -55,9 +60,10 @@ impl Planner {
             selection,
             limits,
             guard,
+            keep: Kept::Always,
             critical: false,
             libraries: Libraries::default(),
-            probes: Vec::new(),
+            probes: Arc::default(),
             next_index: 0,
             by_function: HashMap::new(),
             refused: HashMap::new(),
@@ -70,6 +76,11 @@ impl Planner {
     #[must_use]
     pub fn is_guarded(&self) -> bool {
         self.guard.is_some()
+    }
+
+    /// Has probes find all arguments of a call as they were at its first instruction.
+    pub fn keep_arguments(&mut self) {
+        self.keep = Kept::WithArguments;
     }
 
     /// Says that the VM calls the critical functions of methods that have them: they are planned too, each as a function
@@ -100,6 +111,19 @@ impl Planner {
         self.probe(wanted)
     }
 
+    /// Takes in functions that are no methods' and that no pattern selects: those of JNI, each as a method of its own. Those that
+    /// are in no library are left out. The libraries have to be known: after the first [`Planner::add`].
+    pub fn add_jni(&mut self, functions: &[Method]) {
+        self.changes += 1;
+        let mut wanted = Vec::with_capacity(functions.len());
+        for method in functions {
+            if let Ok(function) = self.libraries.locate(method) {
+                wanted.push((function, PlannedMethod { method: method.clone(), bound: Bound::JniFunction }));
+            }
+        }
+        self.probe(wanted);
+    }
+
     /// As [`Planner::add`], where `methods` are all that are loaded now: what is kept of others is forgotten, so that
     /// the plan stays small however many classes come and go.
     ///
@@ -109,7 +133,7 @@ impl Planner {
         let loaded: HashSet<VirtAddr> = methods.iter().map(|method| method.id).collect();
         self.changes += 1;
         self.skipped.clear();
-        for probe in self.probes.iter_mut().filter(|probe| !is_counted(probe.index)) {
+        for probe in Arc::make_mut(&mut self.probes).iter_mut().filter(|probe| !is_counted(probe.index)) {
             if probe.methods.iter().any(|known| loaded.contains(&known.method.id)) {
                 probe.methods.retain(|known| loaded.contains(&known.method.id));
             } else {
@@ -131,6 +155,18 @@ impl Planner {
             && probe.methods.iter().any(|known| self.selection.selects(&known.method))
     }
 
+    /// Whether a method is one that the user selects; `probe` is the index of its function, if that can have a probe. Of others
+    /// it is not known in which library they are.
+    #[must_use]
+    pub fn selects_method(&self, method: &Method, probe: Option<u32>) -> bool {
+        let place = probe.and_then(|index| self.probes.binary_search_by_key(&index, |probe| probe.index).ok());
+        let is_in_library = match place {
+            Some(place) => self.selects_library(self.probes[place].site.library),
+            None => !self.selection.is_limited_to_libraries(),
+        };
+        is_in_library && self.selection.selects(method)
+    }
+
     /// Changes how much may be planned from now on.
     pub fn limit(&mut self, limits: Limits) {
         self.limits = limits;
@@ -141,7 +177,7 @@ impl Planner {
         self.changes += 1;
         let indices: HashSet<u32> = indices.iter().copied().collect();
         let is_refused = |probe: &mut Probe| indices.contains(&probe.index);
-        for probe in self.probes.extract_if(.., is_refused) {
+        for probe in Arc::make_mut(&mut self.probes).extract_if(.., is_refused) {
             self.refused.insert((probe.site.library, probe.site.entry), reason);
             let methods = probe.methods.into_iter();
             self.skipped.extend(methods.map(|method| (method.method.id, Skipped { method, reason })));
@@ -160,6 +196,12 @@ impl Planner {
     #[must_use]
     pub fn probes(&self) -> &[Probe] {
         &self.probes
+    }
+
+    /// The same, to be kept.
+    #[must_use]
+    pub fn shared_probes(&self) -> Arc<Vec<Probe>> {
+        Arc::clone(&self.probes)
     }
 
     /// Whether a method that is not in the plan would be, if it was found: usually one whose class is gone already.
@@ -200,7 +242,7 @@ impl Planner {
     pub fn plan(&self) -> Plan {
         Plan {
             libraries: self.libraries.all().to_vec(),
-            probes: self.probes.clone(),
+            probes: self.probes.to_vec(),
             skipped: self.skipped().cloned().collect(),
         }
     }
@@ -253,7 +295,7 @@ impl Planner {
         let Function { library, entry, .. } = function;
         self.by_function.insert((library, entry), self.probes.len());
         let site = Site { library, offset, entry, cost };
-        self.probes.push(Probe { index: self.next_index, site, methods: vec![method] });
+        Arc::make_mut(&mut self.probes).push(Probe { index: self.next_index, site, methods: vec![method] });
         self.next_index += 1;
     }
 
@@ -263,7 +305,7 @@ impl Planner {
         for (function, method) in wanted {
             let key = function.key();
             if let Some(&place) = self.by_function.get(&key) {
-                join(&mut self.probes[place], method);
+                join(&mut Arc::make_mut(&mut self.probes)[place], method);
             } else if let Some(&reason) = self.refused.get(&key) {
                 self.skip(method, reason);
             } else if self.room() == 0 {
@@ -302,7 +344,7 @@ impl Planner {
             entries.sort_unstable();
             entries.dedup();
             let Some(image) = self.libraries.image(library) else { continue };
-            let choices = choose(image, &entries, self.guard).unwrap_or_else(|error| {
+            let choices = choose(image, &entries, self.guard, self.keep).unwrap_or_else(|error| {
                 tracing::warn!("{error}: no probes in {}", self.libraries.all()[library.0].path.display());
                 Vec::new()
             });
@@ -317,11 +359,12 @@ fn choose(
     image: &Image,
     entries: &[FileOffset],
     guard: Option<Guard>,
+    keep: Kept,
 ) -> Result<Vec<(FileOffset, Chosen)>, ImageError> {
     let refused = guard.map_or(Ok(Vec::new()), |guard| guard.refused(image, entries))?;
     let is_refused: HashSet<FileOffset> = refused.iter().map(|(entry, _)| *entry).collect();
     let left: Vec<FileOffset> = entries.iter().copied().filter(|entry| !is_refused.contains(entry)).collect();
-    let choices = site::choose(image, &left)?.into_iter();
+    let choices = site::choose(image, &left, keep)?.into_iter();
     let chosen = choices.map(|choice| (choice.entry, choice.probe.ok_or(SkipReason::RefusedByKernel)));
     Ok(chosen.chain(refused.into_iter().map(|(entry, reason)| (entry, Err(reason)))).collect())
 }

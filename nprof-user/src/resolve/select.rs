@@ -95,9 +95,9 @@ mod tests {
     fn method(class: &str, name: &str, signature: &str) -> Method {
         Method {
             id: VirtAddr(0),
-            class: class.to_owned(),
-            name: name.to_owned(),
-            signature: signature.to_owned(),
+            class: class.into(),
+            name: name.into(),
+            signature: signature.into(),
             code: NativeCode::Unbound,
         }
     }

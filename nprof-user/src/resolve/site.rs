@@ -3,7 +3,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
 
-use super::code;
+use super::code::{self, Kept};
 use super::image::{Image, ImageError};
 use super::proof::{MAX_MOVE, Move, proven};
 use crate::model::{FileOffset, ProbeCost};
@@ -31,8 +31,8 @@ struct Offer {
 ///
 /// # Errors
 /// If the file cannot be read.
-pub(super) fn choose(image: &Image, entries: &[FileOffset]) -> Result<Vec<Choice>, ImageError> {
-    let offers = entries.iter().map(|&entry| look(image, entry)).collect::<Result<Vec<_>, _>>()?;
+pub(super) fn choose(image: &Image, entries: &[FileOffset], keep: Kept) -> Result<Vec<Choice>, ImageError> {
+    let offers = entries.iter().map(|&entry| look(image, entry, keep)).collect::<Result<Vec<_>, _>>()?;
     let moves: Vec<Move> =
         offers.iter().filter_map(|offer| offer.behind.map(|(place, _)| Move { entry: offer.entry, place })).collect();
     let proven = proven(image, &moves, entries)?;
@@ -44,7 +44,7 @@ pub(super) fn choose(image: &Image, entries: &[FileOffset]) -> Result<Vec<Choice
 }
 
 /// Looks at the first instructions for one that the kernel emulates or, if it refuses the first, one that it takes.
-fn look(image: &Image, entry: FileOffset) -> Result<Offer, ImageError> {
+fn look(image: &Image, entry: FileOffset, keep: Kept) -> Result<Offer, ImageError> {
     let bytes = image.code(entry, MAX_MOVE)?;
     let mut offer = Offer { entry, at_entry: None, behind: None };
     let mut info = InstructionInfoFactory::new();
@@ -58,7 +58,7 @@ fn look(image: &Image, entry: FileOffset) -> Result<Offer, ImageError> {
         } else if cost == Some(ProbeCost::Emulated) || (offer.at_entry.is_none() && offer.behind.is_none()) {
             offer.behind = cost.map(|cost| (FileOffset(entry.0 + place as u64), cost)).or(offer.behind);
         }
-        if cost == Some(ProbeCost::Emulated) || !code::can_be_passed(&instruction, &mut info) {
+        if cost == Some(ProbeCost::Emulated) || !code::can_be_passed(&instruction, &mut info, keep) {
             break;
         }
     }

@@ -1,12 +1,16 @@
 //! What the control socket does: reads the state, and switches methods.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::Shared;
 use super::shared::{Living, nanoseconds};
-use crate::control::{Answer, Controlled, Mode, Request};
+use crate::control::{Answer, Controlled, Request, WantedProfile};
 use crate::model::{CallCost, FunctionStatus, JvmStatus, Status, Tracing};
-use crate::resolve::select::Selection;
+use crate::recording;
+use crate::resolve::rule::Rule;
+use crate::resolve::thresholds::Thresholds;
+use crate::trace::{Profiles, WhichJvm};
 
 /// Demoted functions that are listed of a JVM.
 const DEMOTED_LISTED: usize = 100;
@@ -14,23 +18,65 @@ const DEMOTED_LISTED: usize = 100;
 impl Controlled for Shared {
     fn handle(&self, request: Request) -> Result<Answer, String> {
         match request {
-            Request::Status => Ok(Answer { matched: 0, status: Some(self.status()) }),
-            Request::Enable { patterns } => self.switch(patterns, Tracing::Timed),
-            Request::Disable { patterns } => self.switch(patterns, Tracing::Off),
-            Request::Mode { mode: Mode::Count, patterns } => self.switch(patterns, Tracing::Counted),
-            Request::Mode { mode: Mode::Time, patterns } => self.switch(patterns, Tracing::Timed),
+            Request::Status => Ok(Answer { status: Some(self.status()), ..Answer::default() }),
+            Request::Rule { rules } => self.switch(&rules),
+            Request::Slow { slow } => self.slow_from(&slow),
+            Request::Profile(_) => Err("a profile is made where others need not wait for it".to_owned()),
         }
+    }
+
+    fn recording(&self, wanted: &WantedProfile) -> Result<Vec<u8>, String> {
+        let profiles = self.profiles().ok_or(
+            "this nprof keeps no profiles: start it with `nprof serve --profiles`, or set `profiles = true` in its configuration",
+        )?;
+        let which = WhichJvm::parse(wanted.pid, wanted.jvm.as_deref()).map_err(|error| error.to_string())?;
+        let profile =
+            profiles.profile(&which, Duration::from_millis(wanted.last_ms)).map_err(|error| error.to_string())?;
+        let mut bytes = Vec::new();
+        recording::write(&profile, &mut bytes).map_err(|error| error.to_string())?;
+        Ok(bytes)
     }
 }
 
 impl Shared {
-    fn switch(&self, patterns: Vec<String>, wanted: Tracing) -> Result<Answer, String> {
-        if patterns.is_empty() {
-            return Err("say which methods, by patterns on class::method; `*` is all of them".to_owned());
+    /// Applies rules, all or, if there is one that is none, nothing.
+    fn switch(&self, rules: &[String]) -> Result<Answer, String> {
+        if rules.is_empty() {
+            return Err("say what to do at the calls of which methods: PATTERN=count; `**` is all of them".to_owned());
         }
-        let selection = Selection::parse(&patterns, &[], &[]).map_err(|error| error.to_string())?;
-        tracing::info!("methods {} are to be {wanted}", patterns.join(", "));
-        Ok(Answer { matched: self.rule(patterns, selection, wanted), status: None })
+        let rules: Vec<Rule> =
+            rules.iter().map(|rule| Rule::parse(rule)).collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+        let mut answer = Answer::default();
+        for rule in rules {
+            tracing::info!("methods {} are to be {}", rule.pattern, rule.wanted);
+            let (pattern, matched) = (rule.pattern.clone(), self.rule(rule));
+            answer.matched += matched;
+            answer.unmatched.extend((matched == 0).then_some(pattern));
+        }
+        Ok(answer)
+    }
+
+    /// Changes from when on calls are slow.
+    fn slow_from(&self, texts: &[String]) -> Result<Answer, String> {
+        if texts.is_empty() {
+            return Err("say from when on calls are slow: 10ms, or PATTERN=1ms for some methods".to_owned());
+        }
+        // Whether they are right has nothing to do with what was said before.
+        let new = Thresholds::parse(texts).map_err(|error| error.to_string())?;
+        let living = self.living();
+        let of_rule = |rule: &Rule<_>| living.iter().map(|living| living.traced_jvm.concerned(rule)).sum::<usize>();
+        let concerned: Vec<usize> = new.rules().iter().map(of_rule).collect();
+        let unmatched = new.rules().iter().zip(&concerned).filter(|(_, concerned)| **concerned == 0);
+        let unmatched = unmatched.map(|(rule, _)| rule.pattern.clone()).collect();
+        let says_usual = texts.iter().any(|text| !text.contains('='));
+        let matched = if says_usual {
+            living.iter().map(|living| living.traced_jvm.functions()).sum()
+        } else {
+            concerned.iter().sum()
+        };
+        self.set_slow_from(texts)?;
+        tracing::info!("calls are slow from now on: {}", texts.join(" "));
+        Ok(Answer { matched, unmatched, ..Answer::default() })
     }
 
     fn status(&self) -> Status {
@@ -44,6 +90,7 @@ impl Shared {
             call_cost: Some(CallCost { counted_ns, timed_ns }),
             jvms: self.living().iter().map(jvm_status).collect(),
             losses: losses.map(|(reason, count)| (reason.to_owned(), count)).collect(),
+            profiles: self.profiles().map(Profiles::status),
         }
     }
 }

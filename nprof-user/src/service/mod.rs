@@ -2,10 +2,14 @@
 //!
 //! [`Service`] runs the [`Host`] and keeps what is known of its JVMs in [`Shared`], behind one lock. Scrapes work on that on
 //! other threads, commands on this one. They read the traced JVMs and mapped memory, and wait for each other, never for a JVM.
+//! With `--profiles` each JVM also has a thread that reads its stacks ([`Profiles`]).
 
 mod controlled;
+mod ended_labels;
 mod pages;
+mod pushed;
 mod shared;
+mod windows;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,11 +18,11 @@ use tokio::task::spawn_blocking;
 
 pub use shared::Shared;
 
-use crate::attach::Engine;
+use crate::attach::{Collect, Engine, Feeds};
 use crate::config::Config;
 use crate::discover::Proc;
 use crate::export::Limits;
-use crate::trace::{Error, Event, Host, Options, Start, TierWanted, calibrate};
+use crate::trace::{Error, Event, Host, Options, Profiles, SlowListener, SlowWatch, Start, TierWanted, calibrate};
 
 /// The JVMs of a host, as they are to be served.
 #[derive(Debug)]
@@ -33,13 +37,24 @@ impl Service {
     ///
     /// # Errors
     /// If maps and programs cannot be loaded.
-    pub async fn open(proc: Proc, config: &Config) -> Result<Self, Error> {
-        let engine = Engine::load(u32::try_from(config.max_total).unwrap_or(u32::MAX))?;
+    pub async fn open(proc: Proc, config: &Config, slow_log: Option<Arc<dyn SlowListener>>) -> Result<Self, Error> {
+        let functions = u32::try_from(config.max_total).unwrap_or(u32::MAX);
+        let (engine, feeds) = load(functions, config, proc.may_share_links())?;
         let (measured, own) = (Arc::clone(&engine), proc.clone());
         let calibrated = spawn_blocking(move || calibrate(&own, &measured)).await;
         let calibrated = calibrated.unwrap_or_else(|panic| Err(Error::Defect { what: panic.to_string() }))?;
-        let host = Host::open(proc.clone(), start(config), engine, calibrated)?;
-        let shared = Shared::new(proc, config, calibrated, &host);
+        // What probes cost is known by now: no stack was taken meanwhile.
+        let (profiles, slow) = match config.profile_window {
+            Some(window) => {
+                let profiles = Profiles::start(proc.clone(), Arc::clone(&engine), feeds, window)?;
+                let slow = config.slow.as_ref().map(|_| profiles.with_slow()).transpose()?;
+                (Some(profiles), slow)
+            }
+            None => (None, config.slow.as_ref().map(|_| SlowWatch::start(proc.clone(), &engine, feeds)).transpose()?),
+        };
+        let slow = slow.zip(slow_log).map(|(slow, log)| slow.heard_by(log));
+        let host = Host::open(proc.clone(), start(config), engine, calibrated)?.with_slow(slow);
+        let shared = Shared::new(proc, config, (calibrated, profiles), &host);
         Ok(Self { host, shared: Arc::new(shared) })
     }
 
@@ -97,10 +112,23 @@ impl Service {
     }
 }
 
+/// Maps and programs for what the configuration wants to be collected.
+fn load(functions: u32, config: &Config, shares: bool) -> Result<(Arc<Engine>, Feeds), Error> {
+    let stacks = config.profile_window.map_or(Collect::nothing(), |_window| Profiles::collect());
+    let stacks = if config.slow.is_some() { SlowWatch::collect_with(stacks) } else { stacks };
+    let Collect { off_cpu, counters, rows, .. } = start(config).options.collected_of_many();
+    let collect = Collect { off_cpu, counters, rows, shares, ..stacks };
+    Ok(Engine::load_measuring(functions, &collect)?)
+}
+
 /// What a configuration means for the host.
 fn start(config: &Config) -> Start {
     let options = Options {
         timed: config.timed,
+        rules: config.rules.clone(),
+        slow: config.slow.clone(),
+        off_cpu: config.off_cpu,
+        collectors: config.collectors,
         max_functions: config.max_functions,
         budget: config.max_overhead,
         // A JVM that was started with the shim has been told to have stubs.

@@ -1,5 +1,6 @@
 //! What the HTTP endpoint shows.
 
+use std::io::{self, Write};
 use std::time::Duration;
 
 use super::Shared;
@@ -13,8 +14,8 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 impl Pages for Shared {
-    fn metrics(&self, format: Format) -> Vec<u8> {
-        self.collect().encode(format)
+    fn metrics(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        self.collect(format.shows_exemplars()).write(format, out)
     }
 
     fn healthy(&self) -> Result<(), String> {

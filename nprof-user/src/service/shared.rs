@@ -6,16 +6,20 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::ended_labels::{EndedLabels, key_of};
 use super::limits;
+use crate::aggregate::WindowKey;
 use crate::attach::in_full;
 use crate::config::Config;
 use crate::discover::{Labels, Proc};
 use crate::export::{Backlog, Exporter, Exposition, Host as HostFacts, Measured};
 use crate::govern::Costs;
-use crate::model::{Jvm, JvmLabels, Snapshot, Tracing};
-use crate::resolve::select::Selection;
+use crate::model::{Jvm, JvmLabels, Snapshot};
+use crate::push::{OTLP_METRICS, OTLP_PROFILES, PYROSCOPE, Tally};
+use crate::resolve::rule::Rule;
+use crate::resolve::thresholds::Thresholds;
 use crate::sys::errand;
-use crate::trace::{Calibrated, Error, Host, HostLosses, Joins, Rule, TracedJvm};
+use crate::trace::{Calibrated, Error, Host, HostLosses, Joins, Profiles, TracedJvm};
 
 /// Rules of users that are kept for JVMs that are yet to start.
 const RULES_KEPT: usize = 1_000;
@@ -25,10 +29,14 @@ const RULES_KEPT: usize = 1_000;
 pub struct Shared {
     proc: Proc,
     calibrated: Calibrated,
+    /// The profile of each JVM, if that is wanted.
+    profiles: Option<Profiles>,
     losses: Arc<HostLosses>,
     joins: Arc<Joins>,
     pub(super) started: Timestamp,
     pub(super) start: Instant,
+    /// What became of what is pushed.
+    tallies: Vec<Arc<Tally>>,
     ready: AtomicBool,
     /// Milliseconds from the start to the last sign of life.
     alive_ms: AtomicU64,
@@ -48,8 +56,27 @@ struct State {
     untraced: Vec<Jvm>,
     /// Demotions and promotions in JVMs that have ended.
     past_changes: [u64; 2],
-    /// What users said of methods, by the patterns that they said it with.
-    rules: Vec<(Vec<String>, Rule)>,
+    /// Labels of JVMs that have ended, for their last windows.
+    ended_labels: EndedLabels,
+    /// What the configuration says of methods.
+    configured: Vec<Rule>,
+    /// What users said of methods since.
+    rules: Vec<Rule>,
+    /// From when on calls are slow; `None` where nobody looks.
+    slow: Option<Thresholds>,
+}
+
+impl State {
+    /// What is said of methods: what was said last is last, and counts.
+    fn all_rules(&self) -> Vec<Rule> {
+        self.configured.iter().chain(&self.rules).cloned().collect()
+    }
+}
+
+/// Whether both say the same.
+fn same_rules(one: &[Rule], other: &[Rule]) -> bool {
+    let said = |rules: &[Rule]| rules.iter().map(|rule| (rule.pattern.clone(), rule.wanted)).collect::<Vec<_>>();
+    said(one) == said(other)
 }
 
 /// A JVM that is traced, and what it is called.
@@ -60,7 +87,12 @@ pub(super) struct Living {
 }
 
 impl Shared {
-    pub(super) fn new(proc: Proc, config: &Config, calibrated: Calibrated, host: &Host) -> Self {
+    pub(super) fn new(
+        proc: Proc,
+        config: &Config,
+        (calibrated, profiles): (Calibrated, Option<Profiles>),
+        host: &Host,
+    ) -> Self {
         let state = State {
             living: Vec::new(),
             backlog: Backlog::new(limits(config)),
@@ -68,15 +100,20 @@ impl Shared {
             budget: config.max_overhead,
             untraced: Vec::new(),
             past_changes: [0; 2],
+            ended_labels: EndedLabels::default(),
+            configured: config.rules.clone(),
             rules: Vec::new(),
+            slow: config.slow.clone(),
         };
         Self {
             proc,
             calibrated,
+            profiles,
             losses: Arc::clone(host.losses()),
             joins: Arc::clone(host.joins()),
             started: Timestamp::now(),
             start: Instant::now(),
+            tallies: tallies(config),
             ready: AtomicBool::new(false),
             alive_ms: AtomicU64::new(0),
             exporter: Mutex::new(Exporter::new(limits(config))),
@@ -91,8 +128,14 @@ impl Shared {
         (living.len(), living.iter().map(|living| living.traced_jvm.methods()).sum())
     }
 
-    /// One scrape. Other scrapes wait for it; commands, and JVMs that join or end, do not.
-    pub(super) fn collect(&self) -> Exposition {
+    /// The profile of each JVM, if that is wanted.
+    #[must_use]
+    pub fn profiles(&self) -> Option<&Profiles> {
+        self.profiles.as_ref()
+    }
+
+    /// One scrape, with single calls if it shows these. Other scrapes wait for it; commands, and JVMs that join or end, do not.
+    pub(super) fn collect(&self, with_exemplars: bool) -> Exposition {
         let mut exporter = unpoisoned(self.exporter.lock());
         // In one moment: a JVM is among the living or in the backlog, never both.
         let (living, backlog, facts) = {
@@ -100,9 +143,9 @@ impl Shared {
             (state.living.clone(), state.backlog.take(), self.facts(&mut state))
         };
         backlog.tell(&mut exporter);
-        let measure = |Living { traced_jvm, labels }: Living| Measured { labels, snapshot: traced_jvm.snapshot() };
-        let measured: Vec<Measured> = living.into_iter().map(measure).collect();
-        exporter.collect(&measured, &facts, Instant::now())
+        let living: Vec<_> = living.into_iter().map(|Living { traced_jvm, labels }| (labels, traced_jvm)).collect();
+        let measure = if with_exemplars { TracedJvm::snapshot_with_exemplars } else { TracedJvm::snapshot };
+        exporter.measure(&living, |traced_jvm| measure(traced_jvm), &facts, Instant::now())
     }
 
     /// Tells the series what has happened, unless a scrape is under way, which leaves it to the next one. Where nobody scrapes
@@ -124,11 +167,6 @@ impl Shared {
             demotions += spent.changes[0];
             promotions += spent.changes[1];
         }
-        let probes = |living: &Living| {
-            let states = living.traced_jvm.states();
-            let with_probe = Tracing::ALL.into_iter().filter(|state| *state > Tracing::Detached);
-            with_probe.map(|state| states.functions[state as usize]).sum::<usize>()
-        };
         let reads = errand::tally();
         HostFacts {
             losses: self.losses.read(),
@@ -138,9 +176,11 @@ impl Shared {
             joins_given_up: self.joins.given_up(),
             reads_given_up: reads.given_up,
             stuck_reads: reads.waiting,
-            probes: state.living.iter().map(probes).sum(),
+            profiles: self.profiles.as_ref().map(Profiles::status),
+            probes: state.living.iter().map(|living| living.traced_jvm.probed()).sum(),
             demotions,
             promotions,
+            pushes: self.tallies.iter().map(|tally| tally.read()).collect(),
             overhead_budget: state.budget,
             probe_cost_ns: Some(nanoseconds(self.calibrated.costs.timed_ns[0])),
             started: self.started,
@@ -148,22 +188,31 @@ impl Shared {
     }
 
     pub(super) fn joined(&self, traced_jvm: Arc<TracedJvm>) {
+        if let Some(profiles) = &self.profiles {
+            profiles.joined(&traced_jvm);
+        }
         let mut state = self.lock();
-        let rules: Vec<Rule> = state.rules.iter().map(|(_, rule)| rule.clone()).collect();
-        for rule in &rules {
+        // What the configuration says it has heard already.
+        for rule in &state.rules {
             traced_jvm.obey(rule);
         }
-        traced_jvm.set_rules(rules);
+        traced_jvm.set_rules(state.all_rules());
+        // What was configured it has heard already; users may have said something else since.
+        state.slow.iter().for_each(|slow| traced_jvm.set_slow_from(slow));
         let labels = Arc::new(self.proc.labels(traced_jvm.jvm(), &state.labels));
         state.living.push(Living { traced_jvm, labels });
     }
 
     pub(super) fn ended(&self, traced_jvm: &Arc<TracedJvm>, snapshot: Snapshot, now: Instant) {
+        if let Some(profiles) = &self.profiles {
+            profiles.ended(traced_jvm, &snapshot);
+        }
         let mut state = self.lock();
         let Some(place) = state.living.iter().position(|living| Arc::ptr_eq(&living.traced_jvm, traced_jvm)) else {
             return;
         };
         let Living { traced_jvm, labels } = state.living.swap_remove(place);
+        state.ended_labels.add(&traced_jvm, &labels);
         if let Some(spent) = traced_jvm.spent() {
             state.past_changes[0] += spent.changes[0];
             state.past_changes[1] += spent.changes[1];
@@ -194,24 +243,50 @@ impl Shared {
             }
             backlog.relabel();
         }
+        if !same_rules(&state.configured, &config.rules) {
+            state.configured.clone_from(&config.rules);
+            let rules = state.all_rules();
+            state.living.iter().for_each(|living| living.traced_jvm.obey_only(rules.clone()));
+        }
     }
 
     /// Says what is to be done at the calls of some methods, in all JVMs, those that start later included. Returns how
     /// many functions that concerns now; if it concerns none, it is not kept.
-    pub(super) fn rule(&self, patterns: Vec<String>, selection: Selection, wanted: Tracing) -> usize {
+    pub(super) fn rule(&self, rule: Rule) -> usize {
         let mut state = self.lock();
-        let rule = Rule { selection, wanted };
         let concerned = state.living.iter().map(|living| living.traced_jvm.obey(&rule)).sum();
         if concerned > 0 {
             // The same words again take the place of what they said before.
-            state.rules.retain(|(known, _)| *known != patterns);
-            state.rules.push((patterns, rule));
+            state.rules.retain(|known| known.pattern != rule.pattern);
+            state.rules.push(rule);
             let surplus = state.rules.len().saturating_sub(RULES_KEPT);
             state.rules.drain(..surplus);
-            let rules: Vec<Rule> = state.rules.iter().map(|(_, rule)| rule.clone()).collect();
+            let rules = state.all_rules();
             state.living.iter().for_each(|living| living.traced_jvm.set_rules(rules.clone()));
         }
         concerned
+    }
+
+    /// Says from when on calls are slow, in all JVMs, those that start later included.
+    ///
+    /// # Errors
+    /// If nobody looks for slow calls, or it is not said rightly.
+    pub(super) fn set_slow_from(&self, texts: &[String]) -> Result<(), String> {
+        let mut state = self.lock();
+        let slow = state.slow.as_ref().ok_or(
+            "slow calls are not looked for: start nprof with `nprof serve --slow 100ms`, or set `slow` in its configuration",
+        )?;
+        let slow = slow.with(texts).map_err(|error| error.to_string())?.limited_to(RULES_KEPT);
+        state.living.iter().for_each(|living| living.traced_jvm.set_slow_from(&slow));
+        state.slow = Some(slow);
+        Ok(())
+    }
+
+    /// The labels of a JVM that is traced, or was lately.
+    pub(super) fn labels_of(&self, key: WindowKey) -> Option<Arc<JvmLabels>> {
+        let state = self.lock();
+        let living = state.living.iter().find(|living| key_of(living.traced_jvm.jvm()) == key);
+        living.map(|living| Arc::clone(&living.labels)).or_else(|| state.ended_labels.of(key))
     }
 
     pub(super) fn living(&self) -> Vec<Living> {
@@ -256,9 +331,24 @@ impl Shared {
         self.start.elapsed().saturating_sub(Duration::from_millis(self.alive_ms.load(Ordering::Relaxed)))
     }
 
+    /// What becomes of what is pushed, by target.
+    pub(super) fn tallies(&self) -> &[Arc<Tally>] {
+        &self.tallies
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         unpoisoned(self.state.lock())
     }
+}
+
+/// Where the outcomes are counted of what the configuration wants to be pushed.
+fn tallies(config: &Config) -> Vec<Arc<Tally>> {
+    let wanted = [
+        (OTLP_METRICS, config.otlp.is_some()),
+        (OTLP_PROFILES, config.otlp.as_ref().is_some_and(|otlp| otlp.profiles)),
+        (PYROSCOPE, config.pyroscope.is_some()),
+    ];
+    wanted.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(target, _)| Arc::new(Tally::new(target))).collect()
 }
 
 /// Goes on after a panic. A scrape that panicked has left the series as they were, or is told as a defect by the next.

@@ -5,7 +5,7 @@
 //! namespace. A request is a few strings that each end with a zero byte; the answer is text.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -210,7 +210,7 @@ fn is_owned(directory: &Directory, name: &str, uid: u32) -> bool {
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        remove(&self.directory.fd, &self.name, AtFlags::empty());
+        remove(self.directory.fd.as_fd(), &self.name, AtFlags::empty());
     }
 }
 

@@ -42,7 +42,6 @@ pub(super) struct Facts {
     code: Option<CodeRoom>,
     /// Whether stubs are there that only the shim can take away.
     has_stubs: bool,
-    musl: bool,
     /// Where the target finds the shim that it has loaded already, if it has.
     pub(super) loaded: Option<PathBuf>,
     pub(super) standing: Standing,
@@ -73,7 +72,6 @@ impl Facts {
             flags: VmFlags::read(jvm, libjvm)?,
             code: code_room(ProcessMemory::new(pid), libjvm).ok(),
             has_stubs,
-            musl: libraries.iter().any(is_musl),
             loaded: loaded.map(|loaded| loaded.path_inside(proc, pid)).transpose()?,
             standing,
             listens: attach::listens(proc, pid, &standing),
@@ -93,7 +91,6 @@ impl Facts {
             () if self.feature.is_some_and(|feature| feature > NEWEST) => {
                 return Err(Refusal::TooNew { pid, jdk: self.jdk.clone() });
             }
-            () if self.musl => return Err(Refusal::Musl { pid }),
             () if is(self.flags.attach_disabled, true) => return Err(Refusal::AttachDisabled { pid }),
             () if is(self.flags.agents_enabled, false) => return Err(Refusal::AgentsDisabled { pid }),
             () if !self.same_user => return Err(Refusal::OtherUser { pid, uid: self.standing.euid }),
@@ -166,10 +163,6 @@ fn feature_release(version: &str) -> Option<u32> {
     version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-fn is_musl(library: &Library) -> bool {
-    library.name().starts_with("ld-musl-")
-}
-
 /// Whether nprof has this user and group, or may take them on.
 fn may_act_as(uid: u32, gid: u32) -> bool {
     let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
@@ -198,7 +191,6 @@ mod tests {
             flags: VmFlags { attach_disabled: DEFAULT_OFF, agents_enabled: DEFAULT_ON, reduced_signals: DEFAULT_OFF },
             code: Some(CodeRoom { reserved: 240 << 20, taken: 239 << 20 }),
             has_stubs: false,
-            musl: false,
             loaded: None,
             standing: Standing { ns_pid: 7, euid: 0, egid: 0, halted: None, quit: OnQuit::Caught },
             listens: false,
@@ -218,11 +210,10 @@ mod tests {
     #[test]
     fn refuses() {
         type Change = fn(&mut Facts);
-        let cases: [(&str, Change); 14] = [
+        let cases: [(&str, Change); 13] = [
             ("openj9", |facts| facts.kind = JvmKind::OpenJ9),
             ("(JDK 17.0.15) is older than JDK 11", |facts| facts.feature = Some(8)),
-            ("(JDK 17.0.15) is newer than JDK 25", |facts| facts.feature = Some(26)),
-            ("musl", |facts| facts.musl = true),
+            ("(JDK 17.0.15) is newer than JDK 28", |facts| facts.feature = Some(29)),
             ("DisableAttachMechanism", |facts| facts.flags.attach_disabled = ON),
             ("-EnableDynamicAgentLoading", |facts| facts.flags.agents_enabled = OFF),
             ("-Xrs", |facts| facts.flags.reduced_signals = ON),

@@ -6,6 +6,7 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use nprof_common::wire::{self, Hello, ToShim, Welcome};
@@ -31,7 +32,7 @@ const LONGEST_SENT: usize = 256;
 /// A connection to the shim of one process. Dropping it leaves the stubs to themselves: they count, and nobody reads.
 #[derive(Debug)]
 pub struct Connection {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     pid: Pid,
     hello: Hello,
     /// What has been received last.
@@ -56,7 +57,13 @@ impl Connection {
                     return Err(Error::Version { pid, shim: hello.version });
                 }
                 Some((FromShimOwned::Hello(hello), _)) if is_possible(&hello) => {
-                    return Ok(Self { socket, pid, hello, packet, allowance: Allowance::new(Instant::now()) });
+                    return Ok(Self {
+                        socket: Arc::new(socket),
+                        pid,
+                        hello,
+                        packet,
+                        allowance: Allowance::new(Instant::now()),
+                    });
                 }
                 Some((FromShimOwned::Hello(_), _)) => {
                     return Err(Error::NoMessage { pid, source: wire::Error::Value });
@@ -75,15 +82,20 @@ impl Connection {
         &self.hello
     }
 
-    /// Tells the shim where and how to record, and gives it the map to record in.
+    /// Another way to tell the shim something, as long as the connection is there.
+    #[must_use]
+    pub fn sender(&self) -> Sender {
+        Sender { socket: Arc::downgrade(&self.socket) }
+    }
+
+    /// Tells the shim where and how to record, and gives it the map to record in, and that of rows if there are some.
     ///
     /// # Errors
     /// As [`Self::send`].
-    pub fn welcome(&mut self, welcome: Welcome, map: BorrowedFd<'_>) -> Result<(), Error> {
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    pub fn welcome(&mut self, welcome: Welcome, maps: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut room);
-        let fds = [map];
-        if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+        if !control.push(SendAncillaryMessage::ScmRights(maps)) {
             return Err(self.failed(Errno::NOBUFS));
         }
         let mut buffer = [0; LONGEST_SENT];
@@ -134,6 +146,28 @@ impl Connection {
             }
         }
         self.failed(error)
+    }
+}
+
+/// Tells the shim of a connection something, from any thread. It does not hold the connection open.
+#[derive(Debug, Clone, Default)]
+pub struct Sender {
+    socket: Weak<OwnedFd>,
+}
+
+impl Sender {
+    /// Whether the connection is still there.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.socket.strong_count() > 0
+    }
+
+    /// Tells the shim something, unless it would have to be waited for. Returns whether it was told.
+    #[must_use]
+    pub fn try_send(&self, message: ToShim) -> bool {
+        let mut buffer = [0; LONGEST_SENT];
+        let Some((socket, packet)) = self.socket.upgrade().zip(message.encode(&mut buffer)) else { return false };
+        send(&*socket, packet, SendFlags::NOSIGNAL | SendFlags::DONTWAIT).is_ok()
     }
 }
 
@@ -227,6 +261,7 @@ mod tests {
         pool_start: 0x1000,
         pool_end: 0x2000,
         chosen_site: 0x1800,
+        rowless_site: 0x1900,
     };
     const WELCOME: Welcome = Welcome {
         version: wire::VERSION,
@@ -238,6 +273,8 @@ mod tests {
         bind_probability: 0,
         bind_threshold_ns: u64::MAX,
         stub_binds: true,
+        rows: 0,
+        consumed: false,
     };
 
     /// The two ends, of which the second is the shim's.
@@ -281,7 +318,7 @@ mod tests {
     fn welcome_carries_the_map() {
         let (mut connection, shim) = begun();
         let map = std::fs::File::open("/dev/zero").unwrap();
-        connection.welcome(WELCOME, map.as_fd()).unwrap();
+        connection.welcome(WELCOME, &[map.as_fd()]).unwrap();
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut room);
         let mut buffer = [0; 512];

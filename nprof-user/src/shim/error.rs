@@ -206,8 +206,8 @@ impl Error {
             Self::Refused(refusal) => return refusal.advice(),
             Self::OtherUser { .. } => "run nprof as root (sudo), or as that user".into(),
             Self::NoPlace { .. } => {
-                "give it a directory that it may write to and run programs from, such as a volume at /var/tmp; or use \
-                 --tier kernel"
+                "run nprof as root, which can mount one, or give it a directory that it may write to and run programs \
+                 from, such as a volume at /var/tmp; or use --tier kernel"
                     .into()
             }
             Self::Directory { .. } | Self::NoRequest { .. } => {

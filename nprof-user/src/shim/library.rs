@@ -18,7 +18,8 @@ use crate::sys::target_file::TargetFile;
 
 /// The file, built together with nprof.
 ///
-/// It needs glibc 2.18 in the target (`nprof-shim/src/glibc.rs`). On an older one the JVM does not load it, and says so.
+/// It needs musl or glibc 2.18 in the target (`nprof-shim/src/c_library.rs`). On an older one the JVM does not load it, and says
+/// so.
 pub(super) static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnprof_shim.so"));
 
 /// What it is called wherever it lies.
@@ -26,6 +27,8 @@ pub(super) const NAME: &str = "libnprof_shim.so";
 
 /// What each call passes that a stub has chosen: a slow one, or one whose stack is to be taken.
 const CHOSEN_SITE: &str = "nprof_stub_chosen";
+/// The name of what threads pass that have no row.
+const ROWLESS_SITE: &str = "nprof_stub_rowless";
 
 /// The name of its thread, which lives as long as a conversation with nprof.
 const THREAD: &str = "nprof-shim";
@@ -85,6 +88,8 @@ struct Layout {
     length: u64,
     /// What chosen calls pass, from the beginning of the file.
     chosen_site: u64,
+    /// What threads pass that have no row, from there too.
+    rowless_site: u64,
 }
 
 impl Layout {
@@ -97,11 +102,12 @@ impl Layout {
     fn read() -> Option<Self> {
         let library = Elf::parse(BYTES, Limits::LIBRARY).ok()?;
         let (code, symbols) = (library.code().ok()?, library.debug_symbols().ok()?);
-        let (_, site) = symbols.named(&[CHOSEN_SITE]).flatten().find(|(name, _)| *name == CHOSEN_SITE)?;
+        let site = |of| symbols.named(&[of]).flatten().find_map(|(name, site)| (name == of).then_some(site));
         let place = code.first()?.range();
         let offset = place.start.0 & !(PAGE - 1);
         let length = place.end.0.next_multiple_of(PAGE) - offset;
-        Some(Self { offset, length, chosen_site: elf::offset_of(&code, site)?.0 })
+        let [chosen, rowless] = [CHOSEN_SITE, ROWLESS_SITE].map(|name| elf::offset_of(&code, site(name)?));
+        Some(Self { offset, length, chosen_site: chosen?.0, rowless_site: rowless?.0 })
     }
 
     /// Whether a library is mapped as the embedded one would be.
@@ -121,8 +127,18 @@ impl Loaded {
     /// Whether an address is that of the instruction in it which chosen calls pass, so that a probe may be put there.
     #[must_use]
     pub fn is_chosen_site(&self, address: VirtAddr) -> bool {
+        self.is_at(address, Layout::own().chosen_site)
+    }
+
+    /// The same of the instruction that threads pass which have found no row.
+    #[must_use]
+    pub fn is_rowless_site(&self, address: VirtAddr) -> bool {
+        self.is_at(address, Layout::own().rowless_site)
+    }
+
+    fn is_at(&self, address: VirtAddr, offset: u64) -> bool {
         let mapping = self.library.mappings.iter().find(|mapping| mapping.contains(address));
-        mapping.is_some_and(|mapping| address.0 - mapping.start.0 + mapping.offset.0 == Layout::own().chosen_site)
+        mapping.is_some_and(|mapping| address.0 - mapping.start.0 + mapping.offset.0 == offset)
     }
 
     /// Whether the VM holds an address in it for a method: that of a stub.
@@ -163,7 +179,8 @@ fn is_own_file(path: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use object::read::elf::{ElfFile64, FileHeader};
+    use object::elf::DT_NEEDED;
+    use object::read::elf::{Dyn as _, ElfFile64, FileHeader};
     use object::{LittleEndian, Object as _, ObjectSymbol as _};
 
     use super::*;
@@ -204,9 +221,12 @@ mod tests {
     fn chosen_site_is_one_place() {
         let (own, _file) = mapped(BYTES, 0);
         let layout = Layout::own();
-        let site = 0x10_0000 + layout.chosen_site - layout.offset;
-        let is_site = [site - 1, site, site + 1, 0].map(|address| own.is_chosen_site(VirtAddr(address)));
-        assert_eq!(is_site, [false, true, false, false]);
+        let around =
+            |offset: u64| [-1, 0, 1].map(|by| VirtAddr((0x10_0000 + offset - layout.offset).wrapping_add_signed(by)));
+        let [chosen, rowless] = [layout.chosen_site, layout.rowless_site].map(around);
+        assert_eq!(chosen.map(|address| own.is_chosen_site(address)), [false, true, false]);
+        assert_eq!(rowless.map(|address| own.is_rowless_site(address)), [false, true, false]);
+        assert!(!own.is_chosen_site(rowless[1]) && !own.is_rowless_site(VirtAddr(0)));
     }
 
     /// Check that the embedded file is a library that a JVM can load while it runs, with names for profilers.
@@ -217,6 +237,19 @@ mod tests {
             assert!(library.dynamic_symbols().any(|symbol| symbol.is_global() && symbol.name() == Ok(name)), "{name}");
         }
         assert!(library.symbols().any(|symbol| symbol.name() == Ok("nprof_stub_chosen")));
+    }
+
+    /// Check that the embedded file needs no library that a JVM on musl cannot give it.
+    #[test]
+    fn needs_a_c_library_alone() {
+        let library: ElfFile64<'_, LittleEndian> = ElfFile64::parse(BYTES).unwrap();
+        let (header, endian) = (library.elf_header(), LittleEndian);
+        let sections = header.sections(endian, BYTES).unwrap();
+        let (entries, strings) = sections.dynamic(endian, BYTES).unwrap().expect("it is linked dynamically");
+        let strings = sections.strings(endian, BYTES, strings).unwrap();
+        let needed = entries.iter().filter(|entry| entry.tag(endian) == DT_NEEDED);
+        let names: Vec<_> = needed.map(|entry| entry.string(endian, strings).unwrap()).collect();
+        assert_eq!(names, [b"libc.so.6"]);
     }
 
     /// Check that the embedded file loads into a process with glibc 2.18, however new that of the machine is where it was

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! What is done to the target is what the JDK's own tools do (`jcmd PID JVMTI.agent_load`), with more caution: everything
-//! that stands against it is found out first ([`check`]), nothing is waited for without a limit, and no file stays.
+//! that stands against it is found out first ([`check`]), nothing is waited for without a limit, and no file stays that is not
+//! needed.
 
 mod allowance;
 mod attach;
@@ -14,6 +15,7 @@ mod connection;
 mod error;
 mod library;
 mod message;
+mod mounted;
 mod place;
 mod records;
 mod refusal;
@@ -24,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use connection::Connection;
+pub use connection::{Connection, Sender};
 pub use error::Error;
 pub use library::{Loaded, among, find, is_in_use, is_own};
 pub use message::{Applied, Bound, FromShimOwned, Hello, How, Scanned, Stubbed};
@@ -89,20 +91,55 @@ pub fn load(wanted: &Wanted<'_>) -> Result<Connection, Error> {
     let Wanted { proc, jvm, patience, .. } = *wanted;
     let facts = Facts::gather(wanted)?;
     facts.judge()?;
-    let Standing { euid, egid, .. } = facts.standing;
     let target = Target::open(wanted, facts.standing)?;
-    stand_in::as_user(euid, egid, || connect(&target, &facts))
-        .map_err(|source| Error::OtherUser { pid: jvm.pid, uid: euid, source })?
+    // A mount is made as root, and only where nothing else will do.
+    let connected = match connect_from_directory(&target, &facts) {
+        Err(Error::NoPlace { tried, .. }) if facts.loaded.is_none() => connect_from_mount(&target, &facts, tried),
+        connected => connected,
+    };
+    connected
         .and_then(|socket| Connection::begin(socket, jvm.pid, Instant::now() + patience))
         // What failed for want of the target is no news.
         .map_err(|error| if proc.is_same(jvm) { error } else { Error::Ended { pid: jvm.pid } })
 }
 
-/// Has the target load the library, a new one unless it has one, and connect. Done as the target's user.
-fn connect(target: &Target<'_>, facts: &Facts) -> Result<OwnedFd, Error> {
+/// Has the target load the library from one of its directories, unless it has one, and connect.
+fn connect_from_directory(target: &Target<'_>, facts: &Facts) -> Result<OwnedFd, Error> {
+    let (pid, is_new) = (target.pid(), facts.loaded.is_none());
+    as_target(target, || {
+        let place = Place::make(target.directories(), is_new).map_err(|tried| Error::NoPlace { pid, tried })?;
+        let socket = connect(target, facts, &place)?;
+        if is_new && !target.has_proc {
+            match place.keep_library() {
+                Ok(path) => tracing::info!("process {pid} has no /proc, so {} stays there", path.display()),
+                Err(error) => tracing::warn!("the shim's library cannot stay in process {pid}: {error}"),
+            }
+        }
+        Ok(socket)
+    })
+}
+
+/// The same where no directory takes the library: from a file system that is mounted over one. `tried` is why none does.
+fn connect_from_mount(target: &Target<'_>, facts: &Facts, mut tried: Vec<String>) -> Result<OwnedFd, Error> {
     let pid = target.pid();
-    let place =
-        Place::make(target.directories(), facts.loaded.is_none()).map_err(|tried| Error::NoPlace { pid, tried })?;
+    let make = || Place::make(target.directories(), false).map_err(|tried| Error::NoPlace { pid, tried });
+    let mut place = as_target(target, make)?;
+    let mounted = place.mount(target).and_then(|()| {
+        let Standing { euid, egid, .. } = target.standing;
+        stand_in::as_user(euid, egid, || place.write_library())?
+    });
+    if let Err(error) = mounted {
+        tried.push(format!("a file system mounted there: {error}"));
+        return Err(Error::NoPlace { pid, tried });
+    }
+    let connected = as_target(target, || connect(target, facts, &place));
+    place.unmount();
+    connected
+}
+
+/// Has the target load the library and connect. Done as the target's user.
+fn connect(target: &Target<'_>, facts: &Facts, place: &Place<'_>) -> Result<OwnedFd, Error> {
+    let pid = target.pid();
     let listener = place.listen().map_err(|source| Error::Socket { pid, source })?;
     let library = facts.loaded.clone().unwrap_or_else(|| place.library());
     let options = format!("connect={}", place.socket().display());
@@ -112,4 +149,10 @@ fn connect(target: &Target<'_>, facts: &Facts) -> Result<OwnedFd, Error> {
     };
     attach::load(target, &library, &options, may_signal)?;
     connection::accept(&listener, target)
+}
+
+/// Does something as the target's user.
+fn as_target<T: Send>(target: &Target<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+    let (pid, Standing { euid, egid, .. }) = (target.pid(), target.standing);
+    stand_in::as_user(euid, egid, work).map_err(|source| Error::OtherUser { pid, uid: euid, source })?
 }

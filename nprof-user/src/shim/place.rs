@@ -1,20 +1,21 @@
 //! A directory of nprof's own among the target's, for as long as the shim is being loaded: with the library, and with the
-//! socket that the shim connects to. When it is dropped, all of it is gone.
+//! socket that the shim connects to. When it is dropped, all of it is gone, unless the library is to be loaded again from there.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, StatVfsMountFlags, fstat, fstatvfs, mkdirat, openat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, StatVfsMountFlags, fstat, fstatvfs, mkdirat, openat, renameat};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::geteuid;
 
 use super::library::{BYTES, NAME};
-use super::target::{Directory, remove};
+use super::mounted::Mounted;
+use super::target::{Directory, Target, remove};
 
 /// The socket that the shim connects to.
 const SOCKET: &str = "nprof";
@@ -22,6 +23,8 @@ const SOCKET: &str = "nprof";
 const READABLE: Mode = Mode::RUSR;
 /// What the names of all such directories begin with.
 const PREFIX: &str = ".nprof-";
+/// The same of those in which the library stays.
+const KEPT: &str = ".nprof.";
 /// A directory that is older was left behind by an nprof that was killed: loading takes no more than a few times its
 /// patience.
 const FORGOTTEN: Duration = Duration::from_secs(600);
@@ -35,6 +38,9 @@ pub(super) struct Place<'a> {
     parent: &'a Directory,
     name: String,
     fd: OwnedFd,
+    /// What is mounted over it, where that had to be.
+    over: Option<Mounted<'a>>,
+    is_kept: bool,
 }
 
 impl<'a> Place<'a> {
@@ -59,8 +65,8 @@ impl<'a> Place<'a> {
         let name = format!("{PREFIX}{:016x}", RandomState::new().build_hasher().finish());
         mkdirat(&parent.fd, &name, Mode::RWXU)?;
         let fd = openat(&parent.fd, &name, BELOW, Mode::empty())
-            .inspect_err(|_| remove(&parent.fd, &name, AtFlags::REMOVEDIR))?;
-        let place = Self { parent, name, fd };
+            .inspect_err(|_| remove(parent.fd.as_fd(), &name, AtFlags::REMOVEDIR))?;
+        let place = Self { parent, name, fd, over: None, is_kept: false };
         // Who may write to the directory above could have put another one in its place.
         if fstat(&place.fd)?.st_uid != geteuid().as_raw() {
             return Err(io::Error::other("taken by another user"));
@@ -71,10 +77,29 @@ impl<'a> Place<'a> {
         Ok(place)
     }
 
-    fn write_library(&self) -> io::Result<()> {
+    pub(super) fn write_library(&self) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&self.fd, NAME, flags, READABLE)?);
+        let mut file = File::from(openat(self.root(), NAME, flags, READABLE)?);
         file.write_all(BYTES)
+    }
+
+    /// Mounts a file system over it from which programs may be run. To be called as root.
+    pub(super) fn mount(&mut self, target: &'a Target<'_>) -> io::Result<()> {
+        let user = (target.standing.euid, target.standing.egid);
+        self.over = Some(Mounted::over(&self.fd, target.process.as_fd(), user)?);
+        Ok(())
+    }
+
+    /// Takes that away again, with what is in it.
+    pub(super) fn unmount(&mut self) {
+        if let Some(over) = self.over.take() {
+            clear_files(over.as_fd());
+        }
+    }
+
+    /// Where files are made.
+    fn root(&self) -> BorrowedFd<'_> {
+        self.over.as_ref().map_or_else(|| self.fd.as_fd(), AsFd::as_fd)
     }
 
     /// The library as the target sees it.
@@ -87,6 +112,15 @@ impl<'a> Place<'a> {
         self.inside().join(SOCKET)
     }
 
+    /// Leaves the library where it is, without the socket, and says where.
+    pub(super) fn keep_library(mut self) -> io::Result<PathBuf> {
+        remove(self.root(), SOCKET, AtFlags::empty());
+        let name = self.name.replacen(PREFIX, KEPT, 1);
+        renameat(&self.parent.fd, &self.name, &self.parent.fd, &name)?;
+        (self.name, self.is_kept) = (name, true);
+        Ok(self.library())
+    }
+
     fn inside(&self) -> PathBuf {
         self.parent.inside.join(&self.name)
     }
@@ -95,7 +129,7 @@ impl<'a> Place<'a> {
     pub(super) fn listen(&self) -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let outside = Path::new("/proc/self/fd").join(self.fd.as_raw_fd().to_string()).join(SOCKET);
+        let outside = Path::new("/proc/self/fd").join(self.root().as_raw_fd().to_string()).join(SOCKET);
         bind(&listener, &SocketAddrUnix::new(outside)?)?;
         listen(&listener, 4)?;
         Ok(listener)
@@ -104,16 +138,22 @@ impl<'a> Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        clear(self.parent, &self.name, &self.fd);
+        if !self.is_kept {
+            clear(self.parent, &self.name, &self.fd);
+        }
     }
 }
 
 /// Removes a directory with what nprof puts into one.
 fn clear(parent: &Directory, name: &str, fd: &OwnedFd) {
+    clear_files(fd.as_fd());
+    remove(parent.fd.as_fd(), name, AtFlags::REMOVEDIR);
+}
+
+fn clear_files(directory: BorrowedFd<'_>) {
     for file in [NAME, SOCKET] {
-        remove(fd, file, AtFlags::empty());
+        remove(directory, file, AtFlags::empty());
     }
-    remove(&parent.fd, name, AtFlags::REMOVEDIR);
 }
 
 /// Removes this user's directories that have not been changed for `age`.
@@ -163,6 +203,20 @@ mod tests {
         assert_eq!(mode & 0o777, 0o700);
         drop((place, listener));
         assert_eq!(std::fs::read_dir(base.path()).unwrap().count(), 0);
+    }
+
+    /// Check that a library that is to stay does, without the socket, also when others are removed.
+    #[test]
+    fn library_stays() {
+        let base = tempfile::tempdir().unwrap();
+        let parent = directory(base.path());
+        let place = Place::make([&parent].into_iter(), true).unwrap();
+        let _listener = place.listen().unwrap();
+        let library = place.keep_library().unwrap();
+        sweep(&parent, Duration::ZERO);
+        assert_eq!(std::fs::read(&library).unwrap(), BYTES);
+        assert_eq!(std::fs::read_dir(library.parent().unwrap()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(base.path()).unwrap().count(), 1);
     }
 
     /// Check that a directory that cannot take it is passed over, with its reason.

@@ -9,7 +9,7 @@ use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nprof_common::MethodStats;
+use nprof_common::{Consumed, MethodStats};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use crate::sys::mapped_array::MappedArray;
@@ -48,17 +48,20 @@ pub struct Records {
     pub records: u32,
     /// Shards of each. The last is for all CPUs beyond the others.
     pub shards: u32,
+    /// Whether what calls consume is behind them.
+    pub consumed: bool,
 }
 
 impl Records {
-    /// Memory for so many records, of which there is as much as is written to. It keeps its size: a target that shortened it
+    /// Memory for so many records and, if that is wanted, for what calls consume, of which there is as much as is written to. It keeps its size: a target that shortened it
     /// would have nprof read where nothing is.
     ///
     /// # Errors
     /// When there is no memory left.
-    pub fn new(records: u32, shards: u32) -> io::Result<Self> {
+    pub fn new(records: u32, shards: u32, consumed: bool) -> io::Result<Self> {
         let values = u64::from(records) * u64::from(shards);
-        let bytes = values.saturating_mul(size_of::<MethodStats>() as u64);
+        let value = size_of::<MethodStats>() + if consumed { size_of::<Consumed>() } else { 0 };
+        let bytes = values.saturating_mul(value as u64);
         if !(1..=MOST_BYTES).contains(&bytes) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -68,14 +71,21 @@ impl Records {
         ftruncate(&memory, bytes)?;
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let values = usize::try_from(values).map_err(|_over| io::ErrorKind::InvalidInput)?;
-        let mapped = MappedArray::map(memory.as_fd(), values, size_of::<MethodStats>())?;
-        Ok(Self { memory, mapped: Arc::new(mapped), records, shards })
+        let mapped = MappedArray::map(memory.as_fd(), values, value)?;
+        Ok(Self { memory, mapped: Arc::new(mapped), records, shards, consumed })
     }
 
     /// The same memory, as nprof reads it.
     #[must_use]
     pub fn mapped(&self) -> Arc<MappedArray> {
         Arc::clone(&self.mapped)
+    }
+
+    /// The word of that memory at which it begins what calls consume; `None` where that is not recorded.
+    #[must_use]
+    pub fn first_consumed(&self) -> Option<usize> {
+        let records = self.records as usize * self.shards as usize;
+        self.consumed.then_some(records * size_of::<MethodStats>() / size_of::<u64>())
     }
 
     /// What says whose stacks are taken, of the same memory.
@@ -98,7 +108,8 @@ mod tests {
     /// Check that there is room for each word of the last record and for no more, and that nobody can change the size.
     #[test]
     fn keeps_its_size() {
-        let records = Records::new(3, 2).unwrap();
+        let records = Records::new(3, 2, false).unwrap();
+        assert_eq!(records.first_consumed(), None);
         let words = 3 * 2 * size_of::<MethodStats>() / size_of::<u64>();
         assert!(records.mapped().store(words - 1, 7) && !records.mapped().store(words, 7));
         assert_eq!(records.mapped().load(words - 1), Some(7));
@@ -112,7 +123,7 @@ mod tests {
     #[test]
     fn has_bounds() {
         for (records, shards) in [(0, 2), (2, 0), (u32::MAX, u32::MAX)] {
-            assert_eq!(Records::new(records, shards).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(Records::new(records, shards, true).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         }
     }
 }

@@ -9,9 +9,9 @@ use crate::model::{JvmKind, Pid};
 
 /// The oldest JDK that the shim works with.
 pub(super) const OLDEST: u32 = 11;
-/// The newest JDK in which a method id is known to lead to the VM's method, and that to its address. Without these it can
-/// neither be told which method has a stub, nor can that be taken away.
-pub(super) const NEWEST: u32 = 25;
+/// The newest JDK that the shim has been tried in. What it reads of the VM it finds by the VM's own tables, and checks; what it
+/// relies on besides is how the VM binds methods.
+pub(super) const NEWEST: u32 = 28;
 /// From this JDK on the VM keeps the code of a native's call for as long as the class is loaded, also when it has made that
 /// again because the method was bound again.
 pub(super) const KEEPS_CODE: u32 = 20;
@@ -43,12 +43,6 @@ pub enum Refusal {
         pid: Pid,
         /// Its JDK and version.
         jdk: String,
-    },
-    /// The target's C library is not the one that the shim needs.
-    #[error("process {pid} runs on musl (Alpine Linux), and the shim needs glibc")]
-    Musl {
-        /// The target.
-        pid: Pid,
     },
     /// The JVM was told not to be asked for anything.
     #[error("the JVM in process {pid} was started with -XX:+DisableAttachMechanism, so it loads nothing while it runs")]
@@ -153,7 +147,7 @@ impl Refusal {
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         Some(match self {
-            Self::Kind { .. } | Self::TooOld { .. } | Self::TooNew { .. } | Self::Musl { .. } => {
+            Self::Kind { .. } | Self::TooOld { .. } | Self::TooNew { .. } => {
                 "use the kernel tier (--tier kernel) where it works with this JVM".into()
             }
             Self::AttachDisabled { .. } => "restart it without that option, or use --tier kernel".into(),

@@ -2,11 +2,11 @@
 //! refuse it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{AtFlags, unlinkat};
+use rustix::fs::{AtFlags, PROC_SUPER_MAGIC, fstatfs, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -35,8 +35,10 @@ pub(super) struct Target<'a> {
     pub(super) jvm: &'a Jvm,
     pub(super) standing: Standing,
     pub(super) patience: Duration,
+    /// Whether the target can open a file by the number of a descriptor of its own.
+    pub(super) has_proc: bool,
     /// The process: this one, whoever has its number later.
-    process: OwnedFd,
+    pub(super) process: OwnedFd,
     /// Where JVMs listen.
     pub(super) tmp: Directory,
     others: Vec<Directory>,
@@ -62,7 +64,9 @@ impl<'a> Target<'a> {
         let tmp = open(tmp).map_err(|source| Error::Directory { pid, directory, source })?;
         let others = others.into_iter().filter_map(|path| open(path).ok()).collect();
         let working = proc.working_directory(pid).ok().map(|fd| Directory { fd, inside: WORKING_DIRECTORY.into() });
-        Ok(Self { proc, jvm, standing, patience, process, tmp, others, working })
+        let is_proc = |fd: OwnedFd| fstatfs(fd).is_ok_and(|found| found.f_type == PROC_SUPER_MAGIC);
+        let has_proc = proc.directory_inside(pid, Path::new("/proc")).is_ok_and(is_proc);
+        Ok(Self { proc, jvm, standing, patience, has_proc, process, tmp, others, working })
     }
 
     pub(super) fn pid(&self) -> Pid {
@@ -100,7 +104,7 @@ fn raw(pid: Pid) -> Option<rustix::process::Pid> {
 }
 
 /// Removes a file or directory that nprof has made, if it is (still) there.
-pub(super) fn remove(directory: &OwnedFd, name: &str, flags: AtFlags) {
+pub(super) fn remove(directory: BorrowedFd<'_>, name: &str, flags: AtFlags) {
     match unlinkat(directory, name, flags) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(error) => tracing::warn!("{name} stays behind in a directory of the target: {error}"),

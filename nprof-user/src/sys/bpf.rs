@@ -14,13 +14,18 @@ use zerocopy::FromBytes;
 
 const BPF_MAP_CREATE: i64 = 0;
 const BPF_MAP_LOOKUP_ELEM: i64 = 1;
+const BPF_MAP_UPDATE_ELEM: i64 = 2;
+const BPF_MAP_DELETE_ELEM: i64 = 3;
 const BPF_PROG_LOAD: i64 = 5;
+const BPF_MAP_FREEZE: i64 = 22;
 const BPF_LINK_CREATE: i64 = 28;
 const BPF_PROG_TYPE_KPROBE: u32 = 2;
 const BPF_TRACE_UPROBE_MULTI: u32 = 48;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
 const BPF_F_MMAPABLE: u32 = 1 << 10;
+const BPF_F_INNER_MAP: u32 = 1 << 12;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
+const BPF_F_SLEEPABLE: u32 = 1 << 4;
 /// Enough for the verifier's words on a program of a few hundred instructions.
 const LOG_SIZE: usize = 1 << 20;
 /// The kernel keeps 15 bytes of a name and a terminating zero.
@@ -37,9 +42,9 @@ struct MapCreate {
     map_flags: u32,
 }
 
-/// The fields of `union bpf_attr` for `BPF_MAP_LOOKUP_ELEM`.
+/// The fields of `union bpf_attr` for `BPF_MAP_LOOKUP_ELEM` and its kin.
 #[repr(C)]
-struct MapLookup {
+struct MapElement {
     map_fd: u32,
     padding: u32,
     key: u64,
@@ -98,44 +103,147 @@ pub struct UprobeMulti<'a> {
     pub pid: Option<u32>,
 }
 
-/// Makes an array of one 8-byte word that can be mapped into memory.
+/// Makes an array of 8-byte words that can be mapped into memory.
 ///
 /// # Errors
 /// What the kernel answers.
-pub fn create_word() -> io::Result<OwnedFd> {
-    let attr = MapCreate {
-        map_type: BPF_MAP_TYPE_ARRAY,
-        key_size: count(size_of::<u32>())?,
-        value_size: count(size_of::<u64>())?,
-        max_entries: 1,
-        map_flags: BPF_F_MMAPABLE,
-    };
+pub fn create_words(words: u32) -> io::Result<OwnedFd> {
+    create_array(words, size_of::<u64>(), BPF_F_MMAPABLE)
+}
+
+/// Makes an array that can be mapped into memory and be one in an array of maps, whatever their lengths there.
+///
+/// # Errors
+/// What the kernel answers.
+pub fn create_inner(values: u32, value_size: usize) -> io::Result<OwnedFd> {
+    create_array(values, value_size, BPF_F_MMAPABLE | BPF_F_INNER_MAP)
+}
+
+fn create_array(max_entries: u32, value_size: usize, map_flags: u32) -> io::Result<OwnedFd> {
+    let (key_size, value_size) = (count(size_of::<u32>())?, count(value_size)?);
+    let attr = MapCreate { map_type: BPF_MAP_TYPE_ARRAY, key_size, value_size, max_entries, map_flags };
     bpf(BPF_MAP_CREATE, &attr)
+}
+
+/// Puts a map into an array of maps. Returns when every program finds it.
+///
+/// # Errors
+/// What the kernel answers, such as for a map that is not like those there.
+pub fn put_inner(outer: BorrowedFd<'_>, index: u32, inner: BorrowedFd<'_>) -> io::Result<()> {
+    let inner = descriptor(inner)?;
+    let attr = MapElement {
+        map_fd: descriptor(outer)?,
+        padding: 0,
+        key: address(&raw const index),
+        value: address(&raw const inner),
+        flags: 0,
+    };
+    call(BPF_MAP_UPDATE_ELEM, &attr).map(drop)
+}
+
+/// Takes a map out of an array of maps. Returns when no program that has found it there is running any more.
+///
+/// # Errors
+/// What the kernel answers, such as where there is none.
+pub fn take_inner(outer: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+    let attr =
+        MapElement { map_fd: descriptor(outer)?, padding: 0, key: address(&raw const index), value: 0, flags: 0 };
+    call(BPF_MAP_DELETE_ELEM, &attr).map(drop)
+}
+
+/// Has a map be written to by programs alone from now on: whoever has its descriptor can map it for reading and nothing else.
+///
+/// # Errors
+/// What the kernel answers, such as where the map is mapped for writing.
+pub fn freeze(map: BorrowedFd<'_>) -> io::Result<()> {
+    call(BPF_MAP_FREEZE, &descriptor(map)?).map(drop)
+}
+
+/// A program that is not loaded yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Program<'a> {
+    /// Its name, of which the kernel keeps the beginning.
+    pub name: &'a str,
+    /// What it does.
+    pub instructions: &'a [bpf_insn],
+    /// Its licence, by which the kernel decides which of its functions the program may call.
+    pub license: &'a CStr,
+    /// Whether it may wait, such as for memory that it reads.
+    pub sleepable: bool,
+}
+
+/// Why a program was not loaded.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", self.said())]
+pub struct NotLoaded {
+    /// What the kernel answered.
+    pub answer: io::Error,
+    /// The verifier's last word, if it was the verifier that refused it.
+    pub reason: Option<String>,
+}
+
+impl NotLoaded {
+    /// Takes the answer and what the verifier said of the program: its last word is the reason; all of it is for developers (`-vv`).
+    pub fn of(answer: io::Error, log: &str) -> Self {
+        // After the reason come figures.
+        let reason = log.lines().map(str::trim).rfind(|line| !line.is_empty() && !line.starts_with("processed "));
+        if reason.is_some() {
+            tracing::debug!("the verifier says:\n{}", log.trim_end());
+        }
+        Self { answer, reason: reason.map(str::to_owned) }
+    }
+
+    /// The error of a program of nprof's own.
+    #[must_use]
+    pub fn of_ours(self) -> io::Error {
+        let Self { answer, reason } = self;
+        // The kernel says "permission denied" here, which privileges would not change.
+        let defect = |reason| {
+            format!("this kernel's verifier refuses it ({reason}), which is a defect of nprof: please report it")
+        };
+        reason.map_or(answer, |reason| io::Error::other(defect(reason)))
+    }
+
+    fn said(&self) -> String {
+        self.reason.clone().unwrap_or_else(|| self.answer.to_string())
+    }
 }
 
 /// Loads a program that can be attached by [`link_uprobe_multi`].
 ///
 /// # Errors
-/// What the kernel answers; see [`refused`] for a program that the verifier refuses.
-pub fn load_uprobe_multi(name: &str, instructions: &[bpf_insn], license: &CStr) -> io::Result<OwnedFd> {
+/// What the kernel answers, with the verifier's reason if that refuses it.
+pub fn load_uprobe_multi(program: Program<'_>) -> Result<OwnedFd, NotLoaded> {
+    let unanswered = |answer| NotLoaded { answer, reason: None };
+    let mut attr = prog_load(program).map_err(unanswered)?;
+    let refused = match bpf(BPF_PROG_LOAD, &attr) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EINVAL | libc::E2BIG)) => error,
+        result => return result.map_err(unanswered),
+    };
+    tracing::debug!("{} is refused ({refused}); asking for the verifier's log", program.name);
+    let mut log = vec![0u8; LOG_SIZE];
+    (attr.log_level, attr.log_buf) = (1, address(log.as_mut_ptr()));
+    attr.log_size = count(LOG_SIZE).map_err(unanswered)?;
+    bpf(BPF_PROG_LOAD, &attr).map_err(|answer| {
+        let text = CStr::from_bytes_until_nul(&log).map(CStr::to_string_lossy).unwrap_or_default();
+        NotLoaded::of(answer, &text)
+    })
+}
+
+fn prog_load(program: Program<'_>) -> io::Result<ProgLoad> {
+    let Program { name, instructions, license, sleepable } = program;
     let mut attr = ProgLoad {
         prog_type: BPF_PROG_TYPE_KPROBE,
         insn_cnt: count(instructions.len())?,
         insns: address(instructions.as_ptr()),
         license: address(license.as_ptr()),
+        prog_flags: if sleepable { BPF_F_SLEEPABLE } else { 0 },
         expected_attach_type: BPF_TRACE_UPROBE_MULTI,
         ..ProgLoad::default()
     };
     let kept = name.len().min(NAME_SIZE - 1);
     attr.prog_name[..kept].copy_from_slice(&name.as_bytes()[..kept]);
-    let refused = match bpf(BPF_PROG_LOAD, &attr) {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EINVAL)) => error,
-        result => return result,
-    };
-    tracing::debug!("{name} is refused ({refused}); asking for the verifier's log");
-    let mut log = vec![0u8; LOG_SIZE];
-    (attr.log_level, attr.log_size, attr.log_buf) = (1, count(LOG_SIZE)?, address(log.as_mut_ptr()));
-    bpf(BPF_PROG_LOAD, &attr).map_err(|error| with_log(error, &log))
+    Ok(attr)
 }
 
 /// Attaches a program at many places of a file at once. The link lives as long as the descriptor.
@@ -179,7 +287,7 @@ pub fn lookup_task_storage<T: FromBytes>(map: &MapData, thread: BorrowedFd<'_>) 
         return Err(io::Error::other(format!("a map has values of {bytes} bytes")));
     }
     let (key, mut value) = (thread.as_raw_fd(), T::new_zeroed());
-    let attr = MapLookup {
+    let attr = MapElement {
         map_fd: descriptor(map.fd().as_fd())?,
         padding: 0,
         key: address(&raw const key),
@@ -204,25 +312,6 @@ fn call<T>(command: i64, attr: &T) -> io::Result<i32> {
     if descriptor < 0 { Err(io::Error::last_os_error()) } else { Ok(descriptor) }
 }
 
-fn with_log(error: io::Error, log: &[u8]) -> io::Error {
-    let text = CStr::from_bytes_until_nul(log).map(CStr::to_string_lossy).unwrap_or_default();
-    refused(error, &text)
-}
-
-/// The error of a program that could not be loaded, with what the verifier said of it: its last word, which is the reason; all of
-/// it is for developers (`-vv`). `error` itself if it was not the verifier.
-#[must_use]
-pub fn refused(error: io::Error, log: &str) -> io::Error {
-    // After the reason come figures.
-    let reason = log.lines().map(str::trim).rfind(|line| !line.is_empty() && !line.starts_with("processed "));
-    let Some(reason) = reason else { return error };
-    tracing::debug!("the verifier says:\n{}", log.trim_end());
-    // The kernel says "permission denied" here, which privileges would not change.
-    io::Error::other(format!(
-        "this kernel's verifier refuses it ({reason}), which is a defect of nprof: please report it"
-    ))
-}
-
 fn address<T>(pointer: *const T) -> u64 {
     pointer.addr() as u64
 }
@@ -239,15 +328,39 @@ fn descriptor(fd: BorrowedFd<'_>) -> io::Result<u32> {
 mod tests {
     use super::*;
 
+    /// Check that a frozen map can be mapped for reading, and that nothing makes that writable.
+    #[test]
+    fn frozen_maps_are_read() {
+        let word = match create_words(1) {
+            Ok(word) => word,
+            Err(error) => return println!("not run: no BPF map can be made ({error})"),
+        };
+        freeze(word.as_fd()).unwrap();
+        let map = |protection| {
+            let (anywhere, flags) = (std::ptr::null_mut(), libc::MAP_SHARED);
+            // SAFETY: a new mapping at a place of the kernel's choice, which nothing uses.
+            unsafe { libc::mmap(anywhere, 4096, protection, flags, word.as_raw_fd(), 0) }
+        };
+        assert_eq!(map(libc::PROT_READ | libc::PROT_WRITE), libc::MAP_FAILED);
+        let read = map(libc::PROT_READ);
+        assert_ne!(read, libc::MAP_FAILED);
+        // SAFETY: changes what was mapped here.
+        assert_eq!(unsafe { libc::mprotect(read, 4096, libc::PROT_READ | libc::PROT_WRITE) }, -1);
+        // SAFETY: the mapping was made here and is not used after this.
+        assert_eq!(unsafe { libc::munmap(read, 4096) }, 0);
+    }
+
     /// Check that of a program that the verifier refuses its reason is said, in one line, and not that a privilege is missing; and
     /// that the kernel's own words stay where the verifier had none.
     #[test]
     fn a_refusal_is_one_line() {
         let denied = || io::Error::from_raw_os_error(libc::EACCES);
         let log = "0: R1=ctx()\nR2 min value is negative\nprocessed 1 insns (limit 1000000) max_states_per_insn 0\n\n";
-        let error = refused(denied(), log);
+        let refused = |log| NotLoaded::of(denied(), log);
+        assert_eq!(refused(log).to_string(), "R2 min value is negative");
+        let error = refused(log).of_ours();
         let says = "this kernel's verifier refuses it (R2 min value is negative), which is a defect of nprof: please report it";
         assert_eq!((error.kind(), error.to_string().as_str()), (io::ErrorKind::Other, says));
-        assert_eq!(refused(denied(), " \n").raw_os_error(), Some(libc::EACCES));
+        assert_eq!(refused(" \n").of_ours().raw_os_error(), Some(libc::EACCES));
     }
 }

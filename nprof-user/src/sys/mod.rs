@@ -3,12 +3,16 @@
 pub mod allocator;
 pub mod bpf;
 pub mod cpu_clock;
+pub mod kernel_types;
 pub mod mapped_array;
+pub mod mount_namespace;
 pub mod notify;
 pub mod peer_groups;
 pub mod privileges;
 pub mod probe_target;
 pub mod process_end;
 pub mod ring;
+pub mod small_file;
+pub mod stub_target;
 
 pub use nprof_hotspot::sys::{errand, priority, remote_memory, target_file};

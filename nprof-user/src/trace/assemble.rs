@@ -4,7 +4,8 @@ mod borders;
 mod nested;
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use nprof_common::CallEvent;
@@ -13,7 +14,7 @@ use self::nested::SelfTimes;
 use crate::attach::Taken;
 use crate::model::{
     About, FunctionTotals, Method, MethodSnapshot, ProbeCost, Profile, ProfileFrame, ProfileFrameKind, Quality,
-    Snapshot, StackTotals, ThreadName, Tier, TimelineCall, Unseen,
+    SharedStr, Snapshot, StackTotals, ThreadName, Tier, TimelineCall, Tracing, Unseen,
 };
 use crate::profile::{Finished, OpenCall, Summed};
 
@@ -21,7 +22,7 @@ use crate::profile::{Finished, OpenCall, Summed};
 pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, records: &HashMap<u32, u32>) -> Profile {
     let functions: HashMap<u32, u32> = (0u32..).zip(&snapshot.methods).map(|(place, of)| (of.index, place)).collect();
     let place = |record: &u32| records.get(record).and_then(|index| functions.get(index)).copied();
-    let Finished { sums, calls, sampled, threads, open, taken, too_late, too_many, .. } = finished;
+    let Finished { sums, calls, sampled, threads, open, taken, too_late, too_slow, too_many, .. } = finished;
     let mut summed = sums.finish();
     let quality = Quality {
         timeline_lost: taken.calls_lost + too_many,
@@ -32,19 +33,18 @@ pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, re
         } else {
             0
         },
-        ..quality(&summed, &taken, too_late)
+        ..quality(&summed, &taken, (too_late, too_slow))
     };
     let inside = by_function(std::mem::take(&mut summed.inside), place);
     let inside = borders::without(inside, (&summed.stacks, &summed.frames), &snapshot.methods);
-    let threads = names(&calls, threads);
     let open = open_calls(&open, &summed, snapshot, place);
     let traced = snapshot.methods.iter().flat_map(|of| of.methods.iter().map(|known| (&known.method, &*of.library)));
     let timeline = timeline(&calls, &sampled, snapshot.started, place);
     let inside_ns = |function| snapshot.methods.get(function as usize).map(|of| of.price.inside_ns);
     let calls = less_probes(by_function(summed.calls, place), inside_ns);
     let self_times = SelfTimes::find(calls, (&summed.stacks, &summed.frames), &snapshot.methods);
-    Profile {
-        about: About { started: snapshot.started, elapsed: snapshot.elapsed, ..about },
+    let mut profile = Profile {
+        about: About { started: snapshot.started, elapsed: snapshot.elapsed, collectors: snapshot.collectors, ..about },
         frames: with_libraries(summed.frames, traced),
         stacks: summed.stacks,
         functions: (0..).zip(&snapshot.methods).map(|(place, of)| totals(of, |ns| self_times.of(place, ns))).collect(),
@@ -52,15 +52,17 @@ pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, re
         open,
         inside,
         timeline,
-        threads,
+        threads: Vec::new(),
         quality,
-    }
+    };
+    name_threads(&mut profile, threads);
+    profile
 }
 
 /// Puts a recording by timer together. Each sample also stands for its part of those that were lost: they were not chosen
 /// by what the threads did.
 pub(super) fn on_cpu(about: About, finished: Finished) -> Profile {
-    let Finished { sums, taken, too_late, .. } = finished;
+    let Finished { sums, taken, too_late, threads, .. } = finished;
     let mut summed = sums.finish();
     let lost = taken.over_pace + taken.no_room;
     let each = 1.0 + lost as f64 / taken.taken.max(1) as f64;
@@ -68,8 +70,9 @@ pub(super) fn on_cpu(about: About, finished: Finished) -> Profile {
         totals.time_ns *= each;
         totals.self_ns *= each;
     }
-    let mut profile = Profile { about, quality: quality(&summed, &taken, too_late), ..Profile::default() };
+    let mut profile = Profile { about, quality: quality(&summed, &taken, (too_late, 0)), ..Profile::default() };
     (profile.frames, profile.stacks, profile.inside) = (summed.frames, summed.stacks, summed.inside);
+    name_threads(&mut profile, threads);
     profile
 }
 
@@ -94,11 +97,12 @@ fn with_libraries<'a>(
 }
 
 /// How good the stacks are.
-fn quality(summed: &Summed, taken: &Taken, too_late: u64) -> Quality {
+fn quality(summed: &Summed, taken: &Taken, (too_late, too_slow): (u64, u64)) -> Quality {
     let lost = [
         ("more than --max-stacks allows at once", taken.over_pace),
         ("no room in the ring", taken.no_room),
         ("the JVM had ended", too_late),
+        ("the JVM did not let itself be read in time", too_slow),
     ];
     Quality {
         stacks: summed.taken,
@@ -113,8 +117,10 @@ fn quality(summed: &Summed, taken: &Taken, too_late: u64) -> Quality {
 /// `self_time` takes off what was made within calls and the tier does not know, and says whether that is an estimate.
 fn totals(measured: &MethodSnapshot, self_time: impl FnOnce(u64) -> (u64, bool)) -> FunctionTotals {
     let first = measured.methods.first().map(|known| &known.method);
-    let (self_ns, self_estimated) = self_time(measured.self_ns.unwrap_or(measured.total_ns));
-    let text = |text: fn(&Method) -> &String| first.map(text).cloned().unwrap_or_default();
+    let sampled = Sampled::of(measured);
+    let total_ns = measured.total_ns.saturating_add(sampled.ns);
+    let (self_ns, self_estimated) = self_time(measured.self_ns.unwrap_or(total_ns));
+    let text = |text: fn(&Method) -> &SharedStr| first.map(text).map(SharedStr::to_string).unwrap_or_default();
     FunctionTotals {
         class: text(|method| &method.class),
         method: text(|method| &method.name),
@@ -123,24 +129,55 @@ fn totals(measured: &MethodSnapshot, self_time: impl FnOnce(u64) -> (u64, bool))
         library: measured.library.clone(),
         calls: measured.calls,
         untimed: measured.untimed,
-        total_ns: measured.total_ns,
+        total_ns,
         self_ns,
         self_estimated,
         off_cpu_ns: measured.off_cpu_ns.unwrap_or_default(),
         max_ns: measured.max_ns,
         in_flight: measured.in_flight,
         probe_ns: measured.probe_ns,
-        probe_error_ns: measured.probe_error_ns,
+        probe_error_ns: measured.probe_error_ns.saturating_add(sampled.error_ns),
         single_stepped: measured.cost == Some(ProbeCost::SingleStepped),
-        counted: measured.counted,
+        counted: measured.counted - sampled.calls,
         unseen: not_timed(measured),
         unseen_off_ns: measured.estimated_off_ns.unwrap_or_default(),
+        traced_after_ns: nanoseconds(measured.traced_after),
+        unwatched_ns: nanoseconds(measured.traced.unwatched),
+        sampled: measured.estimated_ns.is_some(),
+        consumed: measured.consumed.clone(),
+        only_counted: measured.traced.is_demoted() && measured.traced.tracing == Tracing::Counted,
+    }
+}
+
+/// A duration in nanoseconds; more than 584 years are 584 years.
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Calls that a stub only counted because it timed one of several. The stacks are those of all of them, and so are the totals.
+#[derive(Default)]
+struct Sampled {
+    calls: u64,
+    /// Their time, estimated from those that were timed, and how far it may be off because of what stubs cost.
+    ns: u64,
+    error_ns: u64,
+}
+
+impl Sampled {
+    fn of(measured: &MethodSnapshot) -> Self {
+        let estimated_ns = measured.estimated_ns.filter(|_| measured.tier == Tier::Stub);
+        let calls = measured.counted;
+        estimated_ns.map_or_else(Self::default, |ns| Self {
+            calls,
+            ns,
+            error_ns: measured.price.inside_error_ns.saturating_mul(calls),
+        })
     }
 }
 
 /// What was estimated of calls that nobody saw, and of the time of those that were only counted.
 fn not_timed(measured: &MethodSnapshot) -> Option<Unseen> {
-    // What stubs only count was not too expensive: there a clock cannot be relied on.
+    // Where a stub timed one of several calls, all are in the totals; where it timed none, a clock cannot be relied on.
     if measured.counted == 0 || measured.tier == Tier::Stub {
         return measured.unseen;
     }
@@ -193,8 +230,8 @@ fn open_calls(
         let (time_ns, self_ns) = (call.time_ns as f64, call.self_ns as f64);
         // Who does not return for long usually waits; captions say so ([`Quality::open_unsplit`]).
         let off_cpu_ns = call.off_cpu_ns.unwrap_or(call.self_ns) as f64;
-        let function = Some(function);
-        Some(StackTotals { stack, function, samples: 1, calls: 1.0, time_ns, self_ns, off_cpu_ns })
+        let (function, thread) = (Some(function), Some(call.tid));
+        Some(StackTotals { stack, function, thread, samples: 1, calls: 1.0, time_ns, self_ns, off_cpu_ns })
     };
     open.iter().filter_map(totals).collect()
 }
@@ -222,11 +259,17 @@ fn timeline(
     timeline
 }
 
-/// The names of the threads that a timeline speaks of.
-fn names(calls: &[CallEvent], threads: Vec<(u32, String)>) -> Vec<ThreadName> {
-    let meant: HashSet<u32> = calls.iter().map(|call| call.tid).collect();
-    let named = threads.into_iter().filter(|(tid, _)| meant.contains(tid));
-    named.map(|(tid, name)| ThreadName { tid, name }).collect()
+/// Lists the threads that samples and the timeline speak of; samples have indices of the list from now on, in place of numbers.
+fn name_threads(profile: &mut Profile, names: Vec<(u32, String)>) {
+    let Profile { calls, open, inside, timeline, threads, .. } = profile;
+    let mut names: HashMap<u32, String> = names.into_iter().collect();
+    let mut totals: Vec<&mut StackTotals> = calls.iter_mut().chain(open).chain(inside).collect();
+    let sampled = totals.iter().filter_map(|of| of.thread);
+    let tids: BTreeSet<u32> = sampled.chain(timeline.iter().map(|call| call.tid)).collect();
+    let place: HashMap<u32, u32> = tids.iter().copied().zip(0..).collect();
+    totals.iter_mut().for_each(|of| of.thread = of.thread.and_then(|tid| place.get(&tid).copied()));
+    let name = |tid| ThreadName { tid, name: names.remove(&tid).unwrap_or_else(|| tid.to_string()) };
+    *threads = tids.into_iter().map(name).collect();
 }
 
 /// A moment of the wall clock on the clock that the programs read.
@@ -275,8 +318,27 @@ mod tests {
         assert_eq!(row(7, Some(70), Some(unseen)), Some(Unseen { total_ns: 120, error_ns: Some(7), ..unseen }));
     }
 
+    /// Check that where a stub timed one of several calls the others are in the totals, and are not said to be without a time.
+    #[test]
+    fn totals_are_of_all_calls() {
+        let row = MethodSnapshot {
+            counted: 70,
+            calls: 80,
+            total_ns: 100,
+            estimated_ns: Some(700),
+            self_ns: None,
+            tier: Tier::Stub,
+            ..function(&["a"])
+        };
+        let found = totals(&row, |ns| (ns, true));
+        assert_eq!((found.total_ns, found.self_ns, found.counted, found.unseen), (800, 800, 0, None));
+        assert_eq!(found.timed_calls(), 80);
+        let without = totals(&MethodSnapshot { estimated_ns: None, ..row }, |ns| (ns, true));
+        assert_eq!((without.total_ns, without.counted), (100, 70));
+    }
+
     fn method(name: &str, signature: &str) -> Method {
-        let (class, name, signature) = ("a.N".to_owned(), name.to_owned(), signature.to_owned());
+        let (class, name, signature) = ("a.N".into(), name.into(), signature.into());
         Method { id: VirtAddr(0), class, name, signature, code: NativeCode::Unbound }
     }
 
@@ -291,6 +353,7 @@ mod tests {
         let totals = |function, calls, time_ns, self_ns| StackTotals {
             stack: 0,
             function,
+            thread: None,
             samples: 1,
             calls,
             time_ns,

@@ -1,6 +1,8 @@
 //! What a probe costs on this machine: measured on functions of nprof's own, with the programs that trace.
 
+mod cool;
 mod inside;
+mod stubs;
 
 use std::sync::Arc;
 use std::thread;
@@ -10,8 +12,10 @@ use super::Error;
 use crate::attach::{Engine, Session, Target};
 use crate::collect::Reader;
 use crate::discover::Proc;
-use crate::govern::Costs;
-use crate::model::{FileOffset, Library, LibraryId, Pid, Price, Prices, Probe, ProbeCost, Site, Tracing, VirtAddr};
+use crate::govern::{Costs, StubCosts};
+use crate::model::{
+    FileOffset, Library, LibraryId, Pid, Price, Prices, Probe, ProbeCost, Site, StubPrice, Tracing, VirtAddr,
+};
 use crate::sys::cpu_clock::CpuClock;
 use crate::sys::probe_target::ProbeTarget;
 
@@ -34,6 +38,20 @@ pub struct Calibrated {
     pub detaches: bool,
 }
 
+impl Calibrated {
+    /// The same for a target where stubs cost this.
+    pub(super) fn with_stubs(self, stub: StubCosts) -> Self {
+        Self { costs: Costs { stub, ..self.costs }, ..self }
+    }
+}
+
+/// What stubs cost that find their CPU's part of a record in the way of this number, as the shim says it, with or without what
+/// threads use being collected. Measured at the first time.
+pub(super) fn calibrate_stubs(sharding: u32, collects: bool) -> StubPrice {
+    let prices = stubs::measure(collects);
+    prices.get(sharding as usize).or(prices.last()).copied().unwrap_or_default()
+}
+
 /// Measures what a call of a traced function costs, with nprof itself as the target. It takes a fifth of a second, most of
 /// which the kernel needs to detach a probe; what is left at the end is detached meanwhile.
 ///
@@ -53,7 +71,8 @@ pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Calibrated, Error>
         return Err(Error::Defect { what: "nprof's own code is not mapped".to_owned() });
     }
     let bare = per_call(functions);
-    let mut session = Session::new(Arc::clone(engine), Target { pid, timed: true });
+    let untraced = cool::call_ns(functions[0]);
+    let mut session = Session::new(Arc::clone(engine), Target { pid, timed: true, at_exit: false });
     if let Some((error, _)) = session.attach(&libraries, &probes).failed.pop() {
         return Err(error.into());
     }
@@ -67,6 +86,7 @@ pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Calibrated, Error>
         let record = session.record(probes[kind].index)?;
         Some(inside::measure(functions[kind], &reader, record, bare[kind].ns))
     });
+    let cool = [0, 1].map(|kind| cool::times(functions[kind], timed[kind].ns - bare[kind].ns, untraced));
     let off = with(Tracing::Off);
     // What is only counted for good has no probe on its return.
     probes.iter().for_each(|probe| session.switches().allow(probe.index, Tracing::Counted));
@@ -76,7 +96,9 @@ pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Calibrated, Error>
     let detaches = session.hands_over(&libraries, &probes[0], CALLS[0], || functions[0].call(CALLS[0]));
     thread::spawn(move || session.give_back());
     let cost = |with: [PerCall; 2]| [0, 1].map(|kind| (with[kind].ns - bare[kind].ns).max(1.0));
-    let costs = Costs { timed_ns: cost(timed), counted_ns: cost(counted), off_ns: cost(off) };
+    // Each target says how its stubs work.
+    let stub = StubCosts::default();
+    let costs = Costs { timed_ns: cost(timed), counted_ns: cost(counted), off_ns: cost(off), cool, stub };
     let [emulated, single_stepped] = [0, 1].map(|kind| {
         let varies = [timed[kind], off[kind], counted[kind]].map(PerCall::varies).into_iter().fold(0.0, f64::max);
         price(&costs, kind, insides[kind].unwrap_or_default().varying(varies))
@@ -156,7 +178,14 @@ mod tests {
     /// Check that the part of the cost that is inside the times is never more than the whole.
     #[test]
     fn a_part_is_less_than_the_whole() {
-        let costs = Costs { timed_ns: [900.0, 11_020.0], counted_ns: [500.0, 6_000.0], off_ns: [400.0, 5_000.0] };
+        let stub = StubCosts::default();
+        let costs = Costs {
+            timed_ns: [900.0, 11_020.0],
+            counted_ns: [500.0, 6_000.0],
+            off_ns: [400.0, 5_000.0],
+            cool: [1.0; 2],
+            stub,
+        };
         let price = |kind, ns| price(&costs, kind, Inside { ns, error_ns: ns / 3.0 });
         assert_eq!((price(0, 400.0).timed_ns, price(0, 400.0).inside_ns), (900, 400));
         assert_eq!((price(1, 12_226.0).timed_ns, price(1, 12_226.0).inside_ns), (12_227, 12_226));

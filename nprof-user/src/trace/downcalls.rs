@@ -24,9 +24,9 @@ mod tests {
     fn only_a_bound_native_is_a_sign() {
         let method = |class: &str, code| Method {
             id: VirtAddr(0x1000),
-            class: class.to_owned(),
-            name: "makeDowncallStub".to_owned(),
-            signature: "()J".to_owned(),
+            class: class.into(),
+            name: "makeDowncallStub".into(),
+            signature: "()J".into(),
             code,
         };
         let bound = NativeCode::Bound(VirtAddr(0x2000));

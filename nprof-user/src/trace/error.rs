@@ -39,9 +39,38 @@ pub enum Error {
         #[source]
         source: Box<Error>,
     },
+    /// Stubs can be had, but not what threads use at their calls.
+    #[error(
+        "`--collect` needs probes here: this kernel puts a probe into every process that has the file mapped, so none is put \
+         where the stubs of process {pid} find what a thread uses"
+    )]
+    NoRows {
+        /// The process.
+        pid: Pid,
+    },
+    /// It cannot be counted what threads ask allocators for.
+    #[error(
+        "`--collect alloc` finds no allocator in process {pid}: none of its libraries exports malloc, which may be part of its \
+         program, or nprof cannot read them"
+    )]
+    NoAllocator {
+        /// The process.
+        pid: Pid,
+    },
     /// The probes cannot be attached.
     #[error(transparent)]
     Attach(#[from] attach::Error),
+    /// Programs of the user's cannot be loaded.
+    #[error(transparent)]
+    Program(#[from] attach::ProgramError),
+    /// The functions that native code calls are not known.
+    #[error(
+        "the table of JNI functions of process {pid} cannot be found: its VM is of a kind or version that nprof does not know"
+    )]
+    NoJni {
+        /// The process.
+        pid: Pid,
+    },
     /// No probe can be put into a JVM.
     #[error("no probe can be attached to process {pid} ({})", main.escape_debug())]
     Unattached {

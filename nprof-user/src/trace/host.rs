@@ -16,7 +16,7 @@ use super::event::Event;
 use super::joins::Joins;
 use super::losses::{self, HostLosses};
 use super::slot::{Slot, Task};
-use super::{Calibrated, Error, Options, Pace, Prepared, TierWanted, Tracer};
+use super::{Calibrated, Error, Options, Pace, Prepared, SlowWatch, TierWanted, Tracer};
 use crate::attach::{Engine, ExecEvents, LossLog};
 use crate::collect::Reader;
 use crate::discover::{JvmFilter, JvmWatch, Proc, Program};
@@ -69,6 +69,8 @@ pub struct Host {
     start: Start,
     engine: Arc<Engine>,
     calibrated: Calibrated,
+    /// Takes slow calls, if these are looked for.
+    slow: Option<SlowWatch>,
     losses: Arc<HostLosses>,
     /// Single losses, if they are wanted.
     loss_log: Option<LossLog>,
@@ -121,6 +123,7 @@ impl Host {
             loss_log: engine.take_loss_log(),
             engine,
             calibrated,
+            slow: None,
             losses: Arc::new(HostLosses::new(reader)),
             watch: Some(JvmWatch::new(Instant::now())),
             looking: JoinSet::new(),
@@ -140,6 +143,12 @@ impl Host {
             given_out: Vec::new(),
             pace: Pace::start(),
         })
+    }
+
+    /// The same, and reads the slow calls of all JVMs.
+    #[must_use]
+    pub fn with_slow(self, slow: Option<SlowWatch>) -> Self {
+        Self { slow, ..self }
     }
 
     /// Takes in the JVMs that run now. Those that take longer than others to be read join later.
@@ -272,6 +281,10 @@ impl Host {
             watch.missed(now);
         }
         self.watch = Some(watch);
+        if !new.is_empty() {
+            // Now, and not at each look: all of them would be read whenever a program starts.
+            self.passed_over.retain(|_, jvm| self.proc.is_same(jvm));
+        }
         for jvm in new {
             if self.start.jvms.selects(&jvm) {
                 self.join(jvm);
@@ -279,7 +292,6 @@ impl Host {
                 self.passed_over.insert((jvm.pid, jvm.start_time), jvm);
             }
         }
-        self.passed_over.retain(|_, jvm| self.proc.is_same(jvm));
     }
 
     fn look_for_missed(&mut self) {
@@ -319,14 +331,15 @@ impl Host {
 
     /// Reads a JVM and attaches to it, on a separate thread, which is left behind if that takes too long.
     fn attach(&mut self, jvm: Jvm) {
-        let (generation, calibrated) = (self.generation, self.calibrated);
+        let (generation, calibrated, slow) = (self.generation, self.calibrated, self.slow.clone());
         let program = self.proc.program(jvm.pid).ok();
         let (proc, engine, options) = (self.proc.clone(), Arc::clone(&self.engine), self.start.options_for(&jvm));
         let joins = Arc::clone(&self.joins);
         self.joiners.push(jvm.uid);
         self.joining.spawn(async move {
             let (known, pid) = (jvm.clone(), jvm.pid);
-            let attach = spawn_blocking(move || Prepared::new(proc, known, options)?.attach_to(&engine, calibrated));
+            let attach =
+                spawn_blocking(move || Prepared::new(proc, known, options)?.attach_to(&engine, calibrated, slow));
             let attached = match timeout(JOIN_LIMIT, attach).await {
                 Ok(attached) => attached.unwrap_or_else(|panic| Err(Error::Defect { what: panic.to_string() })),
                 Err(_too_slow) => {

@@ -7,8 +7,11 @@
 //!                   collect ─> govern ─> attach                            for what costs too much
 //! Roster::snapshot  collect ─> aggregate                                   at any time, by anybody
 //! Host::next        all of this for each JVM that comes and goes
+//! Prepared::jni     attach, collect ─> aggregate                           JNI functions as well
+//! Profiles          collect, profile ─> aggregate                          windows of each, if there are to be stacks
 //! ```
 
+mod allocations;
 mod assemble;
 mod calibrate;
 mod chosen;
@@ -16,19 +19,28 @@ mod downcalls;
 mod end;
 mod error;
 mod event;
+mod exemplars;
 mod host;
+mod jni;
 mod joins;
 mod look;
 mod losses;
+mod neighbours;
 mod on_cpu;
 mod overhead;
 mod pace;
 mod prepared;
+mod profiles;
+mod programs;
 mod recorder;
+mod rowless;
+mod sampled;
 mod sampling;
 mod slot;
+mod slow;
 mod spent;
 mod stubs;
+mod tokens;
 mod traced_jvm;
 mod tracer;
 mod vm;
@@ -38,23 +50,31 @@ pub use end::{Ending, TargetEnd};
 pub use error::{Error, Part};
 pub use event::Event;
 pub use host::{Host, Start};
+pub use jni::JniTracer;
 pub use joins::Joins;
 pub use losses::HostLosses;
 pub use on_cpu::{OnCpu, OnCpuWanted};
 pub use pace::Pace;
 pub use prepared::Prepared;
+pub use profiles::{NoProfile, Profiles, WhichJvm};
+pub use programs::ProgramOptions;
 pub use recorder::{Recorder, Wanted};
+pub use slow::{SlowListener, SlowWatch};
 pub use spent::Spent;
 pub use stubs::check_stubs;
-pub use traced_jvm::{Rule, TracedJvm};
+pub use traced_jvm::TracedJvm;
 pub use tracer::Tracer;
 pub use vm::{check_stacks, survey, wait_until_ready};
 
-use std::time::Duration;
-
+use crate::attach::Collect;
 use crate::discover;
-use crate::model::Reach;
+use crate::model::{ArgsWanted, Collectors, Reach};
+use crate::resolve::rule::Rule;
 use crate::resolve::select::Selection;
+use crate::resolve::thresholds::Thresholds;
+
+/// How many rows each of many JVMs has at least for its threads: 512 KiB, and room for 500 threads.
+const ROWS_OF_EACH: u32 = 2_048;
 
 /// What the user wants to be traced.
 #[derive(Debug, Clone)]
@@ -63,20 +83,30 @@ pub struct Options {
     pub selection: Selection,
     /// Time the calls, or only count them.
     pub timed: bool,
+    /// See calls at their return alone, where they are counted and how they ended is known.
+    pub at_exit: bool,
+    /// What is done at the calls of some methods instead; the last one that selects a method counts.
+    pub rules: Vec<Rule>,
     /// Trace no more functions than this, of each JVM.
     pub max_functions: Option<usize>,
-    /// Measure how long threads do not run within calls that probes see. Of an engine that others use too, it decides.
+    /// Measure how long threads do not run within calls. Of an engine that others use too, it decides.
     pub off_cpu: bool,
-    /// The share of a JVM's time that probes may cost it. Without it nothing is demoted, whatever it costs.
+    /// What else to collect of calls that are timed. Of an engine that others use too, it decides.
+    pub collectors: Collectors,
+    /// The share of a JVM's time that tracing may cost it. Without it nothing is demoted, whatever it costs.
     pub budget: Option<f64>,
-    /// From which time on a call of a method with a stub is slow: its stack is taken.
-    pub slow: Option<Duration>,
+    /// From which time on a call is slow: it is told with its stack. Whether any is, an engine decides that others use too.
+    pub slow: Option<Thresholds>,
+    /// Tell what slow calls were made with. Of an engine that others use too, it decides.
+    pub args: ArgsWanted,
     /// Stubs time one of so many calls of what is called often, and count the others. One times every call.
     pub time_every: u32,
     /// Whom probes are taken to reach; if not said, the kernel is asked.
     pub reach: Option<Reach>,
     /// Who counts.
     pub tier: TierWanted,
+    /// Programs of the user's that run beside probes.
+    pub programs: Option<ProgramOptions>,
 }
 
 impl Options {
@@ -86,14 +116,40 @@ impl Options {
         Self {
             selection,
             timed: true,
+            rules: Vec::new(),
+            at_exit: false,
             max_functions: None,
             off_cpu: false,
+            collectors: Collectors::default(),
             budget: None,
             slow: None,
+            args: ArgsWanted::No,
             time_every: 1,
             reach: None,
             tier: TierWanted::Kernel,
+            programs: None,
         }
+    }
+}
+
+impl Options {
+    /// What is to be collected besides counts and times.
+    #[must_use]
+    pub fn collected(&self) -> Collect {
+        let slow = self.slow.as_ref().map_or(Collect::nothing(), |_| SlowWatch::collect());
+        Collect { off_cpu: self.off_cpu, counters: self.collectors.counters(), args: self.args, ..slow }
+    }
+
+    /// The same of many JVMs, some of which may have stubs.
+    #[must_use]
+    pub fn collected_of_many(&self) -> Collect {
+        Collect { rows: if self.need_rows() { ROWS_OF_EACH } else { 0 }, ..self.collected() }
+    }
+
+    /// Whether stubs have to know what threads use, if there are any.
+    fn need_rows(&self) -> bool {
+        let is_collected = self.off_cpu || self.collectors.counters() != 0;
+        self.timed && self.tier != TierWanted::Kernel && is_collected
     }
 }
 

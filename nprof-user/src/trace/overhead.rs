@@ -3,18 +3,22 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::allocations::{self, Allocations};
 use super::look::Looker;
 use super::spent::Spent;
 use super::{Calibrated, TracedJvm};
+use crate::aggregate;
 use crate::attach::Session;
-use crate::govern::{Budget, Change, Governor, Observed, Period, Why};
-use crate::model::{Bound, Library, Pid, Probe, Tracing};
+use crate::govern::{Budget, By, Change, Governor, Observed, Period, Rung, Why};
+use crate::model::{Bound, Library, Probe, Tracing};
 
 /// How often the cost is looked at.
 const PERIOD: Duration = Duration::from_millis(500);
 /// How often it is at the beginning, for so long: what little was seen before may have been no fair sample.
 const FIRST_PERIOD: Duration = Duration::from_millis(100);
 const FIRST: Duration = Duration::from_secs(2);
+/// How long a JVM that was at rest is taken to be.
+const REST: Duration = Duration::from_secs(1);
 /// A JVM is taken to use at least so many cores where a period's budget is spent before the period is over.
 const LEAST_CORES: f64 = 0.2;
 /// The share of a core that a function costs from which on it gets its own links: what may soon be too expensive is to be gone
@@ -27,13 +31,22 @@ const MOST_WARM: usize = 32;
 /// it: some 0.1 ms each time.
 const QUIET: usize = 2048;
 
-/// A function whose calls are looked at within a period.
+/// A function, or a method with a stub, whose calls are looked at within a period.
 #[derive(Debug)]
 struct Watched {
-    index: u32,
+    id: u32,
     record: u32,
+    by: By,
     /// What a call costs.
     call_ns: f64,
+}
+
+/// One for the governor, and where its calls are recorded.
+struct Seen {
+    record: u32,
+    /// All since the start.
+    begun: u64,
+    observed: Observed,
 }
 
 /// The governing of one JVM.
@@ -47,13 +60,17 @@ pub(super) struct Overhead {
     watched: Vec<Watched>,
     /// The cores that the JVM used in it.
     cores: f64,
-    /// Calls of each function at the last look.
+    /// Calls of each function and each method with a stub at the last look.
     seen: BTreeMap<u32, u64>,
     looked: Instant,
     /// The CPU time that the JVM had used by then.
     cpu: Duration,
     spent: Spent,
     start: Instant,
+    /// Whether the JVM was at rest when that was last asked.
+    rests: bool,
+    /// The probes on its allocators, if there are to be any: they cost, too.
+    allocations: Option<Allocations>,
 }
 
 /// What the probes sit on.
@@ -75,7 +92,19 @@ impl Overhead {
             cpu,
             spent: Spent::default(),
             start,
+            rests: false,
+            allocations: None,
         }
+    }
+
+    /// The same where probes on allocators cost something, too.
+    pub(super) fn with_allocations(self, allocations: Option<Allocations>) -> Self {
+        Self { allocations, ..self }
+    }
+
+    /// Takes the probes on allocators away.
+    pub(super) fn stop_allocations(&mut self) {
+        self.allocations = None;
     }
 
     pub(super) fn is_due(&self, traced_jvm: &TracedJvm) -> bool {
@@ -92,40 +121,47 @@ impl Overhead {
         let Some(budget) = self.budget.filter(|_| self.calibrated.detaches) else { return Vec::new() };
         // What is not bound yet is not called either.
         let is_bound = |probe: &&Probe| probe.methods.iter().any(|known| known.bound != Bound::Predicted);
-        let probes: Vec<Probe> = plan.1.iter().filter(is_bound).cloned().collect();
-        let wanted = if traced_jvm.is_timed() { Tracing::Timed } else { Tracing::Counted };
-        let observed = self.survey(budget, wanted, (plan.0, &probes));
-        session.admit(&probes);
+        let wanted = |probe: &Probe| session.switches().attachable(probe.index).map_or(Rung::Off, Rung::from);
+        let is_wanted = |probe: &&Probe| wanted(probe).is_watched();
+        let probes: Vec<Probe> = plan.1.iter().filter(is_bound).filter(is_wanted).cloned().collect();
+        let observed = self.survey(traced_jvm, budget, wanted, (plan.0, &probes));
         let second = Duration::from_secs(1);
         let period = Period { now: self.start.elapsed(), length: second, target_cpu: second.mul_f64(self.cores) };
         let changes = self.governor.begin(period, &observed);
         for change in &changes {
-            session.switches().begin_with(change.id, change.to);
+            session.switches().begin_with(change.id, change.to.tracing());
             self.spent.changes[0] += 1;
         }
-        tell(&changes, &observed, traced_jvm.jvm().pid, plan.1);
+        tell(&changes, &observed, traced_jvm, plan.1);
         self.warmest(&observed)
     }
 
     /// How often each function is called in a second, before any is attached; and the cores that the JVM uses.
-    fn survey(&mut self, budget: f64, wanted: Tracing, (libraries, probes): Plan<'_>) -> Vec<Observed> {
+    fn survey(
+        &mut self,
+        traced_jvm: &TracedJvm,
+        budget: f64,
+        wanted: impl Fn(&Probe) -> Rung,
+        (libraries, probes): Plan<'_>,
+    ) -> Vec<Observed> {
         let costs = self.calibrated.costs;
-        let price = |probe: &Probe| costs.of(Tracing::Counted, probe.site.cost);
+        let price = |probe: &Probe| costs.of(Rung::Counted, By::Probe(probe.site.cost));
         let (began, cpu) = (Instant::now(), self.looker.cpu());
         let glances = self.looker.survey(libraries, probes, budget, price);
         let used = self.looker.cpu().saturating_sub(cpu);
         self.cores = used.as_secs_f64() / began.elapsed().as_secs_f64().max(0.001);
         let observed = probes.iter().filter_map(|probe| {
-            let (index, cost) = (probe.index, probe.site.cost);
+            let (index, wanted) = (probe.index, wanted(probe));
+            let by = traced_jvm.by_probe(probe, wanted.tracing());
             let rate = glances.get(&index)?.calls_per_second(price(probe));
-            Some(Observed { id: index, cost, wanted, tracing: wanted, calls: rounded(rate) })
+            Some(Observed { id: index, by, wanted, tracing: wanted, calls: rounded(rate) })
         });
         observed.collect()
     }
 
     /// The functions that may soon be too expensive, of those that were called so often in a second.
     fn warmest(&self, observed: &[Observed]) -> Vec<u32> {
-        let ns = |seen: &Observed| seen.calls as f64 * self.calibrated.costs.of(seen.wanted, seen.cost);
+        let ns = |seen: &Observed| seen.calls as f64 * self.calibrated.costs.of(seen.wanted, seen.by);
         let mut warm: Vec<&Observed> = observed.iter().filter(|seen| ns(seen) >= WARM * 1e9).collect();
         warm.sort_by(|a, b| ns(b).total_cmp(&ns(a)));
         warm.into_iter().take(MOST_WARM).map(|seen| seen.id).collect()
@@ -134,11 +170,12 @@ impl Overhead {
     /// Looks at what the last period cost, and demotes and promotes functions.
     pub(super) fn govern(&mut self, traced_jvm: &TracedJvm, session: &mut Session, plan: Plan<'_>) {
         if self.is_period_over() || self.is_urgent(traced_jvm) {
+            self.rests = false;
             let period = self.next_period();
             let observed = self.observe(traced_jvm, plan.1);
             let changes = self.governor.decide(period, &observed);
-            self.apply(&changes, session);
-            tell(&changes, &observed, traced_jvm.jvm().pid, plan.1);
+            self.apply(&changes, traced_jvm, session);
+            tell(&changes, &observed, traced_jvm, plan.1);
             session.settle(plan.0, plan.1);
         }
         if self.looker.is_free()
@@ -147,6 +184,21 @@ impl Overhead {
             self.look(index, traced_jvm, session, plan);
         }
         self.publish(traced_jvm);
+    }
+
+    /// Passes over a period in which the JVM was at rest, unless something was put off or is to be looked at. The next one is as
+    /// long as that JVM's rest, which is to be confirmed within [`REST`].
+    pub(super) fn rest(&mut self, traced_jvm: &TracedJvm) {
+        self.rests = self.governor.demoted().next().is_none() && !traced_jvm.switches().are_any_due();
+        if self.rests {
+            self.next_period();
+            traced_jvm.set_cpu(self.spent.cpu);
+        }
+    }
+
+    /// The JVM is not at rest any more.
+    pub(super) fn wake(&mut self) {
+        self.rests = false;
     }
 
     /// Gives back what it has in the kernel, when the target has ended.
@@ -161,16 +213,21 @@ impl Overhead {
     /// Whether a whole period's budget is spent, though the period is not over.
     fn is_urgent(&self, traced_jvm: &TracedJvm) -> bool {
         let Some(budget) = self.budget else { return false };
+        let most_ns = budget * self.period().as_secs_f64() * 1e9 * self.cores.max(LEAST_CORES);
+        // Probes have not cost more than the JVM has used. That is quickly asked, and mostly enough.
+        if self.looker.cpu().saturating_sub(self.cpu).as_secs_f64() * 1e9 <= most_ns {
+            return false;
+        }
         let cost_ns = |watched: &Watched| {
-            let before = self.seen.get(&watched.index).copied().unwrap_or(0);
-            traced_jvm.reader().begun(watched.record).saturating_sub(before) as f64 * watched.call_ns
+            let before = self.seen.get(&watched.id).copied().unwrap_or(0);
+            begun(traced_jvm, watched.by, watched.record).saturating_sub(before) as f64 * watched.call_ns
         };
         let spent_ns: f64 = self.watched.iter().map(cost_ns).sum();
-        spent_ns > budget * self.period().as_secs_f64() * 1e9 * self.cores.max(LEAST_CORES)
+        spent_ns > most_ns
     }
 
     fn is_period_over(&self) -> bool {
-        self.looked.elapsed() >= self.period()
+        self.looked.elapsed() >= if self.rests { REST } else { self.period() }
     }
 
     fn period(&self) -> Duration {
@@ -189,36 +246,66 @@ impl Overhead {
         Period { now: now.saturating_duration_since(self.start), length, target_cpu }
     }
 
-    /// The calls of each function since the last look.
+    /// The calls of each function, and of each method with a stub, since the last look.
     fn observe(&mut self, traced_jvm: &TracedJvm, probes: &[Probe]) -> Vec<Observed> {
-        let functions = traced_jvm.switches().functions();
+        let costs = self.calibrated.costs.cooled();
         let most = QUIET / traced_jvm.reader().shards().max(1);
         self.watched.clear();
-        let observed = functions.into_iter().filter_map(|(index, record, traced)| {
-            // Probes are in the order of the index.
-            let place = probes.binary_search_by_key(&index, |probe| probe.index).ok()?;
-            let begun = traced_jvm.reader().begun(record);
-            let before = self.seen.insert(index, begun).unwrap_or(0);
-            let calls = begun.saturating_sub(before);
-            let (cost, wanted, tracing) = (probes[place].site.cost, traced.wanted, traced.tracing);
-            if calls > 0 || (tracing.is_watched() && self.watched.len() < most) {
-                self.watched.push(Watched { index, record, call_ns: self.calibrated.costs.of(tracing, cost) });
+        let allocators = self.allocations.iter().flat_map(|probes| probes.observe(traced_jvm.reader()));
+        let allocators = allocators.map(|(record, begun, observed)| Seen { record, begun, observed });
+        let seen: Vec<Seen> = probed(traced_jvm, probes).chain(stubbed(traced_jvm)).chain(allocators).collect();
+        let observed = seen.into_iter().map(|Seen { record, begun, mut observed }| {
+            let Observed { id, by, tracing, .. } = observed;
+            let before = self.seen.insert(id, begun).unwrap_or(0);
+            observed.calls = begun.saturating_sub(before);
+            // What can do with no less is never urgent.
+            let is_at_the_bottom = by.ladder().last().is_none_or(|bottom| tracing <= *bottom);
+            if !is_at_the_bottom && (observed.calls > 0 || self.watched.len() < most) {
+                self.watched.push(Watched { id, record, by, call_ns: costs.of(tracing, by) });
             }
-            Some(Observed { id: index, cost, wanted, tracing, calls })
+            observed
         });
         observed.collect()
     }
 
-    fn apply(&mut self, changes: &[Change], session: &Session) {
+    fn apply(&mut self, changes: &[Change], traced_jvm: &TracedJvm, session: &Session) {
         for change in changes {
-            let to = if self.calibrated.detaches { change.to } else { change.to.max(Tracing::Counted) };
-            let before = session.switches().traced(change.id).map(|traced| traced.tracing);
-            if before.is_some_and(|before| to > before) {
-                self.looker.wait_until_gone();
+            if allocations::is_meant(change.id) {
+                self.give_up_allocations(change, traced_jvm);
+                continue;
             }
-            session.switches().allow(change.id, to);
-            self.spent.changes[usize::from(before.is_none_or(|before| to >= before))] += 1;
+            let of_stub = traced_jvm
+                .stub_records()
+                .and_then(|stubs| stubs.switches.allow(aggregate::record_of(change.id), change.to));
+            let before = of_stub.or_else(|| self.apply_to_probe(change, session));
+            self.spent.changes[usize::from(before.is_none_or(|before| change.to >= before))] += 1;
         }
+    }
+
+    /// What allocators are asked for is not counted any more. It is not begun again: who reads the numbers could not tell what is
+    /// missing.
+    fn give_up_allocations(&mut self, change: &Change, traced_jvm: &TracedJvm) {
+        let Some(probes) = self.allocations.as_mut().filter(|_| !change.to.is_watched()) else { return };
+        probes.stop();
+        if std::mem::replace(&mut self.spent.allocations_end, true) {
+            return;
+        }
+        let (pid, Change { rate, why, .. }) = (traced_jvm.jvm().pid, change);
+        tracing::warn!(
+            "process {pid}: what its threads allocate is not counted any longer, and not shown: at {rate:.0} calls of malloc and its \
+             kin a second, {why}; --max-overhead allows more"
+        );
+    }
+
+    /// Returns what was done before.
+    fn apply_to_probe(&mut self, change: &Change, session: &Session) -> Option<Rung> {
+        let to = if self.calibrated.detaches { change.to } else { change.to.max(Rung::Counted) };
+        let before = session.switches().traced(change.id).map(|traced| Rung::from(traced.tracing));
+        if before.is_some_and(|before| to > before) {
+            self.looker.wait_until_gone();
+        }
+        session.switches().allow(change.id, to.tracing());
+        before
     }
 
     /// Looks at a demoted function, to see what it does and whether it may be traced again.
@@ -227,7 +314,7 @@ impl Overhead {
             return self.governor.missed(self.start.elapsed(), index);
         };
         let (costs, site) = (self.calibrated.costs, &probes[place].site);
-        let price = |tracing| costs.of(tracing, site.cost);
+        let price = |tracing: Tracing| costs.of(tracing.into(), By::Probe(site.cost));
         let before = session.switches().traced(index).map_or(Tracing::Detached, |traced| traced.tracing);
         let Some(mut glance) = self.looker.look(libraries, &probes[place], before, price) else {
             return self.governor.missed(self.start.elapsed(), index);
@@ -235,14 +322,14 @@ impl Overhead {
         let inside = self.calibrated.prices.at(site.cost);
         glance.total_ns = glance.total_ns.saturating_sub(inside.inside_ns.saturating_mul(glance.timed));
         glance.inside_error_ns = inside.inside_error_ns;
-        let to = self.governor.looked(self.start.elapsed(), index, &glance);
+        let to = self.governor.looked(self.start.elapsed(), index, &glance).tracing();
         if to > before {
             self.looker.wait_until_gone();
             session.switches().allow(index, to);
             session.settle(libraries, probes);
             self.spent.changes[1] += 1;
-            let pid = traced_jvm.jvm().pid;
-            tracing::info!("process {pid}: {} is promoted to {to}: {}", name_of(probes, index), Why::Retry);
+            let (pid, name) = (traced_jvm.jvm().pid, name_of(traced_jvm, probes, index));
+            tracing::info!("process {pid}: {name} is promoted to {to}: {}", Why::Retry);
             if let Some(record) = session.record(index) {
                 self.seen.insert(index, traced_jvm.reader().begun(record));
             }
@@ -252,34 +339,72 @@ impl Overhead {
     /// Lets everybody know what tracing has cost up to now, and what is estimated.
     pub(super) fn publish(&mut self, traced_jvm: &TracedJvm) {
         (self.spent.total, self.spent.share) = (self.governor.spent(), self.governor.share());
-        self.spent.demoted = self.governor.demoted().map(|(id, rate, why)| (id, (rate, why.to_string()))).collect();
+        let functions = self.governor.demoted().filter(|(id, ..)| !allocations::is_meant(*id));
+        self.spent.demoted = functions.map(|(id, rate, why)| (id, (rate, why.to_string()))).collect();
         self.spent.unseen = self.governor.unseen(self.start.elapsed());
         self.spent.means = self.governor.means();
         self.spent.waited = self.governor.waited();
+        self.spent.dearer = self.governor.dearer();
         traced_jvm.set_spent(self.spent.clone());
     }
 }
 
+/// The calls of a record since the start.
+fn begun(traced_jvm: &TracedJvm, by: By, record: u32) -> u64 {
+    match (by, traced_jvm.stub_records()) {
+        (By::Probe(_) | By::ProbeAnd(..), _) => traced_jvm.reader().begun(record),
+        (By::Stub, Some(stubs)) => stubs.switches.reader().begun(record),
+        (By::Stub, None) => 0,
+    }
+}
+
+/// The functions that have a probe, or may have one.
+fn probed<'a>(traced_jvm: &'a TracedJvm, probes: &'a [Probe]) -> impl Iterator<Item = Seen> + use<'a> {
+    traced_jvm.switches().functions().into_iter().filter_map(|(id, record, traced)| {
+        // Probes are in the order of the index.
+        let place = probes.binary_search_by_key(&id, |probe| probe.index).ok()?;
+        let (by, begun) = (traced_jvm.by_probe(&probes[place], traced.wanted), traced_jvm.reader().begun(record));
+        let (wanted, tracing) = (traced.wanted.into(), traced.tracing.into());
+        Some(Seen { record, begun, observed: Observed { id, by, wanted, tracing, calls: 0 } })
+    })
+}
+
+/// The methods that have a stub.
+fn stubbed(traced_jvm: &TracedJvm) -> impl Iterator<Item = Seen> + use<'_> {
+    traced_jvm.stub_records().into_iter().flat_map(|stubs| {
+        stubs.switches.governed().into_iter().map(|method| {
+            let (id, begun) = (aggregate::id_of(method.record), stubs.switches.reader().begun(method.record));
+            let observed = Observed { id, by: By::Stub, wanted: method.wanted, tracing: method.rung, calls: 0 };
+            Seen { record: method.record, begun, observed }
+        })
+    })
+}
+
 /// One line for the demotions of a period and one for the promotions, each with the function that is called most.
-fn tell(changes: &[Change], observed: &[Observed], pid: Pid, probes: &[Probe]) {
+fn tell(changes: &[Change], observed: &[Observed], traced_jvm: &TracedJvm, probes: &[Probe]) {
+    let pid = traced_jvm.jvm().pid;
     let before = |change: &Change| observed.iter().find(|seen| seen.id == change.id).map(|seen| seen.tracing);
-    let (down, up): (Vec<&Change>, Vec<&Change>) = changes.iter().partition(|change| Some(change.to) < before(change));
+    let functions = changes.iter().filter(|change| !allocations::is_meant(change.id));
+    let (down, up): (Vec<&Change>, Vec<&Change>) = functions.partition(|change| Some(change.to) < before(change));
     let line = |changes: &[&Change], verb: &str| {
         let change = changes.first()?;
         let more = match changes.len() - 1 {
             0 => String::new(),
             more => format!("; so are {more} more"),
         };
-        let (name, to, rate, why) = (name_of(probes, change.id), change.to, change.rate, change.why);
+        let (name, to, rate, why) = (name_of(traced_jvm, probes, change.id), change.to, change.rate, change.why);
         Some(format!("process {pid}: {name} is {verb} to {to}, at {rate:.0} calls a second: {why}{more}"))
     };
     line(&down, "demoted").into_iter().for_each(|line| tracing::warn!("{line}"));
     line(&up, "promoted").into_iter().for_each(|line| tracing::info!("{line}"));
 }
 
-fn name_of(probes: &[Probe], index: u32) -> String {
-    let method = probes.iter().find(|probe| probe.index == index).and_then(|probe| probe.methods.first());
-    method.map_or_else(|| format!("function {index}"), |known| format!("{}::{}", known.method.class, known.method.name))
+/// The name of a function, also of one that is not published yet.
+fn name_of(traced_jvm: &TracedJvm, probes: &[Probe], id: u32) -> String {
+    let method = probes.iter().find(|probe| probe.index == id).and_then(|probe| probe.methods.first());
+    let planned = method.map(|known| (known.method.class.to_string(), known.method.name.to_string()));
+    let name = planned.or_else(|| traced_jvm.name(id));
+    name.map_or_else(|| format!("function {id}"), |(class, method)| format!("{class}::{method}"))
 }
 
 /// A rate as a number of calls.

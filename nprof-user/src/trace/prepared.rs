@@ -1,28 +1,40 @@
 //! A JVM before its probes are attached: read and planned.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
-use nprof_common::Mode;
+use nprof_common::rows::ROWS;
+use nprof_common::{Counter, Mode};
 
-use super::chosen::{self, Choice, Chosen};
-use super::stubs::{self, StubOptions, Stubs};
+use super::calibrate::calibrate_stubs;
+use super::chosen::{Choice, Chosen};
+use super::neighbours::terms;
+use super::programs::ProgramOptions;
+use super::rowless::Rows;
+use super::sampling::libjvm_of;
+use super::slow::{self, SlowWatch};
+use super::stubs::{self, Collected, StubOptions, Stubs};
 use super::tracer::{MAX_FUNCTIONS, Parts, Tiers, Tracer, YOUNG};
 use super::vm::{describe, ended_or, open};
 use super::{Calibrated, Error, Options, TierWanted, calibrate, downcalls};
-use crate::attach::{Collect, Engine, Session, Target, reach};
+use crate::attach::{Collect, Engine, PendingPlaces, RowMap, Session, Target, in_full, reach};
 use crate::collect::Reader;
 use crate::discover::{self, Proc};
 use crate::hotspot::{self, Vm};
-use crate::model::{Jvm, Library, Method, Plan, Reach, VirtAddr};
+use crate::model::{ArgsWanted, Collectors, Jvm, Library, Method, Plan, Reach, VirtAddr};
 use crate::resolve::select::Unmatched;
+use crate::resolve::thresholds::Thresholds;
 use crate::resolve::{Guard, Limits, Planner};
 use crate::shim;
 use crate::sys::remote_memory::ProcessMemory;
+use crate::unwind::Threads;
 
 /// Room that the maps keep for functions that are bound later: a quarter more than there are now, and this many.
 const HEADROOM: usize = 256;
 /// Room that the maps have at least: a JVM that has only just been started has a tenth of what it will have.
 const MIN_ROOM: usize = 2048;
+
+/// Whether it was said that no probe can be put where threads get their rows.
+static LACK_TOLD: Once = Once::new();
 
 /// The VM's option for [`Planner::plan_critical`].
 const CRITICAL_NATIVES: &str = "CriticalJNINatives";
@@ -38,6 +50,8 @@ pub struct Prepared {
     /// Methods that hold the address of a stub of an earlier nprof. They are planned when the shim has told what it stands
     /// for.
     stubbed: Vec<Method>,
+    /// Whether the shim is loaded.
+    has_shim: bool,
     options: Options,
 }
 
@@ -64,6 +78,9 @@ impl Prepared {
         let functions = options.max_functions.unwrap_or(MAX_FUNCTIONS);
         let guard = guard(&proc, &jvm, options.reach)?;
         let mut planner = Planner::new(options.selection.clone(), Limits { functions }, guard);
+        if options.args != ArgsWanted::No {
+            planner.keep_arguments();
+        }
         if calls_critical(&jvm, &libraries) {
             planner.plan_critical();
         }
@@ -72,13 +89,24 @@ impl Prepared {
         inventory.methods.retain(|method| !shim::is_own(method));
         let (stubbed, others): (Vec<Method>, Vec<Method>) = inventory.methods.iter().cloned().partition(is_stubbed);
         planner.add(&others, &libraries);
-        Ok(Self { proc, jvm, vm, planner, methods: inventory.methods, stubbed, options })
+        let has_shim = shim.is_some();
+        Ok(Self { proc, jvm, vm, planner, methods: inventory.methods, stubbed, has_shim, options })
     }
 
     /// The patterns that select no method at all, with the names that may have been meant.
     #[must_use]
     pub fn unmatched(&self) -> Vec<Unmatched> {
         self.options.selection.unmatched(&self.methods)
+    }
+
+    /// What there is to say of rules that are about no method at all.
+    #[must_use]
+    pub fn idle_rules(&self) -> Vec<String> {
+        let rules = self.options.rules.iter().filter_map(|rule| rule.unmatched(&self.methods));
+        let of_programs = self.options.programs.iter().flat_map(|programs| programs.idle(&self.methods));
+        let of_slow = self.options.slow.iter().flat_map(|slow| slow.rules());
+        let of_slow = of_slow.filter_map(|rule| rule.unmatched(&self.methods));
+        rules.chain(of_programs).chain(of_slow).collect()
     }
 
     /// What would be probed, and what not.
@@ -105,20 +133,43 @@ impl Prepared {
     /// # Errors
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub fn attach(mut self) -> Result<Tracer, Error> {
-        let slow = self.options.slow.map_or(Collect::nothing(), |_| chosen::collect_slow(self.jvm.pid));
-        let collect = Collect { off_cpu: self.options.off_cpu, ..slow };
-        let (engine, feeds) = Engine::load_measuring(self.capacity()?, &collect)?;
-        let calibrated = calibrate(&self.proc, &engine)?;
-        let choice = self.options.slow.map_or(Choice::Nothing, |time| Choice::Slow(time, Box::new(feeds)));
-        self.attach_with(&engine, calibrated, choice)
+        let slow = self.options.collected();
+        let rows = if self.may_need_rows() { ROWS } else { 0 };
+        let counts_exceptions = slow.counters & Counter::Exceptions.bit() != 0;
+        let pending = if counts_exceptions || slow.args != ArgsWanted::No {
+            self.pending_places()?
+        } else {
+            PendingPlaces::default()
+        };
+        let wanted = Collect { rows, pending, at_exit: self.options.at_exit, ..slow };
+        let (engine, feeds) = Engine::load_measuring(self.capacity()?, &wanted)?;
+        let mut calibrated = calibrate(&self.proc, &engine)?;
+        if self.options.at_exit {
+            // A probe on the return traps twice, as both do.
+            calibrated.costs.counted_ns = calibrated.costs.timed_ns;
+        }
+        let slow = wanted.slow.then(|| SlowWatch::start(self.proc.clone(), &engine, feeds)).transpose()?;
+        let choice = slow.as_ref().map_or(Choice::Nothing, |_| self.choice_of_slow());
+        self.attach_with(&engine, calibrated, (choice, slow))
     }
 
-    /// Attaches everything that is planned, with maps and programs that others use too. No slow calls are shown.
+    /// Attaches everything that is planned, with maps and programs that others use too. Stubs choose slow calls, if there is
+    /// somebody who reads them; otherwise calls by chance, if the engine takes their stacks.
     ///
     /// # Errors
     /// As [`Self::attach`].
-    pub fn attach_to(self, engine: &Arc<Engine>, calibrated: Calibrated) -> Result<Tracer, Error> {
-        self.attach_with(engine, calibrated, Choice::Nothing)
+    pub fn attach_to(
+        self,
+        engine: &Arc<Engine>,
+        calibrated: Calibrated,
+        slow: Option<SlowWatch>,
+    ) -> Result<Tracer, Error> {
+        let choice = match &slow {
+            Some(_) if !engine.samples() => self.choice_of_slow(),
+            _ if engine.takes_chosen() => Choice::ByChance,
+            _ => Choice::Nothing,
+        };
+        self.attach_with(engine, calibrated, (choice, slow))
     }
 
     /// Attaches everything that is planned. `choice` says which calls stubs choose, if there are any.
@@ -129,23 +180,57 @@ impl Prepared {
         self,
         engine: &Arc<Engine>,
         calibrated: Calibrated,
-        choice: Choice,
+        (choice, slow): (Choice, Option<SlowWatch>),
     ) -> Result<Tracer, Error> {
-        let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
-        let tiers = self.begin_stubs(engine, &reader, choice)?;
-        self.attach_parts(engine, calibrated, reader, tiers)
+        let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards()).with_consumed(engine.consumed());
+        let tiers = self.begin_stubs(engine, &reader, self.possible(choice, engine))?;
+        self.attach_parts((engine, calibrated), reader, tiers, slow)
+    }
+
+    fn choice_of_slow(&self) -> Choice {
+        Choice::Slow(self.options.slow.as_ref().map_or(u64::MAX, Thresholds::least_ns))
+    }
+
+    /// What stubs can choose on this kernel. Who has asked for stubs is told by an error.
+    fn possible(&self, choice: Choice, engine: &Engine) -> Choice {
+        if engine.takes_chosen() || self.options.tier == TierWanted::Stub || !matches!(choice, Choice::Slow(_)) {
+            return choice;
+        }
+        if self.wants_stubs() {
+            slow::tell_without_stubs(&self.jvm);
+        }
+        Choice::Nothing
     }
 
     /// Has the shim tell which methods there are, if there are to be stubs.
-    fn begin_stubs(&self, engine: &Engine, reader: &Reader, choice: Choice) -> Result<Tiers, Error> {
+    fn begin_stubs(&self, engine: &Arc<Engine>, reader: &Reader, choice: Choice) -> Result<Tiers, Error> {
+        let rows = self.make_rows(engine)?;
+        let collected = self.collected(engine, rows.is_some());
+        if !self.options.collectors.is_empty() && !collected.consumed {
+            match self.options.tier {
+                TierWanted::Stub => return Err(Error::NoRows { pid: self.jvm.pid }),
+                TierWanted::Auto | TierWanted::Kernel => return Ok(Tiers::probes(self.jvm.pid)),
+                // Stubs were asked for first: they count, and nothing is collected of their calls.
+                TierWanted::StubOrProbe => {}
+            }
+        }
+        if matches!(self.options.tier, TierWanted::Stub | TierWanted::StubOrProbe) {
+            // Not when the shim waits for its orders: a JVM that starts binds methods meanwhile.
+            calibrate_stubs(0, collected.is_any());
+        }
         let connection = stubs::connect(&self.proc, &self.jvm, self.options.tier, !self.stubbed.is_empty());
         let Some(connection) = connection.map_err(|error| self.ended_or(error.into()))? else {
             return Ok(Tiers::probes(self.jvm.pid));
         };
-        let site = VirtAddr(connection.hello().chosen_site);
+        let hello = *connection.hello();
+        let rowless_site = VirtAddr(hello.rowless_site);
+        let give = |map| Rows::give(map, (&self.proc, &self.jvm), engine, rowless_site);
+        let rows = rows.map(give).transpose().map_err(|error| self.ended_or(error))?;
         let mode = if self.options.timed { Mode::Time } else { Mode::Count };
-        let options = StubOptions { mode, threshold_ns: choice.threshold_ns(), time_every: self.options.time_every };
-        let mut stubs = match Stubs::begin(connection, (self.jvm.pid, self.methods.len()), reader, options) {
+        let price = calibrate_stubs(hello.sharding, collected.is_any());
+        let options = StubOptions { mode, choice, time_every: self.options.time_every, price, collected };
+        let jvm = (self.jvm.pid, self.methods.len());
+        let mut stubs = match Stubs::begin(connection, jvm, (reader, rows.as_ref().map(Rows::map)), options) {
             Ok(stubs) => stubs,
             Err(error) if self.options.tier == TierWanted::Stub => return Err(self.ended_or(error)),
             Err(error) => {
@@ -153,16 +238,95 @@ impl Prepared {
                 return Ok(Tiers::probes(self.jvm.pid));
             }
         };
+        let site = VirtAddr(hello.chosen_site);
         let chosen = Chosen::start((&self.proc, &self.jvm), engine, site, choice).map_err(|source| {
             stubs.detach();
             self.ended_or(Error::ChosenCalls { pid: self.jvm.pid, source: Box::new(source) })
         })?;
-        Ok(Tiers::new(stubs, chosen))
+        Ok(Tiers::new(stubs, chosen, rows))
+    }
+
+    /// Whether there may be stubs before long.
+    fn may_have_stubs(&self) -> bool {
+        match self.options.tier {
+            TierWanted::Kernel => false,
+            TierWanted::Auto => self.has_shim,
+            TierWanted::Stub | TierWanted::StubOrProbe => true,
+        }
+    }
+
+    /// Whether stubs will have to know what threads use.
+    fn may_need_rows(&self) -> bool {
+        self.options.need_rows() && self.may_have_stubs()
+    }
+
+    /// Rows for the threads of the JVM, if its stubs are to have some and can. Who has asked for stubs alone is told by an error if
+    /// the kernel makes none.
+    fn make_rows(&self, engine: &Engine) -> Result<Option<RowMap>, Error> {
+        if !self.may_need_rows() {
+            return Ok(None);
+        }
+        let Some(maps) = engine.row_maps() else {
+            if engine.lacks_rows() && engine.measures_off_cpu() {
+                // The kernel is the same for all JVMs.
+                LACK_TOLD.call_once(tell_lack);
+            }
+            return Ok(None);
+        };
+        let threads = self.proc.threads(self.jvm.pid).map_err(|error| self.ended_or(error.into()))?;
+        match maps.make(threads) {
+            Err(error) if self.options.tier != TierWanted::Stub => {
+                let (pid, main) = (self.jvm.pid, self.jvm.main.escape_debug());
+                tracing::warn!(
+                    "process {pid} ({main}): not known what threads use in methods with stubs: {}",
+                    in_full(&error)
+                );
+                Ok(None)
+            }
+            made => Ok(Some(made?)),
+        }
+    }
+
+    /// What stubs can collect with an engine.
+    fn collected(&self, engine: &Engine, has_rows: bool) -> Collected {
+        let consumed = has_rows && !self.options.collectors.is_empty();
+        Collected { off_cpu: has_rows && engine.measures_off_cpu(), consumed }
+    }
+
+    /// Plans JNI functions as well, each as a method.
+    pub(super) fn plan_jni(&mut self, functions: &[Method]) {
+        self.planner.add_jni(functions);
+    }
+
+    /// How the programs find pending exceptions; zeros if the VM does not say.
+    pub(super) fn pending_places(&self) -> Result<PendingPlaces, Error> {
+        let libjvm = libjvm_of(&self.proc, &self.jvm)?;
+        let mut threads = Threads::open(ProcessMemory::new(self.jvm.pid), &libjvm)?;
+        // Its end is noticed elsewhere.
+        let env = threads.jni_env().unwrap_or_default();
+        match env.zip(threads.pending_exception_offset()) {
+            Some(((env, table), offset)) => {
+                let from_env = offset.cast_signed().wrapping_sub(env.cast_signed());
+                Ok(PendingPlaces { from_env, env: [env, table.0] })
+            }
+            None => {
+                let pid = self.jvm.pid;
+                tracing::warn!(
+                    "process {pid}: its VM does not say where exceptions are: they are not told from results"
+                );
+                Ok(PendingPlaces::default())
+            }
+        }
     }
 
     /// Whether there may be stubs.
     pub(super) fn wants_stubs(&self) -> bool {
         self.options.tier != TierWanted::Kernel
+    }
+
+    /// What is to be collected of calls besides counts and times.
+    pub(super) fn collectors(&self) -> Collectors {
+        self.options.collectors
     }
 
     fn ended_or(&self, error: Error) -> Error {
@@ -184,10 +348,10 @@ impl Prepared {
 
     fn attach_parts(
         mut self,
-        engine: &Arc<Engine>,
-        calibrated: Calibrated,
+        (engine, calibrated): (&Arc<Engine>, Calibrated),
         reader: Reader,
         mut tiers: Tiers,
+        slow: Option<SlowWatch>,
     ) -> Result<Tracer, Error> {
         if engine.reach() == Reach::Everyone && !self.planner.is_guarded() {
             // Which places may be probed was decided for a kernel that keeps probes to the target.
@@ -200,8 +364,15 @@ impl Prepared {
             return Err(Error::Ended { pid: self.jvm.pid });
         }
         let age = self.proc.age(&self.jvm).unwrap_or(YOUNG);
-        let target = Target { pid: self.jvm.pid, timed: self.options.timed };
-        let session = Session::new(Arc::clone(engine), target);
+        let target = Target { pid: self.jvm.pid, timed: self.options.timed, at_exit: self.options.at_exit };
+        let mut session = Session::new(Arc::clone(engine), target);
+        let load = |programs: &ProgramOptions| programs.load(engine.capacity(), &calibrated.costs);
+        let programs = self.options.programs.as_ref().map(load).transpose()?;
+        if let Some(programs) = &programs {
+            programs.begin(&mut session);
+        }
+        let wanted = (&self.options.selection, self.options.max_functions, self.options.timed);
+        session.begin_sharing(terms(&self.proc, &self.jvm, wanted));
         let stubbed = std::mem::take(&mut self.stubbed);
         if !stubbed.is_empty() {
             let libraries = self.proc.libraries(self.jvm.pid)?;
@@ -212,10 +383,31 @@ impl Prepared {
         let known = (proc.clone(), jvm.clone());
         // What cannot be attached for want of a target is its end.
         let engine = Arc::clone(engine);
-        let parts =
-            Parts { proc, jvm, vm, planner, session, reader, tiers, options, engine, calibrated, age, downcalls };
+        let parts = Parts {
+            proc,
+            jvm,
+            vm,
+            planner,
+            session,
+            reader,
+            tiers,
+            options,
+            engine,
+            calibrated,
+            slow,
+            programs,
+            age,
+            downcalls,
+        };
         Tracer::attach(parts).map_err(|error| ended_or(error, &known.0, &known.1))
     }
+}
+
+fn tell_lack() {
+    tracing::warn!(
+        "not measured how long threads wait in methods with stubs: this kernel puts a probe into every process that has \
+         the file mapped, so none is put where stubs find what a thread uses"
+    );
 }
 
 /// What is asked of a place for a probe, where the kernel writes it into other processes too. Who may not ask the kernel

@@ -1,22 +1,18 @@
 //! A recording of one JVM: everything that `trace` measures, and stacks of sampled calls.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-
-use nprof_common::Pace;
 
 use super::assemble::assemble;
 use super::chosen::Choice;
 use super::error::Part;
 use super::prepared::Prepared;
+use super::sampled::{Sampled, rows_by_record};
 use super::sampling::{about_jvm, libjvm_of, period, sampler_setup};
-use super::traced_jvm::Listed;
 use super::vm::ended_or;
-use super::{Error, TracedJvm, Tracer, calibrate, stubs};
-use crate::attach::{Collect, Engine, fixed_point};
-use crate::collect::Reader;
-use crate::model::{About, PlannedMethod, Profile, ProfileMode, Snapshot, Tier};
-use crate::profile::{Flow, Functions, Paces, Sampler};
+use super::{Error, Tracer, calibrate};
+use crate::attach::{Collect, Engine};
+use crate::model::{About, Profile, ProfileMode, Snapshot};
+use crate::profile::Sampler;
 use crate::sys::remote_memory::ProcessMemory;
 use crate::unwind::Threads;
 
@@ -66,6 +62,7 @@ impl Prepared {
             calls: wanted.timeline,
             stack_bytes: wanted.stack_bytes,
             max_stacks: wanted.max_stacks,
+            counters: self.collectors().counters(),
             ..Collect::nothing()
         };
         let (engine, feeds) = Engine::load_measuring(capacity, &collect)?;
@@ -78,8 +75,8 @@ impl Prepared {
             calibrate(&proc, &engine)?
         };
         let choice = if self.wants_stubs() { Choice::ByChance } else { Choice::Nothing };
-        let tracer = self.attach_with(&engine, calibrated, choice)?;
-        let functions = Sampled { traced_jvm: Arc::clone(tracer.traced_jvm()), engine, chances: BTreeMap::new() };
+        let tracer = self.attach_with(&engine, calibrated, (choice, None))?;
+        let functions = Sampled::new(Arc::clone(tracer.traced_jvm()), engine);
         let setup = sampler_setup(&proc, &jvm, feeds, &collect, Box::new(functions))?;
         let sampler =
             Sampler::start(setup).map_err(|error| ended_or(Error::reading(Part::Stacks, &jvm, error), &proc, &jvm))?;
@@ -145,73 +142,7 @@ impl Recorder {
         let snapshot = self.tracer.snapshot();
         let finished = self.sampler.finish().map_err(|error| Error::Defect { what: error.to_string() })?;
         self.tracer.stop();
-        let traced_jvm = self.tracer.traced_jvm();
-        let mut records: HashMap<u32, u32> = traced_jvm.records().map(|(index, record)| (record, index)).collect();
-        records.extend(rows_of_stubs(&traced_jvm.listed(), &snapshot));
+        let records = rows_by_record(self.tracer.traced_jvm(), &snapshot);
         Ok(assemble(self.about, &snapshot, finished, &records))
     }
-}
-
-/// The functions of a JVM, probed ones and those of stubs.
-struct Sampled {
-    traced_jvm: Arc<TracedJvm>,
-    engine: Arc<Engine>,
-    /// The chances that the records of stubs have, of 2^32: for each call, and for each nanosecond of it.
-    chances: BTreeMap<u32, [u64; 2]>,
-}
-
-impl Functions for Sampled {
-    fn flows(&self) -> Vec<Flow> {
-        let flow = |reader: &Reader, record, number| Flow {
-            record: number,
-            calls: reader.begun(record),
-            self_ns: reader.self_ns(record),
-        };
-        let reader = self.traced_jvm.reader();
-        let probed = self.traced_jvm.records().map(|(_, record)| flow(reader, record, record));
-        let listed = self.traced_jvm.listed();
-        let of_stub = |stub: &stubs::Listed| {
-            let record = stub.about.record;
-            Some(flow(&self.traced_jvm.stub_records()?.reader, record, Flow::of_stub(record)))
-        };
-        probed.chain(listed.stubs.iter().filter_map(of_stub)).collect()
-    }
-
-    fn pace(&mut self, paces: &Paces) {
-        let mut changed: BTreeMap<u32, u64> = BTreeMap::new();
-        for &(number, probability) in &paces.probabilities {
-            match Flow::stub(number) {
-                Some(record) => drop(changed.insert(record, fixed_point(probability))),
-                None => self.engine.set_sample_probability(number, probability),
-            }
-        }
-        let Some(stubs) = self.traced_jvm.stub_records() else { return };
-        let period_ns = u64::try_from(paces.period.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let per_ns = (Pace::CERTAIN / period_ns).max(1);
-        for stub in &self.traced_jvm.listed().stubs {
-            let record = stub.about.record;
-            let before = self.chances.get(&record).copied();
-            let per_call = changed.remove(&record).or(before.map(|[per_call, _]| per_call)).unwrap_or_default();
-            // Each change is a write for each CPU.
-            let is_like_before = before.is_some_and(|[call, ns]| call == per_call && ns.abs_diff(per_ns) <= ns / 16);
-            if !is_like_before {
-                stubs.choices.set(record, per_call, per_ns);
-                self.chances.insert(record, [per_call, per_ns]);
-            }
-        }
-    }
-}
-
-/// The rows that the records of stubs are in, by [`Flow::of_stub`]: those that name their method and have calls of stubs.
-fn rows_of_stubs(listed: &Listed, snapshot: &Snapshot) -> HashMap<u32, u32> {
-    let mut rows: HashMap<[&str; 3], u32> = HashMap::new();
-    for row in snapshot.methods.iter().filter(|row| row.tier != Tier::Kernel) {
-        rows.extend(row.methods.iter().map(|known| (name_of(known), row.index)));
-    }
-    let row = |stub: &stubs::Listed| Some((Flow::of_stub(stub.about.record), *rows.get(&name_of(&stub.about.method))?));
-    listed.stubs.iter().filter_map(row).collect()
-}
-
-fn name_of(known: &PlannedMethod) -> [&str; 3] {
-    [&known.method.class, &known.method.name, &known.method.signature]
 }

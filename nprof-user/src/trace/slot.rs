@@ -62,8 +62,9 @@ impl Slot {
 
     /// The tracer and what it has to do, if it is there and has.
     pub(super) fn take_up(&mut self) -> Option<(Tracer, Task)> {
-        let tracer = self.tracer.as_ref()?;
-        let due = || (!self.is_leaving && tracer.is_due()).then_some(Task::Tick);
+        let tracer = self.tracer.as_mut()?;
+        let is_leaving = self.is_leaving;
+        let due = || (!is_leaving && tracer.is_due()).then_some(Task::Tick);
         let task = self.task.take().or_else(due)?;
         Some((self.tracer.take()?, task))
     }

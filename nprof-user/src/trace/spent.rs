@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::model::{MeanTime, Unseen};
 
 /// What tracing has cost a JVM, estimated from the number of calls and the cost of a probe.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Spent {
     /// In all.
     pub total: Duration,
@@ -24,4 +24,26 @@ pub struct Spent {
     pub means: BTreeMap<u32, MeanTime>,
     /// In which share of the time of these threads did not run, as far as looks tell.
     pub waited: BTreeMap<u32, f64>,
+    /// How many times as much as in a loop of nothing else the probes of each kind of site have cost.
+    pub dearer: [f64; 2],
+    /// Whether it is not counted any more what threads ask allocators for, since that cost too much.
+    pub allocations_end: bool,
+}
+
+impl Default for Spent {
+    /// Nothing yet.
+    fn default() -> Self {
+        Self {
+            total: Duration::ZERO,
+            cpu: Duration::ZERO,
+            share: 0.0,
+            demoted: BTreeMap::new(),
+            changes: [0; 2],
+            unseen: BTreeMap::new(),
+            means: BTreeMap::new(),
+            waited: BTreeMap::new(),
+            dearer: [1.0; 2],
+            allocations_end: false,
+        }
+    }
 }

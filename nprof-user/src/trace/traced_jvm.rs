@@ -1,22 +1,27 @@
 //! What is known of a JVM that is traced, for everybody who wants to read it while the [`Tracer`](super::Tracer) is at
 //! work: nobody waits for a slow JVM.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::programs::JvmPrograms;
+use super::slow::{JvmSlow, Whose};
 use super::spent::Spent;
-use super::stubs;
+use super::stubs::{self, StubSwitches};
 use crate::aggregate;
 use crate::attach::Switches;
 use crate::collect::Reader;
+use crate::govern::By;
 use crate::model::{
-    Jvm, Losses, MethodSnapshot, Prices, Probe, Skipped, SlowCall, SlowCalls, Snapshot, States, Traced, Tracing,
+    Collectors, Jvm, Losses, MethodSnapshot, Price, Prices, Probe, Skipped, SlowCalls, Snapshot, States, Traced,
+    Tracing,
 };
-use crate::profile::{self, SlowSample};
-use crate::resolve::select::Selection;
+use crate::profile::SlowSample;
+use crate::resolve::rule::Rule;
+use crate::resolve::thresholds::Thresholds;
 use crate::shim::Choices;
 
 /// The functions of one JVM, and access to their records.
@@ -29,6 +34,10 @@ pub struct TracedJvm {
     reader: Reader,
     stubs: Option<StubRecords>,
     switches: Arc<Switches>,
+    /// Set before anything is attached, if slow calls are looked for.
+    slow: OnceLock<JvmSlow>,
+    /// Set before anything is attached, if the user has programs that run at calls.
+    programs: OnceLock<JvmPrograms>,
     state: Mutex<State>,
 }
 
@@ -41,6 +50,8 @@ pub(super) struct Known {
     pub prices: Prices,
     /// Whether they measure how long threads do not run.
     pub off_cpu: bool,
+    /// What else they collect.
+    pub collectors: Collectors,
 }
 
 #[derive(Debug, Default)]
@@ -55,26 +66,16 @@ struct State {
 /// What stubs record.
 #[derive(Debug)]
 pub(super) struct StubRecords {
-    pub reader: Reader,
+    /// What they do at calls.
+    pub switches: Arc<StubSwitches>,
     /// Which calls stubs choose by chance.
     pub choices: Choices,
-    /// Slow calls, and from how many nanoseconds on a call is one.
-    pub slow: Option<(Arc<profile::SlowCalls>, u64)>,
-}
-
-/// What is to be done at the calls of some methods, those that are bound later included.
-#[derive(Debug, Clone)]
-pub struct Rule {
-    /// Which methods.
-    pub selection: Selection,
-    /// What.
-    pub wanted: Tracing,
 }
 
 /// The plan, as far as it is of interest to readers.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
-    pub probes: Vec<Probe>,
+    pub probes: Arc<Vec<Probe>>,
     /// File names, by [`crate::model::LibraryId`].
     pub libraries: Vec<String>,
     /// When the probes that were attached after the start were.
@@ -101,7 +102,8 @@ impl TracedJvm {
         switches: Arc<Switches>,
     ) -> Self {
         let (started, start) = (Timestamp::now(), Instant::now());
-        Self { jvm, known, started, start, reader, stubs, switches, state: Mutex::default() }
+        let (slow, programs, state) = (OnceLock::new(), OnceLock::new(), Mutex::default());
+        Self { jvm, known, started, start, reader, stubs, switches, slow, programs, state }
     }
 
     /// The JVM.
@@ -129,40 +131,88 @@ impl TracedJvm {
         self.lock().spent.clone()
     }
 
-    /// Says what is to be done at the calls of some methods that are there now. It is done when this returns, unless a
-    /// probe has to be attached for it first. Returns how many functions that concerns.
+    /// Says what is to be done at the calls of some methods that are there now. With probes it is done when this returns, unless
+    /// one has to be attached for it first; the shim has been told of it by then, and does it when it reads that. Returns how
+    /// many functions that concerns.
     pub fn obey(&self, rule: &Rule) -> usize {
-        self.obey_for(rule, &self.listed().probes)
+        let listed = self.listed();
+        let stubs = listed.stubs.iter().filter(|stub| rule.selects(&stub.about.method.method));
+        let (records, only_stubbed) = stubs.fold((HashSet::new(), 0), |(mut records, only), stub| {
+            records.insert(stub.about.record);
+            (records, only + usize::from(stub.probe.is_none()))
+        });
+        if let Some(stubs) = &self.stubs {
+            stubs.switches.want(|record| records.contains(&record), rule.wanted);
+        }
+        self.obey_for(rule, &listed.probes) + only_stubbed
+    }
+
+    /// How many functions a rule is about that are there now, those that only stubs see included.
+    #[must_use]
+    pub fn concerned<W>(&self, rule: &Rule<W>) -> usize {
+        let listed = self.listed();
+        let stubs = listed.stubs.iter().filter(|stub| stub.probe.is_none() && rule.selects(&stub.about.method.method));
+        listed.probes.iter().filter(|probe| concerns(rule, probe)).count() + stubs.count()
+    }
+
+    /// Replaces all rules: what is done at the calls of each method is what the last one of these says that selects it, or what is
+    /// usual.
+    pub fn obey_only(&self, rules: Vec<Rule>) {
+        let usual = if self.known.timed { Tracing::Timed } else { Tracing::Counted };
+        let last = |concerns: &dyn Fn(&Rule) -> bool| {
+            rules.iter().rev().find(|rule| concerns(rule)).map_or(usual, |rule| self.possible(rule.wanted))
+        };
+        let listed = self.listed();
+        for probe in listed.probes.iter() {
+            self.switches.want([probe.index], last(&|rule| concerns(rule, probe)));
+        }
+        for (stubs, stub) in self.stubs.iter().flat_map(|stubs| listed.stubs.iter().map(move |stub| (stubs, stub))) {
+            let wanted = last(&|rule| rule.selects(&stub.about.method.method));
+            stubs.switches.want(|record| record == stub.about.record, wanted);
+        }
+        self.set_rules(rules);
     }
 
     /// Sets the rules for methods that are bound from now on; later ones count.
     pub fn set_rules(&self, rules: Vec<Rule>) {
+        if let Some(stubs) = &self.stubs {
+            stubs.switches.set_rules(rules.clone());
+        }
         self.lock().rules = rules;
     }
 
-    /// Applies the rules to functions that are new.
+    /// Applies the rules to functions that are new, and those about slow calls, before they get a probe.
     pub(super) fn obey_all(&self, probes: &[Probe]) {
         let rules = self.lock().rules.clone();
-        for rule in &rules {
-            self.obey_for(rule, probes);
+        for probe in probes {
+            if let Some(slow) = self.slow.get() {
+                slow.begin_function(probe);
+            }
+            if let Some(rule) = rules.iter().rev().find(|rule| concerns(rule, probe)) {
+                self.switches.begin_as(probe.index, self.possible(rule.wanted));
+            }
         }
     }
 
     fn obey_for(&self, rule: &Rule, probes: &[Probe]) -> usize {
-        // What only counts from the start has no probes on returns.
-        let wanted = if self.known.timed { rule.wanted } else { rule.wanted.min(Tracing::Counted) };
-        let selects = |probe: &&Probe| probe.methods.iter().any(|known| rule.selection.selects(&known.method));
-        let concerned: Vec<u32> = probes.iter().filter(selects).map(|probe| probe.index).collect();
-        self.switches.want(concerned.iter().copied(), wanted);
+        let concerned: Vec<u32> =
+            probes.iter().filter(|probe| concerns(rule, probe)).map(|probe| probe.index).collect();
+        self.switches.want(concerned.iter().copied(), self.possible(rule.wanted));
         concerned.len()
     }
 
-    /// The name of a function: that of a method that is bound to it.
+    /// What can be done: what only counts from the start has no probes on returns.
+    fn possible(&self, wanted: Tracing) -> Tracing {
+        if self.known.timed { wanted } else { wanted.min(Tracing::Counted) }
+    }
+
+    /// The name of a function: that of a method that is bound to it; or of a method with a stub, by what the governor calls it.
     #[must_use]
-    pub fn name(&self, index: u32) -> Option<(String, String)> {
+    pub fn name(&self, id: u32) -> Option<(String, String)> {
         let listed = self.listed();
-        let probe = listed.probes.iter().find(|probe| probe.index == index)?;
-        probe.methods.first().map(|known| (known.method.class.clone(), known.method.name.clone()))
+        let of_probe = listed.probes.iter().find(|probe| probe.index == id).and_then(|probe| probe.methods.first());
+        let of_stub = || listed.stubs.iter().find(|stub| stub.about.id() == id).map(|stub| &stub.about.method);
+        of_probe.or_else(of_stub).map(|known| (known.method.class.to_string(), known.method.name.to_string()))
     }
 
     /// The functions that have a record in the kernel: index, and number of the record.
@@ -170,16 +220,44 @@ impl TracedJvm {
         self.switches.functions().into_iter().map(|(index, record, _)| (index, record))
     }
 
-    /// How a function is traced.
+    /// How a function is traced, or a method with a stub, by what the governor calls it.
     #[must_use]
-    pub fn traced(&self, index: u32) -> Option<Traced> {
-        self.switches.traced(index)
+    pub fn traced(&self, id: u32) -> Option<Traced> {
+        let of_stub = || self.stubs.as_ref()?.switches.traced(aggregate::record_of(id));
+        self.switches.traced(id).or_else(of_stub)
     }
 
-    /// How many functions are traced in which way.
+    /// How many functions are traced in which way, by probes and by stubs.
     #[must_use]
     pub fn states(&self) -> States {
-        self.switches.states()
+        self.states_of(&self.listed())
+    }
+
+    /// How many functions have a probe at the moment.
+    #[must_use]
+    pub fn probed(&self) -> usize {
+        self.switches.probed()
+    }
+
+    /// A function that stubs see is in the least state of its methods.
+    fn states_of(&self, listed: &Listed) -> States {
+        let mut of_functions: HashMap<u32, Traced> = HashMap::new();
+        let mut of_methods = Vec::new();
+        for stub in listed.stubs.iter().filter(|stub| stub.last.is_none()) {
+            let Some(traced) = self.stubs.as_ref().and_then(|stubs| stubs.switches.traced(stub.about.record)) else {
+                continue;
+            };
+            match stub.probe {
+                Some(index) => {
+                    let least = of_functions.entry(index).or_insert(traced);
+                    *least = if traced.tracing < least.tracing { traced } else { *least };
+                }
+                None => of_methods.push(traced),
+            }
+        }
+        let mut states = self.switches.states(|index| of_functions.get(&index).copied());
+        of_methods.into_iter().for_each(|traced| states.add(traced));
+        states
     }
 
     /// What went wrong in the measurement so far, of all JVMs that share maps with this one.
@@ -191,6 +269,11 @@ impl TracedJvm {
     /// What stubs record; `None` where there are none.
     pub(super) fn stub_records(&self) -> Option<&StubRecords> {
         self.stubs.as_ref()
+    }
+
+    /// Whether calls are timed, where no rule says otherwise.
+    pub(super) fn is_timed(&self) -> bool {
+        self.known.timed
     }
 
     /// The method whose calls are in a record, `class::method`.
@@ -218,21 +301,57 @@ impl TracedJvm {
             ended: false,
             timed: self.known.timed,
             traced: listed.probes.len() + listed.only_stubbed(),
-            states: self.switches.states(),
+            states: self.states_of(&listed),
             cost: spent.as_ref().map(|spent| spent.total),
             cpu: spent.as_ref().map(|spent| spent.cpu),
-            cost_share: spent.map(|spent| spent.share),
-            prices: self.known.prices,
+            cost_share: spent.as_ref().map(|spent| spent.share),
+            prices: self.prices(spent.as_ref()),
+            collectors: self.collectors(spent.as_ref()),
             slow: self.slow_calls(&listed),
+            programs: self.programs().map(JvmPrograms::values).unwrap_or_default(),
             skipped: Arc::clone(&listed.skipped),
             downcalls: listed.downcalls,
             losses: self.reader.losses(),
         }
     }
 
+    /// What a call of a function costs, with what the user's programs add.
+    fn price_of(&self, probe: &Probe, prices: &Prices, traced: Traced) -> Price {
+        let (price, site) = (prices.at(probe.site.cost), probe.site.cost);
+        self.programs().map_or(price, |programs| programs.dearer(price, probe.index, site, traced.wanted))
+    }
+
+    /// Who sees the calls of a function of which the user wants so much, by its probe.
+    pub(super) fn by_probe(&self, probe: &Probe, wanted: Tracing) -> By {
+        let site = probe.site.cost;
+        self.programs().map_or(By::Probe(site), |programs| programs.by(probe.index, site, wanted))
+    }
+
+    /// What is collected: nothing that is not known to the end.
+    fn collectors(&self, spent: Option<&Spent>) -> Collectors {
+        let all = self.known.collectors;
+        if spent.is_some_and(|spent| spent.allocations_end) { all.without_allocations() } else { all }
+    }
+
+    /// The same for a scrape that shows single calls.
+    #[must_use]
+    pub fn snapshot_with_exemplars(&self) -> Snapshot {
+        let mut snapshot = self.snapshot();
+        if let Some((slow, calls)) = self.slow.get().zip(snapshot.slow.as_mut()) {
+            calls.exemplars = slow.show_exemplars();
+        }
+        snapshot
+    }
+
+    /// What calls have cost this JVM, which depends on how often it makes them.
+    fn prices(&self, spent: Option<&Spent>) -> Prices {
+        self.known.prices.dearer(spent.map_or([1.0; 2], |spent| spent.dearer))
+    }
+
     /// What each function has, and each method that stubs told apart.
     fn rows(&self, listed: &Listed, spent: Option<&Spent>) -> Vec<MethodSnapshot> {
         let functions = self.switches.functions();
+        let prices = self.prices(spent);
         let mut stubs = self.stub_samples(listed);
         let of_probe = |probe: &Probe| {
             let place = functions.binary_search_by_key(&probe.index, |(index, ..)| *index).ok()?;
@@ -240,14 +359,15 @@ impl TracedJvm {
             let seen = aggregate::ProbeSample {
                 probe,
                 library: listed.libraries.get(probe.site.library.0).map_or("", String::as_str),
-                price: self.known.prices.at(probe.site.cost),
+                price: self.price_of(probe, &prices, traced),
                 traced_after: listed.late.get(&probe.index).copied().unwrap_or_default(),
                 traced,
-                off_cpu: self.known.off_cpu && self.known.timed,
+                off_cpu: self.measures_off_cpu(),
                 stats: self.reader.sample(record).map(|sample| sample.stats),
                 unseen: spent.and_then(|spent| spent.unseen.get(&probe.index).copied()),
                 mean: spent.and_then(|spent| spent.means.get(&probe.index).copied()),
                 waited: spent.and_then(|spent| spent.waited.get(&probe.index).copied()),
+                consumed: self.reader.consumed(record),
             };
             Some(aggregate::rows(Some(&seen), &stubs.remove(&Some(probe.index)).unwrap_or_default()))
         };
@@ -261,26 +381,84 @@ impl TracedJvm {
     fn stub_samples(&self, listed: &Listed) -> HashMap<Option<u32>, Vec<aggregate::StubSample>> {
         let mut samples: HashMap<_, Vec<_>> = HashMap::new();
         for stub in &listed.stubs {
-            let now = || self.stubs.as_ref()?.reader.sample(stub.about.record).map(|sample| sample.stats);
+            let (record, switches) = (stub.about.record, self.stubs.as_ref().map(|stubs| &stubs.switches));
+            let now = || switches?.reader().sample(record).map(|sample| sample.stats);
             if let Some(stats) = stub.last.or_else(now) {
-                let estimated_ns = stub.before.and_then(|before| aggregate::estimate(&stats, before));
-                let sample = aggregate::StubSample { stats, estimated_ns, ..stub.about.clone() };
+                let estimated_ns = switches.and_then(|switches| switches.estimate(record, &stats));
+                let traced = switches.and_then(|switches| switches.traced(record)).unwrap_or(stub.about.traced);
+                // What was consumed is known as long as the shim is there.
+                let consumed = switches.filter(|_| stub.last.is_none()).and_then(|of| of.reader().consumed(record));
+                let sample = aggregate::StubSample { stats, estimated_ns, traced, consumed, ..stub.about.clone() };
                 samples.entry(stub.probe).or_default().push(sample);
             }
         }
         samples
     }
 
-    /// The slow calls of methods with stubs.
     fn slow_calls(&self, listed: &Listed) -> Option<SlowCalls> {
-        let (slow, threshold_ns) = self.stubs.as_ref()?.slow.as_ref()?;
-        let (last, total) = slow.last();
-        let call = |sample: SlowSample| {
-            let stub = listed.stubs.iter().find(|stub| stub.about.record == sample.record)?;
-            let SlowSample { ended, tid, thread, time_ns, callers, .. } = sample;
-            Some(SlowCall { ended, method: stub.about.method.method.clone(), time_ns, tid, thread, callers })
-        };
-        Some(SlowCalls { threshold_ns: *threshold_ns, total, last: last.into_iter().filter_map(call).collect() })
+        let slow = self.slow.get()?;
+        let functions: HashMap<u32, u32> = self.records().map(|(index, record)| (record, index)).collect();
+        Some(slow.read(|call| self.method_in(listed, &functions, call)))
+    }
+
+    /// Whose a slow call is.
+    pub(super) fn method_of(&self, call: &SlowSample) -> Option<Whose> {
+        let functions = self.records().map(|(index, record)| (record, index)).collect();
+        self.method_in(&self.listed(), &functions, call)
+    }
+
+    fn method_in(&self, listed: &Listed, functions: &HashMap<u32, u32>, call: &SlowSample) -> Option<Whose> {
+        if call.by_stub {
+            let stub = listed.stubs.iter().find(|stub| stub.about.record == call.record)?;
+            let (method, inside_ns) = (stub.about.method.method.clone(), stub.about.price.rounded().inside_ns);
+            return Some(Whose { method, inside_ns, has_these_arguments: true });
+        }
+        let index = functions.get(&call.record)?;
+        let probe = listed.probes.iter().find(|probe| probe.index == *index)?;
+        let (method, inside_ns) =
+            (probe.methods.first()?.method.clone(), self.known.prices.at(probe.site.cost).inside_ns);
+        let has_these_arguments = probe.methods.iter().all(|known| known.method.signature == method.signature);
+        Some(Whose { method, inside_ns, has_these_arguments })
+    }
+
+    /// Its slow calls are read there from now on.
+    pub(super) fn set_slow(&self, slow: JvmSlow) {
+        if let Some(stubs) = &self.stubs {
+            stubs.switches.set_thresholds((*slow.thresholds()).clone(), |_| None);
+        }
+        // It is set once, before anybody else knows of the JVM.
+        drop(self.slow.set(slow));
+    }
+
+    /// These programs run at its calls from now on.
+    pub(super) fn set_programs(&self, programs: JvmPrograms) {
+        // It is set once, before anybody else knows of the JVM.
+        drop(self.programs.set(programs));
+    }
+
+    /// The user's programs that run at its calls, if there are any.
+    pub(super) fn programs(&self) -> Option<&JvmPrograms> {
+        self.programs.get()
+    }
+
+    /// Says anew from when on calls are slow, of methods that are there and of later ones. Where nobody looks for slow calls it changes
+    /// nothing.
+    pub fn set_slow_from(&self, thresholds: &Thresholds) {
+        let (Some(slow), listed) = (self.slow.get(), self.listed()) else { return };
+        if *slow.thresholds() == *thresholds {
+            return;
+        }
+        slow.set_thresholds(thresholds.clone(), &listed.probes);
+        if let Some(stubs) = &self.stubs {
+            let of_stub = |stub: &stubs::Listed| (stub.about.record, thresholds.of(&stub.about.method.method));
+            let by_record: HashMap<u32, u64> = listed.stubs.iter().map(of_stub).collect();
+            stubs.switches.set_thresholds(thresholds.clone(), |record| by_record.get(&record).copied());
+        }
+    }
+
+    /// Its slow calls, if they are looked for.
+    pub(super) fn slow(&self) -> Option<&JvmSlow> {
+        self.slow.get()
     }
 
     /// When tracing began.
@@ -293,9 +471,9 @@ impl TracedJvm {
         self.start.elapsed()
     }
 
-    /// Whether calls are to be timed, and not only counted.
-    pub(super) fn is_timed(&self) -> bool {
-        self.known.timed
+    /// Whether probes measure how long threads do not run within calls.
+    pub(super) fn measures_off_cpu(&self) -> bool {
+        self.known.off_cpu && self.known.timed
     }
 
     pub(super) fn switches(&self) -> &Arc<Switches> {
@@ -319,6 +497,13 @@ impl TracedJvm {
         self.lock().spent = Some(spent);
     }
 
+    /// The CPU time that the JVM has used, where nothing else is new.
+    pub(super) fn set_cpu(&self, cpu: Duration) {
+        if let Some(spent) = &mut self.lock().spent {
+            spent.cpu = cpu;
+        }
+    }
+
     /// Tracing has been stopped.
     pub(super) fn end(&self) {
         let elapsed = self.elapsed();
@@ -329,4 +514,9 @@ impl TracedJvm {
         // Each change is a single assignment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a rule is about a function: one of its methods.
+fn concerns<W>(rule: &Rule<W>, probe: &Probe) -> bool {
+    probe.methods.iter().any(|known| rule.selects(&known.method))
 }

@@ -1,19 +1,25 @@
 //! One JVM that is being traced.
 
+mod rest;
 mod tiers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::rest::Rest;
 pub(super) use self::tiers::Tiers;
+use super::allocations::Allocations;
 use super::look::Looker;
+use super::neighbours::{HostNeighbours, terms};
 use super::overhead::Overhead;
+use super::programs::JvmPrograms;
+use super::slow::SlowWatch;
 use super::traced_jvm::{Known, Listed, TracedJvm};
 use super::{Calibrated, Error, Options, downcalls, losses};
 use crate::attach::{Attached, Engine, LossLog, Session, Target, in_full};
 use crate::collect::Reader;
-use crate::discover::Proc;
+use crate::discover::{Activity, Proc};
 use crate::hotspot::Vm;
 use crate::model::{Inventory, Jvm, Library, SkipReason, Skipped, Snapshot};
 use crate::resolve::select::Selection;
@@ -59,6 +65,10 @@ pub struct Tracer {
     mapped: Instant,
     /// When methods that have been bound since were last looked for.
     looked: Instant,
+    /// Whether the JVM's program runs.
+    activity: Activity,
+    /// What has been done since it has.
+    rest: Rest,
     /// The JVM's age at the start.
     age: Duration,
     /// Whether it has linked downcalls.
@@ -79,6 +89,10 @@ pub(super) struct Parts {
     pub options: Options,
     pub engine: Arc<Engine>,
     pub calibrated: Calibrated,
+    /// Takes slow calls, if these are looked for.
+    pub slow: Option<SlowWatch>,
+    /// Programs of the user's, which the session runs.
+    pub programs: Option<JvmPrograms>,
     pub age: Duration,
     /// Whether the JVM has linked downcalls so far.
     pub downcalls: bool,
@@ -91,23 +105,49 @@ impl Tracer {
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub(super) fn attach(parts: Parts) -> Result<Self, Error> {
         let Parts { proc, jvm, vm, planner, session, reader, tiers, options, .. } = parts;
-        let Parts { engine, calibrated, age, downcalls, .. } = parts;
+        let Parts { engine, calibrated, slow, programs, age, downcalls, .. } = parts;
         let stubs = tiers.recorded();
         let switches = Arc::clone(session.switches());
-        let known = Known { timed: options.timed, prices: calibrated.prices, off_cpu: engine.measures_off_cpu() };
-        let traced_jvm = TracedJvm::new(jvm.clone(), known, (reader, stubs), switches);
+        let known = Known {
+            timed: options.timed,
+            prices: calibrated.prices,
+            off_cpu: engine.measures_off_cpu(),
+            collectors: options.collectors,
+        };
+        let allocations = Allocations::watch((&proc, &jvm), &engine, options.collectors)?;
         let now = Instant::now();
-        let target = Target { pid: jvm.pid, timed: options.timed };
+        let target = Target { pid: jvm.pid, timed: options.timed, at_exit: options.at_exit };
         let losses = engine.take_loss_log();
+        let calibrated = match &stubs {
+            Some(stubs) => calibrated.with_stubs(stubs.switches.costs()),
+            None => calibrated,
+        };
+        let traced_jvm = Arc::new(TracedJvm::new(jvm.clone(), known, (reader, stubs), switches));
+        if let Some(slow) = slow {
+            let thresholds = options.slow.clone().unwrap_or_default();
+            let known = Arc::downgrade(&traced_jvm);
+            let method_of = Box::new(move |call: &_| known.upgrade()?.method_of(call));
+            traced_jvm.set_slow(slow.begin(
+                &jvm,
+                (traced_jvm.switches(), tiers.slow_record()),
+                thresholds,
+                method_of,
+            )?);
+        }
+        if let Some(programs) = programs {
+            traced_jvm.set_programs(programs);
+        }
         let looker = Looker::new(engine, traced_jvm.reader().clone(), target);
-        let overhead = Overhead::new(calibrated, options.budget, looker, traced_jvm.start());
+        let overhead =
+            Overhead::new(calibrated, options.budget, looker, traced_jvm.start()).with_allocations(allocations);
+        let activity = proc.activity(jvm.pid);
         let mut tracer = Self {
             proc,
             jvm,
             vm,
             planner,
             session,
-            traced_jvm: Arc::new(traced_jvm),
+            traced_jvm,
             overhead,
             tiers,
             late: BTreeMap::new(),
@@ -115,10 +155,13 @@ impl Tracer {
             walk_took: Duration::ZERO,
             mapped: now,
             looked: now,
+            activity,
+            rest: Rest::default(),
             age,
             downcalls,
             losses,
         };
+        tracer.traced_jvm.set_rules(options.rules);
         tracer.begin_stubs();
         let probes = tracer.planner.probes().to_vec();
         let attached = tracer.attach_probes(&probes);
@@ -152,10 +195,15 @@ impl Tracer {
         self.traced_jvm.snapshot()
     }
 
-    /// Whether it is time for another [`Self::tick`].
+    /// Whether it is time for another [`Self::tick`]. What there would be nothing to do for, as the JVM is at rest, is put off
+    /// here.
     #[must_use]
-    pub fn is_due(&self) -> bool {
-        self.must_look() || self.are_stubs_due() || self.losses.is_some() || self.overhead.is_due(&self.traced_jvm)
+    pub fn is_due(&mut self) -> bool {
+        if self.are_stubs_due() || self.losses.is_some() {
+            return true;
+        }
+        self.rest_if_possible();
+        self.must_look() || self.session.is_sharing_due() || self.overhead.is_due(&self.traced_jvm)
     }
 
     /// Does what is due: looks for methods that have been bound since, and keeps the cost within its bounds.
@@ -166,8 +214,16 @@ impl Tracer {
             self.look_for_new();
         }
         if self.overhead.is_due(&self.traced_jvm) {
+            self.rest.has_governed();
+            if let Some(programs) = self.traced_jvm.programs() {
+                programs.measure();
+            }
             let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
             self.overhead.govern(&self.traced_jvm, &mut self.session, (libraries, probes));
+        }
+        if self.session.is_sharing_due() {
+            let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
+            self.session.share(libraries, probes, &HostNeighbours(&self.proc));
         }
     }
 
@@ -176,14 +232,20 @@ impl Tracer {
     /// # Errors
     /// If the target's memory cannot be read any more: usually because it has ended.
     pub fn reselect(&mut self, selection: Selection, max_functions: Option<usize>) -> Result<(), Error> {
+        let wanted = (&selection, max_functions, self.traced_jvm.is_timed());
+        self.session.change_terms(terms(&self.proc, &self.jvm, wanted));
         self.planner.reselect(selection, Limits { functions: max_functions.unwrap_or(MAX_FUNCTIONS) });
         for probe in self.planner.probes() {
             self.session.switches().select(probe.index, self.planner.selects(probe));
         }
         self.session.settle(self.planner.libraries(), self.planner.probes());
+        self.select_stubs();
         let found = self.vm.inventory()?;
         let found = self.translate(found);
-        self.refresh_by(found)
+        self.refresh_by(found)?;
+        // What has come into the plan by this may have had a stub before.
+        self.select_stubs();
+        Ok(())
     }
 
     /// Changes what tracing may cost.
@@ -199,6 +261,11 @@ impl Tracer {
         self.overhead.publish(&self.traced_jvm);
         self.session.detach();
         self.end_stubs();
+        self.overhead.stop_allocations();
+        self.rest_programs();
+        if let Some(slow) = self.traced_jvm.slow() {
+            slow.stop();
+        }
         self.tell_losses();
     }
 
@@ -218,6 +285,9 @@ impl Tracer {
     fn look_for_new(&mut self) {
         let before = self.vm.pause();
         let refreshed = self.refresh();
+        if refreshed.is_ok() {
+            self.rest.has_looked(self.looked);
+        }
         let (pid, main) = (self.jvm.pid, &self.jvm.main);
         match refreshed {
             Ok(()) if before < SLOW && self.vm.pause() >= SLOW => tracing::warn!(
@@ -230,6 +300,30 @@ impl Tracer {
             }
             // It may be ending; its end is noticed elsewhere.
             Err(error) => tracing::debug!("process {pid}: no look for new methods: {error}"),
+        }
+    }
+
+    fn rest_programs(&self) {
+        if let Some(programs) = self.traced_jvm.programs() {
+            programs.rest();
+        }
+    }
+
+    /// Puts off what is due, where the JVM is at rest.
+    fn rest_if_possible(&mut self) {
+        if !self.must_look() {
+            return;
+        }
+        let now = Instant::now();
+        let may_rest = self.rest.may_rest(self.activity.has_run(now), now);
+        if may_rest.look {
+            self.looked = now;
+        }
+        if may_rest.govern {
+            self.rest_programs();
+            self.overhead.rest(&self.traced_jvm);
+        } else {
+            self.overhead.wake();
         }
     }
 
@@ -275,7 +369,6 @@ impl Tracer {
         if !added.is_empty() {
             self.order_stubs();
             let attached = self.attach_probes(&added);
-            self.traced_jvm.obey_all(&added);
             let now = self.traced_jvm.elapsed();
             self.late.extend(attached.attached.iter().map(|&index| (index, now)));
             self.take_in(attached, usize::MAX)?;
@@ -316,7 +409,7 @@ impl Tracer {
         let mut skipped: Vec<Skipped> = self.planner.skipped().filter(|skipped| !is_traced(skipped)).cloned().collect();
         skipped.sort_by(|a, b| name_of(a).cmp(&name_of(b)));
         self.traced_jvm.list(Listed {
-            probes: self.planner.probes().to_vec(),
+            probes: self.planner.shared_probes(),
             libraries: self.planner.libraries().iter().map(Library::name).collect(),
             late: self.late.clone(),
             skipped: skipped.into(),

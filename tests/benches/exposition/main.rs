@@ -12,7 +12,9 @@ use std::time::Instant;
 use std::{env, fs, process};
 
 use anyhow::{Context, Result, ensure};
-use nprof::export::{Exporter, Format};
+use jiff::Timestamp;
+use nprof::export::{Exporter, Format, Origin};
+use nprof::push::Bodies;
 use nprof_tests::bars::median;
 use nprof_tests::usage::{Usage, megabytes};
 use prometheus_client::encoding::{prometheus_protobuf, text};
@@ -31,10 +33,11 @@ type Writer = Box<dyn Fn() -> Result<Vec<u8>>>;
 type Make = fn() -> Writer;
 
 /// The writers by name.
-const WRITERS: [(&str, Make); 5] = [
+const WRITERS: [(&str, Make); 6] = [
     ("nprof, text 0.0.4", || own(Format::Text)),
     ("nprof, OpenMetrics", || own(Format::OpenMetrics)),
     ("nprof, Protobuf", || own(Format::Protobuf)),
+    ("nprof, OTLP, compressed", otlp),
     ("the crate, OpenMetrics", crate_text),
     ("the crate, Protobuf", crate_protobuf),
 ];
@@ -89,7 +92,21 @@ fn measure(name: &str, write: &Writer) -> Result<()> {
 /// What a scrape of nprof takes once its series are added up.
 fn own(format: Format) -> Writer {
     let exposition = Exporter::new(jvms::limits()).collect(&jvms::measured(), &jvms::host(), Instant::now());
-    Box::new(move || Ok(exposition.encode(format)))
+    Box::new(move || {
+        let mut out = Vec::new();
+        exposition.write(format, &mut out)?;
+        Ok(out)
+    })
+}
+
+/// What a push takes.
+fn otlp() -> Writer {
+    let exposition = Exporter::new(jvms::limits()).collect(&jvms::measured(), &jvms::host(), Instant::now());
+    Box::new(move || {
+        let mut bodies = Bodies::default();
+        exposition.otlp(&Origin::here(), Timestamp::now(), |request, points| bodies.push(request, points));
+        Ok(bodies.gzipped().concat())
+    })
 }
 
 fn crate_text() -> Writer {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use aya_obj::generated::bpf_insn;
-use nprof::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi, load_uprobe_multi};
+use nprof::sys::bpf::{Program, UprobeMulti, c_path, link_uprobe_multi, load_uprobe_multi};
 
 /// An empty program on entry and one on return of one function: what the kernel charges for being there at all.
 pub(crate) struct EmptyPair {
@@ -19,7 +19,12 @@ impl EmptyPair {
     pub(crate) fn attach(library: &Path, offset: u64, pid: u32) -> Result<Self> {
         // r0 = 0; exit
         let instructions = [instruction(0xb7), instruction(0x95)];
-        let program = load_uprobe_multi("empty", &instructions, c"Dual MIT/GPL")?;
+        let program = load_uprobe_multi(Program {
+            name: "empty",
+            instructions: &instructions,
+            license: c"Dual MIT/GPL",
+            sleepable: false,
+        })?;
         let path = c_path(library)?;
         let link = |on_return| {
             let to = UprobeMulti { path: &path, offsets: &[offset], cookies: &[0], on_return, pid: Some(pid) };

@@ -11,6 +11,7 @@
 mod log;
 mod program;
 mod round;
+mod switched;
 mod table;
 
 use anyhow::{Context, Result, bail};
@@ -39,8 +40,8 @@ fn main() -> Result<()> {
         match program.missing() {
             Some(missing) => println!("**Not measured**: {missing} is missing. {}\n", program.remedy),
             None => {
-                let rounds = measure(program, &jdk, wanted.rounds).with_context(|| program.name)?;
-                println!("{}", table::of(&rounds)?);
+                let (rounds, switched) = measure(program, &jdk, wanted.rounds).with_context(|| program.name)?;
+                println!("{}\n{switched}", table::of(&rounds)?);
                 table::bars(program.name, &rounds, &mut bars);
             }
         }
@@ -62,10 +63,11 @@ fn wanted() -> Result<Wanted> {
     Ok(wanted)
 }
 
-fn measure(program: &Program, jdk: &Jdk, count: usize) -> Result<Rounds> {
+fn measure(program: &Program, jdk: &Jdk, count: usize) -> Result<(Rounds, String)> {
     let mut running = program.start(jdk)?;
     running.warm_up()?;
     let rounds = round::measure(&mut running, count)?;
+    let switched = switched::measure(&mut running)?;
     running.exit()?;
-    Ok(rounds)
+    Ok((rounds, switched))
 }

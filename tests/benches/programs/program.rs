@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nprof_tests::jdk::{Jdk, OLDEST_SUPPORTED};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::source_tree::SourceTree;
@@ -62,9 +62,18 @@ struct Prepared {
 /// A program that runs.
 #[derive(Debug)]
 pub(crate) struct Running {
+    /// What it is called among JVMs.
+    pub main: String,
     program: RemoteProcess,
     client: Option<RemoteProcess>,
     _scratch: TempDir,
+}
+
+/// What a program has done so far: the CPU time of the threads that do the work, and operations.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    pub cpu_ns: f64,
+    pub operations: f64,
 }
 
 const APT: &str = "`cargo xtask bench programs` installs it.";
@@ -142,7 +151,7 @@ impl Program {
         let client = client
             .map(|(class, arguments)| RemoteProcess::program(&mut java(jdk, &path, class, &arguments)))
             .transpose()?;
-        Ok(Running { program, client, _scratch: scratch })
+        Ok(Running { main: format!("targets.{}", self.class), program, client, _scratch: scratch })
     }
 }
 
@@ -160,6 +169,15 @@ impl Running {
     /// What it has logged since the last time.
     pub(crate) fn log(&mut self) -> Result<Vec<String>> {
         self.program.run("log")
+    }
+
+    /// How far it has come; `None` where no threads of its own do the work.
+    pub(crate) fn progress(&mut self) -> Result<Option<Progress>> {
+        let answer = self.program.run("progress")?.join("\n");
+        let words: Vec<&str> = answer.split(' ').collect();
+        let ["progress", cpu_ns, operations] = words[..] else { bail!("no progress: {answer}") };
+        let progress = Progress { cpu_ns: cpu_ns.parse()?, operations: operations.parse()? };
+        Ok((progress.cpu_ns > 0.0).then_some(progress))
     }
 
     /// Ends it cleanly.

@@ -18,7 +18,7 @@ fn main() -> Result<()> {
     println!("## {JVMS} JVMs on {jdk}\n");
     let mut bars = Bars::default();
     scrapes::measure(&jdk, &mut bars)?;
-    shared_site::measure(&jdk)?;
+    shared_site::measure(&jdk, &mut bars)?;
     println!("{bars}");
     bars.must_be_met()
 }

@@ -1,10 +1,11 @@
-//! A service under which JVMs come and go every second, for as many minutes as `--minutes` says.
+//! A service under which JVMs of all JDKs come and go every second, by stubs and by probes, for as many minutes as `--minutes` says:
+//! each of their calls must be counted, and nothing may grow.
 
 #![expect(clippy::print_stdout, reason = "the result of a benchmark is what it prints")]
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::soak::Soak;
 
@@ -12,10 +13,12 @@ use nprof_tests::soak::Soak;
 const MINUTES: u64 = 10;
 
 fn main() -> Result<()> {
-    let jdk = Jdk::find_all()?.pop().context("no JDK under /usr/lib/jvm")?;
+    let jdks = Jdk::find_all()?;
+    ensure!(!jdks.is_empty(), "no JDK under /usr/lib/jvm");
     let minutes = minutes()?;
-    let soak = Soak::run(&jdk, Duration::from_secs(60 * minutes))?;
-    println!("## {minutes} minutes on {jdk}\n\n{soak}");
+    let soak = Soak::run(&jdks, Duration::from_secs(60 * minutes))?;
+    let names: Vec<String> = jdks.iter().map(ToString::to_string).collect();
+    println!("## {minutes} minutes on {}\n\n{soak}", names.join(", "));
     soak.must_be_flat()
 }
 

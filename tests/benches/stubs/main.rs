@@ -14,11 +14,14 @@ use nprof_tests::bars::{Bars, median};
 use nprof_tests::bpftrace::Bpftrace;
 use nprof_tests::jdk::Jdk;
 
-use self::round::{COUNT, DETACHED, Round, STATES, TIME, TRACED, Target};
+use self::round::{ALL_COLLECTED, COUNT, DETACHED, FULL, Round, STATES, TIME, TRACED, Target, WITHOUT_WAITING};
 
 const ROUNDS: usize = 9;
 /// At most so many nanoseconds more, in the first three states, with one thread.
 const LIMITS: [f64; 3] = [2.0, 4.0, 6.0];
+/// What it may add to a call to know what its thread used, in nanoseconds: for one collector, and for eight.
+const COLLECTOR: f64 = 12.0;
+const COLLECTORS: f64 = 8.0 * COLLECTOR;
 /// What stubs may add to a call, as a part of what the kernel's probes add: they are to be 15 times as cheap.
 const PART_OF_PROBES: f64 = 0.066;
 
@@ -85,6 +88,9 @@ fn judge(rounds: &[Round], bars: &mut Bars) {
         1.6,
     );
     let to_probes = |stubs: usize| median(rounds.iter().map(|round| round.stubs_to_probes(stubs)));
+    let more = |way: usize, other: usize| median(rounds.iter().map(|round| round.more(way, other)));
+    bars.add("work and waiting add, ns", more(FULL, WITHOUT_WAITING), COLLECTOR);
+    bars.add("that and all collectors add, ns", more(ALL_COLLECTED, WITHOUT_WAITING), COLLECTORS);
     bars.add("count by stubs adds, to count by probes", to_probes(0), PART_OF_PROBES);
     bars.add("time by stubs adds, to time by probes", to_probes(1), PART_OF_PROBES);
 }

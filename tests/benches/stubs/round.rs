@@ -32,6 +32,14 @@ pub(crate) const DETACHED: usize = 4;
 /// Numbers of threads that an agent is measured with.
 const THREADS: [u32; 2] = [1, 2];
 
+/// Everything that can be collected.
+const COLLECTED: &str = "faults,switches,io,disk,net,syscalls,locks";
+/// The places of ways to trace by stubs, and of the first by probes.
+pub(crate) const FULL: usize = 1;
+pub(crate) const WITHOUT_WAITING: usize = 2;
+pub(crate) const ALL_COLLECTED: usize = 3;
+const PROBES: usize = 4;
+
 /// A way to trace the native by `nprof trace`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Traced {
@@ -40,10 +48,12 @@ pub(crate) struct Traced {
     calls: u32,
 }
 
-/// Stubs first, then the kernel's probes, in the same order.
-pub(crate) const TRACED: [Traced; 4] = [
+/// Stubs first, then the kernel's probes: those that count, and those that do what the second way of stubs does.
+pub(crate) const TRACED: [Traced; 6] = [
     Traced { name: "nprof, stubs, count", options: &["--tier", "stub", "--count-only"], calls: CALLS },
     Traced { name: "nprof, stubs, full", options: &["--tier", "stub"], calls: CALLS },
+    Traced { name: "nprof, stubs, full but for waiting", options: &["--tier", "stub", "--no-off-cpu"], calls: CALLS },
+    Traced { name: "nprof, stubs, all collected", options: &["--tier", "stub", "--collect", COLLECTED], calls: CALLS },
     Traced { name: "nprof, probes, count", options: &["--tier", "kernel", "--count-only"], calls: TRAPPED_CALLS },
     Traced { name: "nprof, probes, full", options: &["--tier", "kernel"], calls: TRAPPED_CALLS },
 ];
@@ -97,7 +107,12 @@ impl Round {
     /// What stubs add to a call, as a part of what probes add: this way round, stubs that add nothing are no trouble.
     pub(crate) fn stubs_to_probes(&self, stubs: usize) -> f64 {
         let added = |way: usize| self.traced[way] - self.without[0];
-        added(stubs) / added(stubs + TRACED.len() / 2)
+        added(stubs) / added(stubs + PROBES)
+    }
+
+    /// What one way of tracing adds to another.
+    pub(crate) fn more(&self, way: usize, other: usize) -> f64 {
+        self.traced[way] - self.traced[other]
     }
 }
 

@@ -1,8 +1,11 @@
 package targets;
 
 import java.io.PrintStream;
+import java.lang.management.ManagementFactory;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.concurrent.locks.LockSupport;
 
@@ -23,6 +26,9 @@ final class Program {
 
     private static final long STEP_NS = 10_000_000;
 
+    /** The threads that do the work. */
+    private static final List<Thread> WORKERS = new CopyOnWriteArrayList<>();
+
     /** Time and operations by turns. */
     private static long[] log = new long[2 * 1024];
     private static int logged;
@@ -33,12 +39,12 @@ final class Program {
     static void run(int threads, Maker maker) throws Exception {
         for (int i = 0; i < threads; i++) {
             Work work = maker.make();
-            start("worker-" + i, () -> {
+            WORKERS.add(start("worker-" + i, () -> {
                 while (true) {
                     work.operate();
                     DONE.increment();
                 }
-            });
+            }));
         }
         serve();
     }
@@ -51,10 +57,17 @@ final class Program {
                 note();
             }
         });
-        Target.serve(Map.of("log", (args, out) -> print(out)));
+        Target.serve(Map.of(
+                "log", (args, out) -> print(out),
+                "progress", (args, out) -> out.println("progress " + workersCpuTime() + " " + DONE.sum())));
     }
 
-    private static void start(String name, Work body) {
+    /** CPU time of the threads that do the work, in nanoseconds; 0 where others do it. */
+    private static long workersCpuTime() {
+        return WORKERS.stream().mapToLong(w -> ManagementFactory.getThreadMXBean().getThreadCpuTime(w.getId())).sum();
+    }
+
+    private static Thread start(String name, Work body) {
         Thread thread = new Thread(() -> {
             try {
                 body.operate();
@@ -66,6 +79,7 @@ final class Program {
         }, name);
         thread.setDaemon(true);
         thread.start();
+        return thread;
     }
 
     private static synchronized void note() {

@@ -1,7 +1,7 @@
 //! What the agent tells: who it is, which methods there are, what is bound later.
 
 use anyhow::{Result, ensure};
-use nprof_common::wire::{How, NO_INDEX, NO_LIBRARY, Welcome};
+use nprof_common::wire::{How, MOST_STUBS, NO_INDEX, NO_LIBRARY, Welcome};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::on_every_jdk;
 use nprof_tests::shim::{Record, agent_path, library};
@@ -22,7 +22,9 @@ fn who_and_what() -> Result<()> {
         let (mut connection, shapes) = connect_and_scan(jdk, &target, 2)?;
         let hello = connection.hello()?;
         ensure!(
-            hello.taken == 0 && hello.stubs == 4_096 && hello.pool_end - hello.pool_start == 4_096 * 64,
+            hello.taken == 0
+                && hello.stubs == MOST_STUBS
+                && hello.pool_end - hello.pool_start == u64::from(MOST_STUBS) * 64,
             "{hello:?}"
         );
         let own_file = std::fs::metadata(format!("/proc/{}/fd/{}", target.pid(), hello.library_fd))?;

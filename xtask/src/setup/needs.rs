@@ -110,6 +110,23 @@ pub(crate) const NEEDS: &[Need] = &[
         remedies: &[Remedy::Packages(&["bpftrace"])],
     },
     Need {
+        what: "clang with libbpf's headers",
+        why: "to compile the example of a user's BPF program in C",
+        purpose: Purpose::Test,
+        find: |machine| {
+            machine.existing("/usr/include/bpf/bpf_helpers.h")?;
+            program(machine, "clang")
+        },
+        remedies: &[Remedy::Packages(&["clang", "libbpf-dev"])],
+    },
+    Need {
+        what: "musl",
+        why: "to load what goes into JVMs with another C library than this machine's",
+        purpose: Purpose::Test,
+        find: |machine| program(machine, "musl-gcc"),
+        remedies: &[Remedy::Packages(&["musl-tools"])],
+    },
+    Need {
         what: "snappy for Java",
         why: "as a real JNI library under load",
         purpose: Purpose::Test,

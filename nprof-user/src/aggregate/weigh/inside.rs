@@ -40,7 +40,8 @@ mod tests {
     /// A sample of so much time running and waiting.
     fn sample(ran: f64, waited: f64) -> StackTotals {
         let (self_ns, time_ns) = (ran + waited, ran + waited);
-        StackTotals { stack: 0, function: Some(0), samples: 1, calls: 0.0, time_ns, self_ns, off_cpu_ns: waited }
+        let (function, thread, off_cpu_ns) = (Some(0), None, waited);
+        StackTotals { stack: 0, function, thread, samples: 1, calls: 0.0, time_ns, self_ns, off_cpu_ns }
     }
 
     fn scaled(self_ns: u64, off_cpu_ns: u64, samples: &[StackTotals]) -> Vec<f64> {

@@ -8,7 +8,7 @@ use crate::model::{
     Weighed, Weight,
 };
 
-const PLAIN: Detail = Detail { lines: false, hidden: false };
+const PLAIN: Detail = Detail { lines: false, hidden: false, threads: false };
 
 fn frame(kind: ProfileFrameKind, scope: &str, name: &str, line: Option<u32>) -> ProfileFrame {
     let (scope, name) = (scope.to_owned(), name.to_owned());
@@ -23,7 +23,8 @@ fn function(method: &str, calls: u64, self_ns: u64) -> FunctionTotals {
 
 fn sample(stack: u32, function: u32, calls: f64, self_ns: f64) -> StackTotals {
     let function = Some(function);
-    StackTotals { stack, function, samples: 1, calls, time_ns: self_ns, self_ns, off_cpu_ns: self_ns / 4.0 }
+    let (thread, time_ns, off_cpu_ns) = (None, self_ns, self_ns / 4.0);
+    StackTotals { stack, function, thread, samples: 1, calls, time_ns, self_ns, off_cpu_ns }
 }
 
 fn stack(frames: &[u32], cut: Option<CutReason>) -> ProfileStack {
@@ -80,7 +81,7 @@ fn time_is_scaled_and_merged() {
 /// Check that lines keep stacks apart where they are wanted.
 #[test]
 fn lines_are_told_apart() {
-    let weighed = weigh(&profile(), Weight::Time, Detail { lines: true, hidden: false }).unwrap();
+    let weighed = weigh(&profile(), Weight::Time, Detail { lines: true, ..PLAIN }).unwrap();
     let expected = ["main:1;run:10;read 326", "main:1;run:11;read 674", "main:1;run:11;read;fill:20;copy 333"];
     assert_eq!(folded(&weighed), expected);
 }
@@ -197,7 +198,7 @@ fn hidden_frames_are_left_out() {
     profile.frames[3].hidden = true;
     profile.calls.remove(0);
     assert_eq!(folded(&weighed(&profile, Weight::Time)), ["main;read 1000", "main;read;fill;copy 333"]);
-    let all = weigh(&profile, Weight::Time, Detail { lines: false, hidden: true }).unwrap();
+    let all = weigh(&profile, Weight::Time, Detail { hidden: true, ..PLAIN }).unwrap();
     assert_eq!(folded(&all)[0], "main;run;read 1000");
 }
 
@@ -279,7 +280,7 @@ fn totals_are_exact() {
                 Weight::OffCpu => f.off_cpu_ns,
                 Weight::Time | Weight::SelfTime => f.self_ns,
             };
-            for detail in [PLAIN, Detail { lines: true, hidden: true }] {
+            for detail in [PLAIN, Detail { lines: true, hidden: true, threads: true }] {
                 let weighed = weigh(&profile, weight, detail).unwrap();
                 let sums = by_leaf(&weighed);
                 for function in &profile.functions {

@@ -84,25 +84,34 @@ mod tests {
     /// Check that every key has a flag of its name which ends up in the setting of its name.
     #[test]
     fn every_key_is_a_flag() {
-        let line = "P --exclude E --library L --jvm J --exclude-jvm X --user U --stubs-for S --listen A --label a=b=c \
-                    --with-signature --max-series 1 --keep-ended 1s --max-overhead off --count-only=false \
+        let line = "P --exclude E --library L --rules a=off --jvm J --exclude-jvm X --user U --stubs-for S --listen A --label a=b=c \
+                    --with-signature --max-series 1 --keep-ended 1s --max-overhead off --count-only=false --no-off-cpu --collect io,net \
+                    --profiles --profile-window 10s --slow 9ms --slow a=8ms --slow-log L \
                     --max-methods 2 --max-total 4 --control C --control-group G --tls-cert TC --tls-key TK --basic-auth-file B \
-                    --bearer-token-file T --max-connections 3";
+                    --bearer-token-file T --max-connections 3 --otlp-endpoint O --otlp-interval 2s --otlp-headers-file H \
+                    --otlp-ca CA --otlp-profiles --pyroscope-endpoint Y --pyroscope-headers-file YH --pyroscope-ca YC";
         let list = |text: &str| Some(vec![text.to_owned()]);
         let text = |text: &str| Some(text.to_owned());
         let mut expected = Partial::default();
         expected.patterns = list("P");
         (expected.exclude, expected.library) = (list("E"), list("L"));
         (expected.jvm, expected.exclude_jvm, expected.user) = (list("J"), list("X"), list("U"));
-        expected.stubs_for = list("S");
+        (expected.rules, expected.stubs_for) = (list("a=off"), list("S"));
         (expected.listen, expected.label) = (text("A"), Some(vec![("a".to_owned(), "b=c".to_owned())]));
         (expected.with_signature, expected.count_only) = (Some(true), Some(false));
+        (expected.no_off_cpu, expected.collect) = (Some(true), Some(vec!["io".to_owned(), "net".to_owned()]));
         (expected.max_series, expected.max_methods, expected.max_connections) = (Some(1), Some(2), Some(3));
         expected.max_total = Some(4);
+        (expected.profiles, expected.profile_window) = (Some(true), text("10s"));
         (expected.keep_ended, expected.max_overhead) = (text("1s"), text("off"));
         (expected.control, expected.control_group) = (Some("C".into()), text("G"));
         (expected.tls_cert, expected.tls_key) = (Some("TC".into()), Some("TK".into()));
         (expected.basic_auth_file, expected.bearer_token_file) = (Some("B".into()), Some("T".into()));
+        (expected.otlp_endpoint, expected.otlp_interval) = (text("O"), text("2s"));
+        (expected.otlp_headers_file, expected.otlp_ca) = (Some("H".into()), Some("CA".into()));
+        (expected.otlp_profiles, expected.pyroscope_endpoint) = (Some(true), text("Y"));
+        (expected.pyroscope_headers_file, expected.pyroscope_ca) = (Some("YH".into()), Some("YC".into()));
+        (expected.slow, expected.slow_log) = (Some(vec!["9ms".to_owned(), "a=8ms".to_owned()]), Some("L".into()));
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(args(&words).settings, expected);
         for key in Partial::KEYS.iter().filter(|key| **key != "patterns") {

@@ -1,6 +1,8 @@
 //! `nprof serve`: every JVM of the host as metrics for Prometheus, until a signal ends it.
 
 mod args;
+mod pushing;
+mod slow_log;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,13 +15,17 @@ use tokio::time::{Interval, interval};
 
 pub(super) use args::ServeArgs;
 
+use self::pushing::Pushing;
+use self::slow_log::SlowLog;
 use super::terminal::{harmless, say};
 use crate::config::{AuthFile, Config};
 use crate::control::ControlSocket;
 use crate::discover::Proc;
 use crate::export::http::{self, Auth, Limits, Reloader, Server, TlsFiles};
+use crate::native::KernelSymbols;
 use crate::service::{Service, Shared};
 use crate::sys::{notify, privileges};
+use crate::trace::SlowListener;
 
 /// Checks the configuration, and serves unless only that was asked for.
 ///
@@ -28,6 +34,7 @@ use crate::sys::{notify, privileges};
 pub(super) fn run(args: &ServeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let config = args::load(args)?;
     http::check(&http_options(&config))?;
+    Pushing::load(&config)?;
     if args.check_config {
         say("the configuration is good");
         return Ok(ExitCode::SUCCESS);
@@ -45,10 +52,17 @@ async fn serve(args: &ServeArgs, config: Config, quiet: bool) -> anyhow::Result<
     let mut signals = Signals::new()?;
     let server = Server::bind(http_options(&config)).await?;
     let control = ControlSocket::bind(&config.control, config.control_group.as_deref())?;
+    let pushing = Pushing::load(&config)?;
+    let slow_log = SlowLog::open(&config)?;
+    if slow_log.is_some() {
+        // Without privileges the kernel shows no addresses.
+        KernelSymbols::shared();
+    }
     let dropped = privileges::drop_all_but_needed().context("privileges cannot be given up")?;
     tracing::debug!("{dropped}");
-    let mut service = Service::open(Proc::host(), &config).await?;
-    let mut running = Running::new(server, control, service.shared(), &config);
+    let listener = slow_log.clone().map(|log| log as Arc<dyn SlowListener>);
+    let mut service = Service::open(Proc::host(), &config, listener).await?;
+    let mut running = Running::new(server, control, (pushing, slow_log), service.shared(), &config);
     // Until they are all attached, nprof is alive and not ready.
     let stopped = tokio::select! {
         () = service.join_all() => false,
@@ -108,22 +122,34 @@ fn reload(args: &ServeArgs, config: &mut Config, service: &mut Service, running:
     if let Err(error) = running.reloader.reload(http_options(&new)) {
         say(format_args!("the endpoint stays as it was: {error}"));
     }
+    running.pushing.reload(&new);
+    if let Some(Err(error)) = running.slow_log.as_ref().map(|log| log.reopen()) {
+        say(format_args!("the log of slow calls goes on where it was: {error:#}"));
+    }
     service.reload(&new);
     *config = new;
     say("the configuration was read again");
 }
 
-/// The endpoint and the control socket at work.
+/// The endpoint, the control socket and the pushes at work.
 struct Running {
     shared: Arc<Shared>,
     address: String,
     reloader: Reloader,
+    pushing: Pushing,
+    slow_log: Option<Arc<SlowLog>>,
     tasks: JoinSet<&'static str>,
     stop: watch::Sender<bool>,
 }
 
 impl Running {
-    fn new(server: Server, control: ControlSocket, shared: &Arc<Shared>, config: &Config) -> Self {
+    fn new(
+        server: Server,
+        control: ControlSocket,
+        (pushing, slow_log): (Pushing, Option<Arc<SlowLog>>),
+        shared: &Arc<Shared>,
+        config: &Config,
+    ) -> Self {
         let (stop, stopped) = watch::channel(false);
         let scheme = if config.tls.is_some() { "https" } else { "http" };
         let (address, reloader) = (format!("{scheme}://{}/metrics", server.address()), server.reloader());
@@ -133,12 +159,18 @@ impl Running {
             server.run(pages, until).await;
             "endpoint"
         });
+        for push in pushing.all(config, shared, || until_stopped(stopped.clone())) {
+            tasks.spawn(async move {
+                push.await;
+                "push"
+            });
+        }
         let (controlled, until) = (Arc::clone(shared), until_stopped(stopped));
         tasks.spawn(async move {
             control.run(controlled, until).await;
             "control socket"
         });
-        Self { shared: Arc::clone(shared), address, reloader, tasks, stop }
+        Self { shared: Arc::clone(shared), address, reloader, pushing, slow_log, tasks, stop }
     }
 
     /// Says that everything is attached that runs now. Scripts wait for this line.
@@ -153,7 +185,7 @@ impl Running {
         }
     }
 
-    /// Waits for one of the two to end, which they do only if they fail.
+    /// Waits for one of them to end, which they do only if they fail.
     async fn next(&mut self) -> anyhow::Result<()> {
         let name = self.tasks.join_next().await.context("nothing is served any more")??;
         anyhow::bail!("the {name} has ended by itself")

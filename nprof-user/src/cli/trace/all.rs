@@ -4,17 +4,21 @@ use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::bail;
 use tokio::time::Instant;
 
 use super::output::Output;
 use super::{REDRAW, Stop, TraceArgs, every};
 use crate::attach::{Collect, Engine, in_full};
 use crate::cli::demoted::{Demoted, TRACED};
+use crate::cli::rules;
 use crate::cli::terminal::say;
 use crate::discover::{JvmFilter, Proc};
 use crate::model::{Jvm, Losses, Snapshot};
 use crate::render::Scope;
-use crate::trace::{Error, Event, Host, Options, Start, TierWanted, TracedJvm, calibrate};
+use crate::resolve::rule::Rule;
+use crate::resolve::thresholds::Thresholds;
+use crate::trace::{Error, Event, Host, Options, SlowWatch, Start, TierWanted, TracedJvm, calibrate};
 
 /// Functions that can be traced at a time, of all JVMs together.
 const CAPACITY: u32 = 16_384;
@@ -39,7 +43,12 @@ struct Results {
 /// Traces all JVMs until there is a reason to stop, then prints what was measured.
 pub(super) async fn trace_all(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let mut stop = Stop::new()?;
-    let mut host = open(args.options()?)?;
+    let options = args.options()?;
+    if options.collectors.have_results() {
+        bail!("`--collect results` is about one JVM, whose exceptions have to be told from results: say `--pid`");
+    }
+    let (rules, slow) = (options.rules.clone(), options.slow.clone());
+    let mut host = open(options)?;
     let mut results = Results::default();
     let stopped = tokio::select! {
         events = host.join_all() => {
@@ -53,6 +62,8 @@ pub(super) async fn trace_all(args: &TraceArgs, quiet: bool) -> anyhow::Result<E
         anyhow::bail!("stopped before anything was traced");
     }
     if !quiet {
+        rules::tell_idle(&results.idle(&rules));
+        rules::tell_idle(&results.idle(slow.as_ref().map_or(&[], Thresholds::rules)));
         results.announce();
     }
     let mut output = Output::new(args.format, args.view.of(Scope::All), args.interval.is_some());
@@ -84,18 +95,27 @@ pub(super) async fn trace_all(args: &TraceArgs, quiet: bool) -> anyhow::Result<E
 /// The host, which is to keep what tracing costs each JVM within the budget.
 fn open(options: Options) -> anyhow::Result<Host> {
     let proc = Proc::host();
-    let collect = Collect { off_cpu: options.off_cpu, ..Collect::nothing() };
-    // Nothing comes by rings: off-CPU times are in the records.
-    let (engine, _feeds) = Engine::load_measuring(CAPACITY, &collect)?;
+    let collect = Collect { shares: proc.may_share_links(), ..options.collected_of_many() };
+    let (engine, feeds) = Engine::load_measuring(CAPACITY, &collect)?;
     let calibrated = calibrate(&proc, &engine)?;
+    // Nothing else comes by rings: off-CPU times are in the records.
+    let slow = options.slow.as_ref().map(|_| SlowWatch::start(proc.clone(), &engine, feeds)).transpose()?;
     let (everyone, wants_stubs) = (JvmFilter::default(), options.tier == TierWanted::Stub);
     // Who cannot have them is traced all the same.
     let options = Options { tier: if wants_stubs { TierWanted::Auto } else { options.tier }, ..options };
     let start = Start { options, jvms: everyone.clone(), stubs_for: wants_stubs.then_some(everyone) };
-    Ok(Host::open(proc, start, engine, calibrated)?)
+    Ok(Host::open(proc, start, engine, calibrated)?.with_slow(slow))
 }
 
 impl Results {
+    /// What there is to say of rules that are about no method of the JVMs that run.
+    fn idle<W>(&self, rules: &[Rule<W>]) -> Vec<String> {
+        let is_idle = |rule: &&Rule<W>| self.living.iter().all(|traced_jvm| traced_jvm.concerned(rule) == 0);
+        let say =
+            |rule: &Rule<W>| format!("the rule for `{}` matches no method of the JVMs that run now", rule.pattern);
+        rules.iter().filter(|rule| !rule.pattern.is_empty()).filter(is_idle).map(say).collect()
+    }
+
     fn take_in(&mut self, event: Event) {
         match event {
             Event::Joined(traced_jvm) => self.living.push(traced_jvm),

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use crate::export::input::Limits;
 use crate::export::lasting::lasting;
-use crate::model::{MethodSnapshot, Pid, Snapshot, StartTime};
+use crate::model::{MethodSnapshot, Pid, SharedStr, Snapshot, StartTime};
 
 /// A process, named for good.
 type Process = (Pid, StartTime);
@@ -14,11 +14,11 @@ type Process = (Pid, StartTime);
 /// What tells the series of one group of JVMs apart.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Name {
-    class: String,
-    method: String,
-    library: String,
+    class: SharedStr,
+    method: SharedStr,
+    library: SharedStr,
     /// Only if it is wanted.
-    signature: Option<String>,
+    signature: Option<SharedStr>,
 }
 
 impl Name {
@@ -30,19 +30,19 @@ impl Name {
         Some(Self {
             class: first.class.clone(),
             method: first.name.clone(),
-            library: lasting(&function.library).into_owned(),
+            library: SharedStr::from(&*lasting(&function.library)),
             signature: with_signature.then(|| first.signature.clone()),
         })
     }
 
     /// The name of the series that all methods share that have none of their own.
     pub(super) fn other(with_signature: bool) -> Self {
-        let empty = String::new;
-        Self { class: empty(), method: "other".to_owned(), library: empty(), signature: with_signature.then(empty) }
+        let empty = || SharedStr::from("");
+        Self { class: empty(), method: "other".into(), library: empty(), signature: with_signature.then(empty) }
     }
 
     /// The labels that it stands for.
-    pub(super) fn labels(self) -> Vec<(&'static str, String)> {
+    pub(super) fn labels(self) -> Vec<(&'static str, SharedStr)> {
         let Self { class, method, library, signature } = self;
         let mut labels = vec![("class", class), ("method", method), ("library", library)];
         labels.extend(signature.map(|signature| ("signature", signature)));

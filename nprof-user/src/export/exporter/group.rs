@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+
 use super::as_u64;
 use super::assignments::{Assigned, Assignments, Name};
 use super::series::{Series, nanoseconds};
@@ -30,6 +32,8 @@ pub(super) struct Group {
     states: States,
     /// How many methods of living JVMs are skipped, in the order of [`SkipReason::ALL`].
     skipped: [u64; SkipReason::ALL.len()],
+    /// Since when the counters count: the start of the first JVM's measurement.
+    began: Option<Timestamp>,
     /// When the last JVM ended; nothing while one is known to live.
     ended: Option<Instant>,
 }
@@ -66,6 +70,7 @@ impl Group {
             cpu: Times::default(),
             states: States::default(),
             skipped: [0; SkipReason::ALL.len()],
+            began: None,
             ended: None,
         }
     }
@@ -78,7 +83,8 @@ impl Group {
     /// Keeps the last numbers of a JVM that has ended.
     pub(super) fn retire(&mut self, jvm: &Snapshot, limits: &Limits, now: Instant) {
         self.assign(&[jvm], limits);
-        self.each_function(jvm, |series, function| series.retire(function, jvm.timed));
+        self.begin(&[jvm]);
+        self.each_function(jvm, |series, function| series.retire(function, jvm));
         self.assignments.leave(jvm);
         self.cost.retire(jvm.cost);
         self.cpu.retire(jvm.cpu);
@@ -89,15 +95,21 @@ impl Group {
     pub(super) fn update(&mut self, jvms: &[&Snapshot], limits: &Limits, now: Instant) {
         self.assignments.keep_only(jvms);
         self.assign(jvms, limits);
+        self.begin(jvms);
         self.own.iter_mut().chain(&mut self.shared).for_each(Series::begin);
         for jvm in jvms {
-            self.each_function(jvm, |series, function| series.add(function, jvm.timed));
+            self.each_function(jvm, |series, function| series.add(function, jvm));
         }
         self.own.iter_mut().chain(&mut self.shared).for_each(Series::finish);
         self.cost.update(jvms.iter().map(|jvm| jvm.cost));
         self.cpu.update(jvms.iter().map(|jvm| jvm.cpu));
         self.take_stock(jvms);
         self.ended = if jvms.is_empty() { self.ended.or(Some(now)) } else { None };
+    }
+
+    /// Moves the begin of the counters back to that of the earliest of these JVMs.
+    fn begin(&mut self, jvms: &[&Snapshot]) {
+        self.began = jvms.iter().map(|jvm| jvm.started).chain(self.began).min();
     }
 
     /// Counts states and skipped methods.
@@ -148,6 +160,9 @@ impl Group {
 
     /// Adds the series to the scrape.
     pub(super) fn show(&self, out: &mut Collected) {
+        if let Some(began) = self.began {
+            out.began(&self.jvm, began);
+        }
         for series in self.own.iter().chain(&self.shared) {
             series.show(out);
         }

@@ -13,9 +13,12 @@ mod tests;
 #[cfg(test)]
 mod walk_tests;
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
+
+use jiff::Timestamp;
 
 use self::group::Group;
 use super::exposition::{Collected, Exposition};
@@ -24,7 +27,7 @@ use super::input::{Host, Limits, Measured};
 use super::labels::Labels;
 use super::process::Usage;
 use super::series::Value;
-use crate::model::{JvmLabels, Snapshot};
+use crate::model::{JvmLabels, ProfilesStatus, PushOutcome, Pushes, Snapshot};
 
 /// How many groups without a living JVM are kept at most; those that ended first go first.
 const MAX_ENDED_GROUPS: usize = 256;
@@ -71,16 +74,49 @@ impl Exporter {
         self.collect_with(living, host, &Usage::read(), now)
     }
 
+    /// The same, where a JVM is measured when its series are added up, and that is forgotten then: of all together it would be as
+    /// much memory as the series.
+    pub fn measure<J>(
+        &mut self,
+        living: &[(Arc<JvmLabels>, J)],
+        measure: impl Fn(&J) -> Snapshot,
+        host: &Host,
+        now: Instant,
+    ) -> Exposition {
+        self.add_up(living, measure, now);
+        self.show(host, &Usage::read(), now)
+    }
+
     fn collect_with(&mut self, living: &[Measured], host: &Host, usage: &Usage, now: Instant) -> Exposition {
-        let mut jvms: BTreeMap<&JvmLabels, Vec<&Snapshot>> = BTreeMap::new();
-        for measured in living {
-            group_of(&mut self.groups, &measured.labels);
-            jvms.entry(&measured.labels).or_default().push(&measured.snapshot);
+        let living: Vec<_> = living.iter().map(|measured| (Arc::clone(&measured.labels), &measured.snapshot)).collect();
+        self.add_up(&living, |snapshot| *snapshot, now);
+        self.show(host, usage, now)
+    }
+
+    /// Adds up what the living JVMs have done, those with the same labels at a time.
+    fn add_up<J, S: Borrow<Snapshot>>(
+        &mut self,
+        living: &[(Arc<JvmLabels>, J)],
+        measure: impl Fn(&J) -> S,
+        now: Instant,
+    ) {
+        let mut jvms: BTreeMap<&JvmLabels, Vec<&J>> = BTreeMap::new();
+        for (labels, jvm) in living {
+            group_of(&mut self.groups, labels);
+            jvms.entry(labels).or_default().push(jvm);
         }
-        let mut out = Collected::new();
         for (labels, group) in &mut self.groups {
-            group.update(jvms.get(labels.as_ref()).map_or(&[], Vec::as_slice), &self.limits, now);
+            let measured =
+                jvms.get(labels.as_ref()).map(Vec::as_slice).unwrap_or_default().iter().copied().map(&measure);
+            let measured: Vec<S> = measured.collect();
+            let snapshots: Vec<&Snapshot> = measured.iter().map(Borrow::borrow).collect();
+            group.update(&snapshots, &self.limits, now);
         }
+    }
+
+    /// All series, once those of the living JVMs have been added up.
+    fn show(&mut self, host: &Host, usage: &Usage, now: Instant) -> Exposition {
+        let mut out = Collected::new(began(host, usage));
         self.expire(now);
         self.bound();
         for group in self.groups.values() {
@@ -128,6 +164,12 @@ impl Exporter {
         ] {
             out.push(family, &none, Value::Whole(n));
         }
+        for pushes in &host.pushes {
+            show_pushes(pushes, out);
+        }
+        if let Some(profiles) = &host.profiles {
+            show_profiles(profiles, out);
+        }
         if let Some(budget) = host.overhead_budget {
             out.push(Id::OverheadBudget, &none, Value::Share(budget));
         }
@@ -138,6 +180,40 @@ impl Exporter {
         out.push(Id::StartTime, &none, Value::Nanoseconds(started));
         let version = Labels::of_host([("version", env!("CARGO_PKG_VERSION"))]);
         out.push(Id::BuildInfo, &version, Value::Whole(1));
+    }
+}
+
+fn show_pushes(pushes: &Pushes, out: &mut Collected) {
+    let target = Labels::of_host([("target", pushes.target)]);
+    for (outcome, n) in PushOutcome::ALL.iter().zip(pushes.outcomes) {
+        out.push(Id::Pushes, &target.and("outcome", outcome.as_str()), Value::Whole(n));
+    }
+    out.push(Id::PushRetries, &target, Value::Whole(pushes.retries));
+    out.push(Id::PushRejectedItems, &target, Value::Whole(pushes.rejected));
+}
+
+/// Since when the counters of nprof itself count: its CPU time from the start of its process on.
+fn began(host: &Host, usage: &Usage) -> Timestamp {
+    let process = usage.started_ns.and_then(|ns| Timestamp::from_nanosecond(ns.into()).ok());
+    process.map_or(host.started, |process| process.min(host.started))
+}
+
+fn show_profiles(profiles: &ProfilesStatus, out: &mut Collected) {
+    let none = Labels::of_host([]);
+    for (family, n) in [
+        (Id::ProfileWindows, profiles.windows),
+        (Id::ProfileMemory, profiles.bytes),
+        (Id::ProfileWindowsDropped, profiles.dropped),
+    ] {
+        out.push(family, &none, Value::Whole(n));
+    }
+    for (state, n) in [
+        ("taken", profiles.stacks),
+        ("over-pace", profiles.over_pace),
+        ("no-room", profiles.no_room),
+        ("unread", profiles.unread),
+    ] {
+        out.push(Id::ProfileStacks, &Labels::of_host([("state", state)]), Value::Whole(n));
     }
 }
 

@@ -3,15 +3,24 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nprof_common::{Consumed, Counter};
+
 use super::{Exporter, Usage};
-use crate::export::samples::planned;
+use crate::export::samples::{exemplar, planned};
 pub(in crate::export) use crate::export::samples::{function, host, jvm, limits, measured};
 use crate::export::{Exposition, Format, Limits};
-use crate::model::{JvmLabels, Settled, SkipReason, Skipped, Tracing, Unseen};
+use crate::model::{Collectors, JvmLabels, Settled, SkipReason, Skipped, SlowCalls, Tracing, Unseen};
+
+/// A scrape as it is written in a format.
+pub(in crate::export) fn written(exposition: &Exposition, format: Format) -> Vec<u8> {
+    let mut out = Vec::new();
+    exposition.write(format, &mut out).unwrap();
+    out
+}
 
 /// The samples of a scrape as lines of text, without comments.
 pub(in crate::export) fn lines(exposition: &Exposition) -> Vec<String> {
-    let text = String::from_utf8(exposition.encode(Format::Text)).unwrap();
+    let text = String::from_utf8(written(exposition, Format::Text)).unwrap();
     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
 }
 
@@ -21,9 +30,12 @@ pub(in crate::export) fn everything() -> Exposition {
     let mut busy = function(0, "com.acme.Zip$Inner", 3);
     busy.histogram.buckets = vec![(0, 1), (40, 1), (41, 7), (120, 2)];
     (busy.calls, busy.untimed, busy.in_flight) = (12, 1, 2);
-    (busy.total_ns, busy.self_ns) = (2_147_490_000, Some(1_500_000_000));
+    (busy.total_ns, busy.self_ns, busy.off_cpu_ns) = (2_147_490_000, Some(1_500_000_000), Some(400_000_000));
+    let mut consumed = Consumed::default();
+    (consumed.own[Counter::ReadBytes as usize], consumed.own[Counter::Syscalls as usize]) = (4_096, 7);
+    busy.consumed = Some(Box::new(consumed));
     let mut odd = function(1, "a\\b", 2);
-    odd.methods[0].method.name = "say \"no\"\nнет\u{1b}[0m\0\r".to_owned();
+    odd.methods[0].method.name = "say \"no\"\nнет\u{1b}[0m\0\r".into();
     let mut demoted = function(2, "Hot", 4);
     (demoted.traced.tracing, demoted.counted, demoted.calls) = (Tracing::Counted, 96, 100);
     demoted.traced.unwatched = Duration::from_millis(1_250);
@@ -31,9 +43,12 @@ pub(in crate::export) fn everything() -> Exposition {
     demoted.unseen =
         Some(Unseen { calls: 5_400, error_calls: 300, total_ns: 1_620_000, error_ns: Some(120_000), settled });
     let mut first = jvm(1, vec![busy, odd, demoted, function(3, "Hidden", 1), function(4, "AlsoHidden", 1)]);
-    first.states.functions = [1, 0, 1, 4];
+    first.states.functions = [1, 0, 1, 0, 4];
+    first.collectors = Collectors::named(&["io"]).unwrap();
     first.cost = Some(Duration::from_micros(174));
     first.cpu = Some(Duration::from_millis(8_700));
+    let exemplars = [400, 900, 1_000_000_000].map(exemplar).to_vec();
+    first.slow = Some(SlowCalls { exemplars, ..SlowCalls::default() });
     first.skipped = vec![Skipped { method: planned("Skipped", "call"), reason: SkipReason::NoFile }].into();
     let mut labels = measured("com.acme.Main", first);
     labels.labels = Arc::new(JvmLabels(vec![

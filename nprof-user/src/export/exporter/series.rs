@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use nprof_common::Counters;
+
 use crate::export::durations::Durations;
+use crate::export::exemplars::Exemplars;
 use crate::export::exposition::Collected;
-use crate::export::families::Id;
+use crate::export::families::{COLLECTED, Id};
 use crate::export::labels::Labels;
 use crate::export::series::Value;
-use crate::model::{MethodSnapshot, Tracing, Unseen};
+use crate::model::{Collectors, Column, MethodSnapshot, Snapshot, Tracing, Unseen};
 
 /// The counters of a method. They only rise.
 #[derive(Debug, Clone, Default)]
@@ -17,10 +20,31 @@ struct Totals {
     /// Of `calls`, those without a time.
     untimed: u64,
     self_ns: u64,
+    /// `None` where it is of no function known whether its threads ran.
+    split: Option<Split>,
     probe_ns: u64,
     unwatched_ns: u64,
-    durations: Durations,
+    /// Shared with the scrape that shows it.
+    durations: Arc<Durations>,
     estimated: Option<Estimated>,
+    /// What the calls have consumed themselves, where that is collected.
+    consumed: Option<Box<Counters>>,
+}
+
+/// The parts of the self time, as far as they are known.
+#[derive(Debug, Clone, Copy, Default)]
+struct Split {
+    on_cpu_ns: u64,
+    off_cpu_ns: u64,
+}
+
+impl Split {
+    /// Adds a function of which so much self time was measured, and so much of it off the CPU: not in the same moment.
+    fn add(&mut self, own_ns: u64, off_cpu_ns: u64) {
+        let off_cpu_ns = off_cpu_ns.min(own_ns);
+        self.on_cpu_ns = self.on_cpu_ns.saturating_add(own_ns - off_cpu_ns);
+        self.off_cpu_ns = self.off_cpu_ns.saturating_add(off_cpu_ns);
+    }
 }
 
 /// What nobody saw, estimated: of counters only what no later look takes back. Errors are no counters, and add up: much of what
@@ -51,24 +75,43 @@ impl Totals {
         // As they were measured, like the buckets: numbers without the probes' part could fall.
         let own_ns = function.self_ns.unwrap_or(function.total_ns).saturating_add(function.probe_ns);
         self.self_ns = self.self_ns.saturating_add(own_ns);
+        if let Some(off_cpu_ns) = function.off_cpu_ns {
+            self.split.get_or_insert_default().add(own_ns, off_cpu_ns);
+        }
         self.probe_ns = self.probe_ns.saturating_add(function.probe_ns);
         self.unwatched_ns = self.unwatched_ns.saturating_add(nanoseconds(function.traced.unwatched));
+        if let Some(consumed) = function.consumed.as_deref() {
+            let sums = self.consumed.get_or_insert_default();
+            sums.iter_mut().zip(consumed.own).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        }
         if let Some(unseen) = &function.unseen {
             self.estimated.get_or_insert_default().add(unseen);
         }
-        self.durations.add(function.total_ns.saturating_add(function.probe_ns), &function.histogram);
+        Arc::make_mut(&mut self.durations)
+            .add(function.total_ns.saturating_add(function.probe_ns), &function.histogram);
     }
 
     /// Raises what is lower than it was to what it was. Self time can be: it is the difference of two numbers that are
     /// not read in the same moment.
     fn raise_to(&mut self, before: &Self) {
-        let Self { calls, untimed, self_ns, probe_ns, unwatched_ns, durations, estimated } = self;
+        let Self { calls, untimed, self_ns, split, probe_ns, unwatched_ns, durations, estimated, consumed } = self;
         *calls = before.calls.max(*calls);
         *untimed = before.untimed.max(*untimed);
         *self_ns = before.self_ns.max(*self_ns);
         *probe_ns = before.probe_ns.max(*probe_ns);
         *unwatched_ns = before.unwatched_ns.max(*unwatched_ns);
-        durations.raise_to(&before.durations);
+        if let Some(before) = before.split {
+            let now = split.get_or_insert(before);
+            now.on_cpu_ns = before.on_cpu_ns.max(now.on_cpu_ns);
+            now.off_cpu_ns = before.off_cpu_ns.max(now.off_cpu_ns);
+        }
+        if *before.durations != Durations::default() {
+            Arc::make_mut(durations).raise_to(&before.durations);
+        }
+        if let Some(before) = before.consumed.as_deref() {
+            let now = consumed.get_or_insert_default();
+            now.iter_mut().zip(before).for_each(|(now, before)| *now = (*before).max(*now));
+        }
         if let Some(before) = before.estimated {
             let now = estimated.get_or_insert(before);
             now.calls = before.calls.max(now.calls);
@@ -81,15 +124,19 @@ impl Totals {
 #[derive(Debug)]
 pub(super) struct Series {
     labels: Arc<Labels>,
-    /// What JVMs have done that have ended.
-    ended: Totals,
+    /// What JVMs have done that have ended, once one has.
+    ended: Option<Box<Totals>>,
     /// What was shown at the last scrape.
     shown: Totals,
     /// What is to be shown, while it is added up.
-    next: Totals,
+    next: Option<Box<Totals>>,
     /// Whether calls were ever to be timed.
     timed: bool,
+    /// What was ever to be collected of them.
+    collectors: Collectors,
     in_flight: u64,
+    /// Single calls, if the scrape shows any.
+    exemplars: Arc<Exemplars>,
     /// The least of what is done at the calls of those functions that were demoted.
     demoted: Option<Tracing>,
 }
@@ -97,35 +144,52 @@ pub(super) struct Series {
 impl Series {
     /// A series of nothing yet.
     pub(super) fn new(labels: Arc<Labels>) -> Self {
+        let (collectors, shown) = (Collectors::default(), Totals::default());
         Self {
             labels,
-            ended: Totals::default(),
-            shown: Totals::default(),
-            next: Totals::default(),
+            ended: None,
+            shown,
+            next: None,
             timed: false,
+            collectors,
             in_flight: 0,
+            exemplars: Arc::default(),
             demoted: None,
         }
     }
 
     /// Keeps the last numbers of a function whose JVM has ended.
-    pub(super) fn retire(&mut self, function: &MethodSnapshot, timed: bool) {
-        self.timed |= timed;
-        self.ended.add(function);
+    pub(super) fn retire(&mut self, function: &MethodSnapshot, jvm: &Snapshot) {
+        self.is_of(jvm);
+        self.ended.get_or_insert_default().add(function);
     }
 
     /// Begins to add up.
     pub(super) fn begin(&mut self) {
-        self.next = self.ended.clone();
+        self.next.clone_from(&self.ended);
         self.in_flight = 0;
+        self.exemplars = Arc::default();
         self.demoted = None;
     }
 
+    /// Notes how a JVM is measured that has calls here.
+    fn is_of(&mut self, jvm: &Snapshot) {
+        self.timed |= jvm.timed;
+        self.collectors = self.collectors.and(jvm.collectors);
+    }
+
     /// Adds a function of a living JVM.
-    pub(super) fn add(&mut self, function: &MethodSnapshot, timed: bool) {
-        self.timed |= timed;
-        self.next.add(function);
+    pub(super) fn add(&mut self, function: &MethodSnapshot, jvm: &Snapshot) {
+        self.is_of(jvm);
+        self.next.get_or_insert_default().add(function);
         self.in_flight = self.in_flight.saturating_add(function.in_flight);
+        for exemplar in jvm.slow.iter().flat_map(|slow| &slow.exemplars) {
+            if function.methods.iter().any(|known| known.method == exemplar.method)
+                && let Some(exemplars) = Arc::get_mut(&mut self.exemplars)
+            {
+                exemplars.add(exemplar);
+            }
+        }
         if function.traced.tracing < function.traced.wanted {
             self.demoted =
                 Some(self.demoted.map_or(function.traced.tracing, |least| least.min(function.traced.tracing)));
@@ -134,17 +198,27 @@ impl Series {
 
     /// Has added up.
     pub(super) fn finish(&mut self) {
-        self.next.raise_to(&self.shown);
-        self.shown = std::mem::take(&mut self.next);
+        let mut next = self.next.take().unwrap_or_default();
+        next.raise_to(&self.shown);
+        self.shown = *next;
     }
 
     /// Adds the series to the scrape.
     pub(super) fn show(&self, out: &mut Collected) {
-        let Totals { calls, untimed, self_ns, probe_ns, unwatched_ns, durations, estimated } = &self.shown;
+        let Totals { calls, untimed, self_ns, split, probe_ns, unwatched_ns, durations, estimated, consumed } =
+            &self.shown;
         out.push(Id::NativeCalls, &self.labels, Value::Whole(*calls));
         if self.timed {
-            out.push(Id::NativeCallDuration, &self.labels, Value::Durations(durations.clone()));
+            out.push(
+                Id::NativeCallDuration,
+                &self.labels,
+                Value::Durations(Arc::clone(durations), Arc::clone(&self.exemplars)),
+            );
             out.push(Id::NativeCallSelf, &self.labels, Value::Nanoseconds(*self_ns));
+            if let Some(Split { on_cpu_ns, off_cpu_ns }) = *split {
+                out.push(Id::NativeCallOnCpu, &self.labels, Value::Nanoseconds(on_cpu_ns));
+                out.push(Id::NativeCallOffCpu, &self.labels, Value::Nanoseconds(off_cpu_ns));
+            }
             out.push(Id::NativeCallProbe, &self.labels, Value::Nanoseconds(*probe_ns));
             out.push(Id::NativeCallsInFlight, &self.labels, Value::Whole(self.in_flight));
         }
@@ -160,6 +234,12 @@ impl Series {
             if let Some(error_ns) = error_ns {
                 out.push(Id::NativeCallEstimated, &self.labels, Value::Nanoseconds(ns));
                 out.push(Id::NativeCallEstimatedError, &self.labels, Value::Nanoseconds(error_ns));
+            }
+        }
+        if let Some(consumed) = consumed {
+            let wanted = |column: &Column| self.collectors.columns().any(|of| of == column);
+            for (family, column) in COLLECTED.iter().filter(|(_, column)| wanted(column)) {
+                out.push(*family, &self.labels, Value::Whole(column.of(consumed)));
             }
         }
         if let Some(tracing) = self.demoted {

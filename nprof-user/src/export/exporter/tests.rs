@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use nprof_common::Consumed;
+
 use super::samples::{function, host, jvm, limits, lines, measured};
 use super::*;
-use crate::model::{MethodSnapshot, Settled, Unseen};
+use crate::model::{Collectors, MethodSnapshot, Settled, Unseen};
 
 fn scrape(exporter: &mut Exporter, living: &[Measured], now: Instant) -> Vec<String> {
     lines(&exporter.collect_with(living, &host(), &Usage::default(), now))
@@ -42,7 +44,7 @@ fn what_shares_a_name_is_added_up() {
     let now = Instant::now();
     let mut exporter = Exporter::new(limits());
     let mut overload = function(1, "A", 20);
-    overload.methods[0].method.signature = "(I)V".to_owned();
+    overload.methods[0].method.signature = "(I)V".into();
     let living = [
         measured("x", jvm(1, vec![function(0, "A", 1), overload, function(2, "A", 300)])),
         measured("x", jvm(2, vec![function(0, "A", 4000)])),
@@ -147,7 +149,7 @@ fn cap_is_sticky() {
 fn nothing_is_named_as_the_shared_series() {
     let mut exporter = Exporter::new(limits());
     let mut odd = function(0, "", 1);
-    odd.methods[0].method.name = "other".to_owned();
+    odd.methods[0].method.name = "other".into();
     odd.library = String::new();
     let lines = scrape(&mut exporter, &[measured("x", jvm(1, vec![odd, function(1, "", 2)]))], Instant::now());
     assert_eq!(values(&lines, CALLS), [r#"{jvm="x",class="",method="other",library=""} 3"#]);
@@ -171,7 +173,7 @@ fn ended_series_stay_for_a_time() {
     let lines = scrape(&mut exporter, &[], at(159));
     assert!(values(&lines, CALLS)[0].ends_with(" 10"));
     assert!(values(&lines, "nprof_native_calls_in_flight")[0].ends_with(" 0"));
-    assert_eq!(values(&lines, "nprof_methods{").iter().filter(|value| value.ends_with(" 0")).count(), 4);
+    assert_eq!(values(&lines, "nprof_methods{").iter().filter(|value| value.ends_with(" 0")).count(), 5);
     let lines = scrape(&mut exporter, &[], at(160));
     assert!(!lines.iter().any(|line| line.contains("jvm=\"x\"")), "{lines:?}");
     assert!(exporter.groups.is_empty());
@@ -318,4 +320,62 @@ fn estimates_count_for_the_limit() {
     ];
     assert_eq!(values(&lines, "nprof_native_calls_estimated_total"), expected);
     assert_eq!(values(&lines, r#"nprof_native_calls_estimated_error{jvm="x",class="","#).len(), 1);
+}
+
+/// Check that work and waiting add up to the self time of those of which both are known, also across the end of a JVM, that neither
+/// falls, and that nothing is said of methods of which they are not known.
+#[test]
+fn work_and_waiting_are_the_self_time() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    let row = |self_ns, probe_ns, off_cpu_ns| MethodSnapshot {
+        self_ns: Some(self_ns),
+        probe_ns,
+        off_cpu_ns,
+        ..function(0, "A", 1)
+    };
+    let of = |pid, row| measured("x", jvm(pid, vec![row, function(1, "Unknown", 5)]));
+    let parts = |exporter: &mut Exporter, living: &[Measured]| {
+        let lines = scrape(exporter, living, now);
+        ["self", "on_cpu", "off_cpu"].map(|part| {
+            let found = values(&lines, &format!("nprof_native_call_{part}_seconds_total{{jvm=\"x\",class=\"A\","));
+            found.first().and_then(|found| found.rsplit(' ').next()).map(str::to_owned)
+        })
+    };
+    let expected = |values: [&str; 3]| values.map(|value| Some(value.to_owned()));
+    let seconds = |n: u64| n * 1_000_000_000;
+    let first = of(1, row(seconds(6), seconds(1), Some(seconds(5))));
+    assert_eq!(parts(&mut exporter, std::slice::from_ref(&first)), expected(["7", "2", "5"]));
+    exporter.retire(first, now);
+    let second = of(2, row(seconds(1), 0, Some(seconds(1))));
+    assert_eq!(parts(&mut exporter, &[second]), expected(["8", "2", "6"]));
+    // Self time was read a moment before the time off the CPU.
+    let second = of(2, row(seconds(1), 0, Some(seconds(3))));
+    assert_eq!(parts(&mut exporter, &[second]), expected(["8", "2", "6"]));
+    let unknown = scrape(&mut exporter, &[], now).iter().any(|line| line.contains("_cpu_") && line.contains("Unknown"));
+    assert!(!unknown);
+}
+
+/// Check that what was collected, and nothing else, has series, that it is what calls have consumed themselves, and that it goes on
+/// when a JVM ends.
+#[test]
+fn what_is_collected_has_series() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    let consuming = |pid, own| {
+        let consumed = Consumed { own: [own; nprof_common::COUNTERS], total: [99; nprof_common::COUNTERS] };
+        let row = MethodSnapshot { consumed: Some(Box::new(consumed)), ..function(0, "A", 1) };
+        let collectors = Collectors::named(&["faults", "locks"]).unwrap();
+        measured("x", Snapshot { collectors, ..jvm(pid, vec![row, function(1, "B", 1)]) })
+    };
+    let first = consuming(1, 3);
+    scrape(&mut exporter, std::slice::from_ref(&first), now);
+    exporter.retire(first, now);
+    let lines = scrape(&mut exporter, &[consuming(2, 4)], now);
+    let value = |name: &str| values(&lines, &format!("nprof_native_call_{name}_total{{jvm=\"x\",class=\"A\","));
+    let ends = |name: &str| value(name)[0].rsplit(' ').next().map(str::to_owned);
+    // Faults are the sum of two counters.
+    assert_eq!(["faults", "major_faults", "lock_waits"].map(ends), ["14", "7", "7"].map(|n| Some(n.to_owned())));
+    assert_eq!(value("syscalls"), [""; 0]);
+    assert!(!lines.iter().any(|line| line.contains("_faults_") && line.contains("class=\"B\"")), "{lines:?}");
 }

@@ -1,11 +1,16 @@
-//! The three formats of a scrape, and which of them the client wants.
+//! The three formats of a scrape, and which of them the client wants; and the one that is pushed.
 
 mod negotiate;
 mod number;
+mod otlp;
 mod protobuf;
 mod text;
 
+use std::io::{self, BufWriter, Write};
+
 pub use negotiate::negotiate;
+pub(in crate::export) use negotiate::weighted;
+pub use otlp::Origin;
 use protobuf::protobuf;
 use text::{open_metrics, text};
 
@@ -23,6 +28,12 @@ pub enum Format {
 }
 
 impl Format {
+    /// Whether single calls are shown beside the buckets of distributions.
+    #[must_use]
+    pub fn shows_exemplars(self) -> bool {
+        self == Self::OpenMetrics
+    }
+
     /// What the `Content-Type` of the answer says.
     #[must_use]
     pub fn content_type(self) -> &'static str {
@@ -37,13 +48,17 @@ impl Format {
 }
 
 impl Exposition {
-    /// The body of the answer in this format.
-    #[must_use]
-    pub fn encode(&self, format: Format) -> Vec<u8> {
+    /// Writes the body of the answer in this format, a few kilobytes at a time: nowhere is there all of it.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        let mut out = BufWriter::new(out);
         match format {
-            Format::Text => text(self),
-            Format::OpenMetrics => open_metrics(self),
-            Format::Protobuf => protobuf(self),
-        }
+            Format::Text => text(self, &mut out),
+            Format::OpenMetrics => open_metrics(self, &mut out),
+            Format::Protobuf => protobuf(self, &mut out),
+        }?;
+        out.flush()
     }
 }

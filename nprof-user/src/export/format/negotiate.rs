@@ -17,6 +17,17 @@ pub fn negotiate(accept: Option<&str>) -> Format {
     best.1
 }
 
+/// The names in a list such as that of `Accept-Encoding`, in lower case, and their weights in thousandths. Without those whose
+/// weight is none.
+pub(in crate::export) fn weighted(list: &str) -> impl Iterator<Item = (String, u16)> {
+    list.split(',').filter_map(|item| {
+        let (name, parameters) = item.split_once(';').unwrap_or((item, ""));
+        let weight = parameters.split(';').filter_map(|part| part.split_once('=')).map(cleaned);
+        let weight = weight.into_iter().find(|(key, _)| key.eq_ignore_ascii_case("q")).map(|(_, weight)| weight);
+        Some((name.trim().to_ascii_lowercase(), weight.map_or(Some(1000), thousandths)?))
+    })
+}
+
 /// The format that a media range asks for and its weight in thousandths, if we have such a format.
 fn offered(range: &str) -> Option<(u16, Format)> {
     let mut parts = range.split(';').map(str::trim);

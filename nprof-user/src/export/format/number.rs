@@ -1,11 +1,13 @@
 //! Numbers as ASCII text, exact: a time in whole nanoseconds loses nothing on its way to seconds.
 
+use std::io::{self, Write};
+
 /// Decimal digits of the nanoseconds in a second.
 const PLACES: usize = 9;
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Writes a whole number.
-pub(super) fn push_whole(out: &mut Vec<u8>, mut n: u64) {
+pub(super) fn push_whole(out: &mut impl Write, mut n: u64) -> io::Result<()> {
     let mut digits = [0_u8; 20];
     let mut start = digits.len();
     loop {
@@ -16,24 +18,23 @@ pub(super) fn push_whole(out: &mut Vec<u8>, mut n: u64) {
             break;
         }
     }
-    out.extend_from_slice(&digits[start..]);
+    out.write_all(&digits[start..])
 }
 
 /// Writes nanoseconds as seconds: `0`, `1.5`, `0.000000256`.
-pub(super) fn push_seconds(out: &mut Vec<u8>, ns: u64) {
-    push_whole(out, ns / NS_PER_SECOND);
+pub(super) fn push_seconds(out: &mut impl Write, ns: u64) -> io::Result<()> {
+    push_whole(out, ns / NS_PER_SECOND)?;
     let mut fraction = ns % NS_PER_SECOND;
     if fraction == 0 {
-        return;
+        return Ok(());
     }
-    let mut digits = [b'0'; PLACES];
-    for place in digits.iter_mut().rev() {
+    let mut digits = [b'.'; PLACES + 1];
+    for place in digits[1..].iter_mut().rev() {
         *place = digit(fraction);
         fraction /= 10;
     }
     let length = digits.iter().rposition(|&d| d != b'0').map_or(0, |last| last + 1);
-    out.push(b'.');
-    out.extend_from_slice(&digits[..length]);
+    out.write_all(&digits[..length])
 }
 
 /// The last decimal digit.
@@ -51,7 +52,7 @@ mod tests {
     fn whole_numbers() {
         for n in [0, 9, 10, 1_000_000, u64::MAX] {
             let mut out = Vec::new();
-            push_whole(&mut out, n);
+            push_whole(&mut out, n).unwrap();
             assert_eq!(out, n.to_string().as_bytes());
         }
     }
@@ -69,7 +70,7 @@ mod tests {
             (u64::MAX, "18446744073.709551615"),
         ] {
             let mut out = Vec::new();
-            push_seconds(&mut out, ns);
+            push_seconds(&mut out, ns).unwrap();
             assert_eq!(out, text.as_bytes());
         }
     }

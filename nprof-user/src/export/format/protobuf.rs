@@ -5,10 +5,12 @@
 //! messages, of which there is one at a time: all of them together are several times as much memory as their bytes
 //! (`docs/decisions/8-what-the-registry-holds.md`).
 
+use std::io::{self, Write};
+
+use prometheus_client::encoding::prometheus_protobuf::encode_to_vec;
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
     self, Bucket, BucketSpan, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily,
 };
-use prometheus_client::encoding::prometheus_protobuf::{EncodeError, encode_to_vec};
 use prometheus_client::metrics::MetricType;
 use prost::{Message, encode_length_delimiter};
 
@@ -19,26 +21,16 @@ use crate::export::native::{self, Native};
 use crate::export::series::{Series, Value, seconds};
 
 /// Writes the Protobuf format.
-pub(in crate::export) fn protobuf(exposition: &Exposition) -> Vec<u8> {
-    encoded(exposition).unwrap_or_else(|error| {
-        tracing::error!("a scrape cannot be written as Protobuf: {error}");
-        Vec::new()
-    })
-}
-
-fn encoded(exposition: &Exposition) -> Result<Vec<u8>, EncodeError> {
-    let mut out = Vec::new();
+pub(in crate::export) fn protobuf(exposition: &Exposition, out: &mut impl Write) -> io::Result<()> {
     for (family, series) in exposition.families().filter(|(family, _)| family.is_of_methods()) {
-        let message = encoded_family(family, series)?;
-        encode_length_delimiter(message.len(), &mut out)?;
-        out.extend(message);
+        push_family(out, family, series)?;
     }
-    out.extend(encode_to_vec(&exposition.registry)?);
-    Ok(out)
+    out.write_all(&encode_to_vec(&exposition.registry).map_err(io::Error::other)?)
 }
 
-/// A family, without its length. Messages that stand behind each other are one, with the metrics of all.
-fn encoded_family(family: &Family, series: &[Series]) -> Result<Vec<u8>, EncodeError> {
+/// Writes a family after its length. Messages that stand behind each other are one, with the metrics of all. Each is made
+/// twice, as the length comes first: less than it takes to keep them.
+fn push_family(out: &mut impl Write, family: &Family, series: &[Series]) -> io::Result<()> {
     let head = MetricFamily {
         name: format!("{}{}", family.name, family.suffix()),
         help: family.help.to_owned(),
@@ -46,12 +38,17 @@ fn encoded_family(family: &Family, series: &[Series]) -> Result<Vec<u8>, EncodeE
         unit: family.unit.to_owned(),
         metric: Vec::new(),
     };
-    let mut out = head.encode_to_vec();
+    let with_metric = |series| MetricFamily { metric: vec![metric(family.kind, series)], ..MetricFamily::default() };
+    let length = series.iter().map(|series| with_metric(series).encoded_len()).sum::<usize>();
+    let mut bytes = Vec::new();
+    encode_length_delimiter(head.encoded_len() + length, &mut bytes)?;
+    head.encode(&mut bytes)?;
     for series in series {
-        let one = MetricFamily { metric: vec![metric(family.kind, series)], ..MetricFamily::default() };
-        one.encode(&mut out)?;
+        with_metric(series).encode(&mut bytes)?;
+        out.write_all(&bytes)?;
+        bytes.clear();
     }
-    Ok(out)
+    out.write_all(&bytes)
 }
 
 fn metric(kind: MetricType, series: &Series) -> Metric {
@@ -63,7 +60,7 @@ fn metric(kind: MetricType, series: &Series) -> Metric {
         (_, Some(value)) => metric.gauge = Some(Gauge { value }),
         (_, None) => {}
     }
-    if let Value::Durations(durations) = &series.value {
+    if let Value::Durations(durations, _) = &series.value {
         metric.histogram = Some(histogram(durations));
     }
     metric
@@ -89,7 +86,7 @@ fn histogram(durations: &Durations) -> Histogram {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Write;
+    use std::fmt::Write as _;
 
     use super::*;
     use crate::export::exporter::samples;
@@ -128,7 +125,7 @@ mod tests {
     #[test]
     fn protobuf_of_everything() {
         let mut text = String::new();
-        for family in decoded(&samples::everything().encode(Format::Protobuf)) {
+        for family in decoded(&samples::written(&samples::everything(), Format::Protobuf)) {
             writeln!(text, "{} {:?} {:?}: {}", family.name, family.r#type(), family.unit, family.help).unwrap();
             for metric in &family.metric {
                 writeln!(text, "    {}", line(metric).trim()).unwrap();
@@ -140,7 +137,7 @@ mod tests {
     /// Check what Prometheus demands of a native histogram: its buckets and the zero bucket add up to its count.
     #[test]
     fn native_buckets_add_up() {
-        let families = decoded(&samples::everything().encode(Format::Protobuf));
+        let families = decoded(&samples::written(&samples::everything(), Format::Protobuf));
         let histograms: Vec<&Histogram> =
             families.iter().flat_map(|family| &family.metric).filter_map(|metric| metric.histogram.as_ref()).collect();
         assert!(histograms.iter().any(|h| h.positive_span.len() > 1));

@@ -6,7 +6,8 @@ use ring::hmac;
 use ring::rand::SystemRandom;
 
 use super::users::Users;
-use super::{Auth, Error, files};
+use super::{Auth, Error};
+use crate::sys::small_file;
 
 /// Who is let in.
 pub(super) enum Gate {
@@ -37,9 +38,9 @@ impl Gate {
         let key = || hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).or(Err(Error::Random));
         match auth {
             Auth::None => Ok(Self::Open),
-            Auth::Basic(path) => Ok(Self::Basic(Users::parse(path, &files::read_secret(path)?, key()?)?)),
+            Auth::Basic(path) => Ok(Self::Basic(Users::parse(path, &small_file::read_secret(path)?, key()?)?)),
             Auth::Bearer(path) => {
-                let content = files::read_secret(path)?;
+                let content = small_file::read_secret(path)?;
                 let token = content.trim_ascii();
                 if token.is_empty() || !token.iter().all(u8::is_ascii_graphic) {
                     return Err(Error::Token { path: path.clone() });

@@ -27,8 +27,10 @@ pub(super) enum Phase {
     Request,
     /// The answer is made.
     Work,
-    /// The answer is sent.
+    /// The answer is sent, and perhaps made meanwhile.
     Send,
+    /// Nothing is left of the answer but what is on its way. It has what time is left of the phase before.
+    Flush,
 }
 
 /// The phase of a connection and when it must be over. Clones are the same clock.
@@ -60,12 +62,17 @@ impl Clock {
         }
     }
 
+    /// What a body holds until there is no more of it.
+    pub(super) fn sending(&self) -> Sending {
+        Sending(self.clone())
+    }
+
     fn limit(&self, phase: Phase) -> Option<Duration> {
         match phase {
             Phase::Idle => Some(self.limits.idle),
             Phase::Request => Some(self.limits.request_time),
             Phase::Work => None,
-            Phase::Send => Some(self.limits.response_time),
+            Phase::Send | Phase::Flush => Some(self.limits.response_time),
         }
     }
 
@@ -87,6 +94,22 @@ impl Clock {
                 () = over => return phase,
             }
         }
+    }
+}
+
+/// Tells a clock, when it is dropped, that the last of an answer was handed over.
+#[derive(Debug)]
+pub(super) struct Sending(Clock);
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.now.send_if_modified(|(phase, _end)| {
+            let is_sent = *phase == Phase::Send;
+            if is_sent {
+                *phase = Phase::Flush;
+            }
+            is_sent
+        });
     }
 }
 
@@ -131,11 +154,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         self.stream.is_write_vectored()
     }
 
-    /// hyper flushes when it has written all that it has, and it has all of an answer once it has got the answer: the
-    /// bodies here are of one piece.
+    /// hyper flushes when it has written all that it has. That is all of an answer once it has dropped the body.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        self.clock.step(Phase::Send, Phase::Idle);
+        self.clock.step(Phase::Flush, Phase::Idle);
         Poll::Ready(Ok(()))
     }
 
@@ -188,7 +210,8 @@ mod tests {
         assert_eq!(is_over(Box::pin(clock.expired()).as_mut()).await, None);
     }
 
-    /// Check that the first byte begins a request once, however many follow, and a flush ends an answer.
+    /// Check that the first byte begins a request once, however many follow, and that an answer ends with the flush after the
+    /// last of it, for which it gets no more time.
     #[tokio::test]
     async fn bytes_move_the_clock() {
         pause();
@@ -206,7 +229,14 @@ mod tests {
         assert_eq!(phase(), begun, "a second byte does not put off the end");
         stream.flush().await.unwrap();
         assert_eq!(phase(), begun, "nothing was to be sent");
+        let sending = clock.sending();
         clock.enter(Phase::Send);
+        let sent = phase();
+        stream.flush().await.unwrap();
+        assert_eq!(phase(), sent, "more of it comes");
+        advance(Duration::from_secs(5)).await;
+        drop(sending);
+        assert_eq!(phase(), (Phase::Flush, sent.1));
         stream.flush().await.unwrap();
         assert_eq!(phase().0, Phase::Idle);
     }

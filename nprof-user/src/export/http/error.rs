@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use tokio_rustls::rustls;
 
+use crate::sys::small_file;
+
 /// Why the endpoint cannot be set up. No message holds a part of a secret file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -36,36 +38,9 @@ pub enum Error {
         /// The least that works.
         least: u128,
     },
-    /// A file could not be read.
-    #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// The path leads to a directory, a pipe or a device.
-    #[error("{} is not a regular file", path.display())]
-    NotAFile {
-        /// The path.
-        path: PathBuf,
-    },
-    /// A file is longer than any of its kind should be.
-    #[error("{} is longer than {limit} bytes", path.display())]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-        /// The longest that is read, in bytes.
-        limit: u64,
-    },
-    /// A file with a secret in it is open to all users of the host.
-    #[error("{} holds a secret, but every user may access it (mode {mode:04o}); run `chmod o= {}`", path.display(), path.display())]
-    OpenToOthers {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
+    /// A file could not be read, or must not be used.
+    #[error(transparent)]
+    File(#[from] small_file::Error),
     /// A file for TLS has not what it should have.
     #[error("{} has no {what} in PEM format", path.display())]
     NotPem {

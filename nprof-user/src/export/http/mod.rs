@@ -12,13 +12,13 @@
 //! A client is not trusted: connections, header sizes and times are limited ([`Limits`]), bodies of requests are not
 //! read, and nothing that blocks runs on the threads of the event loop. A panic in a page is that request's 500.
 //!
-//! Answers are not compressed. Nearly all scrapes stay on the host or in its rack, where bytes are cheap, and gzip
-//! would multiply the CPU time of a scrape: time that is taken from the JVMs which are measured.
+//! A scrape is compressed as its client asks, and sent while it is written: there is never a whole one in memory.
 
 mod auth;
+mod body;
 mod clock;
+mod coding;
 mod error;
-mod files;
 mod live;
 mod page;
 mod respond;
@@ -32,6 +32,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,8 +46,13 @@ use super::Format;
 
 /// Where the content comes from. All functions are called on threads that may block, perhaps on several at a time.
 pub trait Pages: Send + Sync + 'static {
-    /// The body of a scrape. At most four are made at a time; a fifth request waits for one of them.
-    fn metrics(&self, format: Format) -> Vec<u8>;
+    /// Writes the body of a scrape. `out` takes it as fast as its client does, so no lock may be held meanwhile. At most four
+    /// are made at a time; a fifth request waits for one of them.
+    ///
+    /// # Errors
+    ///
+    /// What `out` says: usually that the client has gone.
+    fn metrics(&self, format: Format, out: &mut dyn Write) -> io::Result<()>;
     /// Whether nprof works.
     ///
     /// # Errors
@@ -101,7 +107,7 @@ pub enum Auth {
 pub struct Limits {
     /// Connections at a time. For one more the oldest is given up from which no request was admitted; where there is none
     /// such, one more gets the health pages, and 503 for all else.
-    /// Bodies that their clients have not taken yet are limited as well, to 128 MiB together; others wait.
+    /// Of each body at most 576 KiB wait for the client; the rest is made as it takes them.
     pub connections: usize,
     /// The same for the connections from one address.
     pub peer_connections: usize,

@@ -5,26 +5,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::Full;
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::Pages;
 use super::auth::Refusal;
+use super::body::Body;
+use super::coding::Coding;
 use super::live::Live;
 use super::page::{self, Page};
 use super::slots::Slot;
 use crate::export::{Format, negotiate};
 
-/// Bodies of scrapes that are made at a time: each may take tens of megabytes and a core.
+/// Scrapes that are made at a time: each may take a core, and its series, some megabytes, are there until its last piece is made.
+/// One whose client does not take it gives its place back when the time for the answer is over.
 const SCRAPES: usize = 4;
-/// KiB of metrics that are on their way to clients at a time: two scrapes of the most that a host can have. A client that
-/// reads slowly keeps its body in memory, and there may be as many of them as connections.
-const SENDING_KIB: u32 = 128 << 10;
 /// Other pages that are made at a time. They are short; this bounds the threads that hang if one ever does.
 const SHORT_PAGES: usize = 8;
 /// From one line in the log about refused requests to the next.
@@ -45,8 +44,8 @@ const ALWAYS: [(HeaderName, &str); 4] = [
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
-/// An answer. Its body is of one piece, which is sent from where it was made, without a copy.
-pub(super) type Answer = Response<Full<Bytes>>;
+/// An answer.
+pub(super) type Answer = Response<Body>;
 
 /// Answers the requests of all connections.
 pub(super) struct Responder {
@@ -54,7 +53,6 @@ pub(super) struct Responder {
     live: watch::Receiver<Arc<Live>>,
     scrapes: Arc<Semaphore>,
     short_pages: Arc<Semaphore>,
-    sending: Arc<Semaphore>,
     refusals: Refusals,
 }
 
@@ -65,9 +63,7 @@ impl Responder {
     pub(super) fn new(pages: Arc<dyn Pages>, live: watch::Receiver<Arc<Live>>) -> Self {
         let slots = |n| Arc::new(Semaphore::new(n));
         let (scrapes, short_pages) = (slots(SCRAPES), slots(SHORT_PAGES));
-        // A number of 32 bits fits.
-        let sending = slots(usize::try_from(SENDING_KIB).unwrap_or(usize::MAX));
-        Self { pages, live, scrapes, short_pages, sending, refusals: Refusals::default() }
+        Self { pages, live, scrapes, short_pages, refusals: Refusals::default() }
     }
 
     /// Answers one request, whatever is in it.
@@ -84,10 +80,9 @@ impl Responder {
         if has_body(request) || status == StatusCode::UNAUTHORIZED || slot.is_over_limit() {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        let (status, bytes) = (status.as_u16(), answer.body().size_hint().lower());
         // The path is quoted: it is the client's.
-        let (method, path) = (request.method(), request.uri().path());
-        tracing::debug!("{peer} {method} {path:?}: {status}, {bytes} bytes, {:?}", begun.elapsed());
+        let (method, path, status) = (request.method(), request.uri().path(), status.as_u16());
+        tracing::debug!("{peer} {method} {path:?}: {status} after {:?}", begun.elapsed());
         answer
     }
 
@@ -95,7 +90,7 @@ impl Responder {
         let Some(page) = Page::at(request.uri().path()) else {
             return text(StatusCode::NOT_FOUND, format!("There is no such page. There are:\n{}", page::list()));
         };
-        // To HEAD hyper sends what is made for GET, without the body.
+        // To HEAD hyper sends what is made for GET, without the body. Only a scrape is too much for that.
         if request.method() != Method::GET && request.method() != Method::HEAD {
             let answer = text(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are possible.\n");
             return with(answer, header::ALLOW, "GET, HEAD");
@@ -107,7 +102,7 @@ impl Responder {
             return text(StatusCode::SERVICE_UNAVAILABLE, "nprof has as many connections as it takes\n");
         }
         let live = Arc::clone(&self.live.borrow());
-        let answer = self.guarded(page, &live, request.headers(), (peer, slot));
+        let answer = self.guarded(page, &live, request, (peer, slot));
         timeout(live.limits.response_time, answer).await.unwrap_or_else(|_| {
             tracing::warn!("{} was not ready in time", page.path());
             text(StatusCode::SERVICE_UNAVAILABLE, "nprof is busy: the page was not ready in time.\n")
@@ -115,61 +110,85 @@ impl Responder {
     }
 
     /// A page, if the request may have it.
-    async fn guarded(&self, page: Page, live: &Live, headers: &HeaderMap, client: (SocketAddr, &Slot)) -> Answer {
+    async fn guarded(
+        &self,
+        page: Page,
+        live: &Live,
+        request: &Request<Incoming>,
+        client: (SocketAddr, &Slot),
+    ) -> Answer {
         let (peer, slot) = client;
         if page.is_guarded() {
-            if let Err(refusal) = live.gate.admit(credentials(headers)).await {
+            if let Err(refusal) = live.gate.admit(credentials(request.headers())).await {
                 return self.refuse(live, refusal, page, peer);
             }
             slot.admit();
         }
-        self.page(page, accept(headers).as_deref()).await.unwrap_or_else(|Panicked| {
+        self.page(page, request).await.unwrap_or_else(|Panicked| {
             tracing::error!("{} could not be made: a panic, whose message is above", page.path());
             text(StatusCode::INTERNAL_SERVER_ERROR, "nprof made a mistake. Its log says more.\n")
         })
     }
 
-    async fn page(&self, page: Page, accept: Option<&str>) -> Result<Answer, Panicked> {
+    async fn page(&self, page: Page, request: &Request<Incoming>) -> Result<Answer, Panicked> {
+        let accept = list(request.headers(), header::ACCEPT);
         match page {
             Page::Metrics => {
-                let format = negotiate(accept);
-                let body = self.metrics(format).await?;
-                let answer = new(StatusCode::OK, format.content_type(), body);
-                Ok(with(answer, header::VARY, "Accept"))
+                let coding = Coding::negotiate(list(request.headers(), header::ACCEPT_ENCODING).as_deref());
+                let format = negotiate(accept.as_deref());
+                let body = match *request.method() == Method::HEAD {
+                    true => Body::left_out(),
+                    false => self.metrics(format, coding).await?,
+                };
+                let answer =
+                    with(new(StatusCode::OK, format.content_type(), body), header::VARY, "Accept, Accept-Encoding");
+                Ok(match coding {
+                    Coding::Identity => answer,
+                    coding => with(answer, header::CONTENT_ENCODING, coding.name()),
+                })
             }
             Page::About => {
-                let (about, _) = self.make(&self.short_pages, |pages| pages.about()).await?;
-                let answer = match prefers_text(accept) {
+                let about = self.make(&self.short_pages, |pages| pages.about()).await?;
+                let answer = match prefers_text(accept.as_deref()) {
                     true => text(StatusCode::OK, page::text(&about)),
-                    false => new(StatusCode::OK, HTML, page::html(&about)),
+                    false => new(StatusCode::OK, HTML, Body::whole(page::html(&about))),
                 };
                 Ok(with(answer, header::VARY, "Accept"))
             }
-            Page::Healthy => Ok(state(self.make(&self.short_pages, |pages| pages.healthy()).await?.0)),
-            Page::Ready => Ok(state(self.make(&self.short_pages, |pages| pages.ready()).await?.0)),
+            Page::Healthy => Ok(state(self.make(&self.short_pages, |pages| pages.healthy()).await?)),
+            Page::Ready => Ok(state(self.make(&self.short_pages, |pages| pages.ready()).await?)),
         }
     }
 
-    /// The body of a scrape, once there is room for it among those that are being sent.
-    async fn metrics(&self, format: Format) -> Result<Bytes, Panicked> {
-        let (body, slot) = self.make(&self.scrapes, move |pages| pages.metrics(format)).await?;
-        let kib = u32::try_from(body.len().div_ceil(1 << 10)).unwrap_or(u32::MAX).min(SENDING_KIB);
-        // While it waits no other is made in its place: what is made and not yet sent is bounded as well.
-        let room = Arc::clone(&self.sending).acquire_many_owned(kib).await.expect("slots are never closed");
-        drop(slot);
-        Ok(Bytes::from_owner(Sending { body, _room: room }))
+    /// The body of a scrape, which is made on while it is sent. It keeps its slot until it is made.
+    async fn metrics(&self, format: Format, coding: Coding) -> Result<Body, Panicked> {
+        let slot = Arc::clone(&self.scrapes).acquire_owned().await.expect("slots are never closed");
+        let pages = Arc::clone(&self.pages);
+        let make = |pieces| {
+            drop(spawn_blocking(move || {
+                if let Err(error) = coding.write(pieces, |out| pages.metrics(format, out)) {
+                    tracing::debug!("a scrape was not sent to its end: {error}");
+                }
+                drop(slot);
+            }));
+        };
+        Body::made(make).await.or(Err(Panicked))
     }
 
-    /// Makes a page on a thread that may block, and gives it with the slot that it was made in. Whoever waits for it may
-    /// give up, but it keeps its slot until it ends: however often a client asks, no more than the slots are at work.
+    /// Makes a page on a thread that may block. Whoever waits for it may give up, but it keeps its slot until it ends: however
+    /// often a client asks, no more than the slots are at work.
     async fn make<T: Send + 'static>(
         &self,
         slots: &Arc<Semaphore>,
         page: impl FnOnce(&dyn Pages) -> T + Send + 'static,
-    ) -> Result<(T, OwnedSemaphorePermit), Panicked> {
+    ) -> Result<T, Panicked> {
         let slot = Arc::clone(slots).acquire_owned().await.expect("slots are never closed");
         let pages = Arc::clone(&self.pages);
-        let work = spawn_blocking(move || (page(&*pages), slot));
+        let work = spawn_blocking(move || {
+            let page = page(&*pages);
+            drop(slot);
+            page
+        });
         // Nothing cancels it but the end of the runtime, which ends this too.
         work.await.or(Err(Panicked))
     }
@@ -185,18 +204,6 @@ impl Responder {
         }
         let answer = text(StatusCode::UNAUTHORIZED, format!("Credentials are needed: the request has {why}.\n"));
         with(answer, header::WWW_AUTHENTICATE, live.gate.challenge())
-    }
-}
-
-/// A body that takes up room until its last byte is sent, or its connection is closed.
-struct Sending {
-    body: Vec<u8>,
-    _room: OwnedSemaphorePermit,
-}
-
-impl AsRef<[u8]> for Sending {
-    fn as_ref(&self) -> &[u8] {
-        &self.body
     }
 }
 
@@ -220,14 +227,14 @@ impl Refusals {
     }
 }
 
-fn new(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+fn new(status: StatusCode, kind: &'static str, body: Body) -> Answer {
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     with(answer, header::CONTENT_TYPE, kind)
 }
 
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    new(status, TEXT, body)
+fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+    new(status, TEXT, Body::whole(text))
 }
 
 fn with(mut answer: Answer, name: HeaderName, value: &'static str) -> Answer {
@@ -251,9 +258,9 @@ fn credentials(headers: &HeaderMap) -> Option<&[u8]> {
     headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes)
 }
 
-/// All `Accept` headers as one: a list may be spread over several.
-fn accept(headers: &HeaderMap) -> Option<String> {
-    let all: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+/// All headers of a name as one: a list may be spread over several.
+fn list(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    let all: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
     if all.is_empty() { None } else { Some(all.join(", ")) }
 }
 

@@ -186,7 +186,7 @@ impl Connection {
             clock.enter(Phase::Work);
             let answer = self.responder.answer(&request, self.peer, &self.slot).await;
             clock.enter(Phase::Send);
-            Ok::<_, Infallible>(answer)
+            Ok::<_, Infallible>(answer.map(|body| body.timed(clock.sending())))
         });
         let stream = TokioIo::new(Watched::new(stream, clock.clone()));
         let mut connection = pin!(protocol(&self.live.limits).serve_connection(stream, service));
@@ -221,6 +221,6 @@ fn too_long(phase: Phase) -> &'static str {
         Phase::Idle => "no request came",
         Phase::Request => "the request was not complete in time",
         Phase::Work => "the answer was not ready in time",
-        Phase::Send => "the answer was not taken in time",
+        Phase::Send | Phase::Flush => "the answer was not taken in time",
     }
 }

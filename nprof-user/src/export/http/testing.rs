@@ -4,6 +4,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,20 +19,49 @@ use super::*;
 /// No test waits longer for anything: a test that hangs is to fail.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Pages whose metrics are made by a function.
+/// Pages whose metrics are written by a function.
 pub(super) struct Fake {
-    metrics: Box<dyn Fn(Format) -> Vec<u8> + Send + Sync>,
+    metrics: Box<Metrics>,
     sick: Mutex<Option<String>>,
 }
 
+type Metrics = dyn Fn(Format, &mut dyn Write) -> io::Result<()> + Send + Sync;
+
 impl Fake {
     pub(super) fn new(metrics: impl Fn(Format) -> Vec<u8> + Send + Sync + 'static) -> Arc<Self> {
+        Self::writing(move |format, out| out.write_all(&metrics(format)))
+    }
+
+    fn writing(metrics: impl Fn(Format, &mut dyn Write) -> io::Result<()> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { metrics: Box::new(metrics), sick: Mutex::new(None) })
     }
 
     /// The metrics say the format that was asked for.
     pub(super) fn plain() -> Arc<Self> {
         Self::new(|format| format!("{format:?}\n").into_bytes())
+    }
+
+    /// Random metrics, too many for one piece, which cannot be written to their end.
+    pub(super) fn breaking() -> Arc<Self> {
+        Self::writing(|_, out| {
+            let random = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+            (0..400_000).try_for_each(|n| out.write_all(&random(n)))?;
+            Err(io::Error::other("broken"))
+        })
+    }
+
+    /// Metrics of so many bytes, written by and by, and how many were.
+    pub(super) fn counting(bytes: usize) -> (Arc<Self>, Arc<AtomicUsize>) {
+        let made = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&made);
+        let pages = Self::writing(move |_, out| {
+            let mut parts = (0..bytes).step_by(1 << 10);
+            parts.try_for_each(|_| {
+                counter.fetch_add(1 << 10, Ordering::SeqCst);
+                out.write_all(&[0; 1 << 10])
+            })
+        });
+        (pages, made)
     }
 
     pub(super) fn fall_sick(&self, with: &str) {
@@ -44,8 +74,8 @@ impl Fake {
 }
 
 impl Pages for Fake {
-    fn metrics(&self, format: Format) -> Vec<u8> {
-        (self.metrics)(format)
+    fn metrics(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        (self.metrics)(format, out)
     }
 
     fn healthy(&self) -> Result<(), String> {
@@ -132,11 +162,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     pub(super) async fn ask(&mut self, request: &str) -> Reply {
         self.send(request).await;
         let mut reply = self.head().await;
-        if !request.starts_with("HEAD") {
+        if request.starts_with("HEAD") {
+            return reply;
+        }
+        if reply.is_chunked() {
+            while self.chunk(&mut reply.body).await > 0 {}
+        } else {
             reply.body = vec![0; reply.length()];
             within(self.0.read_exact(&mut reply.body)).await.unwrap();
         }
         reply
+    }
+
+    /// Reads a chunk (RFC 9112, section 7.1) behind `body`, and gives its length; that of the last is 0.
+    async fn chunk(&mut self, body: &mut Vec<u8>) -> usize {
+        let length = usize::from_str_radix(self.line().await.trim_end(), 16).unwrap();
+        let begin = body.len();
+        body.resize(begin + length, 0);
+        within(self.0.read_exact(&mut body[begin..])).await.unwrap();
+        assert_eq!(self.line().await, "\r\n");
+        length
+    }
+
+    async fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            line.push(within(self.0.read_u8()).await.unwrap());
+        }
+        String::from_utf8(line).unwrap()
     }
 
     /// Reads an answer as far as its empty line.
@@ -174,6 +227,16 @@ impl Reply {
         let (_, value) = values.next().unwrap_or_else(|| panic!("no {name} in {}", self.head));
         assert!(values.next().is_none(), "{name} twice in {}", self.head);
         value
+    }
+
+    /// Whether a header is there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.head.lines().filter_map(|line| line.split_once(": ")).any(|(n, _)| n == name)
+    }
+
+    /// Whether its length was not known when it was begun.
+    pub(super) fn is_chunked(&self) -> bool {
+        self.has("transfer-encoding") && self.header("transfer-encoding") == "chunked"
     }
 
     pub(super) fn length(&self) -> usize {

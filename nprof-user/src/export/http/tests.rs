@@ -3,9 +3,11 @@
 mod access;
 mod limits;
 
+use std::io::Read;
 use std::sync::mpsc;
 use std::sync::{Arc, Barrier, Mutex};
 
+use flate2::read::GzDecoder;
 use tokio::net::TcpStream;
 
 use super::testing::{Endpoint, Fake, options, within};
@@ -64,7 +66,8 @@ async fn sickness_is_told() {
     assert_eq!(endpoint.get("/metrics", "").await.status, 200);
 }
 
-/// Check that HEAD has the headers of GET and no body: the next answer on the connection is found.
+/// Check that HEAD has the headers of GET and no body: the next answer on the connection is found. A scrape is not made for
+/// it, so nobody knows how long it would be.
 #[tokio::test]
 async fn head_is_get_without_the_body() {
     let endpoint = plain().await;
@@ -72,9 +75,73 @@ async fn head_is_get_without_the_body() {
     for path in ["/", "/metrics", "/-/ready", "/none"] {
         let head = client.ask(&format!("HEAD {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
         let get = client.ask(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
-        assert_eq!((head.status, head.length()), (get.status, get.body.len()), "{path}");
-        assert!(head.length() > 0, "{path}");
+        assert_eq!((head.status, head.header("content-type")), (get.status, get.header("content-type")), "{path}");
+        assert!(!get.body.is_empty(), "{path}");
+        match path {
+            "/metrics" => assert!(!head.has("content-length"), "{head:?}"),
+            _ => assert_eq!(head.length(), get.body.len(), "{path}"),
+        }
     }
+}
+
+/// Check that no scrape is made for HEAD.
+#[tokio::test]
+async fn head_makes_no_scrape() {
+    let endpoint = Endpoint::start(options(Auth::None), Fake::new(|_| panic!("a scrape"))).await;
+    let mut client = endpoint.connect().await;
+    assert_eq!(client.ask("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.status, 200);
+    assert_eq!(client.ask("GET /-/ready HTTP/1.1\r\nHost: x\r\n\r\n").await.text(), "ok\n");
+}
+
+/// Check that a scrape is compressed as the client asks, short or long, and comes whole.
+#[tokio::test]
+async fn scrapes_are_compressed() {
+    for length in [10, 300_000] {
+        let expected: Vec<u8> = (0..length).flat_map(|n: u32| n.to_string().into_bytes()).collect();
+        let body = expected.clone();
+        let endpoint = Endpoint::start(options(Auth::None), Fake::new(move |_| body.clone())).await;
+        let mut client = endpoint.connect().await;
+        for accepted in ["gzip", "zstd"] {
+            let request = format!("GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: {accepted}\r\n\r\n");
+            let head = client.ask(&request.replace("GET", "HEAD")).await;
+            let reply = client.ask(&request).await;
+            assert_eq!((reply.status, reply.header("vary")), (200, "Accept, Accept-Encoding"));
+            assert_eq!((reply.header("content-encoding"), head.header("content-encoding")), (accepted, accepted));
+            assert_eq!(reply.is_chunked(), length > 10, "a short one says how long it is");
+            let mut decoded = Vec::new();
+            match accepted {
+                "gzip" => GzDecoder::new(&reply.body[..]).read_to_end(&mut decoded).unwrap(),
+                _ => zstd::Decoder::new(&reply.body[..]).unwrap().read_to_end(&mut decoded).unwrap(),
+            };
+            assert!(decoded == expected, "{accepted}: another body");
+            assert!(length == 10 || reply.body.len() < expected.len(), "{accepted}: {}", reply.body.len());
+        }
+        assert!(!client.ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.has("content-encoding"));
+    }
+}
+
+/// Check that a scrape that fails on its way does not look whole.
+#[tokio::test]
+async fn broken_scrape_is_not_whole() {
+    for accepted in ["identity", "gzip", "zstd"] {
+        let endpoint = Endpoint::start(options(Auth::None), Fake::breaking()).await;
+        let mut client = endpoint.connect().await;
+        client.send(&format!("GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: {accepted}\r\n\r\n")).await;
+        let reply = client.head().await;
+        let rest = client.rest().await;
+        let is_whole = reply.status == 200 && rest.ends_with(b"\r\n0\r\n\r\n");
+        assert!(!is_whole, "{accepted}: {} bytes look whole", rest.len());
+    }
+}
+
+/// Check that a client of HTTP/1.0, which knows no chunks, gets a long scrape until the connection closes.
+#[tokio::test]
+async fn old_clients_get_all() {
+    let endpoint = Endpoint::start(options(Auth::None), Fake::new(|_| vec![7; 1_000_000])).await;
+    let mut client = endpoint.connect().await;
+    client.send("GET /metrics HTTP/1.0\r\n\r\n").await;
+    assert!(!client.head().await.is_chunked());
+    assert!(client.rest().await == [7; 1_000_000]);
 }
 
 /// Check that other methods are refused with those that are possible, and that their bodies are not read.
@@ -114,7 +181,7 @@ async fn format_is_negotiated() {
         ("Accept: \u{fc}\r\n", "Text\n"),
     ] {
         let reply = endpoint.get("/metrics", headers).await;
-        assert_eq!((reply.text(), reply.header("vary")), (expected, "Accept"), "{headers}");
+        assert_eq!((reply.text(), reply.header("vary")), (expected, "Accept, Accept-Encoding"), "{headers}");
     }
 }
 

@@ -9,7 +9,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, InconsistentKeys, ServerConfig};
 
-use super::{Error, TlsFiles, files};
+use super::{Error, TlsFiles};
+use crate::sys::small_file;
 
 /// Speaks TLS 1.2 and 1.3 with the certificate and the key of `files`.
 pub(super) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, Error> {
@@ -23,7 +24,7 @@ pub(super) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, Error> {
 }
 
 fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let pem = files::read(path)?;
+    let pem = small_file::read(path)?;
     // What the parser says is dropped here and below: it quotes the file.
     match CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>() {
         Ok(chain) if !chain.is_empty() => Ok(chain),
@@ -32,7 +33,7 @@ fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
 }
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
-    let pem = files::read_secret(path)?;
+    let pem = small_file::read_secret(path)?;
     PrivateKeyDer::from_pem_slice(&pem)
         .or(Err(Error::NotPem { path: path.to_path_buf(), what: "unencrypted private key" }))
 }

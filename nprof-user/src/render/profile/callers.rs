@@ -27,7 +27,7 @@ pub(super) struct Callers<'a> {
 
 /// The stacks of a recording by a time that it has.
 pub(super) fn weighed(profile: &Profile, weight: Weight, lines: bool) -> Weighed {
-    weigh(profile, weight, Detail { lines, hidden: false }).unwrap_or_default()
+    weigh(profile, weight, Detail { lines, ..Detail::default() }).unwrap_or_default()
 }
 
 impl<'a> Callers<'a> {

@@ -1,18 +1,21 @@
 //! What a picture says about itself: what was measured, how exact it is, and what is missing.
 
+use super::super::marks::Mark;
 use super::super::uncertain::Uncertain;
 use super::super::units;
-use super::functions;
 use super::labels::clean;
+use super::order::ordered;
 use crate::aggregate::open_ns;
 use crate::model::{FunctionTotals, Profile, ProfileFrameKind, ProfileMode, Quality, StackTotals, Unseen, Weight};
 
 /// How many functions a note names.
 const NAMED: usize = 8;
 /// What is not known by method.
-const NARROWED: &str = "Some methods only: guesses, samples that could not be taken, losses and methods not traced are of the whole recording.";
+const NARROWED: &str = "Some methods or threads only: guesses, samples that could not be taken, losses and methods not traced are of the whole recording.";
 /// What a picture of work does not show.
 const WAITING: &str = "Waiting is left out: `--weight time` draws it too, `--weight off-cpu` nothing else.";
+/// What a picture of wall-clock time cannot leave out.
+const NOT_TOLD: &str = "Work and waiting are not told apart here: calls that waited are as wide as they were long.";
 /// How many characters of a main class or jar the title shows.
 const MAIN_SHOWN: usize = 60;
 
@@ -38,6 +41,7 @@ impl Captions {
         notes.extend(reasons("Samples that could not be taken", &profile.quality.lost));
         notes.extend(reasons("Losses of the totals", &profile.quality.losses));
         notes.extend(reasons("Methods that were not traced", &profile.quality.skipped));
+        notes.extend(threads(profile));
         if profile.quality.narrowed {
             notes.push(NARROWED.to_owned());
         }
@@ -80,20 +84,21 @@ fn main(name: &str) -> String {
 
 /// What a recording of calls says first: the exact totals, and how the stacks go with them.
 fn calls(profile: &Profile, weight: Weight) -> Vec<String> {
-    let mut notes = totals(profile);
+    let mut notes = totals(profile, weight);
     if profile.quality.stacks > 0 {
         notes.push(sampled(profile));
     }
     if weight != Weight::Calls {
         notes.extend(single_stepped(profile));
     }
+    notes.extend(incomplete(profile));
     if weight == Weight::SelfTime {
         notes.push("Native calls that a native method made count for themselves only, not for it.".to_owned());
     }
     notes
 }
 
-fn totals(profile: &Profile) -> Vec<String> {
+fn totals(profile: &Profile, weight: Weight) -> Vec<String> {
     let sum = |of: fn(&FunctionTotals) -> u64| -> u64 { profile.functions.iter().map(of).fold(0, u64::saturating_add) };
     let untimed = sum(|f| f.untimed.saturating_add(if f.unseen.is_none() { f.counted } else { 0 }));
     let (calls, in_flight) = (sum(|f| f.calls), sum(|f| f.in_flight));
@@ -101,8 +106,9 @@ fn totals(profile: &Profile) -> Vec<String> {
     if calls == 0 && in_flight == 0 && unseen.is_none() {
         return vec!["No traced native method was called.".to_owned()];
     }
+    let exactly = if profile.about.threads.is_empty() { "Exact" } else { "Of these threads, estimated" };
     let mut line = format!(
-        "Exact: {} of {}, {} in them",
+        "{exactly}: {} of {}, {} in them",
         counted(calls, "call"),
         counted(profile.functions.iter().filter(is_seen).count() as u64, "native method"),
         units::duration(sum(|f| f.self_ns)),
@@ -112,6 +118,10 @@ fn totals(profile: &Profile) -> Vec<String> {
         line += &format!(", {} of it waiting ({})", units::duration(waited), share(waited, all));
     }
     let mut notes = vec![line + "."];
+    let shows_waiting = matches!(weight, Weight::Time | Weight::SelfTime) && sum(|f| f.self_ns) > 0;
+    if !profile.about.off_cpu && shows_waiting {
+        notes.push(NOT_TOLD.to_owned());
+    }
     notes.extend(unseen);
     if untimed > 0 {
         notes.push(format!("Counted without a time: {}.", counted(untimed, "call")));
@@ -149,6 +159,18 @@ fn is_seen(function: &&FunctionTotals) -> bool {
     function.unseen.is_none() || function.calls > 0 || function.in_flight > 0
 }
 
+/// Which threads it is narrowed to, and how their part is known.
+fn threads(profile: &Profile) -> Option<String> {
+    let globs = clean(&profile.about.threads.join(" "));
+    let how = match profile.about.mode {
+        ProfileMode::OnCpu => "",
+        ProfileMode::Calls => {
+            ": the calls and times of each method are divided as its sampled calls are, those without a sample left out"
+        }
+    };
+    (!globs.is_empty()).then(|| format!("Threads {globs} only{how}."))
+}
+
 /// What nobody saw, because it was too expensive to watch.
 fn estimated(profile: &Profile) -> Option<String> {
     let unseen = profile.functions.iter().filter_map(|function| function.unseen);
@@ -165,7 +187,11 @@ fn estimated(profile: &Profile) -> Option<String> {
         _ => format!("{} in them", time_in(unseen)),
     };
     let names = named(profile, |function| function.unseen.is_some())?;
-    Some(format!("Estimated (≈), too expensive to watch all the time: {calls}, {time}: {names}."))
+    let is_marked = |mark: &Mark| profile.functions.iter().any(|function| mark.applies_to_recorded(function));
+    let marks = [Mark::Estimated, Mark::PartlyCounted, Mark::Sampled].into_iter().filter(is_marked).map(Mark::symbol);
+    let marks: Vec<String> = marks.map(String::from).collect();
+    let marks = marks.join(", ");
+    Some(format!("Estimated ({marks}), too expensive to watch all the time: {calls}, {time}: {names}."))
 }
 
 /// The time of calls that nobody saw, with its error where that is known of all.
@@ -182,9 +208,26 @@ fn single_stepped(profile: &Profile) -> Option<String> {
     Some(format!("{what}: {}.", named(profile, |function| function.single_stepped)?))
 }
 
+/// Which functions' numbers are not those of all calls, the longest first.
+fn incomplete(profile: &Profile) -> impl Iterator<Item = String> {
+    let marks = [
+        (Mark::Late, "Traced from a later moment on, when it was bound"),
+        (
+            Mark::Unwatched,
+            "Not watched for some of the time, to keep the cost of tracing low, so that there were more calls",
+        ),
+        (Mark::Sampled, "Timed in some of its calls, from which the time of the others is estimated"),
+    ];
+    marks.into_iter().filter_map(|(mark, what)| {
+        // What is estimated has been named.
+        let names = named(profile, |function| function.unseen.is_none() && mark.applies_to_recorded(function))?;
+        Some(format!("{what} ({}): {names}.", mark.symbol()))
+    })
+}
+
 /// The names of such functions, the longest time first; `None` if there is none.
 fn named(profile: &Profile, which: impl Fn(&FunctionTotals) -> bool) -> Option<String> {
-    let all: Vec<_> = functions::ordered(profile).into_iter().filter(|function| which(function)).collect();
+    let all: Vec<_> = ordered(profile).into_iter().filter(|function| which(function)).collect();
     let named = all.iter().take(NAMED).map(|function| clean(&format!("{}.{}", function.class, function.method)));
     let mut names: Vec<String> = named.collect();
     if all.len() > NAMED {
@@ -347,6 +390,25 @@ mod tests {
         }
     }
 
+    /// Check that what the numbers of a function leave out is said with its name, and that waiting is, where it is not told from
+    /// work.
+    #[test]
+    fn incomplete_numbers_are_told() {
+        let mut profile = eventful();
+        (profile.functions[0].traced_after_ns, profile.functions[0].sampled) = (7, true);
+        profile.functions[0].unwatched_ns = 8;
+        let notes = Captions::of(&profile, Weight::Time).notes.join("\n");
+        for said in
+            ["when it was bound (+): a.B.c", "so that there were more calls (<): a.B.c", "is estimated (*): a.B.c"]
+        {
+            assert!(notes.contains(said), "{notes}");
+        }
+        assert!(!notes.contains("not told apart"), "{notes}");
+        profile.about.off_cpu = false;
+        assert!(Captions::of(&profile, Weight::Time).notes[1].contains("not told apart"));
+        assert!(!Captions::of(&profile, Weight::Calls).notes.join("\n").contains("not told apart"));
+    }
+
     /// Check that calls which were only counted are told with the time that is estimated of them, and the mean is of all calls.
     #[test]
     fn only_counted() {
@@ -412,8 +474,8 @@ mod tests {
     }
 
     fn totals(stack: u32, samples: u64) -> StackTotals {
-        let (function, calls, time_ns, self_ns, off_cpu_ns) = (None, 0.0, 0.0, 0.0, 0.0);
-        StackTotals { stack, function, samples, calls, time_ns, self_ns, off_cpu_ns }
+        let (function, thread, calls, time_ns, self_ns, off_cpu_ns) = (None, None, 0.0, 0.0, 0.0, 0.0);
+        StackTotals { stack, function, thread, samples, calls, time_ns, self_ns, off_cpu_ns }
     }
 
     fn by_timer() -> Profile {

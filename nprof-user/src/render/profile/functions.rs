@@ -1,29 +1,16 @@
 //! The functions of a recording as a table for people.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::super::grid::{Align, Elastic, Grid};
+use super::super::marks::Mark;
 use super::super::uncertain::Uncertain;
 use super::super::{names, notes, units};
 use crate::aggregate::open_ns;
-use crate::model::{FunctionTotals, Method, NativeCode, Profile, VirtAddr, Weight};
-
-/// The functions that were called, or may have been: by work, that of calls in flight included, where it was told from waiting,
-/// else by total time; then most calls, then by name.
-pub(super) fn ordered(profile: &Profile) -> Vec<&FunctionTotals> {
-    let weight = Weight::default_of(&profile.about);
-    let open = (weight == Weight::OnCpu).then(|| Open::of(profile, weight));
-    let work_ns = |function: &FunctionTotals| {
-        placed_ns(function, weight).saturating_add(open.as_ref().map_or(0, |open| open.ns(function)))
-    };
-    let mut functions: Vec<&FunctionTotals> = profile.functions.iter().filter(|function| is_shown(function)).collect();
-    functions.sort_by_key(|function| (Reverse((work_ns(function), function.all_calls())), key(function)));
-    functions
-}
+use crate::model::{self, FunctionTotals, Method, NativeCode, Profile, VirtAddr, Weight};
 
 /// Whether there is something to say of a function: of one that nobody watched, how often it was called at most.
-fn is_shown(function: &FunctionTotals) -> bool {
+pub(super) fn is_shown(function: &FunctionTotals) -> bool {
     function.calls > 0 || function.in_flight > 0 || function.unseen.is_some()
 }
 
@@ -76,33 +63,49 @@ pub(super) fn labels(functions: &[&FunctionTotals]) -> Vec<String> {
 fn method(function: &FunctionTotals) -> Method {
     Method {
         id: VirtAddr(0),
-        class: function.class.clone(),
-        name: function.method.clone(),
-        signature: function.signature.clone(),
+        class: function.class.as_str().into(),
+        name: function.method.as_str().into(),
+        signature: function.signature.as_str().into(),
         code: NativeCode::Unbound,
     }
 }
 
 struct Column {
     title: &'static str,
+    cell: Cell,
+}
+
+/// Where a cell's text comes from.
+enum Cell {
     /// Of a function and the time of its open calls.
-    cell: fn(&FunctionTotals, u64) -> String,
+    Of(fn(&FunctionTotals, u64) -> String),
+    /// What the calls have consumed.
+    Consumed(&'static model::Column),
+}
+
+impl Cell {
+    fn text(&self, function: &FunctionTotals, open_ns: u64) -> String {
+        match self {
+            Self::Of(text) => text(function, open_ns),
+            Self::Consumed(column) => consumed(function, column),
+        }
+    }
 }
 
 /// A row for each of `functions`, whose names are `labels`.
-pub(super) fn grid(profile: &Profile, functions: &[&FunctionTotals], labels: &[String]) -> Grid {
+pub(super) fn grid(profile: &Profile, functions: &[&FunctionTotals], labels: &[String]) -> Grid<'static> {
     let columns = columns(profile, functions);
     let open = Open::of(profile, Weight::Time);
     let is_estimated = functions.iter().any(|function| function.unseen.is_some());
-    let rate = |calls: u64| notes::per_second(calls, profile.about.elapsed);
     let row = |(function, label): (&&FunctionTotals, &String)| {
+        let rate = |calls: u64| notes::per_second(calls, function.called_for(profile.about.elapsed));
         let calls = all_calls(function);
         let mut row = vec![calls.count()];
         if is_estimated {
             row.push(function.unseen.map_or_else(String::new, |_unseen| calls.error()));
         }
         row.push(calls.rate(rate));
-        row.extend(columns.iter().map(|column| (column.cell)(function, open.ns(function))));
+        row.extend(columns.iter().map(|column| column.cell.text(function, open.ns(function))));
         row.extend([names::printable(&function.library).into_owned(), label.clone() + &marks(&[function])]);
         row
     };
@@ -121,7 +124,7 @@ pub(super) fn grid(profile: &Profile, functions: &[&FunctionTotals], labels: &[S
 
 /// The columns of times that say something about this recording.
 fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
-    let column = |title, cell| Column { title, cell };
+    let column = |title, cell| Column { title, cell: Cell::Of(cell) };
     let any = |wanted: fn(&FunctionTotals) -> bool| functions.iter().copied().any(wanted);
     let mut columns = Vec::new();
     if Weight::default_of(&profile.about) == Weight::OnCpu {
@@ -137,6 +140,8 @@ fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
     }
     columns.push(column("AVG", |function, _| timed(function, average(function))));
     columns.push(column("MAX", |function, _| seen(function, function.max_ns)));
+    let collected = profile.about.collectors.columns();
+    columns.extend(collected.map(|column| Column { title: column.title, cell: Cell::Consumed(column) }));
     if any(|function| function.in_flight > 0) {
         columns.push(column("IN FLIGHT", |function, _| units::count(function.in_flight)));
     }
@@ -146,13 +151,20 @@ fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
     columns
 }
 
+/// What its calls have consumed, or `-` where that is not known.
+fn consumed(function: &FunctionTotals, column: &model::Column) -> String {
+    let known = function.consumed.as_deref().filter(|_| seen_timed(function));
+    known.map_or_else(|| "-".to_owned(), |consumed| units::counted(column.own(consumed), column.unit))
+}
+
 /// How long threads ran in it.
 fn on_cpu(function: &FunctionTotals) -> Uncertain {
     let error = error_ns(function, Weight::OnCpu).unwrap_or_default();
     Uncertain { value: placed_ns(function, Weight::OnCpu), error }
 }
 
-fn average(function: &FunctionTotals) -> Uncertain {
+/// The mean of the calls that have a time.
+pub(super) fn average(function: &FunctionTotals) -> Uncertain {
     let (calls, all) = (function.timed_calls(), within(function, all_ns(function)));
     Uncertain {
         value: all.value.saturating_add(calls / 2).checked_div(calls).unwrap_or_default(),
@@ -176,41 +188,24 @@ fn error_of_total(function: &FunctionTotals) -> String {
 
 /// The same of a time that is known of calls that were seen, and not estimated for others.
 fn seen(function: &FunctionTotals, ns: u64) -> String {
-    if function.calls > function.untimed.saturating_add(function.counted) {
-        units::duration(ns)
-    } else {
-        "-".to_owned()
-    }
+    // Of some threads alone it is not known whose call was the longest.
+    let is_known = ns > 0 || function.total_ns == 0;
+    if seen_timed(function) && is_known { units::duration(ns) } else { "-".to_owned() }
 }
 
-const SELF_ESTIMATED: &str = "stubs counted it, which do not know who calls whom: SELF is estimated, as what the sampled stacks of native calls within it leave";
-
-/// A property of a function that its numbers cannot be read without: the same as below the table of `trace`.
-struct Mark {
-    symbol: char,
-    applies: fn(&FunctionTotals) -> bool,
-    meaning: &'static str,
+/// Whether any of its calls was seen and timed.
+fn seen_timed(function: &FunctionTotals) -> bool {
+    function.calls > function.untimed.saturating_add(function.counted)
 }
-
-const MARKS: [Mark; 5] = [
-    Mark { symbol: '≈', applies: |function| function.unseen.is_some(), meaning: notes::ESTIMATED },
-    Mark { symbol: '!', applies: |function| function.single_stepped, meaning: notes::SINGLE_STEPPED },
-    Mark { symbol: '~', applies: |function| function.self_estimated, meaning: SELF_ESTIMATED },
-    Mark { symbol: '?', applies: |function| function.untimed > 0, meaning: notes::UNTIMED },
-    Mark { symbol: '&', applies: |function| function.others > 0, meaning: notes::SHARED },
-];
 
 /// The marks of these functions, of which one stands for all: nothing, or a blank and one or more symbols.
 pub(super) fn marks(functions: &[&FunctionTotals]) -> String {
-    let applies = |mark: &&Mark| functions.iter().any(|function| (mark.applies)(function));
-    let symbols: String = MARKS.iter().filter(applies).map(|mark| mark.symbol).collect();
-    if symbols.is_empty() { symbols } else { format!(" {symbols}") }
+    Mark::symbols(|mark| functions.iter().any(|function| mark.applies_to_recorded(function)))
 }
 
 /// What the marks of these functions mean.
-pub(super) fn legend(functions: &[&FunctionTotals]) -> Vec<String> {
-    let applies = |mark: &&Mark| functions.iter().any(|function| (mark.applies)(function));
-    MARKS.iter().filter(applies).map(|mark| format!("{} {}", mark.symbol, mark.meaning)).collect()
+pub(super) fn legend(functions: &[&FunctionTotals]) -> impl Iterator<Item = String> {
+    Mark::legend(|mark| functions.iter().any(|function| mark.applies_to_recorded(function)))
 }
 
 /// The time of calls that had not returned at the end, without the traced calls that they made.

@@ -8,6 +8,7 @@ pub mod folded;
 mod functions;
 mod labels;
 mod names;
+pub mod order;
 pub mod pprof;
 pub mod report;
 pub mod speedscope;

@@ -5,6 +5,7 @@
 //! The format's numbers are signed; what is greater than they can be is written as the greatest.
 
 mod messages;
+mod otlp;
 mod stacks;
 mod tables;
 
@@ -14,7 +15,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
 
-use self::messages::{Part, ValueType};
+pub use self::otlp::otlp;
+
+use self::messages::{Part, Sample, ValueType};
 use self::stacks::Stacks;
 use self::tables::Strings;
 use crate::model::{About, ProfileMode, Unit, Weighed, WeighedStack, Weight};
@@ -25,6 +28,25 @@ use crate::render::json::nanoseconds;
 /// # Errors
 /// Those of `out`.
 pub fn write(about: &About, columns: &[(Weight, Weighed)], out: &mut dyn Write) -> io::Result<()> {
+    let Pieces { head, samples, tables } = pieces(about, columns);
+    let mut file = GzEncoder::new(out, Compression::default());
+    put(&mut file, &head)?;
+    for sample in samples {
+        put(&mut file, &Part { sample: vec![sample], ..Part::default() })?;
+    }
+    put(&mut file, &tables)?;
+    file.finish()?;
+    Ok(())
+}
+
+/// A profile in the pieces that it is written in.
+struct Pieces {
+    head: Part,
+    samples: Vec<Sample>,
+    tables: Part,
+}
+
+fn pieces(about: &About, columns: &[(Weight, Weighed)]) -> Pieces {
     let columns = columns_of(about.mode, columns);
     let mut stacks = Stacks::new(&about.main, columns.len());
     let mut order: Vec<(usize, &Column<'_>)> = columns.iter().enumerate().collect();
@@ -33,15 +55,9 @@ pub fn write(about: &About, columns: &[(Weight, Weighed)], out: &mut dyn Write) 
     for (number, column) in order {
         stacks.add(column.weighed, number, column.value);
     }
-    let mut file = GzEncoder::new(out, Compression::default());
     let (samples, mut tables) = stacks.finish();
-    put(&mut file, &header(about, &columns, &mut tables.strings))?;
-    for sample in samples {
-        put(&mut file, &Part { sample: vec![sample], ..Part::default() })?;
-    }
-    put(&mut file, &tables.finish())?;
-    file.finish()?;
-    Ok(())
+    let head = header(about, &columns, &mut tables.strings);
+    Pieces { head, samples, tables: tables.finish() }
 }
 
 /// Writes a piece of the profile. Messages one after the other are one message to a reader, with all their lists joined;

@@ -19,6 +19,7 @@ pub(super) fn profile() -> Profile {
     let totals = |stack, function, time: f64| StackTotals {
         stack,
         function: Some(function),
+        thread: None,
         samples: 1,
         calls: 1.0,
         time_ns: time,

@@ -1,17 +1,20 @@
 //! What a recording says, for people: the functions as a table, and who calls them. [`json`] says the same to programs.
 
+mod groups;
 mod heaviest;
 mod json;
 
 use std::io::{self, Write};
 
 use super::super::grid::{Screen, bold};
+use super::super::groups::By;
+use super::super::order::Order;
 use super::super::{names, notes, units};
 use super::callers::{self, Caller, Callers, percent};
 use super::captions::Captions;
 use super::functions::{self, Open};
+use super::order::in_order;
 use crate::model::{FunctionTotals, Profile, ProfileFrame, ProfileMode, Weight};
-use heaviest::{ROWS, heaviest};
 
 pub use self::json::json;
 
@@ -26,13 +29,22 @@ const OPEN_WORK: &str = "OPEN is the time of calls that had not returned at the 
 /// What the column of work is.
 const ON_CPU: &str = "ON-CPU is the time that threads ran in the method itself, and so are the stacks; the rest they waited, for something or for a CPU";
 
+/// How it is known what threads did.
+const THREADS: &str = "the calls and times of each method are divided among threads as its sampled calls are, open ones included; threads of one name are one row";
+
 /// How much a report for people shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Extent {
     /// How many stacks of a function, the heaviest first.
     pub stacks: usize,
-    /// Whether all functions are shown, and not only those that take nearly all the time.
+    /// Whether all functions are shown, and not only those that do nearly all the work.
     pub all: bool,
+    /// How many functions or groups instead.
+    pub top: Option<usize>,
+    /// Their order.
+    pub order: Order,
+    /// What functions are added up by.
+    pub by: Option<By>,
 }
 
 /// Writes a report. Where it leaves something out, it says so.
@@ -48,6 +60,7 @@ pub fn table(profile: &Profile, extent: Extent, screen: Screen, out: &mut dyn Wr
     let weighed = callers::weighed(profile, weight, true);
     let callers = Callers::of(&weighed);
     match profile.about.mode {
+        _ if let Some(by) = extent.by => of_groups(profile, by, extent, screen, out)?,
         ProfileMode::Calls => of_functions(profile, &callers, extent, screen, out)?,
         ProfileMode::OnCpu => {
             let all = callers.all();
@@ -60,6 +73,22 @@ pub fn table(profile: &Profile, extent: Extent, screen: Screen, out: &mut dyn Wr
     Ok(())
 }
 
+/// One line for each group.
+fn of_groups(profile: &Profile, by: By, extent: Extent, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let groups = groups::groups(profile, by, extent.order);
+    if groups.groups.is_empty() {
+        return writeln!(out, "no calls\n");
+    }
+    let (mut grid, rest) = groups.grid(groups::shape(profile, by), extent.top);
+    grid.make_room(screen);
+    for line in grid.lines(screen) {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out)?;
+    rest.into_iter().try_for_each(|rest| writeln!(out, "{rest}"))?;
+    if by == By::Thread { writeln!(out, "{THREADS}") } else { Ok(()) }
+}
+
 fn of_functions(
     profile: &Profile,
     callers: &Callers<'_>,
@@ -68,14 +97,21 @@ fn of_functions(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let weight = Weight::default_of(&profile.about);
-    let functions = functions::ordered(profile);
+    let functions = in_order(profile, extent.order);
     if functions.is_empty() {
         return writeln!(out, "no calls\n");
     }
     let labels = functions::labels(&functions);
-    let rows = if extent.all { functions.len() } else { functions.len().min(ROWS) };
+    let (open, worked) = (Open::of(profile, Weight::Time), Open::of(profile, weight));
+    // What stacks have of each: work where it is known, that of calls in flight included.
+    let work_ns = |function: &&FunctionTotals| worked_ns(function, weight).saturating_add(worked.ns(function));
+    let works: Vec<u64> = functions.iter().map(work_ns).collect();
+    let rows = match extent.top {
+        _ if extent.all => functions.len(),
+        Some(top) => top.min(functions.len()),
+        None => heaviest::rows(&works),
+    };
     let (shown, left_out) = functions.split_at(rows);
-    let open = Open::of(profile, Weight::Time);
     let mut grid = functions::grid(profile, shown, &labels[..rows]);
     let removed = grid.make_room(screen);
     for line in grid.lines(screen) {
@@ -86,13 +122,13 @@ fn of_functions(
         writeln!(out, "left out, the terminal is too narrow: {}", removed.join(", "))?;
     }
     if !left_out.is_empty() {
-        let self_ns = |function: &FunctionTotals| match weight {
-            Weight::OnCpu => functions::placed_ns(function, weight),
-            _ => function.all_ns(function.self_ns),
-        };
-        let time_ns = |functions: &[&FunctionTotals]| sum(functions.iter().map(|function| self_ns(function)));
-        let share = percent(time_ns(left_out), time_ns(&functions));
-        writeln!(out, "left out: {}", rest(left_out.len(), share))?;
+        let calls = sum(left_out.iter().map(|function| function.all_calls()));
+        let share = percent(sum(works[rows..].iter().copied()), sum(works.iter().copied()));
+        let calls = notes::plural(calls, "call");
+        writeln!(out, "left out: {}", rest(left_out.len(), &format!("{calls} and {share:.1} % of the time")))?;
+    }
+    if let Some(collected) = notes::collected(profile.about.collectors) {
+        writeln!(out, "{collected}")?;
     }
     for line in functions::legend(shown) {
         writeln!(out, "{line}")?;
@@ -118,7 +154,11 @@ fn sections(
     let open = Open::of(profile, Weight::default_of(&profile.about));
     let times: Vec<u64> = functions.iter().map(time_ns).collect();
     let with_time: Vec<usize> = (0..times.len()).filter(|place| times[*place] > 0).collect();
-    let shown = if extent.all { with_time.clone() } else { heaviest(&times) };
+    let shown = match extent.top {
+        _ if extent.all => with_time.clone(),
+        Some(top) => with_time.iter().copied().filter(|place| *place < top).collect(),
+        None => heaviest::heaviest(&times),
+    };
     for place in &shown {
         let own: Vec<&Caller<'_>> = callers.function(functions[*place]).iter().collect();
         let heading = labels[*place].clone() + &functions::marks(&functions[*place..=*place]);
@@ -128,7 +168,11 @@ fn sections(
     if shown.len() < with_time.len() {
         let all = sum(times.iter().copied());
         let share = percent(all.saturating_sub(sum(shown.iter().map(|place| times[*place]))), all);
-        writeln!(out, "left out: stacks of {}\n", rest(with_time.len() - shown.len(), share))?;
+        writeln!(
+            out,
+            "left out: stacks of {}\n",
+            rest(with_time.len() - shown.len(), &format!("{share:.1} % of the time"))
+        )?;
     }
     Ok(())
 }
@@ -144,9 +188,17 @@ fn sum(times: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// What is not shown, and how to see it.
-fn rest(methods: usize, share: f64) -> String {
+fn rest(methods: usize, what: &str) -> String {
     let methods = notes::plural(methods as u64, "further method");
-    format!("{methods} with {share:.1} % of the time; `--all` shows them")
+    format!("{methods} with {what}; `--all` shows them")
+}
+
+/// The time of a function that stacks have, those of open calls aside.
+fn worked_ns(function: &FunctionTotals, weight: Weight) -> u64 {
+    match weight {
+        Weight::OnCpu => functions::placed_ns(function, weight),
+        _ => function.all_ns(function.self_ns),
+    }
 }
 
 /// The first `top` of these stacks, innermost frame first, and how many there are beside them.
@@ -184,13 +236,16 @@ pub(super) fn label(frame: &ProfileFrame) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nprof_common::Consumed;
+
     use super::super::recorded;
     use super::{Extent, table};
-    use crate::model::{FunctionTotals, Profile, ProfileMode, ProfileStack, StackTotals, Unseen};
+    use crate::model::{Collectors, FunctionTotals, Profile, ProfileMode, ProfileStack, StackTotals, Unseen};
+    use crate::render::Order;
     use crate::render::grid::Screen;
 
     fn text(profile: &Profile, stacks: usize) -> String {
-        text_with(profile, Extent { stacks, all: false })
+        text_with(profile, Extent { stacks, ..Extent::default() })
     }
 
     fn text_with(profile: &Profile, extent: Extent) -> String {
@@ -214,6 +269,40 @@ mod tests {
         assert!(text.contains("a.N::copy\n  100.0 %  1.00 ms"), "{text}");
         assert!(text.contains("a.N::read ?\n  100.0 %  100 us\n    a.N.read\n    a.M.run:3"), "{text}");
         assert!(text.contains("1.90 ms of it waiting (63.3 %)"), "{text}");
+    }
+
+    /// Check that what was collected has columns, `-` where it is not known, and is explained.
+    #[test]
+    fn collected() {
+        let mut profile = recorded::profile();
+        profile.about.collectors = Collectors::named(&["io"]).unwrap();
+        let consumed = Consumed { own: [3 << 20; nprof_common::COUNTERS], total: [0; nprof_common::COUNTERS] };
+        profile.functions[1].consumed = Some(Box::new(consumed));
+        let text = text(&profile, 0);
+        assert!(text.contains("    READ   WRITTEN  LIBRARY"), "{text}");
+        assert!(text.contains("3.00 MiB  3.00 MiB  liba.so  a.N::read ?"), "{text}");
+        assert!(text.contains("       -         -  liba.so  a.N::copy"), "{text}");
+        assert!(text.contains("READ, WRITTEN: what the timed calls consumed"), "{text}");
+    }
+
+    /// Check that rows and stacks are in the order that is asked for.
+    #[test]
+    fn in_another_order() {
+        let text = text_with(&recorded::profile(), Extent { stacks: 1, order: Order::Method, ..Extent::default() });
+        let names: Vec<&str> = text.lines().filter(|line| line.contains("liba.so")).collect();
+        assert!(names[0].ends_with("a.N::copy") && names[1].ends_with("a.N::read ?"), "{text}");
+        assert!(text.find("\na.N::copy\n") < text.find("\na.N::read ?\n"), "{text}");
+    }
+
+    /// Check that the rate of a function that was bound late is since then, and that it is marked.
+    #[test]
+    fn late_functions_are_marked() {
+        let mut profile = recorded::profile();
+        profile.functions[0].traced_after_ns = 8_000_000_000;
+        let text = text(&profile, 0);
+        let row = text.lines().find(|line| line.ends_with("a.N::copy +")).unwrap();
+        assert_eq!(row.split_whitespace().take(2).collect::<Vec<_>>(), ["10", "5.00"], "{text}");
+        assert!(text.contains("\n+ traced from a later moment on"), "{text}");
     }
 
     /// Check the whole report: the functions by time, and of each its heaviest stacks with their share of it.
@@ -342,11 +431,14 @@ a.N::copy
         let short = text(&profile, 1);
         let rows = |text: &str| text.lines().filter(|line| line.contains("liba.so")).count();
         let sections = |text: &str| text.lines().filter(|line| line.starts_with("a.N::")).count();
-        assert_eq!((rows(&short), sections(&short)), (30, 2), "{short}");
-        // 12 of 42 with 1 us each, of 3.04 ms; and 40 of them.
-        assert!(short.contains("left out: 12 further methods with 0.4 % of the time; `--all` shows them"), "{short}");
+        assert_eq!((rows(&short), sections(&short)), (12, 2), "{short}");
+        // 30 of 42 with 1 us each, of 3.04 ms; and 40 of them.
+        let rest = "left out: 30 further methods with 600 calls and 1.0 % of the time; `--all` shows them";
+        assert!(short.contains(rest), "{short}");
+        let top = text_with(&profile, Extent { stacks: 1, top: Some(1), order: Order::Calls, ..Extent::default() });
+        assert_eq!((rows(&top), sections(&top)), (1, 1), "{top}");
         assert!(short.contains("left out: stacks of 40 further methods with 1.3 % of the time; `--all`"), "{short}");
-        let long = text_with(&profile, Extent { stacks: 1, all: true });
+        let long = text_with(&profile, Extent { stacks: 1, all: true, ..Extent::default() });
         assert_eq!((rows(&long), sections(&long), long.contains("left out")), (42, 42, false), "{long}");
     }
 

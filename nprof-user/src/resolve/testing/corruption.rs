@@ -1,5 +1,6 @@
 //! Checks that no damage to a library's file makes its reader panic, hang or read without bound.
 
+use super::super::code::Kept;
 use super::super::image::Image;
 use super::super::site::choose;
 use super::{Patched, SITES, TestFile};
@@ -77,7 +78,7 @@ fn damaged_files() {
         read += 1;
         let mut entries = image.functions().to_vec();
         entries.extend([0, numbers.next(), bytes.len() as u64 - 1].map(FileOffset));
-        let Ok(choices) = choose(&image, &entries) else { continue };
+        let Ok(choices) = choose(&image, &entries, Kept::Always) else { continue };
         assert_eq!(choices.len(), entries.len(), "round {round}");
         for choice in choices {
             let Some((place, _)) = choice.probe else { continue };

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::super::code::Kept;
 use super::super::image::Image;
 use super::super::site::{Choice, choose};
 use crate::model::{FileOffset, ProbeCost};
@@ -97,7 +98,7 @@ fn moved_probes_mean_the_same() {
         let mut entries: Vec<FileOffset> = image.exports().collect();
         entries.sort_unstable();
         entries.dedup();
-        let choices = choose(&image, &entries).unwrap();
+        let choices = choose(&image, &entries, Kept::Always).unwrap();
         let [emulated, moved, stepped, refused] = count(&choices);
         println!(
             "{}: {emulated} emulated at the entry, {moved} moved, {stepped} single-stepped, {refused} refused",

@@ -1,5 +1,6 @@
 //! Checks where probes are placed: one function per reason to move or to stay.
 
+use super::super::code::Kept;
 use super::super::image::Image;
 use super::super::site::{Choice, choose};
 use super::{Patched, SITES, image_of};
@@ -56,7 +57,7 @@ fn relative(choice: Choice) -> Option<(u64, ProbeCost)> {
 fn every_function_where_it_belongs() {
     let image = image_of(&SITES).unwrap();
     let entries: Vec<FileOffset> = EXPECTED.iter().map(|(name, _)| entry(&image, name)).collect();
-    let choices = choose(&image, &entries).unwrap();
+    let choices = choose(&image, &entries, Kept::Always).unwrap();
     assert_eq!(choices.iter().map(|choice| choice.entry).collect::<Vec<_>>(), entries);
     for ((name, expected), choice) in EXPECTED.iter().zip(choices) {
         assert_eq!(relative(choice), *expected, "{name}");
@@ -68,7 +69,7 @@ fn every_function_where_it_belongs() {
 fn every_function_alone() {
     let image = image_of(&SITES).unwrap();
     for (name, expected) in EXPECTED {
-        let choices = choose(&image, &[entry(&image, name)]).unwrap();
+        let choices = choose(&image, &[entry(&image, name)], Kept::Always).unwrap();
         assert_eq!(choices.iter().map(|choice| relative(*choice)).collect::<Vec<_>>(), [*expected], "{name}");
     }
 }
@@ -79,7 +80,7 @@ fn every_function_alone() {
 fn not_behind_another_entry() {
     let image = image_of(&SITES).unwrap();
     let outer = entry(&image, "outerOfUnnamed");
-    let choices = choose(&image, &[outer, FileOffset(outer.0 + 5)]).unwrap();
+    let choices = choose(&image, &[outer, FileOffset(outer.0 + 5)], Kept::Always).unwrap();
     assert_eq!(choices.into_iter().map(relative).collect::<Vec<_>>(), [Some((0, SingleStepped)), Some((0, Emulated))]);
 }
 
@@ -94,7 +95,7 @@ fn stays_where_code_has_two_segments() {
     let image = image_of(&patched.set(first + 4, &READ_EXECUTE.to_le_bytes()).0).unwrap();
     let names = ["pushFirst", "movFirst", "endbrFirst", "lockFirst"];
     let entries = names.map(|name| entry(&image, name));
-    let choices = choose(&image, &entries).unwrap();
+    let choices = choose(&image, &entries, Kept::Always).unwrap();
     assert_eq!(
         choices.into_iter().map(relative).collect::<Vec<_>>(),
         [Some((0, Emulated)), Some((0, SingleStepped)), Some((0, SingleStepped)), None]
@@ -106,8 +107,8 @@ fn stays_where_code_has_two_segments() {
 fn no_probe_outside_of_code() {
     let image = image_of(&SITES).unwrap();
     let outside = [0, 1, SITES.len() as u64, u64::MAX].map(FileOffset);
-    assert!(choose(&image, &outside).unwrap().into_iter().all(|choice| choice.probe.is_none()));
-    assert_eq!(choose(&image, &[]).unwrap(), []);
+    assert!(choose(&image, &outside, Kept::Always).unwrap().into_iter().all(|choice| choice.probe.is_none()));
+    assert_eq!(choose(&image, &[], Kept::Always).unwrap(), []);
 }
 
 /// A library whose code is larger than what is searched at once: two megabytes of nothing behind one function, and
@@ -134,7 +135,7 @@ fn branch_across_windows() {
         let branch = [&[0xe9][..], &distance.to_le_bytes()].concat();
         let chosen = |branch: &[u8]| {
             let (image, entry) = large_library(branch, usize::try_from(before_the_end).unwrap());
-            relative(choose(&image, &[entry]).unwrap()[0])
+            relative(choose(&image, &[entry], Kept::Always).unwrap()[0])
         };
         assert_eq!(chosen(&branch), Some((0, SingleStepped)), "{before_the_end}");
         assert_eq!(chosen(&[]), Some((3, Emulated)), "{before_the_end}");

@@ -42,7 +42,7 @@ impl Mapped {
 }
 
 pub(super) fn method(id: u64, class: &str, name: &str, code: NativeCode) -> Method {
-    let (class, name, signature) = (class.to_owned(), name.to_owned(), "()V".to_owned());
+    let (class, name, signature) = (class.into(), name.into(), "()V".into());
     Method { id: VirtAddr(id), class, name, signature, code }
 }
 
@@ -65,12 +65,13 @@ pub(super) fn planner() -> Planner {
 
 /// Index, methods with how they are bound, of every probe.
 pub(super) fn listed(planner: &Planner) -> Vec<(u32, Vec<(String, Bound)>)> {
-    let methods = |probe: &Probe| probe.methods.iter().map(|known| (known.method.name.clone(), known.bound)).collect();
+    let methods =
+        |probe: &Probe| probe.methods.iter().map(|known| (known.method.name.to_string(), known.bound)).collect();
     planner.probes().iter().map(|probe| (probe.index, methods(probe))).collect()
 }
 
 pub(super) fn skipped(planner: &Planner) -> Vec<(String, SkipReason)> {
-    let mut skipped: Vec<_> = planner.skipped().map(|one| (one.method.method.name.clone(), one.reason)).collect();
+    let mut skipped: Vec<_> = planner.skipped().map(|one| (one.method.method.name.to_string(), one.reason)).collect();
     skipped.sort();
     skipped
 }

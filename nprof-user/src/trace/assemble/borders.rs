@@ -28,7 +28,7 @@ pub(super) fn without(
 /// Whether a frame is that of one of a function's methods.
 pub(super) fn is_of(frame: &ProfileFrame, function: u32, functions: &[MethodSnapshot]) -> bool {
     let methods = functions.get(function as usize).map(|measured| &measured.methods[..]).unwrap_or_default();
-    methods.iter().any(|known| (&frame.scope, &frame.name) == (&known.method.class, &known.method.name))
+    methods.iter().any(|known| known.method.class == *frame.scope && known.method.name == *frame.name)
 }
 
 #[cfg(test)]
@@ -48,9 +48,9 @@ pub(super) mod tests {
     pub(in crate::trace::assemble) fn function(names: &[&str]) -> MethodSnapshot {
         let method = |name: &&str| Method {
             id: VirtAddr(0),
-            class: "a.N".to_owned(),
-            name: (*name).to_owned(),
-            signature: "()V".to_owned(),
+            class: "a.N".into(),
+            name: (*name).into(),
+            signature: "()V".into(),
             code: NativeCode::Unbound,
         };
         let planned = |name| PlannedMethod { method: method(name), bound: Bound::Export };
@@ -68,6 +68,7 @@ pub(super) mod tests {
             unseen: None,
             mean: None,
             waited: None,
+            consumed: None,
         };
         rows(Some(&seen), &[]).swap_remove(0)
     }
@@ -88,7 +89,8 @@ pub(super) mod tests {
         let frames: Vec<ProfileFrame> = stack.iter().map(frame).collect();
         let stacks = [ProfileStack { frames: (0..).take(frames.len()).collect(), cut: Some(CutReason::Changing) }];
         let (calls, time_ns) = (0.0, 1e6);
-        let totals = StackTotals { stack: 0, function, samples: 1, calls, time_ns, self_ns: time_ns, off_cpu_ns: 0.0 };
+        let (thread, self_ns, off_cpu_ns) = (None, time_ns, 0.0);
+        let totals = StackTotals { stack: 0, function, thread, samples: 1, calls, time_ns, self_ns, off_cpu_ns };
         let functions = [&["read"][..], &["write", "writeAll"]].map(self::function);
         without(vec![totals], (&stacks, &frames), &functions) == [totals]
     }

@@ -11,6 +11,9 @@ use crate::model::{MethodSnapshot, ProfileFrame, ProfileFrameKind, ProfileStack,
 /// The stacks of calls, and the frames that they are made of.
 type Stacks<'a> = (&'a [ProfileStack], &'a [ProfileFrame]);
 
+/// Calls of one thread, of a function, with a stack.
+type Key<'a> = (Option<u32>, u32, &'a [u32]);
+
 /// The sums of samples, and what of the exact totals was time of calls within calls.
 pub(super) struct SelfTimes {
     /// The sums, those of stubs' calls without the time of the calls that were made within them.
@@ -28,20 +31,21 @@ impl SelfTimes {
         let frames_of = |stack: u32| stacks.get(stack as usize).map(|stack| &stack.frames[..]).unwrap_or_default();
         let is_stubbed = |function: u32| functions.get(function as usize).is_some_and(|row| row.tier != Tier::Kernel);
         let (by_name, weights) = (by_name(functions), weights(&calls, functions));
-        let sampled: HashSet<(u32, &[u32])> =
-            calls.iter().filter_map(|of| Some((of.function?, frames_of(of.stack)))).collect();
-        let mut within: HashMap<(u32, &[u32]), f64> = HashMap::new();
+        let sampled: HashSet<Key<'_>> =
+            calls.iter().filter_map(|of| Some((of.thread, of.function?, frames_of(of.stack)))).collect();
+        let mut within: HashMap<Key<'_>, f64> = HashMap::new();
         for of in &calls {
             let Some(function) = of.function else { continue };
-            let Some(outer) = outer(frames_of(of.stack), frames, &by_name) else { continue };
-            if (is_stubbed(function) || is_stubbed(outer.0)) && sampled.contains(&outer) {
-                *within.entry(outer).or_default() += of.time_ns * weights.get(&function).copied().unwrap_or_default();
+            let Some((outer, stack)) = outer(frames_of(of.stack), frames, &by_name) else { continue };
+            let around = (of.thread, outer, stack);
+            if (is_stubbed(function) || is_stubbed(outer)) && sampled.contains(&around) {
+                *within.entry(around).or_default() += of.time_ns * weights.get(&function).copied().unwrap_or_default();
             }
         }
         let mut nested_ns: HashMap<u32, f64> = HashMap::new();
         for of in &mut calls {
             let Some(function) = of.function else { continue };
-            let Some(exact_ns) = within.get(&(function, frames_of(of.stack))) else { continue };
+            let Some(exact_ns) = within.get(&(of.thread, function, frames_of(of.stack))) else { continue };
             *nested_ns.entry(function).or_default() += exact_ns;
             let weight = weights.get(&function).copied().unwrap_or_default();
             let sampled_ns = if weight > 0.0 { exact_ns / weight } else { of.self_ns };
@@ -127,6 +131,7 @@ mod tests {
         let totals = |stack, function, time_ns| StackTotals {
             stack,
             function: Some(function),
+            thread: None,
             samples: 1,
             calls: 1.0,
             time_ns,

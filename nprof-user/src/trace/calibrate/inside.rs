@@ -3,8 +3,7 @@
 //! The same trap takes longest where it comes as a surprise: with what the kernel and the programs need for it out of the
 //! caches, it takes up to twice as long as in a loop of nothing else. The calls of real programs lie in between.
 
-use std::hint::black_box;
-
+use super::cool::OtherWork;
 use crate::collect::Reader;
 use crate::sys::probe_target::ProbeTarget;
 
@@ -12,13 +11,9 @@ use crate::sys::probe_target::ProbeTarget;
 const WARM_CALLS: usize = 300;
 /// Calls after other work.
 const COOL_CALLS: usize = 100;
-/// What the other work reads through, in bytes: more than the caches hold that a core has for itself.
-const OTHER_WORK: usize = 1 << 20;
 /// How far the error is at least, as a share: while the other thread of its core is busy, a thread takes 1.2 to 1.35 times as
 /// long for the same trap, and nobody knows whether it was so when this was measured.
 const LEAST_ERROR: f64 = 0.3;
-/// The size of a line of the caches.
-const LINE: usize = 64;
 
 /// What probes put into the time of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -37,14 +32,9 @@ impl Inside {
 
 /// Measures it with a function that is being timed, with the number `record`, and that takes `bare_ns` by itself.
 pub(super) fn measure(probe_target: ProbeTarget, reader: &Reader, record: u32, bare_ns: f64) -> Inside {
-    let mut read_through = vec![1_u8; OTHER_WORK];
-    let mut other_work = || {
-        for line in read_through.chunks_mut(LINE) {
-            line[0] = black_box(line[0].wrapping_add(1));
-        }
-    };
+    let mut other_work = OtherWork::default();
     let warm = readings(probe_target, reader, record, WARM_CALLS, || {});
-    let cool = readings(probe_target, reader, record, COOL_CALLS, &mut other_work);
+    let cool = readings(probe_target, reader, record, COOL_CALLS, || other_work.run());
     between(warm, cool, bare_ns)
 }
 

@@ -4,11 +4,16 @@
 //! its stub before it is called, and nprof decides later whether it stays.
 
 mod connect;
+mod options;
+mod selected;
 mod share;
 mod stub_states;
+mod switches;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nprof_common::wire::{self, ToShim, Welcome};
@@ -16,16 +21,18 @@ use nprof_common::{MethodStats, Mode};
 
 pub use self::connect::check_stubs;
 pub(super) use self::connect::{connect, fall_back};
+pub(super) use self::options::{Collected, StubOptions};
+use self::selected::{by_id, unplanned};
 use self::stub_states::{Known, Planned, Standing, StubStates};
+pub(super) use self::switches::StubSwitches;
 use super::Error;
-use crate::aggregate::{StubSample, Timed};
-use crate::attach::Seen;
+use super::chosen::Choice;
+use crate::aggregate::StubSample;
+use crate::attach::{RowMap, Seen};
 use crate::collect::Reader;
-use crate::model::{
-    Bound as HowBound, Library, Method, NativeCode, Pid, PlannedMethod, Probe, SkipReason, Traced, Tracing, VirtAddr,
-};
+use crate::model::{Method, NativeCode, Pid, PlannedMethod, StubPrice, Traced, Tracing};
 use crate::resolve::Planner;
-use crate::shim::{self, Bound, Choices, Connection, FromShimOwned, Records};
+use crate::shim::{self, Choices, Connection, FromShimOwned, How, Records};
 
 /// How long the shim may take to tell of all methods, and to bind them.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -34,20 +41,8 @@ const RECORD_BYTES: u32 = 1536;
 const _: () = assert!(size_of::<MethodStats>() == RECORD_BYTES as usize);
 /// Stubs for which there are records at least: a JVM that has only just been started has a tenth of what it will have.
 const MIN_STUBS: u32 = 2048;
-/// So many calls of a method are timed before only some are: what is called rarely is known exactly, and costs little.
-const OFTEN: u64 = 1_000;
 /// How often it is asked to tell of all methods again because messages were lost.
 const MOST_SCANS: u32 = 5;
-
-/// What stubs do at calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StubOptions {
-    pub mode: Mode,
-    /// From how many nanoseconds on a call is chosen; with 0 chance decides.
-    pub threshold_ns: u64,
-    /// One of so many calls of a method is timed, once it has been called often.
-    pub time_every: u32,
-}
 
 /// The stubs in one target: none where probes see everything, and then there is never anything to do.
 #[derive(Debug)]
@@ -62,7 +57,7 @@ pub(super) struct Stubs {
     /// Where the stubs are in the target.
     pool: Range<u64>,
     /// `None` where there never was a shim.
-    records: Option<(Reader, Choices)>,
+    records: Option<Recorded>,
     /// When the measurement began; until then all is as it was from the start.
     start: Option<Instant>,
     /// How many messages the shim could not send, and how often it was asked to tell all again.
@@ -77,6 +72,14 @@ pub(super) struct Stubs {
     lost: Option<shim::Error>,
 }
 
+/// What stubs record, and what decides what they do.
+#[derive(Debug, Clone)]
+pub(super) struct Recorded {
+    pub switches: Arc<StubSwitches>,
+    /// Which calls they choose where chance decides.
+    pub choices: Choices,
+}
+
 /// A method that stubs count, as it is published.
 #[derive(Debug, Clone)]
 pub(super) struct Listed {
@@ -86,14 +89,18 @@ pub(super) struct Listed {
     pub probe: Option<u32>,
     /// The numbers, if they do not change any more.
     pub last: Option<MethodStats>,
-    /// What had been timed before only some of the calls were.
-    pub before: Option<Timed>,
 }
 
 impl Stubs {
     /// No stubs: probes see all calls.
     pub(super) fn none(pid: Pid) -> Self {
-        let options = StubOptions { mode: Mode::Count, threshold_ns: u64::MAX, time_every: 0 };
+        let options = StubOptions {
+            mode: Mode::Count,
+            choice: Choice::Nothing,
+            time_every: 0,
+            price: StubPrice::default(),
+            collected: Collected::default(),
+        };
         Self {
             pid,
             connection: None,
@@ -113,14 +120,14 @@ impl Stubs {
     }
 
     /// Gives the shim records for its stubs, with room for more than the `methods` that the JVM has now, and asks which methods
-    /// there are.
+    /// there are. `rows` is what threads use, if that is collected.
     ///
     /// # Errors
     /// If the shim is gone, or does not answer in time.
     pub(super) fn begin(
         mut connection: Connection,
         (pid, methods): (Pid, usize),
-        reader: &Reader,
+        (reader, rows): (&Reader, Option<&RowMap>),
         options: StubOptions,
     ) -> Result<Self, Error> {
         let hello = *connection.hello();
@@ -128,7 +135,8 @@ impl Stubs {
         let room = hello.taken.saturating_add(planned).max(MIN_STUBS).min(hello.records);
         let options = StubOptions { mode: if hello.steady_clock { options.mode } else { Mode::Count }, ..options };
         let shards = u32::try_from(reader.shards() + 1).unwrap_or(u32::MAX);
-        let records = Records::new(room, shards).map_err(|source| shim::Error::Memory { pid, source })?;
+        let records = Records::new(room, shards, options.collected.consumed);
+        let records = records.map_err(|source| shim::Error::Memory { pid, source })?;
         let welcome = Welcome {
             version: wire::VERSION,
             shards: records.shards - 1,
@@ -137,18 +145,23 @@ impl Stubs {
             records: records.records,
             bind_mode: options.mode as u32,
             bind_probability: 0,
-            bind_threshold_ns: options.threshold_ns,
+            bind_threshold_ns: options.choice.threshold_ns(),
             stub_binds: true,
+            rows: rows.map_or(0, RowMap::rows),
+            consumed: records.consumed,
         };
-        connection.welcome(welcome, records.memory())?;
+        let maps: Vec<BorrowedFd<'_>> = [Some(records.memory()), rows.map(RowMap::map)].into_iter().flatten().collect();
+        connection.welcome(welcome, &maps)?;
         connection.send(ToShim::Scan)?;
+        let of_stubs = reader.of(records.mapped(), records.shards).with_consumed_at(records.first_consumed());
+        let switches = StubSwitches::new(options, of_stubs, connection.sender());
         let mut stubs = Self {
             connection: Some(connection),
             stub_states: StubStates::new(options),
             options,
             wanted: true,
             pool: hello.pool_start..hello.pool_end,
-            records: Some((reader.of(records.mapped(), records.shards), records.choices())),
+            records: Some(Recorded { switches: Arc::new(switches), choices: records.choices() }),
             scans: 1,
             ..Self::none(pid)
         };
@@ -194,26 +207,43 @@ impl Stubs {
     pub(super) fn order(&mut self, planner: &Planner, is_probed: impl Fn(u32) -> bool) {
         let wanted = self.are_wanted();
         let plan = Known { by_id: by_id(planner), others: &|bound| unplanned(planner, bound) };
-        let orders = self.stub_states.decide(&plan, wanted, self.now(), is_probed);
-        for order in orders {
-            self.send(order);
+        let mut orders = self.stub_states.decide(&plan, wanted, self.now(), is_probed);
+        // What rules say of a method holds from its stub's first call on.
+        self.meet_all();
+        let Some(switches) = self.switches() else { return };
+        for order in &mut orders {
+            if let ToShim::Watch(watch) = order {
+                *watch = match self.stub_states.planned(watch.number) {
+                    Some(planned) => switches.first_watch(watch.number, &planned.method.method),
+                    None => switches.watch(watch.number),
+                };
+            }
+            self.send(*order);
+        }
+        switches.told(&orders);
+    }
+
+    /// What decides what stubs do at calls; `None` where there never were stubs.
+    pub(super) fn switches(&self) -> Option<Arc<StubSwitches>> {
+        self.records.as_ref().map(|recorded| Arc::clone(&recorded.switches))
+    }
+
+    /// Says again what could not be said at once, and has only some calls timed of what is called often, if the user wants that.
+    pub(super) fn keep_switched(&self) {
+        if let Some(switches) = self.switches() {
+            switches.thin_out();
+            switches.told(&[]);
         }
     }
 
-    /// Has only some calls timed of methods that have been called often, if that is wanted. Returns whether there are more
-    /// of them than before.
-    pub(super) fn time_fewer(&mut self) -> bool {
-        let Some((reader, _)) = &self.records else { return false };
-        if self.options.mode != Mode::Time || self.options.time_every < 2 {
-            return false;
-        }
-        let often = |record| (reader.begun(record) >= OFTEN).then(|| reader.sample(record)).flatten();
-        let orders = self.stub_states.time_fewer(|record| often(record).map(|sample| Timed::of(&sample.stats)));
-        let times_fewer = !orders.is_empty();
-        for order in orders {
-            self.send(order);
-        }
-        times_fewer
+    /// Switches stubs of methods off that are not selected any more, and on those that are again. They stay bound.
+    pub(super) fn select(&self, planner: &Planner) {
+        let Some(switches) = self.switches() else { return };
+        let selected = |(_, planned, record): (&stub_states::Entry, &Planned, u32)| {
+            planner.selects_method(&planned.method.method, planned.probe).then_some(record)
+        };
+        let selected: HashSet<u32> = self.stub_states.recorded().filter_map(selected).collect();
+        switches.select(|record| selected.contains(&record));
     }
 
     /// Whether it may be that orders follow from what the shim has said before.
@@ -291,16 +321,28 @@ impl Stubs {
                 traced: Traced::as_wanted(tracing),
                 stats: MethodStats::ZERO,
                 estimated_ns: None,
+                price: self.options.price,
+                off_cpu: self.options.collected.off_cpu && tracing == Tracing::Timed,
+                nested: self.options.collected.is_any(),
+                consumed: None,
             },
-            before: entry.sampled,
             probe: planned.probe,
             last: self.last.as_ref().map(|last| last.get(&record).copied().unwrap_or(MethodStats::ZERO)),
         };
+        self.meet_all();
         self.stub_states.recorded().map(listed).collect()
     }
 
-    /// The records, and which calls stubs choose where chance decides; `None` where there never were stubs.
-    pub(super) fn records(&self) -> Option<&(Reader, Choices)> {
+    /// Has what is done at the calls of each method with a record settled.
+    fn meet_all(&self) {
+        let Some(switches) = self.switches() else { return };
+        for (entry, planned, record) in self.stub_states.recorded() {
+            switches.meet(entry.bound.number, record, &planned.method.method);
+        }
+    }
+
+    /// What stubs record; `None` where there never were stubs.
+    pub(super) fn records(&self) -> Option<&Recorded> {
         self.records.as_ref()
     }
 
@@ -313,8 +355,8 @@ impl Stubs {
     /// may go on to count, but nobody knows for whom.
     pub(super) fn give_up(&mut self) -> Option<shim::Error> {
         let why = self.lost.take()?;
-        let (reader, _) = self.records.as_ref()?;
-        let sample = |(_, _, record)| Some((record, reader.sample(record)?.stats));
+        let switches = self.switches()?;
+        let sample = |(_, _, record)| Some((record, switches.reader().sample(record)?.stats));
         self.last = Some(self.stub_states.recorded().filter_map(sample).collect());
         self.stub_states.give_up();
         Some(why)
@@ -322,6 +364,7 @@ impl Stubs {
 
     /// Has the shim give all methods their own addresses back and leave the records alone. Returns when it has.
     pub(super) fn detach(&mut self) {
+        self.switches().into_iter().for_each(|switches| switches.stop());
         self.send(ToShim::Detach);
         let deadline = Instant::now() + PATIENCE;
         while let Some(left) = deadline.checked_duration_since(Instant::now())
@@ -342,8 +385,12 @@ impl Stubs {
     fn take_in(&mut self, message: FromShimOwned) {
         match message {
             FromShimOwned::Bound(bound) => {
+                let renewed = (bound.how == How::Event).then_some(bound.number);
                 if let Err(methods) = self.stub_states.bound(bound, self.now()) {
                     self.lose(shim::Error::TooMany { pid: self.pid, methods });
+                }
+                if let Some((number, switches)) = renewed.zip(self.switches()) {
+                    switches.renewed(number);
                 }
             }
             FromShimOwned::Stubbed(stubbed) => self.stub_states.stubbed(&stubbed),
@@ -409,37 +456,4 @@ impl Stubs {
     fn now(&self) -> Duration {
         self.start.map_or(Duration::ZERO, |start| start.elapsed())
     }
-}
-
-/// A method that is selected and that the walk over the classes has not found: it was bound and gone in between.
-fn unplanned(planner: &Planner, bound: &Bound) -> Option<Planned> {
-    let Bound { class, name, signature, address, .. } = bound.clone();
-    let method = Method { id: bound.method?, class, name, signature, code: NativeCode::Bound(address) };
-    if shim::is_own(&method) || !planner.would_take(&method) {
-        return None;
-    }
-    let holds = |library: &&Library| library.mappings.iter().any(|mapping| mapping.contains(address));
-    let library = planner.libraries().iter().find(holds).map(Library::name).unwrap_or_default();
-    Some(Planned { method: PlannedMethod { method, bound: HowBound::Registered }, probe: None, library })
-}
-
-/// The methods of a plan for which there may be stubs.
-fn by_id(planner: &Planner) -> HashMap<VirtAddr, Planned> {
-    let skipped = planner.skipped().filter(|skipped| skipped.reason != SkipReason::OverLimit);
-    let skipped =
-        skipped.map(|skipped| Planned { method: skipped.method.clone(), probe: None, library: String::new() });
-    let of_probe = |probe: &Probe| {
-        let library = planner.libraries().get(probe.site.library.0).map(Library::name).unwrap_or_default();
-        let index = probe.index;
-        let planned = move |method: &PlannedMethod| Planned {
-            method: method.clone(),
-            probe: Some(index),
-            library: library.clone(),
-        };
-        // A stub stands before a method's ordinary function, whatever else it has.
-        let ordinary = probe.methods.iter().filter(|known| known.bound != HowBound::Critical);
-        ordinary.map(planned).collect::<Vec<_>>()
-    };
-    let probed = planner.probes().iter().flat_map(of_probe);
-    skipped.chain(probed).map(|planned| (planned.method.method.id, planned)).collect()
 }

@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use nprof_common::is_vm_linked;
-use nprof_common::wire::{self, ToShim, Watch};
+use nprof_common::wire::ToShim;
 
 use super::StubOptions;
-use crate::aggregate::Timed;
 use crate::model::{Bound as HowBound, Method, PlannedMethod, VirtAddr};
 use crate::shim::{Bound, How, Stubbed};
 
@@ -50,8 +49,6 @@ pub(super) struct Entry {
     pub since: Duration,
     /// Whether a probe has seen its calls, or may have.
     pub was_probed: bool,
-    /// What had been timed when it was ordered that only some calls are.
-    pub sampled: Option<Timed>,
 }
 
 /// What the plan knows of a selected method.
@@ -121,15 +118,8 @@ impl StubStates {
         match self.entries.get_mut(&bound.number) {
             Some(entry) if is_same_method(&entry.bound, &bound) => entry.bound_again(bound, now),
             _ => {
-                let entry = Entry {
-                    bound,
-                    planned: None,
-                    state: State::Unasked,
-                    reported: now,
-                    since,
-                    was_probed: false,
-                    sampled: None,
-                };
+                let entry =
+                    Entry { bound, planned: None, state: State::Unasked, reported: now, since, was_probed: false };
                 self.entries.insert(entry.bound.number, entry);
             }
         }
@@ -177,7 +167,7 @@ impl StubStates {
             if let Some(state) = entry.next(wants_stubs, now, serial) {
                 let number = entry.bound.number;
                 match state {
-                    State::Asked(_) => orders.push(ToShim::Watch(options.watch(number, entry.sampled.is_some()))),
+                    State::Asked(_) => orders.push(ToShim::Watch(options.usual(number))),
                     State::Own if entry.bound.index.is_some() || entry.state != State::Unasked => {
                         orders.push(ToShim::Unwatch(number));
                     }
@@ -189,21 +179,6 @@ impl StubStates {
         if !orders.is_empty() {
             self.ordered = serial;
             orders.push(ToShim::Apply(serial));
-        }
-        orders
-    }
-
-    /// Says of which methods only some calls are to be timed from now on: those for which `often` gives what has been timed
-    /// of them.
-    pub(super) fn time_fewer(&mut self, often: impl Fn(u32) -> Option<Timed>) -> Vec<ToShim> {
-        let mut orders = Vec::new();
-        let stubbed =
-            self.entries.values_mut().filter(|entry| entry.state == State::Stubbed && entry.sampled.is_none());
-        for entry in stubbed {
-            entry.sampled = entry.bound.index.and_then(&often);
-            if entry.sampled.is_some() {
-                orders.push(ToShim::Watch(self.options.watch(entry.bound.number, true)));
-            }
         }
         orders
     }
@@ -236,6 +211,11 @@ impl StubStates {
         is_named(&entry.bound, method).then_some(entry.bound.address)
     }
 
+    /// The method of one of the shim's numbers, if it is selected.
+    pub(super) fn planned(&self, number: u32) -> Option<&Planned> {
+        self.entries.get(&number)?.planned.as_ref()
+    }
+
     /// The selected methods with a record.
     pub(super) fn recorded(&self) -> impl Iterator<Item = (&Entry, &Planned, u32)> {
         self.entries.values().filter_map(|entry| Some((entry, entry.planned.as_ref()?, entry.bound.index?)))
@@ -258,10 +238,6 @@ impl Entry {
             // The answer to the order was lost.
             State::Asked(_) if bound.index.is_some() => self.state = State::Stubbed,
             _ => {}
-        }
-        if bound.how == How::Event {
-            // Its new stub times every call.
-            self.sampled = None;
         }
         self.bound = bound;
     }
@@ -313,15 +289,7 @@ fn is_same_method(one: &Bound, other: &Bound) -> bool {
 }
 
 fn is_named(bound: &Bound, method: &Method) -> bool {
-    (&bound.class, &bound.name, &bound.signature) == (&method.class, &method.name, &method.signature)
-}
-
-impl StubOptions {
-    fn watch(self, number: u32, is_sampled: bool) -> Watch {
-        let (mode, probability) =
-            if is_sampled { (wire::SAMPLE, wire::probability_of(self.time_every)) } else { (self.mode as u32, 0) };
-        Watch { number, mode, probability, threshold_ns: self.threshold_ns }
-    }
+    method.class == *bound.class && method.name == *bound.name && method.signature == *bound.signature
 }
 
 #[cfg(test)]

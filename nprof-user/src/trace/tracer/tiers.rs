@@ -17,7 +17,8 @@ use crate::attach::{Attached, Seen};
 use crate::model::{Inventory, Library, Pid, Probe, Skipped};
 use crate::shim;
 use crate::trace::chosen::Chosen;
-use crate::trace::stubs::{Listed, Stubs};
+use crate::trace::rowless::Rows;
+use crate::trace::stubs::{Listed, Recorded, Stubs};
 use crate::trace::traced_jvm::StubRecords;
 
 /// How long a thread may take from where the VM has told it the address of a native to the native itself. Until then,
@@ -34,6 +35,8 @@ const SERVE_EVERY: Duration = Duration::from_millis(100);
 pub(in crate::trace) struct Tiers {
     stubs: Stubs,
     chosen: Option<Chosen>,
+    /// What threads use, and what gives them their rows.
+    rows: Option<Rows>,
     /// When functions that stubs have taken over lose their probes.
     retire: HashMap<u32, Instant>,
     /// The state of the plan when the shim last had its orders.
@@ -56,11 +59,11 @@ struct Change {
 impl Tiers {
     /// Probes see everything.
     pub(in crate::trace) fn probes(pid: Pid) -> Self {
-        Self::new(Stubs::none(pid), None)
+        Self::new(Stubs::none(pid), None, None)
     }
 
-    pub(in crate::trace) fn new(stubs: Stubs, chosen: Option<Chosen>) -> Self {
-        Self { stubs, chosen, retire: HashMap::new(), ordered: u64::MAX, lost: None, served: None }
+    pub(in crate::trace) fn new(stubs: Stubs, chosen: Option<Chosen>, rows: Option<Rows>) -> Self {
+        Self { stubs, chosen, rows, retire: HashMap::new(), ordered: u64::MAX, lost: None, served: None }
     }
 
     pub(in crate::trace) fn stubs(&mut self) -> &mut Stubs {
@@ -69,9 +72,13 @@ impl Tiers {
 
     /// What stubs record, to be read at any time; `None` without stubs.
     pub(in crate::trace) fn recorded(&self) -> Option<StubRecords> {
-        let slow = self.chosen.as_ref().and_then(Chosen::slow);
-        let (reader, choices) = self.stubs.records()?.clone();
-        Some(StubRecords { reader, choices, slow })
+        let Recorded { switches, choices } = self.stubs.records()?.clone();
+        Some(StubRecords { switches, choices })
+    }
+
+    /// The record that slow calls of stubs are counted in.
+    pub(in crate::trace) fn slow_record(&self) -> Option<u32> {
+        self.chosen.as_ref().and_then(Chosen::record)
     }
 }
 
@@ -103,6 +110,12 @@ impl Tracer {
     /// Attaches probes of functions that need them, and takes in the others without. Those of which stubs see some calls
     /// are told so.
     pub(super) fn attach_probes(&mut self, probes: &[Probe]) -> Attached {
+        // Before anything is attached: what is to be off needs no probe.
+        self.session.admit(probes);
+        self.traced_jvm.obey_all(probes);
+        if let Some(programs) = self.traced_jvm.programs() {
+            programs.choose(probes, &mut self.session);
+        }
         if !self.tiers.stubs.are_there() {
             // All are seen by probes already: to say so again would write each function's record once more.
             return self.attach_within_budget(probes);
@@ -159,7 +172,7 @@ impl Tracer {
         let tiers = &mut self.tiers;
         tiers.served = Some(Instant::now());
         let has_news = tiers.stubs.read();
-        let times_fewer = tiers.stubs.time_fewer();
+        tiers.stubs.keep_switched();
         if tiers.stubs.is_lost() {
             return self.go_on_without_stubs(has_news);
         }
@@ -171,7 +184,7 @@ impl Tracer {
             self.order_stubs();
         }
         let is_waiting = !self.tiers.retire.is_empty();
-        if ((is_due || is_waiting) && self.share_out()) || has_news || times_fewer {
+        if ((is_due || is_waiting) && self.share_out()) || has_news {
             self.publish();
         }
     }
@@ -179,6 +192,7 @@ impl Tracer {
     /// Has all stubs taken away.
     pub(super) fn end_stubs(&mut self) {
         self.tiers.stubs.detach();
+        self.tiers.rows = None;
         if let Some(chosen) = &mut self.tiers.chosen {
             chosen.stop();
         }
@@ -255,10 +269,16 @@ impl Tracer {
             return;
         }
         let Some(error) = tiers.stubs.give_up() else { return };
+        tiers.rows = None;
         self.session.switches().expect_stubs(false);
         self.share_out();
         self.publish();
         tracing::warn!("{error}: calls are counted by the kernel from now on, and some in between were not");
+    }
+
+    /// Has stubs of methods do nothing that are not selected any more. They stay bound: to come back costs nothing.
+    pub(super) fn select_stubs(&self) {
+        self.tiers.stubs.select(&self.planner);
     }
 
     /// Methods with the addresses that they were bound to, where the VM holds those of stubs. The shim's own methods are

@@ -3,20 +3,23 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::time::Duration;
+
+use nprof_common::{Consumed, Counters};
 
 use super::super::super::grid::{Align, Elastic, Grid, Screen};
 use super::super::super::json::nanoseconds;
+use super::super::super::marks::Mark;
 use super::super::super::uncertain::Uncertain;
-use super::super::super::{notes, units};
+use super::super::super::{names, notes, units};
 use super::super::callers::{self, percent};
+use super::super::order::ordered;
 use super::super::{functions, report};
-use super::{scale, scaled, weight};
-use crate::model::{FunctionTotals, Profile, ProfileMode, Weight};
+use super::{Base, rounded, weight};
+use crate::model::{Collectors, Column, FunctionTotals, Profile, ProfileMode, Weight};
 
 const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): its numbers are in part estimates from short looks: in two of three cases CHANGE is off by no more than ERROR, and others are no more than what stands behind <";
 
-/// What one of two recordings says of a function, for each second of it.
+/// What one of two recordings says of a function, for each second of it or for each call of some method.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Rate {
     calls: f64,
@@ -25,17 +28,32 @@ struct Rate {
     time_ns: u64,
     /// How far `time_ns` may be off; `None` if nobody knows.
     error_ns: Option<u64>,
+    /// What the calls have consumed themselves, as far as that is known.
+    consumed: Option<Counters>,
 }
 
 impl Rate {
     /// A time without calls, which is exact.
     fn of_time(time_ns: u64) -> Self {
-        Self { calls: 0.0, calls_error: 0.0, time_ns, error_ns: Some(0) }
+        Self { calls: 0.0, calls_error: 0.0, time_ns, error_ns: Some(0), consumed: None }
     }
 
     /// The time or, where that is lost in its error, how long it can be at most.
     fn time(&self) -> String {
         Uncertain { value: self.time_ns, error: self.error_ns.unwrap_or(0) }.duration()
+    }
+
+    /// Adds what calls have consumed in a recording of which this makes a second.
+    fn consume(&mut self, consumed: &Consumed, part: impl Fn(u64) -> f64) {
+        let sums = self.consumed.get_or_insert_default();
+        sums.iter_mut().zip(consumed.own).for_each(|(sum, own)| *sum = sum.saturating_add(rounded(part(own))));
+    }
+
+    /// What the calls have consumed of this.
+    fn consumed(&self, column: &Column) -> String {
+        self.consumed
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), |counters| units::counted(column.of(counters), column.unit))
     }
 
     /// The calls or, where those are lost in their error, how many there can be at most.
@@ -84,6 +102,11 @@ impl Row {
         }
     }
 
+    /// What the calls have consumed of this in both recordings.
+    fn consumed(&self, column: &Column) -> String {
+        format!("{} → {}", self.before.consumed(column), self.after.consumed(column))
+    }
+
     fn sign(&self) -> &'static str {
         match self.after.time_ns.cmp(&self.before.time_ns) {
             Ordering::Less => "-",
@@ -113,8 +136,14 @@ fn root_of_squares(one: u64, other: u64) -> u64 {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn table(before: &Profile, after: &Profile, top: usize, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
-    let mut rows = rows(before, after);
+pub fn table(
+    (before, after): (&Profile, &Profile),
+    base: &Base,
+    top: usize,
+    screen: Screen,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut rows = rows(before, after, base);
     rows.sort_by(|a, b| {
         let weight = |row: &Row| Reverse((row.change_ns(), row.after.time_ns.max(row.before.time_ns)));
         weight(a).cmp(&weight(b)).then_with(|| a.label.cmp(&b.label))
@@ -122,7 +151,8 @@ pub fn table(before: &Profile, after: &Profile, top: usize, screen: Screen, out:
     let all = rows.len();
     rows.truncate(if top == 0 { all } else { top });
     let has_calls = before.about.mode == ProfileMode::Calls;
-    let mut grid = grid(&rows, has_calls);
+    let collectors = before.about.collectors.shared_with(after.about.collectors);
+    let mut grid = grid(&rows, has_calls, base, collectors);
     grid.make_room(screen);
     for line in grid.lines(screen) {
         writeln!(out, "{line}")?;
@@ -132,15 +162,22 @@ pub fn table(before: &Profile, after: &Profile, top: usize, screen: Screen, out:
         writeln!(out, "and {} (--top 0 shows all)", notes::plural((all - rows.len()) as u64, "further row"))?;
     }
     if rows.iter().any(|row| row.stepped) {
-        writeln!(out, "! {}", notes::SINGLE_STEPPED)?;
+        writeln!(out, "! {}", Mark::SingleStepped.meaning())?;
     }
     if rows.iter().any(|row| row.estimated) {
         writeln!(out, "≈ {ESTIMATED}")?;
     }
-    let length = |profile: &Profile| units::duration(nanoseconds(profile.about.elapsed));
-    writeln!(out, "all numbers are per second of recording: A is {} long, B {}", length(before), length(after))?;
+    writeln!(out, "{}", per_what((before, after), base))?;
+    if !collectors.is_empty() {
+        let titles: Vec<&str> = collectors.columns().map(|column| column.title).collect();
+        writeln!(out, "{}: what the timed calls consumed themselves, in A → in B", titles.join(", "))?;
+    }
     if has_calls {
-        let but = if rows.iter().any(|row| row.estimated) { " (but for ≈)" } else { "" };
+        let but = match rows.iter().any(|row| row.estimated) {
+            _ if !before.about.threads.is_empty() => ", as sampled calls divide it among threads",
+            true => " (but for ≈)",
+            false => "",
+        };
         match weight(before, after) {
             Weight::OnCpu => writeln!(
                 out,
@@ -152,27 +189,49 @@ pub fn table(before: &Profile, after: &Profile, top: usize, screen: Screen, out:
     Ok(())
 }
 
-fn rows(before: &Profile, after: &Profile) -> Vec<Row> {
-    if before.about.mode == ProfileMode::OnCpu { by_innermost_frame(before, after) } else { by_function(before, after) }
+/// What all numbers are of.
+fn per_what((before, after): (&Profile, &Profile), base: &Base) -> String {
+    let length = |profile: &Profile| units::duration(nanoseconds(profile.about.elapsed));
+    match (&base.per, base.amounts.map(|amount| units::count(rounded(amount)))) {
+        (None, _) => {
+            format!("all numbers are per second of recording: A is {} long, B {}", length(before), length(after))
+        }
+        (Some(per), [old, new]) => {
+            let per = names::printable(per);
+            format!(
+                "all numbers are per call of {per}: A has {old} of them in {}, B {new} in {}",
+                length(before),
+                length(after)
+            )
+        }
+    }
 }
 
-fn by_function(before: &Profile, after: &Profile) -> Vec<Row> {
+fn rows(before: &Profile, after: &Profile, base: &Base) -> Vec<Row> {
+    let by = if before.about.mode == ProfileMode::OnCpu { by_innermost_frame } else { by_function };
+    by(before, after, base)
+}
+
+fn by_function(before: &Profile, after: &Profile, base: &Base) -> Vec<Row> {
     let weight = weight(before, after);
     let mut found: BTreeMap<_, (Vec<&FunctionTotals>, Rate, Rate)> = BTreeMap::new();
     let nothing = (Vec::new(), Rate::of_time(0), Rate::of_time(0));
     for (profile, is_after) in [(before, false), (after, true)] {
-        let to_second = scale(profile.about.elapsed, Duration::from_secs(1));
-        for function in functions::ordered(profile) {
+        let part = |value| base.of(value, is_after);
+        for function in ordered(profile) {
             let (same, old, new) = found.entry(functions::key(function)).or_insert_with(|| nothing.clone());
             same.push(function);
             let rate = if is_after { new } else { old };
             // A function may be there twice, once for each library that was loaded.
             let calls = functions::all_calls(function);
-            rate.calls += notes::per_second(calls.value, profile.about.elapsed);
-            rate.calls_error += notes::per_second(calls.error, profile.about.elapsed);
-            rate.time_ns = rate.time_ns.saturating_add(scaled(functions::placed_ns(function, weight), to_second));
-            let error_ns = functions::error_ns(function, weight).map(|error_ns| scaled(error_ns, to_second));
+            rate.calls += part(calls.value);
+            rate.calls_error += part(calls.error);
+            rate.time_ns = rate.time_ns.saturating_add(rounded(part(functions::placed_ns(function, weight))));
+            let error_ns = functions::error_ns(function, weight).map(|error_ns| rounded(part(error_ns)));
             rate.error_ns = rate.error_ns.zip(error_ns).map(|(sum, more)| sum.saturating_add(more));
+            if let Some(consumed) = &function.consumed {
+                rate.consume(consumed, part);
+            }
         }
     }
     let named: Vec<&FunctionTotals> = found.values().filter_map(|(same, ..)| same.first().copied()).collect();
@@ -186,17 +245,16 @@ fn by_function(before: &Profile, after: &Profile) -> Vec<Row> {
 }
 
 /// Samples by timer are of no function: where they were taken takes its place.
-fn by_innermost_frame(before: &Profile, after: &Profile) -> Vec<Row> {
+fn by_innermost_frame(before: &Profile, after: &Profile, base: &Base) -> Vec<Row> {
     let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for (profile, is_after) in [(before, false), (after, true)] {
-        let to_second = scale(profile.about.elapsed, Duration::from_secs(1));
         let weighed = callers::weighed(profile, Weight::Time, false);
         for stack in &weighed.stacks {
             let innermost = stack.frames.last().and_then(|at| weighed.frames.get(*at as usize));
             let Some(innermost) = innermost else { continue };
             let (old, new) = found.entry(report::label(innermost)).or_default();
             let sum = if is_after { new } else { old };
-            *sum = sum.saturating_add(scaled(stack.value, to_second));
+            *sum = sum.saturating_add(rounded(base.of(stack.value, is_after)));
         }
     }
     let row = |(label, (old, new))| Row {
@@ -209,13 +267,16 @@ fn by_innermost_frame(before: &Profile, after: &Profile) -> Vec<Row> {
     found.into_iter().map(row).collect()
 }
 
-fn grid(rows: &[Row], has_calls: bool) -> Grid {
-    let calls = if has_calls { [("CALLS/s A", Align::Right), ("CALLS/s B", Align::Right)].as_slice() } else { &[] };
+fn grid(rows: &[Row], has_calls: bool, base: &Base, collectors: Collectors) -> Grid<'static> {
+    let calls = if base.per.is_none() { ["CALLS/s A", "CALLS/s B"] } else { ["CALLS A", "CALLS B"] };
+    let calls = calls.map(|title| (title, Align::Right));
+    let calls = if has_calls { &calls[..] } else { &[] };
     let is_estimated = rows.iter().any(|row| row.estimated);
     let times = ["TIME A", "TIME B", "CHANGE"].map(|title| (title, Align::Right));
-    let mut headers = [calls, &times].concat();
+    let mut headers = [calls, &times[..]].concat();
     headers.extend(is_estimated.then_some(("ERROR", Align::Right)));
     headers.push(("CHANGE %", Align::Right));
+    headers.extend(collectors.columns().map(|column| (column.title, Align::Right)));
     headers.push(("METHOD", Align::Left));
     let cells = |row: &Row| {
         let mut cells = Vec::new();
@@ -224,14 +285,16 @@ fn grid(rows: &[Row], has_calls: bool) -> Grid {
         }
         cells.extend([row.before.time(), row.after.time(), row.change()]);
         cells.extend(is_estimated.then(|| row.error()));
-        cells.extend([row.share(), row.marked()]);
+        cells.push(row.share());
+        cells.extend(collectors.columns().map(|column| row.consumed(column)));
+        cells.push(row.marked());
         cells
     };
     Grid {
         rows: rows.iter().map(cells).collect(),
         elastic: vec![Elastic::names(headers.len() - 1)],
         headers,
-        expendable: &["CALLS/s A", "CALLS/s B", "CHANGE %"],
+        expendable: &["CALLS/s A", "CALLS/s B", "CALLS A", "CALLS B", "CHANGE %"],
     }
 }
 
@@ -243,7 +306,7 @@ mod tests {
 
     fn text(before: &Profile, after: &Profile, top: usize) -> String {
         let mut out = Vec::new();
-        table(before, after, top, Screen::default(), &mut out).unwrap();
+        table((before, after), &Base::seconds(before, after), top, Screen::default(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -267,6 +330,24 @@ TIME is exact wall-clock time, native methods called from there included
         let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(squeezed(&text(&before, &after, 0)), squeezed(expected));
         assert!(text(&before, &after, 1).contains("and 2 further rows (--top 0 shows all)"));
+    }
+
+    /// Check that runs which did different amounts of the same work do not differ per call of it, however long they took.
+    #[test]
+    fn per_call() {
+        let (before, mut after) = (recorded::profile(), recorded::profile());
+        after.about.elapsed *= 7;
+        for function in &mut after.functions {
+            (function.calls, function.total_ns) = (3 * function.calls, 3 * function.total_ns);
+        }
+        let mut out = Vec::new();
+        table((&before, &after), &Base::calls("a.N::read", [20, 60]), 0, Screen::default(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let rows: Vec<Vec<&str>> = text.lines().take(3).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0].join(" "), "CALLS A CALLS B TIME A TIME B CHANGE CHANGE % METHOD");
+        assert_eq!(rows[1].join(" "), "1.00 1.00 150 us 150 us 0 ns 0.0 % a.N::read", "{text}");
+        assert_eq!(rows[2].join(" "), "0.50 0.50 50.0 us 50.0 us 0 ns 0.0 % a.N::copy", "{text}");
+        assert!(text.contains("per call of a.N::read: A has 20 of them in 10.0 s, B 60 in 1.17 min"), "{text}");
     }
 
     /// Check that a function is marked whose probe was single-stepped in one of the recordings.
@@ -316,6 +397,23 @@ TIME is exact wall-clock time, native methods called from there included
         // The root of 24 us and 12 us, squared.
         assert_eq!(cells[8..11], ["±", "26.8", "us"], "{text}");
         assert!(!text.contains("new"), "{text}");
+    }
+
+    /// Check that what both recordings have collected is compared per second, and what only one of them has is left out.
+    #[test]
+    fn collected() {
+        let consuming = |seconds: u32, own, names: &[&str]| {
+            let mut profile = recorded::profile();
+            profile.about.elapsed = std::time::Duration::from_secs(seconds.into());
+            profile.about.collectors = Collectors::named(names).unwrap();
+            profile.functions[0].consumed =
+                Some(Box::new(Consumed { own: [own; nprof_common::COUNTERS], total: [0; nprof_common::COUNTERS] }));
+            profile
+        };
+        let text = text(&consuming(10, 50, &["syscalls", "io"]), &consuming(20, 20, &["faults", "syscalls"]), 0);
+        let row = |name: &str| text.lines().find(|line| line.ends_with(name)).unwrap().to_owned();
+        assert!(row("a.N::copy").contains(" 5 → 1 ") && row("a.N::read").contains(" - → - "), "{text}");
+        assert!(text.contains("\nSYSCALLS: what the timed calls") && !text.contains("FAULTS"), "{text}");
     }
 
     /// Check that a recording does not differ from itself.

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::time::Duration;
 
 use inferno::flamegraph::{self, Options};
 
 use super::super::report;
-use super::{scale, scaled};
+use super::Base;
 use crate::model::{Unit, Weighed};
 
 /// What the recordings are called.
@@ -19,30 +18,28 @@ pub struct Names<'a> {
     pub after: &'a str,
 }
 
-/// Stacks of two recordings with their values, the first one's scaled to the length of the second.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Stacks of two recordings with their values, the first one's scaled to the amount of the second.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     unit: Unit,
-    /// Whether scaling changed anything.
-    is_scaled: bool,
+    base: Base,
     rows: BTreeMap<String, (u64, u64)>,
 }
 
 impl Difference {
-    /// Compares stacks, each with the length of its recording.
+    /// Compares stacks.
     #[must_use]
-    pub fn new(before: (&Weighed, Duration), after: (&Weighed, Duration)) -> Self {
-        let by = scale(before.1, after.1);
+    pub fn new(before: &Weighed, after: &Weighed, base: Base) -> Self {
         let mut rows: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-        for (stack, value) in folded(before.0) {
+        for (stack, value) in folded(before) {
             let old = &mut rows.entry(stack).or_default().0;
-            *old = old.saturating_add(scaled(value, by));
+            *old = old.saturating_add(base.as_after(value));
         }
-        for (stack, value) in folded(after.0) {
+        for (stack, value) in folded(after) {
             let new = &mut rows.entry(stack).or_default().1;
             *new = new.saturating_add(value);
         }
-        Self { unit: after.0.unit, is_scaled: before.1 != after.1, rows }
+        Self { unit: after.unit, base, rows }
     }
 
     /// Whether there is nothing to draw with the widths of the second recording, or with `negate` of the first.
@@ -87,8 +84,9 @@ impl Difference {
         let what = if self.unit == Unit::Calls { "calls" } else { "time" };
         let mut legend = format!("red: more {what} in {}, blue: less; widths: {widths}", names.after);
         legend.push_str(&format!("; what is only in {missing} has none"));
-        if self.is_scaled {
-            legend.push_str(&format!("; {} scaled to the same length", names.before));
+        if !self.base.is_equal() {
+            let same = self.base.per.as_ref().map_or("length".to_owned(), |per| format!("number of calls of {per}"));
+            legend.push_str(&format!("; {} scaled to the same {same}", names.before));
         }
         legend
     }
@@ -118,7 +116,8 @@ mod tests {
         after.functions[1].self_ns = 8_000_000;
         let (old, new) =
             (callers::weighed(&before, Weight::Time, false), callers::weighed(&after, Weight::Time, false));
-        Difference::new((&old, Duration::from_secs(10)), (&new, Duration::from_secs(20)))
+        after.about.elapsed *= 2;
+        Difference::new(&old, &new, Base::seconds(&before, &after))
     }
 
     /// Check that the first recording is scaled to the length of the second, and that what is missing is 0.
@@ -146,13 +145,23 @@ mod tests {
         assert_eq!(svg(false), after);
     }
 
+    /// Check that recordings are scaled by calls where that is wanted, and that the picture says so.
+    #[test]
+    fn scaled_by_calls() {
+        let weighed = callers::weighed(&recorded::profile(), Weight::Time, false);
+        let difference = Difference::new(&weighed, &weighed, Base::calls("a.N::read", [20, 10]));
+        let mut out = Vec::new();
+        difference.folded(&mut out).unwrap();
+        assert!(String::from_utf8(out).unwrap().contains("a.N.read 1000000 2000000\n"));
+        assert!(difference.legend(&NAMES, false).ends_with("a.nprof scaled to the same number of calls of a.N::read"));
+    }
+
     /// Check that it is known when there is nothing to draw.
     #[test]
     fn knows_when_there_is_nothing() {
         let nothing = Weighed::default();
         let something = callers::weighed(&recorded::profile(), Weight::Time, false);
-        let second = Duration::from_secs(1);
-        let gone = Difference::new((&something, second), (&nothing, second));
+        let gone = Difference::new(&something, &nothing, Base::calls("a", [1, 1]));
         assert_eq!((gone.is_empty(false), gone.is_empty(true)), (true, false));
     }
 }

@@ -5,11 +5,16 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
+use serde_json::Value;
 
+use super::super::super::collected::Collected;
+use super::super::super::groups::{By, Sum};
 use super::super::super::json::{line, nanoseconds};
 use super::super::callers::{self, Caller, Callers};
 use super::super::functions::{self, Open};
-use crate::model::{About, FunctionTotals, Profile, ProfileFrame, ProfileMode, Quality, Unseen, Weight};
+use super::super::order::in_order;
+use super::Extent;
+use crate::model::{About, Column, FunctionTotals, Profile, ProfileFrame, ProfileMode, Quality, Unseen, Weight};
 
 /// The version of the document's form.
 const SCHEMA: u32 = 1;
@@ -18,6 +23,9 @@ const SCHEMA: u32 = 1;
 struct Document<'a> {
     schema: u32,
     about: Recorded<'a>,
+    /// What functions are added up by, where that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<BTreeMap<&'static str, Value>>>,
     functions: Vec<Function<'a>>,
     /// Of a recording without functions.
     stacks: Vec<Stack<'a>>,
@@ -37,6 +45,7 @@ struct Recorded<'a> {
     kernel: &'a str,
     host: &'a str,
     patterns: &'a [String],
+    threads: &'a [String],
     max_stacks: u32,
     period_ns: Option<u64>,
 }
@@ -67,6 +76,10 @@ struct Function<'a> {
     counted: u64,
     in_flight: u64,
     open_ns: u64,
+    traced_after_ns: u64,
+    unwatched_ns: u64,
+    sampled: bool,
+    only_counted: bool,
     single_stepped: bool,
     total_ns: u64,
     self_ns: u64,
@@ -80,6 +93,11 @@ struct Function<'a> {
     estimate_error: Option<f64>,
     estimated_total_ns: Option<u64>,
     estimate_error_ns: Option<u64>,
+    /// Only where something was collected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collected: Option<Option<Collected>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collected_total: Option<Option<Collected>>,
     stacks: Vec<Stack<'a>>,
 }
 
@@ -94,7 +112,8 @@ struct Stack<'a> {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn json(profile: &Profile, top: usize, mut out: &mut dyn Write) -> io::Result<()> {
+pub fn json(profile: &Profile, extent: Extent, mut out: &mut dyn Write) -> io::Result<()> {
+    let top = extent.stacks;
     let weighed = callers::weighed(profile, Weight::Time, true);
     let callers = Callers::of(&weighed);
     let all = callers.all();
@@ -103,8 +122,10 @@ pub fn json(profile: &Profile, top: usize, mut out: &mut dyn Write) -> io::Resul
     let document = Document {
         schema: SCHEMA,
         about: recorded(&profile.about),
-        functions: functions::ordered(profile)
+        groups: extent.by.map(|by| groups(profile, by, extent)),
+        functions: in_order(profile, extent.order)
             .into_iter()
+            .take(if extent.by.is_some() { usize::MAX } else { extent.top.unwrap_or(usize::MAX) })
             .map(|f| function(profile, f, (&callers, &open), top))
             .collect(),
         stacks: all.into_iter().take(without_functions).map(stack).collect(),
@@ -113,12 +134,30 @@ pub fn json(profile: &Profile, top: usize, mut out: &mut dyn Write) -> io::Resul
     line(&document, &mut out)
 }
 
+/// The groups with the words of the table: `{"thread": "main", "calls": 1, …}`.
+fn groups(profile: &Profile, by: By, extent: Extent) -> Vec<BTreeMap<&'static str, Value>> {
+    let tells_work = Weight::default_of(&profile.about) == Weight::OnCpu;
+    let group = |(name, sum): &(&str, Sum)| {
+        let on_cpu_ns = if tells_work { Value::from(sum.ran.value) } else { Value::Null };
+        BTreeMap::from([
+            (by.word(), Value::from(*name)),
+            ("functions", sum.functions.into()),
+            ("calls", sum.calls.value.into()),
+            ("on_cpu_ns", on_cpu_ns),
+            ("self_ns", sum.own.value.into()),
+        ])
+    };
+    let all = super::groups::groups(profile, by, extent.order).groups;
+    all.iter().take(extent.top.unwrap_or(all.len())).map(group).collect()
+}
+
 fn function<'a>(
     profile: &'a Profile,
     function: &'a FunctionTotals,
     (callers, open): (&'a Callers<'a>, &Open),
     top: usize,
 ) -> Function<'a> {
+    let collected = |number| Collected::of(profile.about.collectors, function.consumed.as_deref(), number);
     Function {
         class: &function.class,
         method: &function.method,
@@ -130,6 +169,10 @@ fn function<'a>(
         counted: function.counted,
         in_flight: function.in_flight,
         open_ns: open.ns(function),
+        traced_after_ns: function.traced_after_ns,
+        unwatched_ns: function.unwatched_ns,
+        sampled: function.sampled,
+        only_counted: function.only_counted,
         single_stepped: function.single_stepped,
         total_ns: function.total_ns,
         self_ns: function.self_ns,
@@ -143,6 +186,8 @@ fn function<'a>(
         estimate_error: function.estimate_error(),
         estimated_total_ns: function.unseen.filter(Unseen::has_time).map(|_unseen| functions::all_ns(function)),
         estimate_error_ns: function.estimate_error_ns(),
+        collected: collected(Column::own),
+        collected_total: collected(Column::total),
         stacks: callers.function(function).iter().take(top).map(stack).collect(),
     }
 }
@@ -163,6 +208,7 @@ fn recorded(about: &About) -> Recorded<'_> {
         kernel: &about.kernel,
         host: &about.host,
         patterns: &about.patterns,
+        threads: &about.threads,
         max_stacks: about.max_stacks,
         period_ns: about.period_ns,
     }
@@ -188,14 +234,17 @@ fn counts(counts: &[(String, u64)]) -> BTreeMap<&str, u64> {
 
 #[cfg(test)]
 mod tests {
+    use nprof_common::Consumed;
+
     use super::super::super::recorded;
-    use super::json;
+    use super::{Extent, json};
+    use crate::model::{Collectors, Profile};
 
     /// Check the document for programs: whole numbers, and frames with all that is known.
     #[test]
     fn document() {
         let mut out = Vec::new();
-        json(&recorded::profile(), 1, &mut out).unwrap();
+        json(&recorded::profile(), Extent { stacks: 1, ..Extent::default() }, &mut out).unwrap();
         let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
         let read = &document["functions"][0];
         assert_eq!(
@@ -206,5 +255,24 @@ mod tests {
         assert_eq!(read["stacks"][0]["self_ns"], 1_500_000);
         assert_eq!(read["stacks"][0]["frames"][1]["line"], 2);
         assert_eq!((&document["schema"], &document["about"]["elapsed_ns"]), (&1.into(), &10_000_000_000_u64.into()));
+    }
+
+    /// Check that what was collected is there under its names, `null` where it is not known, and nothing where nothing was.
+    #[test]
+    fn collected() {
+        let mut profile = recorded::profile();
+        let document = |profile: &Profile| -> serde_json::Value {
+            let mut out = Vec::new();
+            json(profile, Extent::default(), &mut out).unwrap();
+            serde_json::from_slice(&out).unwrap()
+        };
+        assert_eq!(document(&profile)["functions"][0].get("collected"), None);
+        profile.about.collectors = Collectors::named(&["faults"]).unwrap();
+        profile.functions[1].consumed =
+            Some(Box::new(Consumed { own: [2; nprof_common::COUNTERS], total: [3; nprof_common::COUNTERS] }));
+        let functions = document(&profile)["functions"].clone();
+        assert_eq!(functions[0]["collected"], serde_json::json!({ "faults": 4, "major_faults": 2 }));
+        assert_eq!(functions[0]["collected_total"], serde_json::json!({ "faults": 6, "major_faults": 3 }));
+        assert_eq!(functions[1]["collected"], serde_json::Value::Null);
     }
 }

@@ -1,16 +1,26 @@
 use nprof_common::Mode;
+use nprof_common::wire::Watch;
 
 use super::*;
-use crate::model::NativeCode;
+use crate::model::{NativeCode, StubPrice};
+use crate::trace::chosen::Choice;
+use crate::trace::stubs::Collected;
 
 const NOW: Duration = Duration::from_secs(60);
 
 fn stub_states() -> StubStates {
-    StubStates::new(StubOptions { mode: Mode::Time, threshold_ns: u64::MAX, time_every: 16 })
+    let price = StubPrice::default();
+    StubStates::new(StubOptions {
+        mode: Mode::Time,
+        choice: Choice::Nothing,
+        time_every: 16,
+        price,
+        collected: Collected::default(),
+    })
 }
 
 fn method(id: u64, class: &str, name: &str) -> Method {
-    let (class, name, signature) = (class.to_owned(), name.to_owned(), "()V".to_owned());
+    let (class, name, signature) = (class.into(), name.into(), "()V".into());
     Method { id: VirtAddr(id), class, name, signature, code: NativeCode::Unbound }
 }
 
@@ -43,10 +53,6 @@ fn known(planned: impl IntoIterator<Item = (VirtAddr, Planned)>) -> Known<'stati
 
 fn watch(number: u32) -> ToShim {
     ToShim::Watch(Watch { number, mode: Mode::Time as u32, probability: 0, threshold_ns: u64::MAX })
-}
-
-fn sample(number: u32) -> ToShim {
-    ToShim::Watch(Watch { number, mode: 3, probability: 1 << 28, threshold_ns: u64::MAX })
 }
 
 fn stubbed(number: u32, index: u32) -> Stubbed {
@@ -199,31 +205,6 @@ fn a_class_that_was_there_in_between() {
     let plan = known([(id, Planned { probe: Some(7), ..met.clone() })]);
     assert_eq!(stub_states.decide(&plan, true, NOW, |_| false), []);
     assert_eq!((probes(&stub_states), standing(&stub_states, 1)), (vec![Some(7)], Standing::Stubbed));
-}
-
-/// Check that of a method that has been called often only some calls are timed, which is ordered once and stays so when it
-/// has been with probes in between; and that a new stub, which times each call, is thinned out again.
-#[test]
-fn some_calls_of_what_is_called_often() {
-    let mut stub_states = stub_states();
-    (1..=2).for_each(|number| stub_states.bound(bound(number, How::Found, None), Duration::ZERO).unwrap());
-    let plan = plan(&[1, 2]);
-    let often = |record: u32| (record == 5).then_some(Timed { calls: 1000, total_ns: 70_000 });
-    stub_states.decide(&plan, true, Duration::ZERO, |_| false);
-    assert_eq!(stub_states.time_fewer(often), [], "without a stub");
-    (1..=2).for_each(|number| stub_states.stubbed(&stubbed(number, 4 + number)));
-    stub_states.applied(1);
-    assert_eq!(stub_states.time_fewer(often), [sample(1)]);
-    assert_eq!(stub_states.time_fewer(often), []);
-    assert!(stub_states.is_settled(), "there is nothing to bind");
-    let sampled: Vec<Option<u64>> = stub_states.recorded().map(|(entry, ..)| Some(entry.sampled?.calls)).collect();
-    assert_eq!(sampled, [Some(1000), None]);
-    stub_states.decide(&plan, false, NOW, |_| false);
-    let orders = stub_states.decide(&plan, true, NOW, |_| false);
-    assert_eq!(orders, [sample(1), watch(2), ToShim::Apply(3)]);
-    stub_states.applied(3);
-    stub_states.bound(bound(1, How::Event, Some(5)), NOW).unwrap();
-    assert_eq!(stub_states.time_fewer(often), [sample(1)]);
 }
 
 /// Check that a target cannot fill memory with methods, be they many or have they long names, and that what is told once more

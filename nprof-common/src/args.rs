@@ -1,0 +1,184 @@
+//! What calls were made with: the registers and the stack at their entry, and what in the heap they refer to, as these cross the
+//! ring of stacks. A [`CallArgs`] stands before the [`SlowDetails`](crate::SlowDetails) of a slow call.
+
+#[cfg(not(target_arch = "bpf"))]
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Registers that pass whole numbers and references to a native method, the `JNIEnv` aside: `rsi` (the object or the class),
+/// `rdx`, `rcx`, `r8`, `r9`.
+pub const REGISTERS: usize = 5;
+/// Words of the stack that are noted; there is what finds no register.
+pub const STACK_WORDS: usize = 9;
+/// The words of a call that are noted: registers, then the stack.
+pub const WORDS: usize = REGISTERS + STACK_WORDS;
+/// The place of the result among what may refer to the heap, behind all words.
+pub const RESULT: usize = WORDS;
+/// What may refer to the heap.
+pub const REFERENCES: usize = WORDS + 1;
+/// How many nested calls of a thread are noted at once.
+pub const LEVELS: usize = 4;
+/// How much of an object is copied, from its start.
+pub const HEAD_BYTES: usize = 64;
+/// How much is copied of an object, or of what a string is kept in, where contents are wanted. It includes the header.
+pub const CONTENT_BYTES: usize = 160;
+/// How far the bits of a function's word lie apart that say what is a reference, and what is a file descriptor.
+pub const FILES_SHIFT: u32 = 32;
+
+/// What was noted at the entry of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct NotedCall {
+    /// The stack pointer at the entry: what another call has left is none of this one's.
+    pub sp: u64,
+    /// The dense method index.
+    pub index: u32,
+    /// Whether the stack could be read: 1, or 0.
+    pub has_stack: u32,
+    /// Registers and stack.
+    pub words: [u64; WORDS],
+}
+
+/// What was noted of the open calls of a thread, by their depth; the outermost call's is the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct NotedCalls {
+    /// By depth.
+    pub of: [NotedCall; LEVELS],
+}
+
+const _: () = assert!(size_of::<NotedCall>() == 16 + 8 * WORDS && size_of::<NotedCalls>() == LEVELS * 128);
+
+/// The beginning of an object of the heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Referent {
+    /// Its address.
+    pub addr: u64,
+    /// How many bytes of `head` are known; 0 if nothing is.
+    pub head_bytes: u64,
+    /// Its first bytes.
+    pub head: [u64; HEAD_BYTES / 8],
+    /// How many bytes of `contents` are known.
+    pub content_bytes: u64,
+    /// The first bytes of the object or, if it is a string, of the array that it is kept in.
+    pub contents: [u64; CONTENT_BYTES / 8],
+}
+
+/// What is said of the arguments and the result of a slow call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct CallArgs {
+    /// How many of `words` are known: all, those in registers, or none.
+    pub known: u64,
+    /// Whether the call has returned, and `result` is known: 1, or 0.
+    pub has_result: u64,
+    /// Whether it has an exception pending, as far as the programs can tell: 1, or 0.
+    pub has_thrown: u64,
+    /// Whether the heap stood still while `referents` were read: 1, or 0. If not, nothing is known of them.
+    pub is_still: u64,
+    /// Which words are references (the lowest bits) and file descriptors (from [`FILES_SHIFT`] on), as the function was described.
+    pub kinds: u64,
+    /// Registers and stack at the entry.
+    pub words: [u64; WORDS],
+    /// What was returned in `rax`.
+    pub result: u64,
+    /// What the references lead to, the result's last.
+    pub referents: [Referent; REFERENCES],
+}
+
+const _: () = assert!(size_of::<Referent>() == 24 + HEAD_BYTES + CONTENT_BYTES);
+const _: () = assert!(size_of::<CallArgs>() == 48 + 8 * WORDS + REFERENCES * size_of::<Referent>());
+
+/// What the programs have to know of a VM's heap to follow references; addresses in its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct HeapPlaces {
+    /// The byte that says whether a collector stops the program now; 0: references are not followed.
+    pub stopped: u64,
+    /// Where in an object the word is that names its class, in bytes; one of the first two words.
+    pub class_word: u64,
+    /// The bits of that word that do so.
+    pub class_mask: u64,
+    /// What they are of a string; 0 if that is not known.
+    pub string_class: u64,
+    /// Of a string: where it refers to what it is kept in.
+    pub string_value: u64,
+    /// Bytes that a reference takes in an object. If 4, it is shifted and added to the base.
+    pub reference_bytes: u64,
+    /// See `reference_bytes`.
+    pub reference_base: u64,
+    /// See `reference_bytes`.
+    pub reference_shift: u64,
+}
+
+impl CallArgs {
+    /// Takes them out of the record of a slow call, which ends with them and `details` bytes more. `None` if there are none.
+    #[cfg(not(target_arch = "bpf"))]
+    #[must_use]
+    pub fn before_details(record: &[u8], details: usize) -> Option<Self> {
+        let end = record.len().checked_sub(details)?;
+        Self::read_from_suffix(&record[..end]).ok().map(|(_, args)| args)
+    }
+
+    /// A word at the entry; `None` if it is not known.
+    #[must_use]
+    pub fn word(&self, word: usize) -> Option<u64> {
+        self.words.get(word).copied().filter(|_| (word as u64) < self.known)
+    }
+
+    /// Where a reference leads; `None` if it leads nowhere or that is not known.
+    #[must_use]
+    pub fn referent(&self, word: usize) -> Option<&Referent> {
+        self.referents.get(word).filter(|referent| self.is_still != 0 && referent.head_bytes > 0)
+    }
+}
+
+#[cfg(not(target_arch = "bpf"))]
+impl Referent {
+    /// The first bytes of the object, as far as they are known.
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
+        known(self.head.as_bytes(), self.head_bytes)
+    }
+
+    /// The first bytes of the array that holds the contents, as far as they are known.
+    #[must_use]
+    pub fn contents(&self) -> &[u8] {
+        known(self.contents.as_bytes(), self.content_bytes)
+    }
+}
+
+#[cfg(not(target_arch = "bpf"))]
+fn known(bytes: &[u8], known: u64) -> &[u8] {
+    &bytes[..usize::try_from(known).unwrap_or(bytes.len()).min(bytes.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::FromZeros as _;
+
+    use super::*;
+
+    /// Check that arguments are found before what ends a record, and that no more is believed in than there can be.
+    #[test]
+    fn taken_out_of_a_record() {
+        let mut args = CallArgs { known: REGISTERS as u64, is_still: 1, ..CallArgs::new_zeroed() };
+        (args.words[4], args.words[5]) = (9, 10);
+        (args.referents[1].head_bytes, args.referents[1].head[0]) = (u64::MAX, 0x0807_0605_0403_0201);
+        let mut record = std::vec![7; 100];
+        record.extend(args.as_bytes());
+        record.extend([8; 24]);
+        let read = CallArgs::before_details(&record, 24).unwrap();
+        assert_eq!(read, args);
+        assert_eq!((read.word(4), read.word(5), read.word(99)), (Some(9), None, None));
+        let head = read.referent(1).unwrap().head();
+        assert_eq!((head.len(), &head[..3]), (HEAD_BYTES, &[1, 2, 3][..]));
+        assert_eq!((read.referent(0), read.referent(99)), (None, None));
+        assert_eq!(CallArgs { is_still: 0, ..args }.referent(1), None);
+        assert_eq!(CallArgs::before_details(&record[..200], 24), None);
+        assert_eq!(CallArgs::before_details(&record, record.len() + 1), None);
+    }
+}

@@ -1,0 +1,331 @@
+//! Calls of JNI functions: counted for the native method that makes them, and looked at as their kind says
+//! ([`nprof_common::jni`]).
+//!
+//! A function's caller is the innermost open call, if that is a native method's. If it is a JNI function's, the VM itself calls,
+//! or native code that is not traced: both are nobody's calls.
+
+use core::ptr;
+
+use aya_ebpf::bindings::{BPF_NOEXIST, pt_regs};
+use aya_ebpf::btf_maps::HashMap;
+use aya_ebpf::helpers::generated::bpf_probe_read_user_str;
+use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
+use aya_ebpf::macros::btf_map;
+use nprof_common::jni::{CRITICAL_SECTIONS, JNI_SHARDS, NO_CALLER, pair};
+use nprof_common::stats::KIND_SHIFT;
+use nprof_common::{Frame, Frames, JniCalls, JniHold, JniKind, JniShards, Loss, MethodStats};
+
+use crate::{atomic, calls, counters, losses, threads, vm};
+
+/// The calls by native method and function. The loader says for how many pairs there is room, and of the next for how many
+/// look-ups and threads.
+#[btf_map]
+static NPROF_JNI: HashMap<u64, JniShards, 1> = HashMap::new();
+
+/// What look-ups have found, by a number for what they look up.
+#[btf_map]
+static NPROF_LOOK_UPS: HashMap<u64, u64, 1> = HashMap::new();
+
+/// The threads that are in critical sections.
+#[btf_map]
+static NPROF_HOLDS: HashMap<u32, JniHold, 1> = HashMap::new();
+
+/// Where classes are known by: [`nprof_common::MirrorPlaces`].
+#[unsafe(no_mangle)]
+static MIRROR: [u64; 2] = [0; 2];
+
+/// No calls.
+static NONE: JniShards = [JniCalls::NONE; JNI_SHARDS];
+
+/// The mode of `Release…ArrayElements` that copies elements back and does not let them go.
+const JNI_COMMIT: u32 = 1;
+/// What handles of objects have in their lowest bits besides the address.
+const HANDLE_TAG: u64 = 7;
+/// The most that is read of a name or signature, in bytes, with the zero at its end. What is longer is not told apart.
+const TEXT_BYTES: usize = 160;
+/// What the kernel answers if there is such a key.
+const EEXIST: i32 = -17;
+/// An odd number whose bits look random (2^64 divided by the golden ratio).
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+const MEMBER: u64 = JniKind::Member as u64;
+const CLASS: u64 = JniKind::Class as u64;
+const MAKES: u64 = JniKind::Makes as u64;
+const LETS_GO: u64 = JniKind::LetsGo as u64;
+const LETS_ELEMENTS_GO: u64 = JniKind::LetsElementsGo as u64;
+const CLEARS: u64 = JniKind::Clears as u64;
+const ENTERS: u64 = JniKind::Enters as u64;
+const LEAVES: u64 = JniKind::Leaves as u64;
+
+/// Whether a record is of a JNI function.
+#[inline(always)]
+pub(crate) fn is_function(stats: *const MethodStats) -> bool {
+    kind(stats) != JniKind::Method as u64
+}
+
+/// Whom JNI functions are counted for that are called within a call: the record of its native method, or nobody.
+#[inline(always)]
+pub(crate) fn caller_in(call: &Frame) -> u32 {
+    if call.is_caller == 0 { NO_CALLER } else { call.index }
+}
+
+/// What a call is about that begins: what [`Frame::env`] keeps of it.
+///
+/// # Safety
+/// `stats` is of a map and `regs` are those of the current thread in user space.
+#[inline(always)]
+pub(crate) unsafe fn subject(stats: *const MethodStats, regs: *const pt_regs) -> u64 {
+    // SAFETY: the caller's promise.
+    let (env, first, second, third) = unsafe { ((*regs).rdi, (*regs).rsi, (*regs).rdx, (*regs).rcx) };
+    match kind(stats) {
+        MEMBER => match klass(first) {
+            0 => 0,
+            klass => text(text(mixed(klass), second), third),
+        },
+        CLASS => text(MIX, first),
+        LETS_GO => u64::from(first != 0),
+        LETS_ELEMENTS_GO => u64::from(third as u32 != JNI_COMMIT),
+        CLEARS => u64::from(counters::is_pending(env)),
+        LEAVES => {
+            leave();
+            1
+        }
+        _ => env,
+    }
+}
+
+/// Counts a call of which nothing else is wanted, if it is of a JNI function.
+///
+/// # Safety
+/// As [`subject`].
+#[inline(always)]
+pub(crate) unsafe fn count(stats: *const MethodStats, index: u32, regs: *const pt_regs) {
+    let kind = kind(stats);
+    if kind == JniKind::Method as u64 {
+        return;
+    }
+    let Some(calls) = calls_of(calls::caller(), index) else { return };
+    // SAFETY: the map gave the pointer.
+    add(unsafe { &raw mut (*calls).calls }, 1);
+    let is_known_at_entry = matches!(kind, LETS_GO | LETS_ELEMENTS_GO | CLEARS | LEAVES);
+    // SAFETY: the caller's promise.
+    if is_known_at_entry && unsafe { subject(stats, regs) } == 0 {
+        // SAFETY: as above.
+        add(unsafe { &raw mut (*calls).vain }, 1);
+    }
+}
+
+/// Records a call of a JNI function that has returned and was just taken off `frames`, with how long its thread was not running in it
+/// and in no nested one.
+///
+/// A function that is called: its variables have no room beside those of what calls it.
+///
+/// # Safety
+/// `stats` and `frames` are of maps.
+#[inline(never)]
+pub(crate) unsafe fn end(stats: *const MethodStats, frames: *const Frames, time_ns: u64, off_ns: u64, returned: u64) {
+    // SAFETY: the caller's promise; the frames are the current thread's.
+    let Frames { depth, frames, .. } = unsafe { &*frames };
+    let Some(frame) = frames.get(*depth as usize) else { return };
+    let caller = frames.get((*depth as usize).wrapping_sub(1)).map_or(NO_CALLER, caller_in);
+    let Some(calls) = calls_of(caller, frame.index) else { return };
+    // SAFETY: the map gave the pointer.
+    let calls = unsafe { &mut *calls };
+    let times = [
+        (&raw mut calls.total_ns, time_ns),
+        (&raw mut calls.child_ns, frame.child_ns),
+        (&raw mut calls.off_ns, off_ns),
+    ];
+    for (counter, more) in [(&raw mut calls.calls, 1), (&raw mut calls.timed, 1)].into_iter().chain(times) {
+        add(counter, more);
+    }
+    // SAFETY: as above.
+    if !unsafe { atomic::raise(&raw mut calls.max_ns, time_ns) } {
+        losses::lose(Loss::MaxContended, frame.index, frame.sp);
+    }
+    let is_null = returned == 0;
+    let kind = kind(stats);
+    let is_vain = match kind {
+        MEMBER | CLASS | MAKES | ENTERS => is_null,
+        LETS_GO | LETS_ELEMENTS_GO | CLEARS => frame.env == 0,
+        _ => false,
+    };
+    if is_vain {
+        add(&raw mut calls.vain, 1);
+    } else if kind == MEMBER || kind == CLASS {
+        look_up(kind, caller, frame, time_ns.saturating_sub(frame.child_ns + off_ns));
+    } else if kind == ENTERS {
+        enter(caller, frame, frame.start_ns + time_ns);
+    }
+}
+
+/// Something was looked up and found: for the first time, or again. Which class a name means depends on who asks: of nobody's
+/// calls that is not known.
+#[inline(always)]
+fn look_up(kind: u64, caller: u32, frame: &Frame, time_ns: u64) {
+    if kind == MEMBER && mirror()[0] == 0 {
+        return;
+    }
+    let asks = if kind == CLASS { caller } else { NO_CALLER };
+    if kind == CLASS && asks == NO_CALLER {
+        return;
+    }
+    if frame.env == 0 {
+        return losses::lose(Loss::UnknownLookUp, frame.index, frame.sp);
+    }
+    let key = mixed(frame.env ^ pair(asks, frame.index));
+    match NPROF_LOOK_UPS.insert(key, 0u64, u64::from(BPF_NOEXIST)) {
+        Ok(()) => {}
+        Err(EEXIST) => {
+            let Some(calls) = calls_of(caller, frame.index) else { return };
+            // SAFETY: the map gave the pointer.
+            add(unsafe { &raw mut (*calls).redundant }, 1);
+            // SAFETY: as above.
+            add(unsafe { &raw mut (*calls).redundant_ns }, time_ns);
+        }
+        Err(_) => losses::lose(Loss::UnknownLookUp, frame.index, frame.sp),
+    }
+}
+
+/// The current thread begins a critical section.
+#[inline(always)]
+fn enter(caller: u32, frame: &Frame, now_ns: u64) {
+    let tid = threads::current_tid();
+    if let Some(hold) = NPROF_HOLDS.get_ptr_mut(tid) {
+        // SAFETY: the map gave the pointer, and only the thread itself comes here.
+        unsafe { (*hold).depth += 1 };
+        return;
+    }
+    let hold = JniHold { depth: 1, since_ns: now_ns, caller: u64::from(caller) };
+    if NPROF_HOLDS.insert(tid, hold, u64::from(BPF_NOEXIST)).is_err() {
+        losses::lose(Loss::NoJniRoom, frame.index, frame.sp);
+    }
+}
+
+/// The current thread ends a critical section. There is none if it began before its function was traced, or was only counted.
+#[inline(always)]
+fn leave() {
+    let tid = threads::current_tid();
+    let Some(hold) = NPROF_HOLDS.get_ptr_mut(tid) else { return };
+    // SAFETY: as above.
+    let JniHold { depth, since_ns, caller } = unsafe { &mut *hold };
+    if *depth > 1 {
+        *depth -= 1;
+        return;
+    }
+    // SAFETY: the helper takes no pointer.
+    let time_ns = unsafe { bpf_ktime_get_ns() }.saturating_sub(*since_ns);
+    let sections = calls_of(*caller as u32, CRITICAL_SECTIONS);
+    // It was there a moment ago, and nobody else takes it away.
+    _ = NPROF_HOLDS.remove(tid);
+    let Some(sections) = sections else { return };
+    // SAFETY: the map gave the pointer.
+    let JniCalls { calls, timed, total_ns, max_ns, .. } = unsafe { &mut *sections };
+    for (counter, more) in [(calls, 1), (timed, 1), (total_ns, time_ns)] {
+        add(counter, more);
+    }
+    // SAFETY: as above.
+    if !unsafe { atomic::raise(max_ns, time_ns) } {
+        losses::lose(Loss::MaxContended, CRITICAL_SECTIONS, 0);
+    }
+}
+
+/// A native method returns, or a thread ends in it: what it holds is not told any longer. Its end was not seen, or may not be.
+#[inline(never)]
+pub(crate) fn forget_hold() {
+    _ = NPROF_HOLDS.remove(threads::current_tid());
+}
+
+/// The calls of a function by a native method, the shard of this CPU; `None`, which is a loss, if there is no room for more.
+#[inline(always)]
+fn calls_of(caller: u32, function: u32) -> Option<*mut JniCalls> {
+    let calls = calls_or_null(caller, function);
+    (!calls.is_null()).then_some(calls)
+}
+
+/// The same as one word, all that a function can return.
+#[inline(never)]
+fn calls_or_null(caller: u32, function: u32) -> *mut JniCalls {
+    let key = pair(caller, function);
+    let known = NPROF_JNI.get_ptr_mut(key).or_else(|| {
+        // Another CPU may have been faster, which is as good; or there is no room, which shows next.
+        _ = insert_none(key);
+        NPROF_JNI.get_ptr_mut(key)
+    });
+    let Some(shards) = known else {
+        losses::lose(Loss::NoJniRoom, function, 0);
+        return ptr::null_mut();
+    };
+    // SAFETY: the helper takes no pointer.
+    let shard = unsafe { bpf_get_smp_processor_id() } as usize % JNI_SHARDS;
+    // SAFETY: the shard is one of the value's.
+    unsafe { shards.cast::<JniCalls>().add(shard) }
+}
+
+/// Makes a place for the calls of a pair.
+#[inline(always)]
+#[expect(clippy::needless_borrows_for_generic_args, reason = "the value is too large for the stack")]
+fn insert_none(key: u64) -> Result<(), i32> {
+    NPROF_JNI.insert(key, &NONE, u64::from(BPF_NOEXIST))
+}
+
+/// What the VM knows a class by, from a handle of its Java object; 0 if that is not sure. The collector may move the object
+/// at any time: what is read is right if it leads back to where it was read.
+#[inline(always)]
+fn klass(handle: u64) -> u64 {
+    let [to_klass, to_mirror] = mirror();
+    if to_klass == 0 {
+        return 0;
+    }
+    let read = |addr: u64| vm::word(addr).unwrap_or(0);
+    let object = read(handle & !HANDLE_TAG);
+    let klass = read(object.wrapping_add(to_klass));
+    let back = read(read(klass.wrapping_add(to_mirror)));
+    if object != 0 && back == object { klass } else { 0 }
+}
+
+/// A number for a text and what was read before it; 0 if it cannot be read, is too long, or nothing is known of what was before.
+#[inline(never)]
+fn text(before: u64, addr: u64) -> u64 {
+    let mut words = [0u64; TEXT_BYTES / size_of::<u64>()];
+    if before == 0 {
+        return 0;
+    }
+    // SAFETY: there is room for so many bytes, and the helper takes any address.
+    let read = unsafe { bpf_probe_read_user_str((&raw mut words).cast(), TEXT_BYTES as u32, addr as *const _) };
+    if read <= 0 || read >= TEXT_BYTES as i64 {
+        return 0;
+    }
+    let mut number = before;
+    for word in &words {
+        number = mixed(number ^ *word);
+    }
+    number | 1
+}
+
+/// Another number for each number, which differs from those of similar ones in all bits.
+#[inline(always)]
+fn mixed(number: u64) -> u64 {
+    let number = (number ^ number >> 32).wrapping_mul(MIX);
+    (number ^ number >> 29).wrapping_mul(MIX)
+}
+
+#[inline(always)]
+fn mirror() -> [u64; 2] {
+    // SAFETY: a constant that the loader has set; volatile, or the compiler would take its initial value.
+    unsafe { ptr::read_volatile(&raw const MIRROR) }
+}
+
+#[inline(always)]
+fn kind(stats: *const MethodStats) -> u64 {
+    // SAFETY: the callers have the record from its map.
+    unsafe { (*stats).brief >> KIND_SHIFT & 0xff }
+}
+
+#[inline(always)]
+fn add(counter: *mut u64, value: u64) {
+    if value != 0 {
+        // SAFETY: the callers pass places in a map value.
+        unsafe { atomic::add(counter, value) };
+    }
+}

@@ -1,0 +1,120 @@
+//! What a call has used besides time: the difference of its thread's row between its beginning and its end.
+//!
+//! The stub reads the row ([`nprof_common::rows`]) and keeps it in its frame. Only if something is different at the end, or
+//! traced calls were nested in this one, it comes here. All that is written is in memory of our own, or in the frame of a call
+//! that is just ending: a call that was left in between by `longjmp` does no harm.
+
+#![expect(unsafe_code, reason = "is called by stubs with places in their frames")]
+
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nprof_common::rows::{ThreadRow, Used};
+use nprof_common::{Consumed, MethodStats, THREAD_COUNTERS};
+
+use crate::pool;
+use crate::records::TIMES;
+
+/// What the frame of a call has of which it is collected what it uses.
+#[derive(Debug)]
+#[repr(C, align(16))]
+pub(crate) struct Call {
+    /// Where it is added up what calls use that are nested in one of this thread.
+    pub(crate) nested: *mut Nested,
+    /// The thread's row.
+    pub(crate) row: *const ThreadRow,
+    /// What the row said at the beginning.
+    pub(crate) at_entry: Used,
+    /// What `nested` said then; nothing if `before_any` is 0.
+    pub(crate) before: Used,
+    /// The time that it said.
+    pub(crate) before_ns: u64,
+    /// Whether it said anything but a time.
+    pub(crate) before_any: u64,
+}
+
+const _: () = assert!(size_of::<Call>() == 288);
+
+/// What traced calls have used that are nested in the open call of a thread. Only this thread uses it.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(crate) struct Nested {
+    /// Their time, in nanoseconds.
+    pub(crate) ns: u64,
+    /// Whether they have used anything else; if it is 0, `used` is nothing.
+    pub(crate) any: u64,
+    /// What.
+    pub(crate) used: Used,
+}
+
+const _: () = assert!(size_of::<Nested>() == size_of::<ThreadRow>());
+
+/// A shard of a record, word by word.
+type Shard = [AtomicU64; size_of::<MethodStats>() / 8];
+/// What the calls of one have consumed, word by word.
+type Consumption = [AtomicU64; size_of::<Consumed>() / 8];
+
+/// Adds what a call has used to a shard of its method's record, and to what is nested in the call that made it.
+///
+/// # Safety
+/// Called by stubs only: `call` is in the frame of one that ends, `shard` in the record in which it began.
+pub(crate) unsafe extern "C" fn collected(call: *const Call, shard: *const Shard, time_ns: u64) {
+    // SAFETY: the stub's frame.
+    let call = unsafe { &*call };
+    // SAFETY: the stub's record, which stays mapped.
+    let words = unsafe { &*shard };
+    // SAFETY: rows stay mapped.
+    let since_ns = unsafe { &raw const (*call.row).since_ns };
+    // SAFETY: as above. Volatile, because the kernel writes to it.
+    if unsafe { since_ns.read_volatile() } != 0 {
+        // The kernel has not told that this thread runs, and so not how long it did not.
+        pool::ask();
+    }
+    // SAFETY: rows stay mapped.
+    let used = unsafe { &raw const (*call.row).used };
+    // SAFETY: as above. Volatile, because the kernel writes to it; but not while this thread runs here.
+    let now = unsafe { used.read_volatile() };
+    // SAFETY: memory of the shim's own, which no other thread uses.
+    let nested = unsafe { &mut *call.nested };
+    let total = difference(&now, &call.at_entry);
+    let of_nested = if nested.any == 0 { Used::default() } else { nested.used };
+    let own = difference(&total, &of_nested);
+    add(&words[offset_of!(MethodStats, child_ns) / 8], nested.ns);
+    add(&words[offset_of!(MethodStats, off_ns) / 8], own.off_ns);
+    let distance = pool::distance_to_consumed();
+    if distance != 0 {
+        // SAFETY: what is consumed is mapped with the records, in a fixed part of their size.
+        let consumed =
+            unsafe { &*shard.with_addr((shard.addr() / TIMES).wrapping_add(distance)).cast::<Consumption>() };
+        consume(consumed, &total, &own);
+    }
+    nested.ns = call.before_ns.wrapping_add(time_ns);
+    nested.used = if call.before_any == 0 { total } else { sum(&call.before, &total) };
+    nested.any = u64::from(nested.used != Used::default());
+}
+
+/// Adds what a call has used to what its method has consumed.
+fn consume(consumed: &Consumption, total: &Used, own: &Used) {
+    let [of_total, of_own] = [offset_of!(Consumed, total) / 8, offset_of!(Consumed, own) / 8];
+    for counter in 0..THREAD_COUNTERS {
+        add(&consumed[of_total + counter], total.counters[counter]);
+        add(&consumed[of_own + counter], own.counters[counter]);
+    }
+}
+
+/// Adds to a word of a record, as other threads do.
+fn add(sum: &AtomicU64, more: u64) {
+    if more != 0 {
+        sum.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+fn difference(more: &Used, less: &Used) -> Used {
+    let counters = std::array::from_fn(|at| more.counters[at].saturating_sub(less.counters[at]));
+    Used { off_ns: more.off_ns.saturating_sub(less.off_ns), counters }
+}
+
+fn sum(one: &Used, other: &Used) -> Used {
+    let counters = std::array::from_fn(|at| one.counters[at].wrapping_add(other.counters[at]));
+    Used { off_ns: one.off_ns.wrapping_add(other.off_ns), counters }
+}

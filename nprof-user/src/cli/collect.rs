@@ -1,0 +1,59 @@
+//! `--collect`: what calls consume besides time.
+
+use anyhow::bail;
+use clap::Args;
+
+use super::tier::TierArg;
+use crate::config::collector;
+use crate::model::Collectors;
+
+/// The collector that needs no more than a return.
+const RESULTS: &str = "results";
+
+/// What is collected.
+#[derive(Debug, Clone, Args)]
+pub(super) struct CollectArgs {
+    /// What to collect of each timed call besides its time, separated by commas: the difference of the thread's own counters
+    /// between entry and return
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = collector())]
+    collect: Vec<String>,
+}
+
+impl CollectArgs {
+    /// Whether anything is.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.collect.is_empty()
+    }
+
+    /// What is collected, whoever counts, or at returns alone.
+    ///
+    /// # Errors
+    /// If there is no such word; or for what needs a call's beginning.
+    pub(super) fn named(&self, exit_only: bool) -> anyhow::Result<Collectors> {
+        let mut names: Vec<&str> = self.collect.iter().map(String::as_str).collect();
+        if exit_only {
+            names.push(RESULTS);
+            if let Some(name) = names.iter().find(|name| **name != RESULTS) {
+                bail!(
+                    "`--collect {name}` is the difference between a call's beginning and its end: omit `--exit-only`"
+                );
+            }
+        }
+        let Ok(collectors) = Collectors::named(&names) else { bail!("`--collect {}`: no such word", names.join(",")) };
+        Ok(collectors)
+    }
+
+    /// What is collected where `tier` counts, and rows of threads are not read.
+    ///
+    /// # Errors
+    /// If stubs are to count, which cannot read the kernel's counters.
+    pub(super) fn collectors(&self, tier: TierArg) -> anyhow::Result<Collectors> {
+        let collectors = self.named(false)?;
+        if !collectors.is_empty() && tier == TierArg::Stub {
+            bail!(
+                "`--collect {collectors}` needs probes, which read the kernel's counters of a thread: omit `--tier stub`"
+            );
+        }
+        Ok(collectors)
+    }
+}

@@ -1,0 +1,152 @@
+//! `nprof jni`: what the native code of a JVM asks of the VM.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+use tokio::time::Instant;
+
+use super::budget::BudgetArgs;
+use super::selection::SelectionArgs;
+use super::terminal::{self, harmless};
+use super::trace::{Stop, prepare};
+use crate::model::{Collectors, Pid};
+use crate::render::jni::{self, JniBy, JniView};
+use crate::resolve::pattern::PATTERN_HELP;
+use crate::trace::{JniTracer, Options, Pace};
+
+/// What says how native methods returned.
+const RESULTS: &str = "results";
+
+/// Count and time the JNI functions that native methods call: look-ups, calls of Java, references, exceptions, critical sections
+///
+/// Probes see them at the functions of the JVM's own table; nothing in the JVM changes. Prints a summary on Ctrl-C, after --duration,
+/// or when the JVM ends.
+#[derive(Debug, Args)]
+#[command(after_help = PATTERN_HELP)]
+pub(super) struct JniArgs {
+    /// The JVM's process id
+    #[arg(short, long)]
+    pid: u32,
+    #[command(flatten)]
+    selection: SelectionArgs,
+    /// What the rows are, each with the others below it
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    by: By,
+    #[command(flatten)]
+    budget: BudgetArgs,
+    /// Stop after this time, such as 10s or 1m30s
+    #[arg(short, long, value_name = "TIME", value_parser = crate::config::duration::parse)]
+    duration: Option<Duration>,
+    /// Show the first N rows
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    top: Option<u32>,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// What the rows are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum By {
+    /// Native methods
+    #[default]
+    Method,
+    /// JNI functions
+    Function,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// One document on one line
+    Json,
+}
+
+impl JniArgs {
+    fn options(&self) -> anyhow::Result<Options> {
+        let Ok(collectors) = Collectors::named(&[RESULTS]) else { bail!("there is no collector `{RESULTS}`") };
+        let selection = self.selection.parse()?;
+        Ok(Options { collectors, budget: self.budget.share(), ..Options::by_probes(selection) })
+    }
+
+    fn view(&self) -> JniView {
+        let by = match self.by {
+            By::Method => JniBy::Method,
+            By::Function => JniBy::Function,
+        };
+        JniView { by, top: self.top.and_then(|top| usize::try_from(top).ok()) }
+    }
+}
+
+/// Traces until there is a reason to stop, then prints what was measured.
+///
+/// # Errors
+/// If the JVM cannot be traced, or the output cannot be written.
+pub(super) fn run(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
+    if args.format == Format::Json && (args.by == By::Function || args.top.is_some()) {
+        bail!("`--by` and `--top` are for the table: JSON has every method and every function");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let traced = runtime.block_on(trace(args, quiet));
+    // A JVM that was still being read holds up nobody: what it has in the kernel goes with the process.
+    runtime.shutdown_background();
+    traced
+}
+
+async fn trace(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
+    // First of all: a signal from now on ends the tracing cleanly.
+    let mut stop = Stop::new()?;
+    let prepared = match prepare(&mut stop, Pid(args.pid), args.options()?).await? {
+        Ok(prepared) => prepared,
+        Err(code) => return Ok(code),
+    };
+    let mut tracer = prepared.jni()?;
+    if !quiet {
+        announce(&tracer);
+    }
+    let deadline = args.duration.map(|duration| Instant::now() + duration);
+    let result = follow(&mut tracer, &mut stop, deadline).await;
+    tracer.stop();
+    result?;
+    print(args, &tracer)?;
+    if !quiet {
+        stop.tell(tracer.tracer().jvm());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says that everything is attached. Scripts wait for this line.
+#[expect(clippy::print_stderr, reason = "the announcement has its own form")]
+fn announce(tracer: &JniTracer) {
+    let (jvm, functions) = (tracer.tracer().jvm(), tracer.functions());
+    let methods = tracer.tracer().methods() - functions;
+    let (pid, main) = (jvm.pid, harmless(&jvm.main));
+    let noun = if methods == 1 { "native method" } else { "native methods" };
+    eprintln!("tracing {functions} JNI functions and {methods} {noun} of {pid} ({main})");
+}
+
+async fn follow(tracer: &mut JniTracer, stop: &mut Stop, deadline: Option<Instant>) -> anyhow::Result<()> {
+    let mut pace = Pace::start();
+    loop {
+        tokio::select! {
+            biased;
+            reason = stop.wait(deadline) => return reason,
+            () = pace.tick() => tracer.tick(),
+        }
+    }
+}
+
+fn print(args: &JniArgs, tracer: &JniTracer) -> io::Result<()> {
+    let (snapshot, mut out) = (tracer.snapshot(), io::stdout().lock());
+    match args.format {
+        Format::Table => jni::table(&snapshot, args.view(), terminal::stdout_screen(), &mut out)?,
+        Format::Json => jni::json(&snapshot, &mut out)?,
+    }
+    out.flush()
+}

@@ -1,0 +1,667 @@
+//! JNI functions: the one table of them, what they are for, and what is looked at when they are called.
+
+use std::iter::Sum;
+
+use nprof_common::{JniCalls, JniKind};
+
+use super::{MethodSnapshot, Snapshot};
+
+/// The functions by their place in the VM's table, as JDK 24 and later have it (`jni.h`); empty where nothing is.
+const TABLE: [&str; 236] = [
+    "",
+    "",
+    "",
+    "",
+    "GetVersion",
+    "DefineClass",
+    "FindClass",
+    "FromReflectedMethod",
+    "FromReflectedField",
+    "ToReflectedMethod",
+    "GetSuperclass",
+    "IsAssignableFrom",
+    "ToReflectedField",
+    "Throw",
+    "ThrowNew",
+    "ExceptionOccurred",
+    "ExceptionDescribe",
+    "ExceptionClear",
+    "FatalError",
+    "PushLocalFrame",
+    "PopLocalFrame",
+    "NewGlobalRef",
+    "DeleteGlobalRef",
+    "DeleteLocalRef",
+    "IsSameObject",
+    "NewLocalRef",
+    "EnsureLocalCapacity",
+    "AllocObject",
+    "NewObject",
+    "NewObjectV",
+    "NewObjectA",
+    "GetObjectClass",
+    "IsInstanceOf",
+    "GetMethodID",
+    "CallObjectMethod",
+    "CallObjectMethodV",
+    "CallObjectMethodA",
+    "CallBooleanMethod",
+    "CallBooleanMethodV",
+    "CallBooleanMethodA",
+    "CallByteMethod",
+    "CallByteMethodV",
+    "CallByteMethodA",
+    "CallCharMethod",
+    "CallCharMethodV",
+    "CallCharMethodA",
+    "CallShortMethod",
+    "CallShortMethodV",
+    "CallShortMethodA",
+    "CallIntMethod",
+    "CallIntMethodV",
+    "CallIntMethodA",
+    "CallLongMethod",
+    "CallLongMethodV",
+    "CallLongMethodA",
+    "CallFloatMethod",
+    "CallFloatMethodV",
+    "CallFloatMethodA",
+    "CallDoubleMethod",
+    "CallDoubleMethodV",
+    "CallDoubleMethodA",
+    "CallVoidMethod",
+    "CallVoidMethodV",
+    "CallVoidMethodA",
+    "CallNonvirtualObjectMethod",
+    "CallNonvirtualObjectMethodV",
+    "CallNonvirtualObjectMethodA",
+    "CallNonvirtualBooleanMethod",
+    "CallNonvirtualBooleanMethodV",
+    "CallNonvirtualBooleanMethodA",
+    "CallNonvirtualByteMethod",
+    "CallNonvirtualByteMethodV",
+    "CallNonvirtualByteMethodA",
+    "CallNonvirtualCharMethod",
+    "CallNonvirtualCharMethodV",
+    "CallNonvirtualCharMethodA",
+    "CallNonvirtualShortMethod",
+    "CallNonvirtualShortMethodV",
+    "CallNonvirtualShortMethodA",
+    "CallNonvirtualIntMethod",
+    "CallNonvirtualIntMethodV",
+    "CallNonvirtualIntMethodA",
+    "CallNonvirtualLongMethod",
+    "CallNonvirtualLongMethodV",
+    "CallNonvirtualLongMethodA",
+    "CallNonvirtualFloatMethod",
+    "CallNonvirtualFloatMethodV",
+    "CallNonvirtualFloatMethodA",
+    "CallNonvirtualDoubleMethod",
+    "CallNonvirtualDoubleMethodV",
+    "CallNonvirtualDoubleMethodA",
+    "CallNonvirtualVoidMethod",
+    "CallNonvirtualVoidMethodV",
+    "CallNonvirtualVoidMethodA",
+    "GetFieldID",
+    "GetObjectField",
+    "GetBooleanField",
+    "GetByteField",
+    "GetCharField",
+    "GetShortField",
+    "GetIntField",
+    "GetLongField",
+    "GetFloatField",
+    "GetDoubleField",
+    "SetObjectField",
+    "SetBooleanField",
+    "SetByteField",
+    "SetCharField",
+    "SetShortField",
+    "SetIntField",
+    "SetLongField",
+    "SetFloatField",
+    "SetDoubleField",
+    "GetStaticMethodID",
+    "CallStaticObjectMethod",
+    "CallStaticObjectMethodV",
+    "CallStaticObjectMethodA",
+    "CallStaticBooleanMethod",
+    "CallStaticBooleanMethodV",
+    "CallStaticBooleanMethodA",
+    "CallStaticByteMethod",
+    "CallStaticByteMethodV",
+    "CallStaticByteMethodA",
+    "CallStaticCharMethod",
+    "CallStaticCharMethodV",
+    "CallStaticCharMethodA",
+    "CallStaticShortMethod",
+    "CallStaticShortMethodV",
+    "CallStaticShortMethodA",
+    "CallStaticIntMethod",
+    "CallStaticIntMethodV",
+    "CallStaticIntMethodA",
+    "CallStaticLongMethod",
+    "CallStaticLongMethodV",
+    "CallStaticLongMethodA",
+    "CallStaticFloatMethod",
+    "CallStaticFloatMethodV",
+    "CallStaticFloatMethodA",
+    "CallStaticDoubleMethod",
+    "CallStaticDoubleMethodV",
+    "CallStaticDoubleMethodA",
+    "CallStaticVoidMethod",
+    "CallStaticVoidMethodV",
+    "CallStaticVoidMethodA",
+    "GetStaticFieldID",
+    "GetStaticObjectField",
+    "GetStaticBooleanField",
+    "GetStaticByteField",
+    "GetStaticCharField",
+    "GetStaticShortField",
+    "GetStaticIntField",
+    "GetStaticLongField",
+    "GetStaticFloatField",
+    "GetStaticDoubleField",
+    "SetStaticObjectField",
+    "SetStaticBooleanField",
+    "SetStaticByteField",
+    "SetStaticCharField",
+    "SetStaticShortField",
+    "SetStaticIntField",
+    "SetStaticLongField",
+    "SetStaticFloatField",
+    "SetStaticDoubleField",
+    "NewString",
+    "GetStringLength",
+    "GetStringChars",
+    "ReleaseStringChars",
+    "NewStringUTF",
+    "GetStringUTFLength",
+    "GetStringUTFChars",
+    "ReleaseStringUTFChars",
+    "GetArrayLength",
+    "NewObjectArray",
+    "GetObjectArrayElement",
+    "SetObjectArrayElement",
+    "NewBooleanArray",
+    "NewByteArray",
+    "NewCharArray",
+    "NewShortArray",
+    "NewIntArray",
+    "NewLongArray",
+    "NewFloatArray",
+    "NewDoubleArray",
+    "GetBooleanArrayElements",
+    "GetByteArrayElements",
+    "GetCharArrayElements",
+    "GetShortArrayElements",
+    "GetIntArrayElements",
+    "GetLongArrayElements",
+    "GetFloatArrayElements",
+    "GetDoubleArrayElements",
+    "ReleaseBooleanArrayElements",
+    "ReleaseByteArrayElements",
+    "ReleaseCharArrayElements",
+    "ReleaseShortArrayElements",
+    "ReleaseIntArrayElements",
+    "ReleaseLongArrayElements",
+    "ReleaseFloatArrayElements",
+    "ReleaseDoubleArrayElements",
+    "GetBooleanArrayRegion",
+    "GetByteArrayRegion",
+    "GetCharArrayRegion",
+    "GetShortArrayRegion",
+    "GetIntArrayRegion",
+    "GetLongArrayRegion",
+    "GetFloatArrayRegion",
+    "GetDoubleArrayRegion",
+    "SetBooleanArrayRegion",
+    "SetByteArrayRegion",
+    "SetCharArrayRegion",
+    "SetShortArrayRegion",
+    "SetIntArrayRegion",
+    "SetLongArrayRegion",
+    "SetFloatArrayRegion",
+    "SetDoubleArrayRegion",
+    "RegisterNatives",
+    "UnregisterNatives",
+    "MonitorEnter",
+    "MonitorExit",
+    "GetJavaVM",
+    "GetStringRegion",
+    "GetStringUTFRegion",
+    "GetPrimitiveArrayCritical",
+    "ReleasePrimitiveArrayCritical",
+    "GetStringCritical",
+    "ReleaseStringCritical",
+    "NewWeakGlobalRef",
+    "DeleteWeakGlobalRef",
+    "ExceptionCheck",
+    "NewDirectByteBuffer",
+    "GetDirectBufferAddress",
+    "GetDirectBufferCapacity",
+    "GetObjectRefType",
+    "GetModule",
+    "IsVirtualThread",
+    "GetStringUTFLengthAsLong",
+];
+
+/// How many places the table has before the version that made it longer.
+const LENGTHS: [(u32, usize); 3] = [(19, 234), (24, 235), (u32::MAX, TABLE.len())];
+
+/// The functions of a VM of this version of Java, with their places in its table.
+pub fn jni_functions(version: u32) -> impl Iterator<Item = (usize, &'static str)> {
+    let length = LENGTHS.iter().find(|(before, _)| version < *before).map_or(TABLE.len(), |(_, length)| *length);
+    TABLE[..length].iter().enumerate().filter(|(_, name)| !name.is_empty()).map(|(place, name)| (place, *name))
+}
+
+/// What functions are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum JniFamily {
+    /// Classes, methods and fields by their names.
+    LookUps,
+    /// Java methods and constructors.
+    Calls,
+    /// Fields of objects and classes.
+    Fields,
+    /// Arrays: their elements and lengths.
+    Arrays,
+    /// Strings.
+    Strings,
+    /// Critical sections.
+    Critical,
+    /// References: made, let go, compared.
+    References,
+    /// Exceptions: thrown, asked for, cleared.
+    Exceptions,
+    /// Locks of objects.
+    Monitors,
+    /// Direct buffers.
+    Buffers,
+    /// Everything else.
+    Other,
+}
+
+impl JniFamily {
+    /// What a function is for.
+    #[must_use]
+    pub fn of(function: &str) -> Self {
+        let has = |part: &str| function.contains(part);
+        match kind(function) {
+            JniKind::Member | JniKind::Class => return Self::LookUps,
+            JniKind::Enters | JniKind::Leaves => return Self::Critical,
+            _ => {}
+        }
+        match function {
+            _ if function.starts_with("Call") => Self::Calls,
+            "NewObject" | "NewObjectV" | "NewObjectA" | "AllocObject" => Self::Calls,
+            _ if has("Exception") || function.starts_with("Throw") || function == "FatalError" => Self::Exceptions,
+            _ if function.ends_with("Field") && !has("Reflected") => Self::Fields,
+            _ if has("Array") => Self::Arrays,
+            _ if has("String") => Self::Strings,
+            _ if has("Ref") && !has("Reflected") || has("Local") || function == "IsSameObject" => Self::References,
+            _ if has("Monitor") => Self::Monitors,
+            _ if has("Direct") => Self::Buffers,
+            _ => Self::Other,
+        }
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::LookUps => "look-ups",
+            Self::Calls => "calls",
+            Self::Fields => "fields",
+            Self::Arrays => "arrays",
+            Self::Strings => "strings",
+            Self::Critical => "critical",
+            Self::References => "references",
+            Self::Exceptions => "exceptions",
+            Self::Monitors => "monitors",
+            Self::Buffers => "buffers",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// What is looked at when a function is called.
+#[must_use]
+pub fn kind(function: &str) -> JniKind {
+    match function {
+        "GetMethodID" | "GetStaticMethodID" | "GetFieldID" | "GetStaticFieldID" => JniKind::Member,
+        "FindClass" => JniKind::Class,
+        "ExceptionClear" => JniKind::Clears,
+        "GetPrimitiveArrayCritical" | "GetStringCritical" => JniKind::Enters,
+        "ReleasePrimitiveArrayCritical" | "ReleaseStringCritical" => JniKind::Leaves,
+        "DeleteLocalRef" | "DeleteGlobalRef" | "DeleteWeakGlobalRef" => JniKind::LetsGo,
+        "ReleaseStringChars" | "ReleaseStringUTFChars" => JniKind::LetsGo,
+        _ if function.starts_with("Release") => JniKind::LetsElementsGo,
+        _ if JniResource::made_by(function).is_some() => JniKind::Makes,
+        _ => JniKind::Plain,
+    }
+}
+
+/// Something that native code makes, and has to let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JniResource {
+    /// Local references.
+    Local,
+    /// Global references.
+    Global,
+    /// Weak global references.
+    Weak,
+    /// Characters of strings.
+    Chars,
+    /// Elements of arrays.
+    Elements,
+    /// Memory and strings that the collector must not move.
+    Critical,
+}
+
+impl JniResource {
+    /// Every one, in the order of documents.
+    pub const ALL: [Self; 6] = [Self::Global, Self::Weak, Self::Local, Self::Chars, Self::Elements, Self::Critical];
+
+    /// The word for documents.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Global => "global",
+            Self::Weak => "weak",
+            Self::Chars => "utf",
+            Self::Elements => "elements",
+            Self::Critical => "critical",
+        }
+    }
+
+    /// What a function makes with each call that does not return null.
+    #[must_use]
+    pub fn made_by(function: &str) -> Option<Self> {
+        let ends = |part: &str| function.ends_with(part);
+        match function {
+            "NewGlobalRef" => Some(Self::Global),
+            "NewWeakGlobalRef" => Some(Self::Weak),
+            "GetStringChars" | "GetStringUTFChars" => Some(Self::Chars),
+            "GetPrimitiveArrayCritical" | "GetStringCritical" => Some(Self::Critical),
+            "FindClass" | "DefineClass" | "GetSuperclass" | "GetObjectClass" | "GetModule" => Some(Self::Local),
+            "ToReflectedMethod" | "ToReflectedField" | "ExceptionOccurred" | "PopLocalFrame" => Some(Self::Local),
+            "NewLocalRef" | "AllocObject" | "NewObject" | "NewObjectV" | "NewObjectA" => Some(Self::Local),
+            "NewString" | "NewStringUTF" | "NewDirectByteBuffer" | "GetObjectArrayElement" => Some(Self::Local),
+            "GetObjectField" | "GetStaticObjectField" => Some(Self::Local),
+            _ if function.starts_with("Get") && ends("ArrayElements") => Some(Self::Elements),
+            _ if function.starts_with("New") && ends("Array") => Some(Self::Local),
+            _ if function.starts_with("Call") && function.contains("ObjectMethod") => Some(Self::Local),
+            _ => None,
+        }
+    }
+
+    /// What a function lets go with each call.
+    #[must_use]
+    pub fn let_go_by(function: &str) -> Option<Self> {
+        match function {
+            "DeleteGlobalRef" => Some(Self::Global),
+            "DeleteWeakGlobalRef" => Some(Self::Weak),
+            "DeleteLocalRef" => Some(Self::Local),
+            "ReleaseStringChars" | "ReleaseStringUTFChars" => Some(Self::Chars),
+            "ReleasePrimitiveArrayCritical" | "ReleaseStringCritical" => Some(Self::Critical),
+            _ if function.starts_with("Release") => Some(Self::Elements),
+            _ => None,
+        }
+    }
+}
+
+/// The calls of one JNI function by one native method, without what probes have put into their times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JniUse {
+    /// The place of the method in [`Snapshot::methods`]; `None` for calls that no traced native method has made.
+    pub method: Option<usize>,
+    /// The place of the function there.
+    pub function: usize,
+    /// The sums.
+    pub calls: JniCalls,
+    /// How far the time of a call may be off, in nanoseconds: what the probes put into it is known no better.
+    pub error_ns: u64,
+}
+
+impl JniUse {
+    /// The time in it, without traced native methods that were called meanwhile, in nanoseconds.
+    #[must_use]
+    pub fn self_ns(&self) -> u64 {
+        self.calls.total_ns.saturating_sub(self.calls.child_ns)
+    }
+
+    /// Of this, the time that the threads were running.
+    #[must_use]
+    pub fn on_cpu_ns(&self) -> u64 {
+        self.self_ns().saturating_sub(self.calls.off_ns)
+    }
+}
+
+/// Critical sections that a native method has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CriticalSections {
+    /// As in [`JniUse`].
+    pub method: Option<usize>,
+    /// How many have ended. Those within others are a part of them.
+    pub sections: u64,
+    /// How long they lasted together, in nanoseconds.
+    pub total_ns: u64,
+    /// How long the longest did.
+    pub longest_ns: u64,
+}
+
+/// What native code has asked of one VM.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JniSnapshot {
+    /// Everything that was measured: native methods, and JNI functions (of [`super::Bound::JniFunction`]) in the same list.
+    pub snapshot: Snapshot,
+    /// Who has called which function; in no order.
+    pub uses: Vec<JniUse>,
+    /// The critical sections; in no order.
+    pub critical: Vec<CriticalSections>,
+    /// Functions that the VM has made as code of its own, which no probe sees.
+    pub unseen: Vec<&'static str>,
+    /// Whether it is told which look-ups of members are the same.
+    pub tells_members: bool,
+}
+
+impl JniSnapshot {
+    /// The name of a function, by its place.
+    #[must_use]
+    pub fn function(&self, place: usize) -> &str {
+        let row = self.snapshot.methods.get(place).and_then(|row| row.methods.first());
+        row.map_or("", |function| &function.method.name)
+    }
+
+    /// How many of each were made and let go, as far as functions were called that do it.
+    #[must_use]
+    pub fn resources(&self) -> [(JniResource, Resources); JniResource::ALL.len()] {
+        let mut all = JniResource::ALL.map(|resource| (resource, Resources::default()));
+        for made in &self.uses {
+            let (name, times) = (self.function(made.function), made.calls.calls.saturating_sub(made.calls.vain));
+            for (resource, sums) in &mut all {
+                sums.made += if JniResource::made_by(name) == Some(*resource) { times } else { 0 };
+                sums.let_go += if JniResource::let_go_by(name) == Some(*resource) { times } else { 0 };
+            }
+        }
+        all
+    }
+
+    /// Whether not all calls were seen or timed: the sums are then no more than what was seen.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.snapshot.methods.iter().any(is_partial)
+    }
+
+    /// The same of the functions that begin and end critical sections: where not all of their calls were seen, it is not known which of
+    /// them belong together.
+    #[must_use]
+    pub fn has_all_sections(&self) -> bool {
+        let is_critical = |place: usize| {
+            let name = self.function(place);
+            JniResource::made_by(name) == Some(JniResource::Critical)
+                || JniResource::let_go_by(name) == Some(JniResource::Critical)
+        };
+        !self.snapshot.methods.iter().enumerate().any(|(place, row)| is_critical(place) && is_partial(row))
+    }
+
+    /// The sums of the uses of some functions.
+    #[must_use]
+    pub fn sum_of(&self, is_wanted: impl Fn(&str) -> bool) -> JniSum {
+        self.uses.iter().filter(|made| is_wanted(self.function(made.function))).map(JniSum::from).sum()
+    }
+}
+
+fn is_partial(row: &MethodSnapshot) -> bool {
+    !row.traced.unwatched.is_zero() || row.counted > 0 || row.unseen.is_some()
+}
+
+/// How many were made and let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Resources {
+    /// Given to native code.
+    pub made: u64,
+    /// Given back by it.
+    pub let_go: u64,
+}
+
+/// Uses added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JniSum {
+    /// Calls.
+    pub calls: u64,
+    /// Of these, those that were timed.
+    pub timed: u64,
+    /// Of `calls`, those that did something: no null was returned, and there was something to let go or to clear.
+    pub effective: u64,
+    /// Their time, without traced native methods that were called meanwhile, in nanoseconds.
+    pub self_ns: u64,
+    /// Of this, the time that the threads were running.
+    pub on_cpu_ns: u64,
+    /// The longest, in nanoseconds.
+    pub max_ns: u64,
+    /// Of `calls`, look-ups of what had been found before.
+    pub redundant: u64,
+    /// The time that the threads were running in these, in nanoseconds.
+    pub redundant_ns: u64,
+    /// How far these times may be off, in nanoseconds: all calls together, a single one, and those that were redundant.
+    pub error_ns: u64,
+    /// See `error_ns`.
+    pub max_error_ns: u64,
+    /// See `error_ns`.
+    pub redundant_error_ns: u64,
+}
+
+impl From<&JniUse> for JniSum {
+    fn from(made: &JniUse) -> Self {
+        let JniCalls { calls, timed, max_ns, vain, redundant, redundant_ns, .. } = made.calls;
+        let (effective, self_ns, on_cpu_ns) = (calls.saturating_sub(vain), made.self_ns(), made.on_cpu_ns());
+        let error_of = |calls: u64| made.error_ns.saturating_mul(calls);
+        Self {
+            calls,
+            timed,
+            effective,
+            self_ns,
+            on_cpu_ns,
+            max_ns,
+            redundant,
+            redundant_ns,
+            error_ns: error_of(timed),
+            max_error_ns: made.error_ns,
+            redundant_error_ns: error_of(redundant),
+        }
+    }
+}
+
+impl JniSum {
+    /// Takes in more.
+    pub fn add(&mut self, more: &Self) {
+        for (sum, more) in [
+            (&mut self.calls, more.calls),
+            (&mut self.timed, more.timed),
+            (&mut self.effective, more.effective),
+            (&mut self.self_ns, more.self_ns),
+            (&mut self.on_cpu_ns, more.on_cpu_ns),
+            (&mut self.redundant, more.redundant),
+            (&mut self.redundant_ns, more.redundant_ns),
+            (&mut self.error_ns, more.error_ns),
+            (&mut self.redundant_error_ns, more.redundant_error_ns),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        self.max_ns = self.max_ns.max(more.max_ns);
+        self.max_error_ns = self.max_error_ns.max(more.max_error_ns);
+    }
+}
+
+impl Sum for JniSum {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, more| {
+            sum.add(&more);
+            sum
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the table is that of the header: some places that the specification names, and the lengths.
+    #[test]
+    fn places() {
+        let of = |version| jni_functions(version).collect::<Vec<_>>();
+        for (place, name) in [(4, "GetVersion"), (6, "FindClass"), (33, "GetMethodID"), (94, "GetFieldID")] {
+            assert!(of(17).contains(&(place, name)), "{name}");
+        }
+        for (place, name) in
+            [(113, "GetStaticMethodID"), (169, "GetStringUTFChars"), (222, "GetPrimitiveArrayCritical")]
+        {
+            assert!(of(17).contains(&(place, name)), "{name}");
+        }
+        assert_eq!([11, 17, 21, 25].map(|version| of(version).len()), [230, 230, 231, 232]);
+        assert_eq!(of(17).last(), Some(&(233, "GetModule")));
+    }
+
+    /// Check what functions are for, those whose names resemble others included.
+    #[test]
+    fn families_and_kinds() {
+        for (name, family, kind) in [
+            ("GetStaticFieldID", JniFamily::LookUps, JniKind::Member),
+            ("FindClass", JniFamily::LookUps, JniKind::Class),
+            ("CallNonvirtualObjectMethodV", JniFamily::Calls, JniKind::Makes),
+            ("CallStaticVoidMethod", JniFamily::Calls, JniKind::Plain),
+            ("GetObjectField", JniFamily::Fields, JniKind::Makes),
+            ("SetStaticIntField", JniFamily::Fields, JniKind::Plain),
+            ("ToReflectedField", JniFamily::Other, JniKind::Makes),
+            ("FromReflectedMethod", JniFamily::Other, JniKind::Plain),
+            ("ReleaseIntArrayElements", JniFamily::Arrays, JniKind::LetsElementsGo),
+            ("GetObjectArrayElement", JniFamily::Arrays, JniKind::Makes),
+            ("GetIntArrayElements", JniFamily::Arrays, JniKind::Makes),
+            ("ReleasePrimitiveArrayCritical", JniFamily::Critical, JniKind::Leaves),
+            ("GetStringCritical", JniFamily::Critical, JniKind::Enters),
+            ("ReleaseStringUTFChars", JniFamily::Strings, JniKind::LetsGo),
+            ("PushLocalFrame", JniFamily::References, JniKind::Plain),
+            ("DeleteWeakGlobalRef", JniFamily::References, JniKind::LetsGo),
+            ("ExceptionClear", JniFamily::Exceptions, JniKind::Clears),
+            ("ThrowNew", JniFamily::Exceptions, JniKind::Plain),
+            ("MonitorEnter", JniFamily::Monitors, JniKind::Plain),
+            ("GetVersion", JniFamily::Other, JniKind::Plain),
+        ] {
+            assert_eq!((JniFamily::of(name), super::kind(name)), (family, kind), "{name}");
+        }
+    }
+
+    /// Check that for everything but local references, which the VM lets go by itself, there are as many functions that let go as make.
+    #[test]
+    fn what_is_made_can_be_let_go() {
+        for resource in JniResource::ALL.into_iter().filter(|resource| *resource != JniResource::Local) {
+            let functions = || jni_functions(25).map(|(_, name)| name);
+            let made = functions().filter(|name| JniResource::made_by(name) == Some(resource)).count();
+            let let_go = functions().filter(|name| JniResource::let_go_by(name) == Some(resource)).count();
+            assert!(made > 0 && made == let_go, "{resource:?}: {made} and {let_go}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The JSON document of `jni`. Times are whole nanoseconds, less what probes have put into them.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use nprof_common::Counter;
+use serde::Serialize;
+
+use super::groups::is_function;
+use crate::model::{JniFamily, JniSnapshot, JniSum, JniUse, Losses, MethodSnapshot};
+use crate::render::json::{MeasuredTarget, SCHEMA, as_map, line, nanoseconds};
+
+/// Writes what was measured as one document on one line.
+///
+/// # Errors
+/// What writing to `w` gives.
+pub fn json(jni: &JniSnapshot, w: &mut impl Write) -> io::Result<()> {
+    line(&Document::of(jni), w)
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    nprof: &'static str,
+    started: String,
+    elapsed_ns: u64,
+    targets: [MeasuredTarget<'a>; 1],
+    methods: Vec<Method<'a>>,
+    functions: BTreeMap<&'a str, Function>,
+    references: BTreeMap<&'static str, References>,
+    partial: bool,
+    look_ups: LookUps,
+    exceptions: Exceptions,
+    critical: Option<Critical>,
+    not_seen: &'a [&'static str],
+    #[serde(serialize_with = "as_map")]
+    losses: Losses,
+}
+
+/// A native method; without names for the calls that no traced one has made.
+#[derive(Serialize)]
+struct Method<'a> {
+    class: Option<&'a str>,
+    method: Option<&'a str>,
+    signature: Option<&'a str>,
+    calls: Option<u64>,
+    total_ns: Option<u64>,
+    state: Option<&'static str>,
+    jni_calls: u64,
+    jni_ns: u64,
+    jni_on_cpu_ns: u64,
+    jni: BTreeMap<&'a str, Use>,
+    exceptions: Option<Exceptions>,
+    critical: Option<Critical>,
+}
+
+/// The calls of a JNI function by a native method.
+#[derive(Serialize)]
+struct Use {
+    family: &'static str,
+    calls: u64,
+    timed: u64,
+    total_ns: u64,
+    self_ns: u64,
+    on_cpu_ns: u64,
+    max_ns: u64,
+    error_ns: u64,
+    effective: u64,
+    redundant: Option<u64>,
+    redundant_ns: Option<u64>,
+}
+
+/// A JNI function, whoever called it.
+#[derive(Serialize)]
+struct Function {
+    family: &'static str,
+    calls: u64,
+    in_flight: u64,
+    counted: u64,
+    total_ns: u64,
+    self_ns: Option<u64>,
+    max_ns: u64,
+    state: &'static str,
+    wanted: &'static str,
+    unwatched_ns: u64,
+    estimated_calls: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct References {
+    made: u64,
+    released: u64,
+}
+
+#[derive(Serialize)]
+struct LookUps {
+    calls: u64,
+    redundant: u64,
+    redundant_ns: u64,
+    not_found: u64,
+    members_told: bool,
+}
+
+#[derive(Serialize)]
+struct Exceptions {
+    /// Pending when native methods returned.
+    pending: u64,
+    /// Cleared before.
+    cleared: u64,
+}
+
+#[derive(Serialize, Clone, Copy)]
+struct Critical {
+    sections: u64,
+    total_ns: u64,
+    longest_ns: u64,
+}
+
+impl<'a> Document<'a> {
+    fn of(jni: &'a JniSnapshot) -> Self {
+        let snapshot = &jni.snapshot;
+        let places = (0..snapshot.methods.len()).filter(|place| !is_function(&snapshot.methods[*place]));
+        let methods = sorted(places.map(Some).chain([None]).filter_map(|place| Method::of(jni, place)).collect());
+        let functions = snapshot.methods.iter().enumerate().filter(|(_, row)| is_function(row));
+        let look_ups = jni.sum_of(|name| JniFamily::of(name) == JniFamily::LookUps);
+        Self {
+            schema: SCHEMA,
+            nprof: env!("CARGO_PKG_VERSION"),
+            started: snapshot.started.to_string(),
+            elapsed_ns: nanoseconds(snapshot.elapsed),
+            targets: [MeasuredTarget::of(snapshot)],
+            exceptions: Exceptions {
+                pending: methods.iter().filter_map(|method| Some(method.exceptions.as_ref()?.pending)).sum(),
+                cleared: cleared(jni, |_| true),
+            },
+            methods,
+            functions: functions
+                .map(|(place, row)| (jni.function(place), Function::of(jni.function(place), row)))
+                .collect(),
+            references: jni
+                .resources()
+                .into_iter()
+                .map(|(of, sums)| (of.as_str(), References { made: sums.made, released: sums.let_go }))
+                .collect(),
+            partial: jni.is_partial(),
+            look_ups: LookUps {
+                calls: look_ups.calls,
+                redundant: look_ups.redundant,
+                redundant_ns: look_ups.redundant_ns,
+                not_found: look_ups.calls - look_ups.effective,
+                members_told: jni.tells_members,
+            },
+            critical: critical(jni, |_| true),
+            not_seen: &jni.unseen,
+            losses: snapshot.losses.clone(),
+        }
+    }
+}
+
+/// The dearest first.
+fn sorted(mut methods: Vec<Method<'_>>) -> Vec<Method<'_>> {
+    methods.sort_by_key(|method| std::cmp::Reverse((method.jni_on_cpu_ns, method.jni_calls)));
+    methods
+}
+
+/// The exceptions that calls of `ExceptionClear` have cleared, by these methods.
+fn cleared(jni: &JniSnapshot, by: impl Fn(Option<usize>) -> bool) -> u64 {
+    let clears = jni.uses.iter().filter(|made| by(made.method) && jni.function(made.function) == "ExceptionClear");
+    clears.map(|made| JniSum::from(made).effective).sum()
+}
+
+/// The critical sections that these methods have begun, if there are any.
+fn critical(jni: &JniSnapshot, by: impl Fn(Option<usize>) -> bool) -> Option<Critical> {
+    if !jni.has_all_sections() {
+        return None;
+    }
+    let sections = jni.critical.iter().filter(|sections| by(sections.method));
+    let sections =
+        sections.map(|of| Critical { sections: of.sections, total_ns: of.total_ns, longest_ns: of.longest_ns });
+    sections.reduce(|one, other| Critical {
+        sections: one.sections + other.sections,
+        total_ns: one.total_ns.saturating_add(other.total_ns),
+        longest_ns: one.longest_ns.max(other.longest_ns),
+    })
+}
+
+impl<'a> Method<'a> {
+    /// What there is to say of a native method; nothing where it has called no function and thrown nothing.
+    fn of(jni: &'a JniSnapshot, place: Option<usize>) -> Option<Self> {
+        let row = place.and_then(|place| jni.snapshot.methods.get(place));
+        let uses: Vec<&JniUse> = jni.uses.iter().filter(|made| made.method == place).collect();
+        let sum: JniSum = uses.iter().copied().map(JniSum::from).sum();
+        let pending = row.and_then(|row| Some(row.consumed.as_ref()?.own[Counter::Exceptions as usize]));
+        if sum.calls == 0 && pending.unwrap_or(0) == 0 {
+            return None;
+        }
+        let method = row.and_then(|row| Some(&row.methods.first()?.method));
+        let by = |method: Option<usize>| method == place;
+        Some(Self {
+            class: method.map(|method| &*method.class),
+            method: method.map(|method| &*method.name),
+            signature: method.map(|method| &*method.signature),
+            calls: row.map(|row| row.calls),
+            total_ns: row.map(|row| row.total_ns),
+            state: row.map(|row| row.traced.tracing.as_str()),
+            jni_calls: sum.calls,
+            jni_ns: sum.self_ns,
+            jni_on_cpu_ns: sum.on_cpu_ns,
+            jni: uses.iter().map(|made| (jni.function(made.function), Use::of(jni, made))).collect(),
+            exceptions: row.map(|_| Exceptions { pending: pending.unwrap_or(0), cleared: cleared(jni, by) }),
+            critical: critical(jni, by),
+        })
+    }
+}
+
+impl Use {
+    fn of(jni: &JniSnapshot, made: &JniUse) -> Self {
+        let name = jni.function(made.function);
+        let sum = JniSum::from(made);
+        let is_told = match JniFamily::of(name) {
+            JniFamily::LookUps if name == "FindClass" => made.method.is_some(),
+            JniFamily::LookUps => jni.tells_members,
+            _ => false,
+        };
+        Self {
+            family: JniFamily::of(name).as_str(),
+            calls: sum.calls,
+            timed: sum.timed,
+            total_ns: made.calls.total_ns,
+            self_ns: sum.self_ns,
+            on_cpu_ns: sum.on_cpu_ns,
+            max_ns: sum.max_ns,
+            error_ns: sum.error_ns,
+            effective: sum.effective,
+            redundant: is_told.then_some(sum.redundant),
+            redundant_ns: is_told.then_some(sum.redundant_ns),
+        }
+    }
+}
+
+impl Function {
+    fn of(name: &str, row: &MethodSnapshot) -> Self {
+        Self {
+            family: JniFamily::of(name).as_str(),
+            calls: row.calls,
+            in_flight: row.in_flight,
+            counted: row.counted,
+            total_ns: row.total_ns,
+            self_ns: row.self_ns,
+            max_ns: row.max_ns,
+            state: row.traced.tracing.as_str(),
+            wanted: row.traced.wanted.as_str(),
+            unwatched_ns: nanoseconds(row.traced.unwatched),
+            estimated_calls: row.unseen.map(|_unseen| row.all_calls()),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The table and the document, of two native methods and two functions.
+
+use nprof_common::JniCalls;
+use serde_json::Value;
+
+use super::{JniBy, JniView, json, table};
+use crate::model::{Bound, CriticalSections, JniSnapshot, JniUse, MethodSnapshot};
+use crate::render::grid::Screen;
+use crate::render::samples;
+
+const CALLS: JniCalls = JniCalls {
+    calls: 100,
+    timed: 100,
+    total_ns: 50_000,
+    child_ns: 0,
+    off_ns: 20_000,
+    max_ns: 9_000,
+    vain: 10,
+    redundant: 80,
+    redundant_ns: 24_000,
+};
+
+fn function(index: u32, name: &str, calls: u64) -> MethodSnapshot {
+    let mut function = samples::function(index, "JNIEnv", calls, 50_000);
+    function.methods[0].bound = Bound::JniFunction;
+    function.methods[0].method.name = name.into();
+    function
+}
+
+fn sample() -> JniSnapshot {
+    let mut snapshot = samples::snapshot();
+    snapshot.methods = vec![
+        samples::function(0, "a.Hot", 10, 100_000),
+        samples::function(1, "a.Evil\u{1b}", 5, 1_000),
+        function(2, "GetMethodID", 100),
+        function(3, "DeleteGlobalRef", 60),
+    ];
+    let lets_go = JniCalls { calls: 30, timed: 30, total_ns: 300, vain: 10, ..JniCalls::NONE };
+    let uses = [(Some(0), 2, CALLS), (Some(1), 3, lets_go), (None, 3, lets_go)];
+    let critical = CriticalSections { method: Some(0), sections: 3, total_ns: 900, longest_ns: 400 };
+    JniSnapshot {
+        snapshot,
+        uses: uses.map(|(method, function, calls)| JniUse { method, function, calls, error_ns: 0 }).to_vec(),
+        critical: vec![critical],
+        unseen: vec!["GetIntField"],
+        tells_members: true,
+    }
+}
+
+fn text(jni: &JniSnapshot, by: JniBy) -> String {
+    let mut out = Vec::new();
+    table(jni, JniView { by, top: None }, Screen::default(), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// Check the rows of native methods: the dearest first, each with its functions, calls of nobody in a row of their own, and no name that
+/// commands a terminal.
+#[test]
+fn by_method() {
+    let text = text(&sample(), JniBy::Method);
+    let rows: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(
+        rows,
+        [
+            " ON-CPU     TIME  CALLS  PER CALL     AVG      MAX  METHOD / JNI FUNCTION",
+            "30.0 us  50.0 us    100      10.0  500 ns  9.00 us  a.Hot::call (10 calls, 50 % of the time)",
+            "30.0 us  50.0 us    100      10.0  500 ns  9.00 us    GetMethodID [look-ups]: 80 redundant, 24.0 us lost, 10 not found",
+            " 300 ns   300 ns     30         -   10 ns     0 ns  (outside of traced native methods)",
+            " 300 ns   300 ns     30         -   10 ns     0 ns    DeleteGlobalRef [references]",
+            " 300 ns   300 ns     30      6.00   10 ns     0 ns  a.Evil\\u{1b}::call (5 calls, 30 % of the time)",
+            " 300 ns   300 ns     30      6.00   10 ns     0 ns    DeleteGlobalRef [references]",
+        ]
+    );
+}
+
+/// Check the rows of functions, with their callers.
+#[test]
+fn by_function() {
+    let text = text(&sample(), JniBy::Function);
+    let names: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(|line| line[52..].trim_end()).collect();
+    let expected = [
+        "JNI FUNCTION / METHOD",
+        "GetMethodID [look-ups]",
+        "  a.Hot::call: 80 redundant, 24.0 us lost, 10 not found",
+        "DeleteGlobalRef [references]",
+        "  (outside of traced native methods)",
+        "  a.Evil\\u{1b}::call",
+    ];
+    assert_eq!(names, expected);
+}
+
+/// Check what is said below: sums, what was let go, sections, the blind spot, and last what would be won.
+#[test]
+fn below_the_table() {
+    let text = text(&sample(), JniBy::Method);
+    for line in [
+        "total: 160 calls of JNI functions by 2 native methods in 2.50 s, 30 outside of them: 30.6 us on CPU, 50.6 us in all (sum over threads)",
+        "look-ups: 100, of these 80 redundant (the same had been found before), which took 24.0 us; 10 found nothing",
+        "references: global 0 made, 40 let go (local ones are also let go when the native method returns)",
+        "critical sections: 3 with 900 ns, the longest 400 ns in a.Hot::call: collections may have to wait for their end",
+        "not seen: GetIntField: the VM has made them as code of its own, where no probe can be (-XX:-UseFastJNIAccessors)",
+        "losses: none",
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+    }
+    assert_eq!(text.lines().last(), Some("would be won by keeping what was looked up: 24.0 us of redundant look-ups"));
+}
+
+/// Check that times that are lost in what is not known of the probes' part are said to be at most that.
+#[test]
+fn lost_times() {
+    let mut jni = sample();
+    for made in &mut jni.uses {
+        made.error_ns = 400;
+    }
+    let text = text(&jni, JniBy::Method);
+    let row = text.lines().find(|line| line.contains("GetMethodID")).unwrap();
+    assert!(
+        row.starts_with("<70.0 us") && row.contains(" 500 ns  9.00 us ") && row.contains(", <56.0 us lost"),
+        "{row}"
+    );
+    let small = text.lines().find(|line| line.contains("DeleteGlobalRef")).unwrap();
+    assert!(small.contains("<12.3 us") && small.contains("<410 ns") && small.contains("<400 ns"), "{small}");
+    assert!(text.lines().last().unwrap().contains(": <56.0 us of redundant look-ups"), "{text}");
+}
+
+/// Check that sums of which not all was seen are said to be that, that nothing is won for certain, and that sections are not made of what
+/// may not belong together.
+#[test]
+fn not_all_was_seen() {
+    let mut jni = sample();
+    jni.snapshot.methods[2].counted = 40;
+    jni.snapshot.methods.push(MethodSnapshot { counted: 1, ..function(4, "ReleasePrimitiveArrayCritical", 7) });
+    let text = text(&jni, JniBy::Method);
+    for part in ["critical sections: not known, because", "not all calls were seen and timed"] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    assert!(text.lines().last().unwrap().contains(": at least 24.0 us of redundant look-ups"), "{text}");
+    let mut out = Vec::new();
+    json(&jni, &mut out).unwrap();
+    let document: Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!((&document["partial"], &document["critical"]), (&Value::Bool(true), &Value::Null));
+}
+
+/// Check the document: rows by cost, names of the target as they are, nothing for what is not told.
+#[test]
+fn document() {
+    let mut jni = sample();
+    jni.tells_members = false;
+    let mut out = Vec::new();
+    json(&jni, &mut out).unwrap();
+    let document: Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(document["methods"][0]["class"], "a.Hot");
+    assert_eq!(document["methods"][0]["jni"]["GetMethodID"]["redundant"], Value::Null);
+    assert_eq!(document["methods"][0]["jni"]["GetMethodID"]["on_cpu_ns"], 30_000);
+    assert_eq!(document["methods"][0]["critical"]["longest_ns"], 400);
+    assert_eq!(document["methods"][1]["class"], "a.Evil\u{1b}");
+    assert_eq!((&document["methods"][2]["class"], &document["methods"][2]["jni_calls"]), (&Value::Null, &30.into()));
+    assert_eq!(document["functions"]["DeleteGlobalRef"]["calls"], 60);
+    assert_eq!(document["references"]["global"]["released"], 40);
+    assert_eq!(document["not_seen"][0], "GetIntField");
+}

@@ -1,0 +1,184 @@
+//! A trace of the other direction: native methods, and the JNI functions that they call.
+//!
+//! A JNI function is planned, attached, governed and recorded as a native method is. Besides, the kernel keeps which native method
+//! has called which function.
+
+use std::collections::HashMap;
+
+use nprof_common::MirrorPlaces;
+
+use super::prepared::Prepared;
+use super::sampling::libjvm_of;
+use super::vm::ended_or;
+use super::{Error, Tracer, calibrate};
+use crate::aggregate::{self, JniPairs};
+use crate::attach::{Collect, Engine, JniTable};
+use crate::discover::Proc;
+use crate::hotspot;
+use crate::model::{JniSnapshot, Jvm, Library, Method, NativeCode, SharedStr, VirtAddr, jni};
+use crate::sys::remote_memory::ProcessMemory;
+use crate::unwind::Threads;
+
+/// What functions are shown as methods of.
+const CLASS: &str = "JNIEnv";
+/// The flag of a VM whose handles of objects are not plain addresses.
+const COLOURED_HANDLES: &str = "UseZGC";
+
+/// A JVM whose JNI functions are traced. Everything is detached when this is dropped, and when nprof ends in any other way.
+#[derive(Debug)]
+pub struct JniTracer {
+    tracer: Tracer,
+    table: JniTable,
+    functions: usize,
+    unseen: Vec<&'static str>,
+    tells_members: bool,
+}
+
+/// The functions of a VM.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Functions {
+    /// Those that are in a library.
+    methods: Vec<Method>,
+    /// The names of those that are not.
+    unseen: Vec<&'static str>,
+}
+
+impl Prepared {
+    /// Attaches everything that is planned, and JNI functions.
+    ///
+    /// # Errors
+    /// As [`Prepared::attach`]; [`Error::NoJni`] if the VM's table of functions is not found.
+    pub fn jni(mut self) -> Result<JniTracer, Error> {
+        let (proc, jvm) = (self.proc().clone(), self.jvm().clone());
+        let known = functions(&proc, &jvm).and_then(|functions| Ok((functions, mirrors(&proc, &jvm)?)));
+        let (Functions { methods, unseen }, mirrors) = known.map_err(|error| ended_or(error, &proc, &jvm))?;
+        self.plan_jni(&methods);
+        let collect = Collect {
+            jni: Some(mirrors.unwrap_or_default()),
+            counters: self.collectors().counters(),
+            pending: self.pending_places()?,
+            off_cpu: true,
+            ..Collect::nothing()
+        };
+        let (engine, feeds) = Engine::load_measuring(self.capacity()?, &collect)?;
+        let calibrated = calibrate(&proc, &engine)?;
+        let tracer = self.attach_to(&engine, calibrated, None)?;
+        let (functions, tells_members) = (methods.len(), mirrors.is_some());
+        Ok(JniTracer { tracer, table: feeds.into_jni(), functions, unseen, tells_members })
+    }
+}
+
+impl JniTracer {
+    /// The JVM.
+    #[must_use]
+    pub fn tracer(&self) -> &Tracer {
+        &self.tracer
+    }
+
+    /// How many JNI functions are traced, or were refused by the kernel.
+    #[must_use]
+    pub fn functions(&self) -> usize {
+        self.functions
+    }
+
+    /// Does what is due: see [`Tracer::tick`].
+    pub fn tick(&mut self) {
+        if self.tracer.is_due() {
+            self.tracer.tick();
+        }
+    }
+
+    /// Detaches all probes: see [`Tracer::stop`].
+    pub fn stop(&mut self) {
+        self.tracer.stop();
+    }
+
+    /// Everything measured from the start to now, or to the end if tracing was stopped.
+    #[must_use]
+    pub fn snapshot(&self) -> JniSnapshot {
+        // First who has called, then how often was called: a function has never been called less than by all its callers.
+        let pairs = self.table.read();
+        let snapshot = self.tracer.snapshot();
+        let records: HashMap<u32, u32> =
+            self.tracer.traced_jvm().records().map(|(index, record)| (record, index)).collect();
+        let known = JniPairs { pairs, records };
+        aggregate::jni(snapshot, &known, self.unseen.clone(), self.tells_members)
+    }
+}
+
+/// The JNI functions of a JVM.
+fn functions(proc: &Proc, jvm: &Jvm) -> Result<Functions, Error> {
+    let no_table = || Error::NoJni { pid: jvm.pid };
+    let libraries = proc.libraries(jvm.pid)?;
+    let mut threads = Threads::open(ProcessMemory::new(jvm.pid), &libjvm_of(proc, jvm)?)?;
+    let known: Vec<(usize, &'static str)> =
+        jni::jni_functions(java_version(&jvm.vm_version).ok_or_else(no_table)?).collect();
+    let places = known.last().map_or(0, |(place, _)| place + 1);
+    // Its end is noticed elsewhere.
+    let table = threads.jni_functions(places).ok().flatten().ok_or_else(no_table)?;
+    Ok(Functions::of(known.iter().map(|&(place, name)| (name, table[place])), &libraries))
+}
+
+impl Functions {
+    fn of(table: impl Iterator<Item = (&'static str, VirtAddr)>, libraries: &[Library]) -> Self {
+        let is_in_library = |address: VirtAddr| {
+            libraries.iter().flat_map(|library| &library.mappings).any(|mapping| mapping.contains(address))
+        };
+        let mut functions = Self::default();
+        for (name, address) in table {
+            if is_in_library(address) {
+                functions.methods.push(as_method(name, address));
+            } else {
+                functions.unseen.push(name);
+            }
+        }
+        functions
+    }
+}
+
+/// A function as a method. Its identity is no address that the VM has a method at.
+fn as_method(name: &'static str, address: VirtAddr) -> Method {
+    Method {
+        id: VirtAddr(address.0 | 1 << 63),
+        class: SharedStr::from(CLASS),
+        name: SharedStr::from(name),
+        signature: SharedStr::from(""),
+        code: NativeCode::Bound(address),
+    }
+}
+
+/// What classes are known by; `None` if the VM does not say, or handles of objects are not plain addresses.
+fn mirrors(proc: &Proc, jvm: &Jvm) -> Result<Option<MirrorPlaces>, Error> {
+    let libjvm = libjvm_of(proc, jvm)?;
+    let [coloured] = hotspot::flags(ProcessMemory::new(jvm.pid), &libjvm, [COLOURED_HANDLES])?;
+    if coloured.is_some_and(|flag| flag.is_on) {
+        return Ok(None);
+    }
+    let offsets = hotspot::mirrors(ProcessMemory::new(jvm.pid), &libjvm)?;
+    Ok(offsets.map(|offsets| MirrorPlaces { klass: offsets.klass, mirror: offsets.mirror }))
+}
+
+/// The version of Java of a VM: 17 of `17.0.15+6`.
+fn java_version(release: &str) -> Option<u32> {
+    release.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the version of Java is what a VM's release begins with.
+    #[test]
+    fn versions() {
+        assert_eq!(["17.0.15+6", "25.0.3+9-LTS", "11", "26-ea+5"].map(java_version), [17, 25, 11, 26].map(Some));
+        assert_eq!(java_version("unknown"), None);
+    }
+
+    /// Check that functions in no library are told from the others, which are methods with identities of their own.
+    #[test]
+    fn functions_without_a_library() {
+        let functions = Functions::of([("GetIntField", VirtAddr(0x1000))].into_iter(), &[]);
+        assert_eq!(functions, Functions { methods: Vec::new(), unseen: vec!["GetIntField"] });
+        assert_ne!(as_method("GetVersion", VirtAddr(0x1000)).id, as_method("GetVersion", VirtAddr(0x2000)).id);
+    }
+}

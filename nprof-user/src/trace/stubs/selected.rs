@@ -1,0 +1,42 @@
+//! The selected methods, as far as stubs are concerned.
+
+use std::collections::HashMap;
+
+use super::stub_states::Planned;
+use crate::model::{Bound as HowBound, Library, Method, NativeCode, PlannedMethod, Probe, SkipReason, VirtAddr};
+use crate::resolve::Planner;
+use crate::shim::{self, Bound};
+
+/// A method that is selected and that the walk over the classes has not found: it was bound and gone in between.
+pub(super) fn unplanned(planner: &Planner, bound: &Bound) -> Option<Planned> {
+    let Bound { class, name, signature, address, .. } = bound.clone();
+    let (class, name, signature) = (class.into(), name.into(), signature.into());
+    let method = Method { id: bound.method?, class, name, signature, code: NativeCode::Bound(address) };
+    if shim::is_own(&method) || !planner.would_take(&method) {
+        return None;
+    }
+    let holds = |library: &&Library| library.mappings.iter().any(|mapping| mapping.contains(address));
+    let library = planner.libraries().iter().find(holds).map(Library::name).unwrap_or_default();
+    Some(Planned { method: PlannedMethod { method, bound: HowBound::Registered }, probe: None, library })
+}
+
+/// The methods of a plan for which there may be stubs.
+pub(super) fn by_id(planner: &Planner) -> HashMap<VirtAddr, Planned> {
+    let skipped = planner.skipped().filter(|skipped| skipped.reason != SkipReason::OverLimit);
+    let skipped =
+        skipped.map(|skipped| Planned { method: skipped.method.clone(), probe: None, library: String::new() });
+    let of_probe = |probe: &Probe| {
+        let library = planner.libraries().get(probe.site.library.0).map(Library::name).unwrap_or_default();
+        let index = probe.index;
+        let planned = move |method: &PlannedMethod| Planned {
+            method: method.clone(),
+            probe: Some(index),
+            library: library.clone(),
+        };
+        // A stub stands before a method's ordinary function, whatever else it has.
+        let ordinary = probe.methods.iter().filter(|known| known.bound != HowBound::Critical);
+        ordinary.map(planned).collect::<Vec<_>>()
+    };
+    let probed = planner.probes().iter().flat_map(of_probe);
+    skipped.chain(probed).map(|planned| (planned.method.method.id, planned)).collect()
+}

@@ -1,0 +1,180 @@
+//! The JSON document of `nprof jni`, and a run that gives one.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+use serde::Deserialize;
+
+use crate::child::{Child, Stream};
+use crate::nprof::{ATTACHED, UNGOVERNED, outcome, spawn};
+use crate::report::TargetRow;
+
+/// A document.
+#[derive(Debug, Clone, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct JniReport {
+    pub schema: u32,
+    pub elapsed_ns: u64,
+    pub targets: Vec<TargetRow>,
+    pub methods: Vec<JniMethodRow>,
+    pub functions: BTreeMap<String, JniFunctionRow>,
+    pub references: BTreeMap<String, ReferencesRow>,
+    pub look_ups: LookUpsRow,
+    pub exceptions: ExceptionsRow,
+    pub critical: Option<CriticalRow>,
+    pub not_seen: Vec<String>,
+    pub losses: BTreeMap<String, u64>,
+}
+
+/// A native method; without names for what no traced one has called.
+#[derive(Debug, Clone, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct JniMethodRow {
+    pub class: Option<String>,
+    pub method: Option<String>,
+    pub signature: Option<String>,
+    pub calls: Option<u64>,
+    pub total_ns: Option<u64>,
+    pub state: Option<String>,
+    pub jni_calls: u64,
+    pub jni_ns: u64,
+    pub jni_on_cpu_ns: u64,
+    pub jni: BTreeMap<String, JniUseRow>,
+    pub exceptions: Option<ExceptionsRow>,
+    pub critical: Option<CriticalRow>,
+}
+
+/// The calls of a function by a native method.
+#[derive(Debug, Clone, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct JniUseRow {
+    pub family: String,
+    pub calls: u64,
+    pub timed: u64,
+    pub total_ns: u64,
+    pub self_ns: u64,
+    pub on_cpu_ns: u64,
+    pub max_ns: u64,
+    pub effective: u64,
+    pub redundant: Option<u64>,
+    pub redundant_ns: Option<u64>,
+}
+
+/// A function, whoever called it.
+#[derive(Debug, Clone, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct JniFunctionRow {
+    pub family: String,
+    pub calls: u64,
+    pub in_flight: u64,
+    pub counted: u64,
+    pub total_ns: u64,
+    pub self_ns: Option<u64>,
+    pub state: String,
+    pub wanted: String,
+    pub estimated_calls: Option<u64>,
+}
+
+/// How many were made and let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct ReferencesRow {
+    pub made: u64,
+    pub released: u64,
+}
+
+/// All look-ups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct LookUpsRow {
+    pub calls: u64,
+    pub redundant: u64,
+    pub redundant_ns: u64,
+    pub not_found: u64,
+    pub members_told: bool,
+}
+
+/// Exceptions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct ExceptionsRow {
+    pub pending: u64,
+    pub cleared: u64,
+}
+
+/// Critical sections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct CriticalRow {
+    pub sections: u64,
+    pub total_ns: u64,
+    pub longest_ns: u64,
+}
+
+impl JniReport {
+    /// The row of a native method, or that of all others' calls.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn method(&self, name: Option<&str>) -> Result<&JniMethodRow> {
+        let row = self.methods.iter().find(|row| row.method.as_deref() == name);
+        row.with_context(|| format!("no row of {name:?}: {:?}", self.methods))
+    }
+
+    /// The calls of each function by a native method.
+    ///
+    /// # Errors
+    /// When it has no row.
+    pub fn calls_of(&self, name: Option<&str>) -> Result<BTreeMap<&str, u64>> {
+        Ok(self.method(name)?.jni.iter().map(|(function, made)| (function.as_str(), made.calls)).collect())
+    }
+}
+
+/// A running `nprof jni` with everything attached.
+#[derive(Debug)]
+pub struct Jni(Child);
+
+impl Jni {
+    /// Starts it, at any cost to the target.
+    ///
+    /// # Errors
+    /// When nprof ends before everything is attached.
+    pub fn start(pid: u32, args: &[&str]) -> Result<Self> {
+        Self::announced(&[&["jni", "--pid", &pid.to_string()], &UNGOVERNED[..], args].concat())
+    }
+
+    /// The same within the usual budget.
+    ///
+    /// # Errors
+    /// When nprof ends before everything is attached.
+    pub fn start_as_users_do(pid: u32, args: &[&str]) -> Result<Self> {
+        Self::announced(&[&["jni", "--pid", &pid.to_string()], args].concat())
+    }
+
+    fn announced(args: &[&str]) -> Result<Self> {
+        let mut child = spawn(args)?;
+        child.line_with_prefix(Stream::Stderr, ATTACHED)?;
+        Ok(Self(child))
+    }
+
+    /// Ends it with Ctrl-C and returns what it has printed.
+    ///
+    /// # Errors
+    /// When it does not end with success.
+    pub fn text(self) -> Result<String> {
+        self.0.signal(Signal::INT)?;
+        let ended = outcome(self.0)?;
+        ensure!(ended.code == Some(0), "{ended:?}");
+        Ok(ended.stdout)
+    }
+
+    /// The same of one with `--format json`.
+    ///
+    /// # Errors
+    /// When it has printed something else.
+    pub fn finish(self) -> Result<JniReport> {
+        let text = self.text()?;
+        serde_json::from_str(&text).with_context(|| format!("not a document of the contract: {text}"))
+    }
+}

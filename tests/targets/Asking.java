@@ -1,0 +1,105 @@
+package targets;
+
+import java.util.Map;
+
+/** Natives that ask the VM for as much as they are told to. */
+public final class Asking {
+    private static int number;
+    private int field;
+
+    private Asking() {}
+
+    /** Looks up two methods, two fields and a class, and a method that there is not, which it clears the exception of. */
+    static native void lookUp();
+
+    /** The same of another class. */
+    static native void lookUpIn(Class<?> other);
+
+    /** Makes so many references, characters and elements of each kind, and keeps as many as it is told to. */
+    static native void refer(String text, int[] array, int made, int kept);
+
+    /** Throws so many exceptions and clears them, and then one that it leaves if it is to. */
+    static native void fail(int cleared, boolean leaves);
+
+    /** Holds an array, and once more meanwhile, for so many milliseconds. */
+    static native void hold(int[] array, int milliseconds);
+
+    /** Calls {@link #back}, looks whether it has thrown, and asks for the version twice. */
+    static native void call();
+
+    /** Asks for the version three times. */
+    static native void leaf();
+
+    /** Has a thread that is in no native method ask for the version so many times. */
+    static native void outside(int times);
+
+    /** Reads a field so many times. */
+    native int read(int times);
+
+    /** Called by {@link #call}. */
+    static void back() {
+        leaf();
+    }
+
+    int member() {
+        return field + number;
+    }
+
+    /** A class with the same members. */
+    static final class Other {
+        static int number;
+        int field;
+
+        private Other() {}
+
+        static void back() {}
+
+        int member() {
+            return field + number;
+        }
+    }
+
+    public static void main(String[] args) throws Exception {
+        System.load(args[0]);
+        Target.serve(Map.of("ask", (a, out) -> {
+            ask(a[0], Integer.parseInt(a[1]), Integer.parseInt(a[2]), Integer.parseInt(a[3]));
+        }));
+    }
+
+    /** Has each of some threads call a native so many times. */
+    private static void ask(String what, int threads, int rounds, int amount) throws InterruptedException {
+        Thread[] all = new Thread[threads];
+        for (int i = 0; i < threads; i++) {
+            all[i] = new Thread(() -> {
+                for (int round = 0; round < rounds; round++) {
+                    once(what, amount);
+                }
+            });
+            all[i].start();
+        }
+        for (Thread thread : all) {
+            thread.join();
+        }
+    }
+
+    private static void once(String what, int amount) {
+        switch (what) {
+            case "lookUp": lookUp(); break;
+            case "lookUpIn": lookUpIn(Other.class); break;
+            case "refer": refer("text", new int[8], amount, 1); break;
+            case "clear": fail(amount, false); break;
+            case "throw":
+                try {
+                    fail(amount, true);
+                } catch (IllegalStateException expected) {
+                    break;
+                }
+                throw new AssertionError("nothing was thrown");
+            case "hold": hold(new int[8], amount); break;
+            case "call": call(); break;
+            case "outside": outside(amount); break;
+            case "read": new Asking().read(amount); break;
+            default: throw new IllegalArgumentException(what);
+        }
+    }
+}

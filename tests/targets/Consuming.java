@@ -1,0 +1,98 @@
+package targets;
+
+import java.util.Map;
+
+/** Natives that consume what they are told to, and say what they have consumed by the kernel's own account. */
+public final class Consuming {
+    private Consuming() {}
+
+    /** Touches the stack that the others need. */
+    static native void prepare();
+
+    /** Touches so many pages of new memory. */
+    static native void touch(int pages);
+
+    /** Makes so many system calls. */
+    static native void call(int times);
+
+    /** Reads so many bytes, and writes as many. */
+    static native void copy(int bytes);
+
+    /** Reads so many bytes, and returns how many those were. */
+    static native int take(int bytes);
+
+    /** Sends so many bytes through a socket to itself, looks at them, and receives them. */
+    static native void talk(int bytes);
+
+    /** Asks so many times to wait for a lock that is free. */
+    static native void lock(int times);
+
+    /** Sleeps so many times. */
+    static native void nap(int times);
+
+    /** Maps so many pages, and then three times as many in their place. */
+    static native void map(int pages);
+
+    /** Asks the allocator seven times for memory, for eight times so many bytes together. */
+    static native void allocate(int bytes);
+
+    /** Works for so many milliseconds, and sleeps as many. */
+    static native void work(int milliseconds);
+
+    /** Touches so many pages and has {@link #touch} touch as many. */
+    static native void outer(int pages);
+
+    /** Called by {@link #outer}. */
+    static void inner(int pages) {
+        touch(pages);
+    }
+
+    /** Times that {@link #nap} has left the CPU. */
+    static native long napSwitches();
+
+    /** How long threads ran in {@link #work}, by their own clocks. */
+    static native long workedNs();
+
+    public static void main(String[] args) throws Exception {
+        System.load(args[0]);
+        Target.serve(Map.of("consume", (a, out) -> {
+            consume(a[0], Integer.parseInt(a[1]), Integer.parseInt(a[2]), Integer.parseInt(a[3]));
+            out.println("switches " + napSwitches());
+            out.println("ran " + workedNs());
+        }));
+    }
+
+    /** Has each of some threads call a native so many times. */
+    private static void consume(String what, int threads, int rounds, int amount) throws InterruptedException {
+        Thread[] all = new Thread[threads];
+        for (int i = 0; i < threads; i++) {
+            all[i] = new Thread(() -> {
+                prepare();
+                for (int round = 0; round < rounds; round++) {
+                    once(what, amount);
+                }
+            });
+            all[i].start();
+        }
+        for (Thread thread : all) {
+            thread.join();
+        }
+    }
+
+    private static void once(String what, int amount) {
+        switch (what) {
+            case "touch": touch(amount); break;
+            case "call": call(amount); break;
+            case "copy": copy(amount); break;
+            case "take": take(amount); break;
+            case "talk": talk(amount); break;
+            case "lock": lock(amount); break;
+            case "nap": nap(amount); break;
+            case "map": map(amount); break;
+            case "allocate": allocate(amount); break;
+            case "work": work(amount); break;
+            case "outer": outer(amount); break;
+            default: throw new IllegalArgumentException(what);
+        }
+    }
+}

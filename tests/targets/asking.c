@@ -1,0 +1,152 @@
+/* Natives of targets.Asking: each asks the VM for what its declaration says, and for nothing else. */
+#define _GNU_SOURCE
+#include <jni.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define NATIVE(type, name) JNIEXPORT type JNICALL Java_targets_Asking_##name
+
+static JavaVM *vm;
+static jclass failure;
+static jmethodID back;
+static jfieldID field;
+
+/* What is looked up here is found before anything is traced. */
+JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM *loader, void *reserved) {
+    JNIEnv *env;
+    (void)reserved;
+    vm = loader;
+    if ((*vm)->GetEnv(vm, (void **)&env, JNI_VERSION_1_8) != JNI_OK) {
+        return JNI_ERR;
+    }
+    failure = (*env)->NewGlobalRef(env, (*env)->FindClass(env, "java/lang/IllegalStateException"));
+    jclass asking = (*env)->FindClass(env, "targets/Asking");
+    back = (*env)->GetStaticMethodID(env, asking, "back", "()V");
+    field = (*env)->GetFieldID(env, asking, "field", "I");
+    return failure == NULL || back == NULL || field == NULL ? JNI_ERR : JNI_VERSION_1_8;
+}
+
+/* From a buffer on the stack, as many libraries do it: the address of a name says nothing. */
+static void members(JNIEnv *env, jclass class) {
+    char name[16], other[16];
+    strcpy(name, "member");
+    if ((*env)->GetMethodID(env, class, name, "()I") == NULL) {
+        abort();
+    }
+    strcpy(name, "back");
+    strcpy(other, "number");
+    if ((*env)->GetStaticMethodID(env, class, name, "()V") == NULL ||
+        (*env)->GetStaticFieldID(env, class, other, "I") == NULL) {
+        abort();
+    }
+    strcpy(other, "field");
+    if ((*env)->GetFieldID(env, class, other, "I") == NULL) {
+        abort();
+    }
+}
+
+NATIVE(void, lookUp)(JNIEnv *env, jclass class) {
+    members(env, class);
+    (*env)->DeleteLocalRef(env, (*env)->FindClass(env, "java/lang/String"));
+    if ((*env)->GetMethodID(env, class, "missing", "()V") != NULL) {
+        abort();
+    }
+    (*env)->ExceptionClear(env);
+}
+
+NATIVE(void, lookUpIn)(JNIEnv *env, jclass class, jclass other) {
+    (void)class;
+    members(env, other);
+}
+
+NATIVE(void, refer)(JNIEnv *env, jclass class, jstring text, jintArray array, jint made, jint kept) {
+    for (jint i = 0; i < made; i++) {
+        jobject local = (*env)->NewLocalRef(env, text);
+        jobject global = (*env)->NewGlobalRef(env, local);
+        jweak weak = (*env)->NewWeakGlobalRef(env, local);
+        const char *chars = (*env)->GetStringUTFChars(env, text, NULL);
+        jint *elements = (*env)->GetIntArrayElements(env, array, NULL);
+        (*env)->DeleteLocalRef(env, local);
+        (*env)->ReleaseIntArrayElements(env, array, elements, JNI_COMMIT);
+        if (i < kept) {
+            continue;
+        }
+        (*env)->DeleteGlobalRef(env, global);
+        (*env)->DeleteWeakGlobalRef(env, weak);
+        (*env)->ReleaseStringUTFChars(env, text, chars);
+        (*env)->ReleaseIntArrayElements(env, array, elements, 0);
+    }
+    (*env)->DeleteGlobalRef(env, NULL);
+    (void)class;
+}
+
+NATIVE(void, fail)(JNIEnv *env, jclass class, jint cleared, jboolean leaves) {
+    (void)class;
+    for (jint i = 0; i < cleared; i++) {
+        (*env)->ThrowNew(env, failure, "cleared");
+        (*env)->ExceptionClear(env);
+    }
+    /* There is nothing to be cleared any more. */
+    (*env)->ExceptionClear(env);
+    if (leaves) {
+        (*env)->ThrowNew(env, failure, "left");
+    }
+}
+
+NATIVE(void, hold)(JNIEnv *env, jclass class, jintArray array, jint milliseconds) {
+    (void)class;
+    void *outer = (*env)->GetPrimitiveArrayCritical(env, array, NULL);
+    void *inner = (*env)->GetPrimitiveArrayCritical(env, array, NULL);
+    (*env)->ReleasePrimitiveArrayCritical(env, array, inner, JNI_ABORT);
+    struct timespec rest = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+    nanosleep(&rest, NULL);
+    (*env)->ReleasePrimitiveArrayCritical(env, array, outer, 0);
+}
+
+static void versions(JNIEnv *env, int times) {
+    for (int i = 0; i < times; i++) {
+        (*env)->GetVersion(env);
+    }
+}
+
+NATIVE(void, call)(JNIEnv *env, jclass class) {
+    (*env)->CallStaticVoidMethod(env, class, back);
+    /* Who does not look is warned of by the VM that checks. */
+    if ((*env)->ExceptionCheck(env)) {
+        return;
+    }
+    versions(env, 2);
+}
+
+NATIVE(void, leaf)(JNIEnv *env, jclass class) {
+    (void)class;
+    versions(env, 3);
+}
+
+static void *attached(void *times) {
+    JNIEnv *env;
+    if ((*vm)->AttachCurrentThreadAsDaemon(vm, (void **)&env, NULL) != JNI_OK) {
+        abort();
+    }
+    versions(env, *(jint *)times);
+    (*vm)->DetachCurrentThread(vm);
+    return NULL;
+}
+
+NATIVE(void, outside)(JNIEnv *env, jclass class, jint times) {
+    pthread_t thread;
+    (void)env, (void)class;
+    if (pthread_create(&thread, NULL, attached, &times) != 0 || pthread_join(thread, NULL) != 0) {
+        abort();
+    }
+}
+
+NATIVE(jint, read)(JNIEnv *env, jobject object, jint times) {
+    jint sum = 0;
+    for (jint i = 0; i < times; i++) {
+        sum += (*env)->GetIntField(env, object, field);
+    }
+    return sum;
+}

@@ -1,0 +1,305 @@
+//! What calls consume is what the target knows that it has consumed, to the unit, whoever counts it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use nprof_tests::child::Stream;
+use nprof_tests::nprof::{self, Trace};
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::report::Row;
+use nprof_tests::require::{on_kernel, say, traced_on_every_jdk};
+use nprof_tests::serve::{Serve, UNGOVERNED};
+use nprof_tests::stolen::Stolen;
+
+use rustix::process::Signal;
+
+use crate::callers::Recording;
+
+/// Everything that can be collected.
+const ALL: &str = "faults,switches,io,disk,net,syscalls,locks,mapped,alloc";
+const THREADS: u64 = 4;
+const ROUNDS: u64 = 50;
+const PAGE: u64 = 4096;
+const CALLS: u64 = THREADS * ROUNDS;
+/// Who counts: probes, and then stubs.
+const TIERS: [&str; 2] = ["kernel", "stub"];
+
+type Numbers = BTreeMap<String, u64>;
+
+/// What one call of a native consumes that is told to consume so much.
+type OfOne<'a> = (&'a str, u64, &'a [(&'a str, u64)]);
+
+/// What a target has said: switches in naps, nanoseconds of work.
+type Said = [u64; 2];
+
+fn said(lines: &[String]) -> Result<Said> {
+    let number = |word: &str| -> Result<u64> {
+        let line = lines.iter().find_map(|line| line.strip_prefix(word)?.strip_prefix(' '));
+        Ok(line.with_context(|| format!("nothing of {word}"))?.parse()?)
+    };
+    Ok([number("switches")?, number("ran")?])
+}
+
+/// Has a native called, `amount` each time, by several threads. Returns its row, and what the target has said.
+fn consumed(target: &mut RemoteProcess, tier: &str, what: &str, amount: u64) -> Result<(Row, Said)> {
+    let command = format!("consume {what} {THREADS} {ROUNDS} {amount}");
+    // What is done once in a process is done now: functions are bound, libraries' pages are there.
+    let before = said(&target.run(&command)?)?;
+    let options = ["--tier", tier, "--max-overhead", "off", "--collect", ALL, "targets.Consuming"];
+    let trace = Trace::start(target.pid(), &options)?;
+    let after = said(&target.run(&command)?)?;
+    let report = trace.finish()?;
+    report.must_be_lossless()?;
+    let row = report.methods.into_iter().find(|row| row.method == what).with_context(|| format!("no row of {what}"))?;
+    ensure!(row.calls == CALLS && row.tier == tier, "{row:?}");
+    Ok((row, [after[0] - before[0], after[1] - before[1]]))
+}
+
+/// The numbers of a row, of these names.
+fn must_be(numbers: Option<&Numbers>, expected: &[(&str, u64)]) -> Result<()> {
+    let numbers = numbers.context("nothing was collected")?;
+    for (name, number) in expected {
+        ensure!(numbers.get(*name) == Some(number), "{name} should be {number}: {numbers:?}");
+    }
+    Ok(())
+}
+
+/// Check that page faults, system calls, bytes, and waits for locks are those of the native, with several threads at once:
+/// the probes' own system calls and what is only looked at are no part of them.
+#[test]
+fn everything_to_the_unit() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        let each: [OfOne<'_>; 7] = [
+            (
+                "touch",
+                33,
+                &[("faults", 33), ("major_faults", 0), ("syscalls", 3), ("read_bytes", 0), ("mapped_bytes", 33 * PAGE)],
+            ),
+            ("call", 7, &[("syscalls", 7), ("faults", 0), ("lock_waits", 0), ("sent_bytes", 0), ("alloc_bytes", 0)]),
+            ("map", 5, &[("mapped_bytes", 15 * PAGE), ("syscalls", 3), ("allocations", 0)]),
+            ("allocate", 5_000, &[("alloc_bytes", 8 * 5_000), ("allocations", 7), ("read_bytes", 0)]),
+            ("copy", 5_000, &[("read_bytes", 5_000), ("written_bytes", 5_000), ("syscalls", 2), ("sent_bytes", 0)]),
+            ("talk", 3_000, &[("sent_bytes", 3_000), ("received_bytes", 3_000), ("read_bytes", 0)]),
+            ("lock", 3, &[("lock_waits", 3), ("syscalls", 6), ("disk_read_bytes", 0), ("disk_written_bytes", 0)]),
+        ];
+        for (tier, (what, amount, of_one)) in TIERS.into_iter().flat_map(|tier| each.map(|of| (tier, of))) {
+            let (row, _) = consumed(&mut target, tier, what, amount)?;
+            let expected: Vec<(&str, u64)> = of_one.iter().map(|(name, number)| (*name, number * CALLS)).collect();
+            must_be(row.collected.as_ref(), &expected).with_context(|| format!("{what} by {tier}"))?;
+            ensure!(row.collected == row.collected_total, "{row:?}");
+        }
+        target.exit()
+    })
+}
+
+/// Check that threads leave the CPU in a native as often as the kernel told the native itself.
+#[test]
+fn switches_are_the_kernels() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        for tier in TIERS {
+            let (row, [voluntary, _]) = consumed(&mut target, tier, "nap", 2)?;
+            let numbers = row.collected.context("nothing was collected")?;
+            ensure!(
+                voluntary > CALLS && numbers["switches"] - numbers["preemptions"] == voluntary,
+                "{tier}: {voluntary}: {numbers:?}"
+            );
+        }
+        target.exit()
+    })
+}
+
+/// Check that stubs know how long threads ran in a native that works and sleeps: within 2 % of what the threads' own clocks say,
+/// or 20 us a call, but for what a host has stolen from them. And that work and waiting are all there is.
+#[test]
+fn stubs_tell_work_from_waiting() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        let stolen = Stolen::from_now_on()?;
+        let (row, [_, ran_ns]) = consumed(&mut target, "stub", "work", 2)?;
+        let stolen = stolen.share()?;
+        let (on_cpu_ns, off_cpu_ns) = row.on_cpu_ns.zip(row.off_cpu_ns).with_context(|| format!("{row:?}"))?;
+        let (total_ns, tolerated) = (row.total_ns.context("no time")?, (ran_ns / 50).max(20_000 * CALLS) as f64);
+        say(&format!("JDK {}: {ran_ns} ns by the threads' clocks, {on_cpu_ns} found, {stolen:.3} stolen", jdk.version));
+        let difference = on_cpu_ns as f64 - ran_ns as f64;
+        ensure!((-tolerated..tolerated + stolen * total_ns as f64).contains(&difference), "{ran_ns} ns: {row:?}");
+        ensure!(on_cpu_ns + off_cpu_ns == total_ns && row.self_ns == Some(total_ns), "{row:?}");
+        target.exit()
+    })
+}
+
+/// Check that a target has the rows of its threads to read, and can do nothing else with them, and that they are gone with nprof.
+#[test]
+fn rows_are_only_read() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        let pid = target.pid();
+        let mapped = || -> Result<Vec<String>> {
+            let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+            let rows = maps.lines().filter(|line| line.contains("bpf-map"));
+            Ok(rows.filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect())
+        };
+        let trace = Trace::start(pid, &["--tier", "stub", "targets.Consuming"])?;
+        target.run("consume call 2 1 1")?;
+        ensure!(mapped()? == ["r--s"], "{:?}", mapped()?);
+        trace.finish()?.must_be_lossless()?;
+        ensure!(mapped()?.is_empty(), "{:?}", mapped()?);
+        let trace = Trace::start(pid, &["--tier", "stub", "--no-off-cpu", "targets.Consuming"])?;
+        target.run("consume call 2 1 1")?;
+        ensure!(mapped()?.is_empty(), "{:?}", mapped()?);
+        let report = trace.finish()?;
+        ensure!(report.methods.iter().all(|row| row.self_ns.is_none() && row.on_cpu_ns.is_none()), "{report:?}");
+        target.exit()
+    })
+}
+
+/// Check that what nested calls consumed is told apart from what a native consumed itself.
+#[test]
+fn nested_calls_have_their_own() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        for tier in TIERS {
+            let (row, _) = consumed(&mut target, tier, "outer", 20)?;
+            ensure!(row.self_ns < row.total_ns, "{row:?}");
+            let (own, total) = (row.collected.context("own")?, row.collected_total.context("total")?);
+            // The VM makes some of its own between the two natives.
+            for (name, number) in [("faults", 20 * CALLS), ("syscalls", 3 * CALLS)] {
+                ensure!(
+                    total[name] - own[name] == number && own[name] >= number,
+                    "{tier} {name}: {own:?} of {total:?}"
+                );
+            }
+        }
+        target.exit()
+    })
+}
+
+/// Check that calls that ended with an exception, raised in the native or by Java that it called, are told from those that returned
+/// something, and that what returned zero is.
+#[test]
+fn how_calls_ended() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let ended = |row: &Row| -> Result<[u64; 3]> {
+            let numbers = row.collected.as_ref().context("nothing was collected")?;
+            Ok(["zero_results", "negative_results", "exceptions"].map(|name| numbers[name]))
+        };
+        let mut target = RemoteProcess::shapes(jdk)?;
+        for how in ["--collect=results", "--exit-only"] {
+            let trace = Trace::start(target.pid(), &[how, "targets.Throwing", "targets.Plain"])?;
+            let mut called = target.calls("throwing", 2, 50)?;
+            called.extend(target.calls("static", 2, 50)?);
+            let report = trace.finish()?;
+            report.must_equal(&called)?;
+            for row in report.methods.iter().filter(|row| row.calls > 0) {
+                let thrown = if row.class == "targets.Throwing" { row.calls } else { 0 };
+                ensure!(ended(row)?[2] == thrown, "{how}: {row:?}");
+            }
+        }
+        target.exit()?;
+        let mut target = RemoteProcess::consuming(jdk)?;
+        let trace = Trace::start(target.pid(), &["--collect=results", "targets.Consuming"])?;
+        (0..3).try_for_each(|_| target.run("consume call 1 1 1").map(drop))?;
+        let report = trace.finish()?;
+        let row = report.methods.iter().find(|row| row.method == "napSwitches").context("no row")?;
+        ensure!((row.calls, ended(row)?) == (3, [3, 0, 0]), "{row:?}");
+        target.exit()
+    })
+}
+
+/// Check that a recording and the metrics of a service have what calls consumed, to the unit, and that the metrics split the time of
+/// a native that sleeps into work and waiting, of which there is more.
+#[test]
+fn recordings_and_metrics_have_it() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        let (copy, nap) =
+            (format!("consume copy {THREADS} {ROUNDS} 5000"), format!("consume nap {THREADS} {ROUNDS} 2"));
+        target.run(&copy)?;
+        let only = ["--jvm", "targets.Consuming", "targets.Consuming", "--collect", "io,faults"];
+        let serve = Serve::start(&[&UNGOVERNED[..], &only].concat())?;
+        let recording = Recording::start(target.pid(), &["--collect", "io", "targets.Consuming"])?;
+        target.run(&copy)?;
+        target.run(&nap)?;
+        let (profile, samples) = (recording.finish()?, serve.samples()?);
+        let recorded = profile.functions.iter().find(|function| function.method == "copy").context("no row")?;
+        let consumed = recorded.consumed.as_deref().context("nothing was collected")?;
+        let columns = profile.about.collectors.columns().map(|column| (column.name, column.own(consumed)));
+        let columns: Vec<(&str, u64)> = columns.collect();
+        ensure!(columns == [("read_bytes", 5_000 * CALLS), ("written_bytes", 5_000 * CALLS)], "{columns:?}");
+        for (name, number) in columns {
+            let exported = samples.count(&format!("nprof_native_call_{name}_total"), &[("method", "copy")])?;
+            ensure!(exported == number, "{name}: {exported}");
+        }
+        let seconds = |part: &str| -> Result<f64> {
+            let value = samples.value(&format!("nprof_native_call_{part}_seconds_total"), &[("method", "nap")])?;
+            value.with_context(|| part.to_owned())
+        };
+        let (own, on_cpu, off_cpu) = (seconds("self")?, seconds("on_cpu")?, seconds("off_cpu")?);
+        ensure!((own - on_cpu - off_cpu).abs() < 1e-9 && off_cpu > on_cpu, "{own} is not {on_cpu} and {off_cpu}");
+        target.exit()
+    })
+}
+
+/// Check that probes on an allocator that cost more than the budget are taken away, that this is said, and that nothing is shown of
+/// what was counted until then.
+#[test]
+fn allocations_keep_to_the_budget() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        let (pid, every) = (target.pid().to_string(), "--interval=100ms");
+        let of = ["trace", "--format=json", every, "--pid", &pid, "--max-overhead=1%", "targets.Consuming"];
+        let mut child = nprof::spawn(&[&of[..], &["--collect=io,alloc"]].concat())?;
+        child.line_with_prefix(Stream::Stderr, nprof::ATTACHED)?;
+        let mut is_shown = true;
+        for _ in 0..100 {
+            target.run("consume allocate 2 2000 64")?;
+            let line = child.line(Stream::Stdout)?;
+            is_shown = line.contains("alloc_bytes") || !line.contains("read_bytes");
+            if !is_shown {
+                break;
+            }
+        }
+        ensure!(!is_shown, "calls of the allocator are still counted");
+        child.signal(Signal::INT)?;
+        let outcome = nprof::outcome(child)?;
+        ensure!(outcome.code == Some(0) && !outcome.stdout.contains("alloc_bytes"), "{outcome:?}");
+        ensure!(outcome.stderr.contains("what threads allocate was too expensive to count"), "{outcome:?}");
+        target.exit()
+    })
+}
+
+/// Check that nothing is said of what is not collected, and that what cannot be is an error that says why.
+#[test]
+fn only_what_is_wanted() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        let trace = Trace::start(target.pid(), &["targets.Consuming"])?;
+        target.run("consume call 1 1 1")?;
+        let report = trace.finish()?;
+        ensure!(report.methods.iter().all(|row| row.collected.is_none()), "{report:?}");
+        let trace = Trace::start(target.pid(), &["--collect", "io", "targets.Consuming"])?;
+        target.run("consume copy 1 1 10")?;
+        let report = trace.finish()?;
+        let row = report.methods.iter().find(|row| row.method == "copy").context("no row")?;
+        let names: Vec<&str> = row.collected.iter().flatten().map(|(name, _)| name.as_str()).collect();
+        ensure!(names == ["read_bytes", "written_bytes"], "{names:?}");
+        target.exit()
+    })?;
+    on_kernel(|| {
+        for (args, told) in [
+            (
+                ["--collect", "colour"],
+                "[possible values: faults, switches, io, disk, net, syscalls, locks, mapped, alloc, results]",
+            ),
+            (["--collect=io", "--sort=faults"], "`--sort faults` needs that to be collected"),
+            (["--collect=io", "--exit-only"], "omit `--exit-only`"),
+            (["--rule=A=time", "--exit-only"], "sees no beginning of a call"),
+            (["--collect=io", "--count-only"], "cannot be used with '--count-only'"),
+        ] {
+            let run = nprof::run(&[&["trace", "--pid", "1"][..], &args].concat())?;
+            ensure!(run.code == Some(2) && run.stderr.contains(told), "{run:?}");
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,170 @@
+//! What natives ask of the VM is what they were told to ask, to the unit, whoever asked.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use nprof_tests::jdk::Jdk;
+use nprof_tests::jni_report::{CriticalRow, ExceptionsRow, Jni, JniReport, LookUpsRow, ReferencesRow};
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::require::traced_on_every_jdk;
+
+const THREADS: u64 = 3;
+const ROUNDS: u64 = 40;
+const CALLS: u64 = THREADS * ROUNDS;
+const JSON: [&str; 3] = ["--format", "json", "targets.Asking"];
+/// What `call` calls.
+const CALL: [(&str, u64); 3] = [("CallStaticVoidMethod", 1), ("ExceptionCheck", 1), ("GetVersion", 2)];
+/// The functions that look a member up.
+const MEMBERS: [&str; 4] = ["GetMethodID", "GetStaticMethodID", "GetFieldID", "GetStaticFieldID"];
+
+/// Has natives called that are traced, each `CALLS` times with its amount.
+fn asked(jdk: &Jdk, options: &[&str], natives: &[(&str, u64)]) -> Result<JniReport> {
+    let mut target = RemoteProcess::asking(jdk, options)?;
+    let jni = Jni::start(target.pid(), &JSON)?;
+    for (what, amount) in natives {
+        target.run(&format!("ask {what} {THREADS} {ROUNDS} {amount}"))?;
+    }
+    let report = jni.finish()?;
+    target.exit()?;
+    let lost: Vec<_> = report.losses.iter().filter(|(_, lost)| **lost > 0).collect();
+    ensure!(lost.is_empty(), "lost: {lost:?}");
+    Ok(report)
+}
+
+/// Check that a native has called these functions so often in each of its calls, and no others.
+fn must_call(report: &JniReport, native: &str, each: &[(&str, u64)]) -> Result<()> {
+    let expected: BTreeMap<&str, u64> = each.iter().map(|(function, calls)| (*function, calls * CALLS)).collect();
+    let calls = report.calls_of(Some(native))?;
+    ensure!(calls == expected, "{native}: {calls:?}, not {expected:?}");
+    ensure!(report.method(Some(native))?.calls == Some(CALLS), "{native}");
+    Ok(())
+}
+
+/// Check every number of natives that do all that is told, with several threads at once: the functions by caller, nested ones and those
+/// of nobody included, redundant look-ups, references and what only looks like letting go, exceptions left and cleared, and nested
+/// critical sections.
+#[test]
+fn everything_to_the_unit() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let natives = [
+            ("lookUp", 0),
+            ("lookUpIn", 0),
+            ("refer", 5),
+            ("clear", 2),
+            ("throw", 0),
+            ("call", 0),
+            ("outside", 7),
+            ("read", 9),
+        ];
+        let report = asked(jdk, &[], &natives)?;
+        let members = MEMBERS.map(|function| (function, 1));
+        must_call(&report, "lookUpIn", &members)?;
+        let look_ups = [("GetMethodID", 2), ("FindClass", 1), ("DeleteLocalRef", 1), ("ExceptionClear", 1)];
+        must_call(&report, "lookUp", &[&look_ups[..], &members[1..]].concat())?;
+        must_call(&report, "call", &CALL)?;
+        must_call(&report, "leaf", &[("GetVersion", 3)])?;
+        ensure!(report.method(Some("outside")).is_err() && report.method(Some("read")).is_err(), "{report:?}");
+        ensure!(report.calls_of(None)?.get("GetVersion") == Some(&(7 * CALLS)), "{report:?}");
+        ensure!(report.functions["GetVersion"].calls == 12 * CALLS, "{:?}", report.functions["GetVersion"]);
+        ensure!(report.not_seen.contains(&"GetIntField".to_owned()), "{:?}", report.not_seen);
+        must_look_up(&report)?;
+        must_refer(&report)?;
+        let [left, cleared] =
+            [ExceptionsRow { pending: CALLS, cleared: 2 * CALLS }, ExceptionsRow { pending: 0, cleared: CALLS }];
+        ensure!(report.method(Some("fail"))?.exceptions == Some(left), "{report:?}");
+        ensure!(report.method(Some("lookUp"))?.exceptions == Some(cleared), "{report:?}");
+        ensure!(report.exceptions == ExceptionsRow { pending: CALLS, cleared: 3 * CALLS }, "{report:?}");
+        Ok(())
+    })
+}
+
+/// Check that each member of two classes, and one class, were found once, and all that was looked up later was redundant.
+fn must_look_up(report: &JniReport) -> Result<()> {
+    for (native, function, each, first) in MEMBERS
+        .iter()
+        .flat_map(|function| ["lookUp", "lookUpIn"].map(|native| (native, *function, 1, 1)))
+        .chain([("lookUp", "FindClass", 1, 1)])
+    {
+        let made = &report.method(Some(native))?.jni[function];
+        ensure!(made.redundant == Some(each * CALLS - first), "{native}: {function}: {made:?}");
+        ensure!(made.effective == CALLS && made.redundant_ns <= Some(made.total_ns), "{native}: {function}: {made:?}");
+    }
+    let LookUpsRow { calls, redundant, not_found, members_told, .. } = report.look_ups;
+    ensure!((calls, redundant) == (10 * CALLS, 9 * (CALLS - 1)), "{:?}", report.look_ups);
+    ensure!(not_found == CALLS && members_told, "{:?}", report.look_ups);
+    Ok(())
+}
+
+/// Check what was made and let go of each kind: 5 in a call, of which 1 is kept. Nulls and `JNI_COMMIT` let nothing go. Others, which
+/// keep nothing, may make some too.
+fn must_refer(report: &JniReport) -> Result<()> {
+    let uses = &report.method(Some("refer"))?.jni;
+    let effective = |function: &str| uses.get(function).map(|made| (made.calls, made.effective));
+    for (kind, makes, lets_go, in_vain) in [
+        ("global", "NewGlobalRef", "DeleteGlobalRef", 1),
+        ("weak", "NewWeakGlobalRef", "DeleteWeakGlobalRef", 0),
+        ("utf", "GetStringUTFChars", "ReleaseStringUTFChars", 0),
+        ("elements", "GetIntArrayElements", "ReleaseIntArrayElements", 5),
+    ] {
+        ensure!(effective(makes) == Some((5 * CALLS, 5 * CALLS)), "{uses:?}");
+        ensure!(effective(lets_go) == Some(((4 + in_vain) * CALLS, 4 * CALLS)), "{uses:?}");
+        let ReferencesRow { made, released } = report.references[kind];
+        ensure!(made >= 5 * CALLS && made - released == CALLS, "{kind}: {:?}", report.references);
+    }
+    ensure!(effective("NewLocalRef") == Some((5 * CALLS, 5 * CALLS)), "{uses:?}");
+    Ok(())
+}
+
+/// Check that a critical section within another is no section of its own, and that the longest lasted as long as its native slept.
+#[test]
+fn critical_sections() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let report = asked(jdk, &[], &[("hold", 2)])?;
+        must_call(&report, "hold", &[("GetPrimitiveArrayCritical", 2), ("ReleasePrimitiveArrayCritical", 2)])?;
+        let critical = report.critical.context("no critical section")?;
+        let CriticalRow { sections, total_ns, longest_ns } = critical;
+        ensure!(sections == CALLS && longest_ns >= 2_000_000 && total_ns >= 2_000_000 * CALLS, "{critical:?}");
+        ensure!(report.method(Some("hold"))?.critical == report.critical, "{report:?}");
+        let ReferencesRow { made, released } = report.references["critical"];
+        ensure!(made >= 2 * CALLS && made == released, "{:?}", report.references);
+        Ok(())
+    })
+}
+
+/// Check that functions which the VM checks (`-Xcheck:jni`) are counted as they are called, and that with a collector whose handles are no
+/// addresses everything but redundant look-ups of members is.
+#[test]
+fn checked_and_coloured() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let natives = [("lookUp", 0), ("call", 0), ("refer", 5), ("read", 9)];
+        let checked = asked(jdk, &["-Xcheck:jni", "-XX:+UseSerialGC"], &natives)?;
+        must_call(&checked, "call", &CALL)?;
+        must_call(&checked, "read", &[("GetIntField", 9)])?;
+        must_refer(&checked)?;
+        ensure!(checked.not_seen.is_empty(), "{:?}", checked.not_seen);
+        let coloured = asked(jdk, &["-XX:+UseZGC"], &natives)?;
+        must_refer(&coloured)?;
+        let look_up = &coloured.method(Some("lookUp"))?.jni;
+        ensure!(look_up["GetFieldID"].redundant.is_none() && !coloured.look_ups.members_told, "{look_up:?}");
+        ensure!(look_up["FindClass"].redundant == Some(CALLS - 1), "{look_up:?}");
+        Ok(())
+    })
+}
+
+/// Check the table: the rows of both views, and that the last line says what would be won.
+#[test]
+fn tables() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::asking(jdk, &[])?;
+        for (by, row) in [("method", "lookUp (120 calls"), ("function", "GetMethodID")] {
+            let jni = Jni::start(target.pid(), &["--by", by, "targets.Asking"])?;
+            target.run(&format!("ask lookUp {THREADS} {ROUNDS} 0"))?;
+            let text = jni.text()?;
+            ensure!(text.contains(row) && text.contains(": 119 redundant, "), "{text}");
+            let last = text.lines().last().unwrap_or_default();
+            ensure!(last.starts_with("would be won by keeping what was looked up: "), "{text}");
+            ensure!(text.contains("not seen: GetBooleanField, ") && text.contains("losses: none"), "{text}");
+        }
+        target.exit()
+    })
+}

@@ -1,0 +1,356 @@
+//! Slow calls (`--slow`): which are listed, and what is said of each.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use nprof::model::Profile;
+use nprof_tests::child::PATIENCE;
+use nprof_tests::jdk::Jdk;
+use nprof_tests::name::MethodName;
+use nprof_tests::nprof::Trace;
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::report::{Report, SlowCallRow, SlowCallRows, WaitRow};
+use nprof_tests::require::traced_on_every_jdk;
+use nprof_tests::serve::{OPEN_METRICS, Serve, TEXT};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::callers::{Recording, read};
+
+const MS: u64 = 1_000_000;
+/// Slow is what takes this long.
+const SLOW: &str = "10ms";
+/// Calls that sleep so long; some of them are slow.
+const SLEEPS_MS: [u64; 8] = [30, 2, 45, 1, 20, 3, 60, 1];
+const SLEEPERS: usize = 4;
+
+fn slow(report: &Report, pid: u32) -> Result<&SlowCallRows> {
+    let target = report.targets.iter().find(|target| target.pid == pid).context("no such target")?;
+    target.slow.as_ref().context("slow calls")
+}
+
+/// The calls in a timeline that are slower than the threshold: method and thread, of each as many as there are.
+fn slow_in_timeline(profile: &Profile) -> Vec<(MethodName, u32)> {
+    let named = |function: u32| {
+        let function = &profile.functions[function as usize];
+        MethodName::new(&function.class, &function.method, &function.signature)
+    };
+    let slow = profile.timeline.iter().filter(|call| call.duration_ns >= 10 * MS);
+    slow.map(|call| (named(call.function), call.tid)).collect()
+}
+
+/// Check that what is listed is what the timeline of a recording has, which was made of the same calls: all of these and no
+/// others, the slowest first; with threads and callers, how long they were off the CPU, and where they waited.
+#[test]
+fn exactly_those_of_the_timeline() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let natives = ["targets.Timed::sleep", "targets.Timed::work"];
+        let trace = Trace::start(target.pid(), &[&["--tier", "kernel", "--slow", SLOW][..], &natives].concat())?;
+        let recording = Recording::start(target.pid(), &[&["--timeline"][..], &natives].concat())?;
+        for ms in SLEEPS_MS {
+            target.self_timed("sleep", 1, ms * MS)?;
+        }
+        // Longer than any sleep, on every machine.
+        target.self_timed("work", 1, 300 * MS)?;
+        target.self_timed("work", 1000, 1000)?;
+        let profile = read(&recording.finish_file()?.file())?;
+        let report = trace.finish()?;
+        report.must_be_lossless()?;
+        let slow = slow(&report, target.pid())?;
+        let mut listed: Vec<_> = slow.calls.iter().map(|call| (call.name(), call.tid)).collect();
+        let mut expected = slow_in_timeline(&profile);
+        listed.sort();
+        expected.sort();
+        ensure!(listed == expected && listed.len() > SLEEPERS, "{expected:?}: {slow:?}");
+        ensure!((slow.total, slow.unread, slow.threshold_ns) == (listed.len() as u64, 0, Some(10 * MS)), "{slow:?}");
+        ensure!(slow.calls.is_sorted_by(|a, b| a.time_ns >= b.time_ns) && slow.calls[0].method == "work", "{slow:?}");
+        slow.calls.iter().try_for_each(must_be_known)?;
+        let sleeps = slow.calls.iter().filter(|call| call.method == "sleep");
+        must_sleep(&sleeps.cloned().collect::<Vec<_>>())?;
+        target.exit()
+    })
+}
+
+fn is_a_sleep(wait: &WaitRow) -> bool {
+    wait.kernel.iter().any(|function| function.contains("nanosleep"))
+}
+
+/// All these calls have slept. Where a thread was not seen to run again, which kernels of sandboxes hide now and then, it is known how
+/// long it waited and not where.
+fn must_sleep(calls: &[SlowCallRow]) -> Result<()> {
+    let waits: Vec<&WaitRow> = calls.iter().filter_map(|call| call.wait.as_ref()).collect();
+    let hidden = waits.iter().filter(|wait| wait.kernel.is_empty()).count();
+    let slept = waits.iter().filter(|wait| is_a_sleep(wait)).count();
+    ensure!(slept + hidden == calls.len() && hidden <= calls.len().div_ceil(10), "{calls:?}");
+    Ok(())
+}
+
+/// All that can be known of it is.
+fn must_be_known(call: &SlowCallRow) -> Result<()> {
+    let callers: Vec<&str> = call.callers.iter().filter_map(|caller| Some(caller.rsplit_once(':')?.0)).collect();
+    ensure!(callers.contains(&"targets.Shapes::timed") && callers.contains(&"targets.Target::serve"), "{call:?}");
+    ensure!(!call.thread.is_empty() && call.tid != 0 && call.tier == "kernel", "{call:?}");
+    ensure!(call.off_cpu_ns.zip(call.on_cpu_ns).is_some_and(|(off, on)| off + on == call.time_ns), "{call:?}");
+    let wait_ns = call.wait.as_ref().map(|wait| wait.ns);
+    ensure!(wait_ns <= call.off_cpu_ns && (wait_ns.is_some() || call.method == "work"), "{call:?}");
+    Ok(())
+}
+
+/// Check that the list is the slowest of many more than it has room for, that all of them are counted, and that what the slowest
+/// was is what the totals say.
+#[test]
+fn the_slowest_of_many() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        of_many(jdk, "kernel", "targets.Timed::*").context("kernel")?;
+        // Until the shim is told what is selected, its stubs choose calls of whatever is bound.
+        of_many(jdk, "stub", "*").context("stub")
+    })
+}
+
+fn of_many(jdk: &Jdk, tier: &str, natives: &str) -> Result<()> {
+    const CALLS: u32 = 100_000;
+    let mut target = RemoteProcess::shapes(jdk)?;
+    let trace = Trace::start(target.pid(), &["--tier", tier, "--slow", "1ns", natives])?;
+    // Neither what comes before a flood is pushed out by it nor what comes after.
+    target.self_timed("sleep", 2, 30 * MS)?;
+    target.self_timed("work", CALLS, 500)?;
+    target.self_timed("sleep", 1, 30 * MS)?;
+    let report = trace.finish()?;
+    let slow = slow(&report, target.pid())?;
+    let calls: u64 = report.methods.iter().map(|row| row.calls).sum();
+    // What a stub has read as no time at all is not slow.
+    ensure!((u64::from(CALLS)..=calls).contains(&slow.total) && slow.calls.len() == 50, "{calls} calls: {slow:?}");
+    ensure!(slow.unread == 0, "{calls} calls: {slow:?}");
+    ensure!(slow.calls.is_sorted_by(|a, b| a.time_ns >= b.time_ns), "{slow:?}");
+    let sleeps: Vec<_> = slow.calls.iter().filter(|call| call.method == "sleep").collect();
+    ensure!(sleeps.len() == 3 && slow.calls.iter().all(|call| call.tier == tier), "{slow:?}");
+    let row = report.needed_row(&MethodName::new("targets.Timed", "sleep", "(J)V"))?;
+    ensure!(row.max_ns == Some(sleeps[0].time_ns), "{row:?} {sleeps:?}");
+    target.exit()
+}
+
+/// Check that methods have the thresholds of the last pattern that selects them, whether probes or stubs time them.
+#[test]
+fn thresholds_by_pattern() -> Result<()> {
+    traced_on_every_jdk(|jdk| ["kernel", "stub"].into_iter().try_for_each(|tier| by_pattern(jdk, tier).context(tier)))
+}
+
+fn by_pattern(jdk: &Jdk, tier: &str) -> Result<()> {
+    let mut target = RemoteProcess::shapes(jdk)?;
+    // The library is loaded and its methods are bound: what is said of them holds from the first call on.
+    target.self_timed("sleep", 1, 1)?;
+    let of_sleeps = ["--slow", "targets.Timed::*=off", "--slow", "targets.Timed::sleep=50ms"];
+    let trace =
+        Trace::start(target.pid(), &[&["--tier", tier, "--slow", "1ns", "targets.Timed"][..], &of_sleeps].concat())?;
+    target.self_timed("sleep", 40, MS)?;
+    target.self_timed("sleep", 3, 60 * MS)?;
+    target.self_timed("work", 1, 100 * MS)?;
+    let report = trace.finish()?;
+    let slow = slow(&report, target.pid())?;
+    let is_slow = |call: &SlowCallRow| call.method == "sleep" && call.time_ns >= 50 * MS && call.tier == tier;
+    ensure!(slow.calls.iter().all(is_slow) && (3..20).contains(&slow.total), "{slow:?}");
+    ensure!(slow.calls.len() as u64 == slow.total && slow.threshold_ns == Some(1), "{slow:?}");
+    let row = report.needed_row(&MethodName::new("targets.Timed", "work", "(J)J"))?;
+    ensure!(row.calls == 1 && row.max_ns > Some(50 * MS), "{row:?}");
+    target.exit()
+}
+
+/// Check that it is said of each call what it consumed, to the unit, and of a call that makes others with theirs.
+#[test]
+fn what_calls_consumed() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        target.run("consume call 1 1 1")?;
+        let options = ["--collect", "syscalls,io", "--slow", "1ns", "targets.Consuming"];
+        let trace = Trace::start(target.pid(), &options)?;
+        target.run("consume call 2 5 7")?;
+        target.run("consume copy 1 3 5000")?;
+        let report = trace.finish()?;
+        let slow = slow(&report, target.pid())?;
+        let consumed = |name: &str, method: &str| -> Vec<Option<u64>> {
+            let calls = slow.calls.iter().filter(|call| call.method == method);
+            calls.map(|call| call.collected.as_ref()?.get(name).copied()).collect()
+        };
+        ensure!(consumed("syscalls", "call") == [Some(7); 10], "{slow:?}");
+        ensure!(consumed("read_bytes", "call") == [Some(0); 10], "{slow:?}");
+        ensure!(consumed("written_bytes", "copy") == [Some(5_000); 3], "{slow:?}");
+        target.exit()
+    })
+}
+
+/// Reads documents until one has what is wanted of it.
+fn until(trace: &mut Trace, has_it: impl Fn(&Report) -> bool) -> Result<()> {
+    let began = Instant::now();
+    while !has_it(&trace.next_report()?) {
+        ensure!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}");
+    }
+    Ok(())
+}
+
+/// Check that the slow calls of each JVM are its own with `--all`, in those that start later, too, and stay when it ends.
+#[test]
+fn of_all_jvms() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut before = RemoteProcess::shapes(jdk)?;
+        let mut trace = Trace::start_all(&["--interval", "100ms", "--slow", SLOW, "targets.Timed::*"])?;
+        let mut later = RemoteProcess::shapes(jdk)?;
+        let pids = [before.pid(), later.pid()];
+        // Both have loaded their library and bound the method by then.
+        before.self_timed("sleep", 1, MS)?;
+        later.self_timed("sleep", 1, MS)?;
+        let natives = |report: &Report, pid| {
+            let target = report.targets.iter().find(|target| target.pid == pid);
+            target.and_then(|target| Some(target.functions.as_ref()?.timed)).unwrap_or(0)
+        };
+        until(&mut trace, |report| {
+            let [of_one, of_other] = pids.map(|pid| natives(report, pid));
+            of_one > 0 && of_one == of_other && pids.iter().all(|pid| slow(report, *pid).is_ok())
+        })?;
+        before.self_timed("sleep", 2, 20 * MS)?;
+        later.self_timed("sleep", 3, 30 * MS)?;
+        later.exit()?;
+        until(&mut trace, |report| report.targets.iter().any(|target| target.pid == pids[1] && target.ended))?;
+        let report = trace.finish()?;
+        for (pid, calls) in [(pids[0], 2), (pids[1], 3)] {
+            let slow = slow(&report, pid)?;
+            // What one has called that ends at once is not known any more when it is looked at.
+            let is_known = |call: &SlowCallRow| pid == pids[1] || !call.callers.is_empty();
+            must_sleep(&slow.calls)?;
+            ensure!(
+                slow.total == calls && slow.calls.len() as u64 == calls && slow.calls.iter().all(is_known),
+                "process {pid}: {slow:?}, of {:?}",
+                report.methods.iter().filter(|row| row.method == "sleep").collect::<Vec<_>>()
+            );
+        }
+        before.exit()
+    })
+}
+
+/// Bound, labels and time of each exemplar.
+fn exemplars(metrics: &str) -> Vec<[String; 3]> {
+    let of_line = |line: &str| {
+        let (bucket, exemplar) = line.split_once(" # {")?;
+        let (labels, numbers) = exemplar.split_once("} ")?;
+        let bound = bucket.rsplit_once("le=\"")?.1.split('"').next()?;
+        Some([bound, labels, numbers.split(' ').next()?].map(str::to_owned))
+    };
+    metrics.lines().filter_map(of_line).collect()
+}
+
+/// Check that a service logs slow calls with what is known of them, not more than it may at once, and that those that it left out
+/// are counted: together they are all that were made. The metrics have the slowest of them as exemplars, in the format for that alone.
+#[test]
+fn logged_by_a_service() -> Result<()> {
+    const CALLS: u64 = 100;
+    traced_on_every_jdk(|jdk| {
+        let directory = TempDir::new()?;
+        let log = directory.path().join("slow.json");
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let file = log.to_str().context("a path in UTF-8")?;
+        let wanted = ["--slow", SLOW, "--slow-log", file, "--max-overhead", "off", "--jvm", "targets.Shapes"];
+        let serve = Serve::start(&[&wanted[..], &["targets.Timed::sleep"]].concat())?;
+        target.self_timed("sleep", u32::try_from(CALLS)?, 11 * MS)?;
+        // Those that come now are not slow.
+        serve.ctl_succeeds(&["slow", "targets.Timed::*=1h"])?;
+        target.self_timed("sleep", 10, 11 * MS)?;
+        let began = Instant::now();
+        let exemplars = loop {
+            // What is logged is read a moment after it has ended.
+            let exemplars = exemplars(&serve.scrape(OPEN_METRICS)?);
+            ensure!(began.elapsed() < PATIENCE, "no exemplars within {PATIENCE:?}");
+            if !exemplars.is_empty() {
+                break exemplars;
+            }
+        };
+        ensure!(self::exemplars(&serve.scrape(TEXT)?).is_empty(), "{exemplars:?}");
+        for [bound, labels, seconds] in exemplars {
+            let known = labels.starts_with("thread=\"") && labels.contains(",caller=\"targets.Shapes::timed:");
+            let seconds = seconds.parse::<f64>()?;
+            ensure!(known && (0.01..bound.parse()?).contains(&seconds), "{bound} {labels} {seconds}");
+        }
+        serve.finish()?;
+        let text = std::fs::read_to_string(&log)?;
+        let lines = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+        let (calls, ends): (Vec<&Value>, Vec<&Value>) = lines.iter().partition(|line| line["time_ns"].is_u64());
+        let dropped: u64 = lines.iter().filter_map(|line| line["dropped"].as_u64()).sum();
+        ensure!(calls.len() as u64 + dropped == CALLS && dropped > 0 && ends.len() == 1, "{text}");
+        let mut slow = Vec::new();
+        for line in calls {
+            let call: SlowCallRow = serde_json::from_value(line.clone())?;
+            ensure!(call.time_ns >= 10 * MS && call.off_cpu_ns >= Some(10 * MS), "{line}");
+            ensure!(line["pid"] == target.pid() && line["main"] == "targets.Shapes", "{line}");
+            slow.push(call);
+        }
+        must_sleep(&slow)?;
+        target.exit()
+    })
+}
+
+/// What is said of the arguments and the result of each call of a method, once its references could be followed.
+fn arguments_of(slow: &SlowCallRows, method: &str, signature: &str) -> Option<Value> {
+    let calls = slow.calls.iter().filter(|call| (&*call.method, &*call.signature) == (method, signature));
+    let mut known = calls.filter_map(|call| call.arguments.clone());
+    // Of these methods only this one is an object's.
+    let is_whole = |arguments: &Value| method != "twice" || !arguments["this"].is_null();
+    known.find(|known| is_whole(known) && !known.to_string().contains(r#""unknown":"heap""#))
+}
+
+/// Calls natives of many shapes until what is said of the arguments of one is complete: the programs are told how to follow references
+/// while the first calls are made. Only that one is traced, or its slowest call might be quicker than fifty of the others.
+fn with_arguments(jdk: &Jdk, options: &[&str], [method, signature]: [&str; 2]) -> Result<Value> {
+    let mut target = RemoteProcess::shapes(jdk)?;
+    let pattern = format!("targets.Plain::{method}{signature}");
+    let natives_of = ["--interval", "100ms", "--slow", "1ns", "--max-overhead", "off", &pattern];
+    let mut trace = Trace::start(target.pid(), &[options, &natives_of].concat())?;
+    let began = Instant::now();
+    let known = loop {
+        for shape in ["static", "instance", "overloaded", "arguments"] {
+            target.run(&format!("calls {shape} 1 1"))?;
+        }
+        let report = trace.next_report()?;
+        let slow_calls = slow(&report, target.pid()).ok();
+        if let Some(known) = slow_calls.and_then(|slow| arguments_of(slow, method, signature)) {
+            break known;
+        }
+        ensure!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {:?}", slow(&report, target.pid())?);
+    };
+    trace.finish()?.must_be_lossless()?;
+    target.exit()?;
+    Ok(known)
+}
+
+const MANY: &str = "(IJFDBSCZIJFDLjava/lang/Object;I)D";
+const OVER: &str = "(Ljava/lang/String;[I)I";
+
+/// Check that arguments and results are those that were passed, in registers and on the stack, with classes and lengths of objects,
+/// and that floating-point numbers, which nobody can read, are not made up; and that contents are shown only where asked for.
+#[test]
+fn what_calls_were_made_with() -> Result<()> {
+    let number = |declared: &str, value: i64| json!({"type": declared, "value": value});
+    let float = |declared: &str| json!({"type": declared, "unknown": "float-register"});
+    traced_on_every_jdk(|jdk| {
+        let natives = [["add", "(II)I"], ["twice", "(J)J"], ["many", MANY], ["over", OVER]];
+        let known = natives.map(|native| with_arguments(jdk, &["--args"], native));
+        let known = known.into_iter().collect::<Result<Vec<_>>>()?;
+        let [add, twice, many, over] = &known[..] else { bail!("{known:?}") };
+        ensure!(add["arguments"] == json!([number("int", 1), number("int", 2)]), "{add}");
+        ensure!(add["result"] == number("int", 3) && add["this"].is_null(), "{add}");
+        ensure!(twice["arguments"] == json!([number("long", 21)]) && twice["result"] == number("long", 42), "{twice}");
+        ensure!(twice["this"] == json!({"class": "targets.Plain"}), "{twice}");
+        let object = json!({"type": "java.lang.Object", "class": "targets.Crowd$Tally"});
+        let expected = json!([
+            number("int", 1), number("long", 2), float("float"), float("double"), number("byte", 5), number("short", 6),
+            number("char", 7), {"type": "boolean", "value": true}, number("int", 9), number("long", 10), float("float"),
+            float("double"), object, number("int", 14)
+        ]);
+        ensure!(many["arguments"] == expected && many["result"] == float("double"), "{many}");
+        let array = json!({"type": "int[]", "class": "int[]", "length": 1});
+        let text = json!({"type": "java.lang.String", "class": "java.lang.String"});
+        ensure!(over["arguments"] == json!([text, array]) && over["result"] == number("int", 4), "{over}");
+        let shown = with_arguments(jdk, &["--args", "--arg-contents"], natives[3])?;
+        let text = &shown["arguments"][0];
+        ensure!(text["contents"] == "one" && text["has_more"] == false, "{shown:?}");
+        Ok(())
+    })
+}
