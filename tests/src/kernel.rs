@@ -81,7 +81,8 @@ impl BpfObjects {
     }
 }
 
-/// An object of a listing; `None` if the kernel has freed it since it listed its number.
+/// An object of a listing; `None` if the kernel has freed it since it listed its number, or has not finished making it
+/// (`EAGAIN`: links have a number before they have a descriptor, so nobody holds such a one yet).
 ///
 /// # Errors
 /// When the kernel does not tell for another reason.
@@ -91,7 +92,8 @@ pub fn unless_gone<T, E: Error + Send + Sync + 'static>(listed: Result<T, E>) ->
         Err(error) => {
             let error = anyhow::Error::from(error);
             let is_missing = |cause: &(dyn Error + 'static)| {
-                cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+                let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+                matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::WouldBlock))
             };
             if error.chain().any(is_missing) { Ok(None) } else { Err(error) }
         }
@@ -113,11 +115,13 @@ mod tests {
         assert_eq!(field("pos:\t0\nflags:\t02\n", "link_id:"), None);
     }
 
-    /// Check that an object that is freed while the listing is read is no error, and that other failures are.
+    /// Check that an object that is freed or still being made while the listing is read is no error, and that other
+    /// failures are.
     #[test]
-    fn what_is_freed_meanwhile_is_gone() {
+    fn what_comes_or_goes_meanwhile_is_left_out() {
         let failed = |code| Err::<(), _>(io::Error::from_raw_os_error(code));
         assert!(unless_gone(failed(2)).unwrap().is_none());
+        assert!(unless_gone(failed(11)).unwrap().is_none());
         assert!(unless_gone(failed(1)).is_err());
     }
 
