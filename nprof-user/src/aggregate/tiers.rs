@@ -157,11 +157,15 @@ fn stub_row(stub: &StubSample) -> MethodSnapshot {
         estimated_ns: net_estimate(stub),
         estimated_error_ns: None,
         unseen: None,
-        // Those that are only counted are taken to wait as those that are timed do.
-        waited: stub.off_cpu.then(|| stub.stats.off_ns as f64 / stub.stats.total_ns.max(1) as f64),
+        waited: waited(stub),
         consumed: stub.consumed.map(Box::new),
     };
     method(Recorded::Stub(&stub.stats), about)
+}
+
+/// Which share of their time calls of a stub waited. Those that are only counted are taken to wait as those that are timed do.
+fn waited(stub: &StubSample) -> Option<f64> {
+    stub.off_cpu.then(|| stub.stats.off_ns as f64 / stub.stats.total_ns.max(1) as f64)
 }
 
 /// What the function's only name has, by its probe and by its stub.
@@ -179,11 +183,9 @@ fn merged(seen: &ProbeSample<'_>, stub: &StubSample) -> MethodSnapshot {
         None => stub.consumed,
     };
     let (nested, consumed) = (stub.nested, consumed.map(Box::new));
-    let stub_price = stub.price;
-    method(
-        recorded,
-        About { traced_after, traced: stub.traced, estimated_ns, stub_price, off_cpu, nested, consumed, ..about },
-    )
+    let (stub_price, traced, waited) = (stub.price, stub.traced, about.waited.or_else(|| waited(stub)));
+    let about = About { traced_after, traced, estimated_ns, stub_price, off_cpu, nested, waited, consumed, ..about };
+    method(recorded, about)
 }
 
 /// The row of a function, under the names of those methods whose calls its probe may have seen.
@@ -326,6 +328,15 @@ mod tests {
         assert_eq!(rows(Some(&seen(&probe(&["m"]), 5)), &stubs)[0].estimated_ns, Some(350));
         let apart = rows(Some(&seen(&probe(&["other"]), 5)), &stubs);
         assert_eq!(apart.iter().map(|row| row.estimated_ns).collect::<Vec<_>>(), [None, Some(350)]);
+    }
+
+    /// Check that calls that stubs only counted are taken to wait as the others do, whether their function has a row or not.
+    #[test]
+    fn counted_calls_wait_too() {
+        let stats = MethodStats { total_ns: 400, off_ns: 300, counted: 7, ..MethodStats::ZERO };
+        let stubs = [StubSample { stats, off_cpu: true, estimated_ns: Some(1_000), ..stub(0, 1, "m", 7, false) }];
+        assert_eq!(rows(None, &stubs)[0].estimated_off_ns, Some(750));
+        assert_eq!(rows(Some(&seen(&probe(&["m"]), 0)), &stubs)[0].estimated_off_ns, Some(750));
     }
 
     /// Check that what a stub puts into the times that are known is in none that is estimated from them.

@@ -74,7 +74,7 @@ impl Mark {
                 "only some of its calls were timed, one of several (by stubs) or in short looks (by probes), to keep the cost of tracing low (--max-overhead, --time-every): TOTAL and AVG are estimates for all of them, ~P50, ~P99 and MAX are of those timed outside of looks"
             }
             Self::SelfEstimated => {
-                "stubs counted it, which do not know who calls whom: SELF is estimated, as what the sampled stacks of native calls within it leave"
+                "calls of other natives within it were not told apart as they were made: SELF is estimated, as what their sampled stacks leave"
             }
             Self::Untimed => "some of its calls are counted but not timed, because their end was not seen",
             Self::Shared => "one native function behind several methods; the row is the sum of their calls",

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use nprof_common::CallEvent;
 
-use self::nested::SelfTimes;
+use self::nested::{Own, SelfTimes};
 use crate::attach::Taken;
 use crate::model::{
     About, FunctionTotals, Method, MethodSnapshot, ProbeCost, Profile, ProfileFrame, ProfileFrameKind, Quality,
@@ -18,21 +18,19 @@ use crate::model::{
 };
 use crate::profile::{Finished, OpenCall, Summed};
 
-/// Puts a recording together. `records` gives the index of a function for the number of its record.
+/// Puts a recording together. `records` gives the index of a function for the number of its record. It tells work from waiting if
+/// that was measured, and is known of every function.
 pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, records: &HashMap<u32, u32>) -> Profile {
     let functions: HashMap<u32, u32> = (0u32..).zip(&snapshot.methods).map(|(place, of)| (of.index, place)).collect();
     let place = |record: &u32| records.get(record).and_then(|index| functions.get(index)).copied();
     let Finished { sums, calls, sampled, threads, open, taken, too_late, too_slow, too_many, .. } = finished;
     let mut summed = sums.finish();
+    let off_cpu = about.off_cpu && snapshot.methods.iter().all(|row| row.off_cpu_ns.is_some());
     let quality = Quality {
         timeline_lost: taken.calls_lost + too_many,
         losses: above_zero(snapshot.losses.counts.iter().copied()),
         skipped: skipped(snapshot),
-        open_unsplit: if about.off_cpu {
-            open.iter().filter(|call| call.off_cpu_ns.is_none()).count() as u64
-        } else {
-            0
-        },
+        open_unsplit: if off_cpu { open.iter().filter(|call| call.off_cpu_ns.is_none()).count() as u64 } else { 0 },
         ..quality(&summed, &taken, (too_late, too_slow))
     };
     let inside = by_function(std::mem::take(&mut summed.inside), place);
@@ -43,11 +41,15 @@ pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, re
     let inside_ns = |function| snapshot.methods.get(function as usize).map(|of| of.price.inside_ns);
     let calls = less_probes(by_function(summed.calls, place), inside_ns);
     let self_times = SelfTimes::find(calls, (&summed.stacks, &summed.frames), &snapshot.methods);
+    let (started, elapsed, collectors) = (snapshot.started, snapshot.elapsed, snapshot.collectors);
     let mut profile = Profile {
-        about: About { started: snapshot.started, elapsed: snapshot.elapsed, collectors: snapshot.collectors, ..about },
+        about: About { started, elapsed, collectors, off_cpu, ..about },
         frames: with_libraries(summed.frames, traced),
         stacks: summed.stacks,
-        functions: (0..).zip(&snapshot.methods).map(|(place, of)| totals(of, |ns| self_times.of(place, ns))).collect(),
+        functions: (0..)
+            .zip(&snapshot.methods)
+            .map(|(place, of)| totals(of, |own| self_times.of(place, own)))
+            .collect(),
         calls: self_times.calls,
         open,
         inside,
@@ -114,12 +116,12 @@ fn quality(summed: &Summed, taken: &Taken, (too_late, too_slow): (u64, u64)) -> 
     }
 }
 
-/// `self_time` takes off what was made within calls and the tier does not know, and says whether that is an estimate.
-fn totals(measured: &MethodSnapshot, self_time: impl FnOnce(u64) -> (u64, bool)) -> FunctionTotals {
+/// `less_nested` takes off what was made within calls and the tier does not know, and says whether that is an estimate.
+fn totals(measured: &MethodSnapshot, less_nested: impl FnOnce(Own) -> (Own, bool)) -> FunctionTotals {
     let first = measured.methods.first().map(|known| &known.method);
     let sampled = Sampled::of(measured);
     let total_ns = measured.total_ns.saturating_add(sampled.ns);
-    let (self_ns, self_estimated) = self_time(measured.self_ns.unwrap_or(total_ns));
+    let (own, self_estimated) = less_nested(sampled.own(measured, total_ns));
     let text = |text: fn(&Method) -> &SharedStr| first.map(text).map(SharedStr::to_string).unwrap_or_default();
     FunctionTotals {
         class: text(|method| &method.class),
@@ -130,9 +132,9 @@ fn totals(measured: &MethodSnapshot, self_time: impl FnOnce(u64) -> (u64, bool))
         calls: measured.calls,
         untimed: measured.untimed,
         total_ns,
-        self_ns,
+        self_ns: own.ns,
         self_estimated,
-        off_cpu_ns: measured.off_cpu_ns.unwrap_or_default(),
+        off_cpu_ns: own.off_cpu_ns,
         max_ns: measured.max_ns,
         in_flight: measured.in_flight,
         probe_ns: measured.probe_ns,
@@ -140,7 +142,8 @@ fn totals(measured: &MethodSnapshot, self_time: impl FnOnce(u64) -> (u64, bool))
         single_stepped: measured.cost == Some(ProbeCost::SingleStepped),
         counted: measured.counted - sampled.calls,
         unseen: not_timed(measured),
-        unseen_off_ns: measured.estimated_off_ns.unwrap_or_default(),
+        // Where all calls are in the totals, so is this.
+        unseen_off_ns: measured.estimated_off_ns.filter(|_| sampled.calls == 0).unwrap_or_default(),
         traced_after_ns: nanoseconds(measured.traced_after),
         unwatched_ns: nanoseconds(measured.traced.unwatched),
         sampled: measured.estimated_ns.is_some(),
@@ -172,6 +175,16 @@ impl Sampled {
             ns,
             error_ns: measured.price.inside_error_ns.saturating_mul(calls),
         })
+    }
+
+    /// The own time of all calls, those included, which have of theirs what the timed ones have of theirs. Where the tier does not know
+    /// what was nested in which, it is all time.
+    fn own(&self, measured: &MethodSnapshot, total_ns: u64) -> Own {
+        let part_of = |ns: u64| {
+            let part = u128::from(ns) * u128::from(self.ns) / u128::from(measured.total_ns.max(1));
+            ns.saturating_add(u64::try_from(part).unwrap_or(u64::MAX))
+        };
+        Own { ns: measured.self_ns.map_or(total_ns, part_of), off_cpu_ns: measured.off_cpu_ns.map_or(0, part_of) }
     }
 }
 
@@ -330,11 +343,15 @@ mod tests {
             tier: Tier::Stub,
             ..function(&["a"])
         };
-        let found = totals(&row, |ns| (ns, true));
+        let totals = |row: &MethodSnapshot| totals(row, |own| (own, false));
+        let found = totals(&row);
         assert_eq!((found.total_ns, found.self_ns, found.counted, found.unseen), (800, 800, 0, None));
         assert_eq!(found.timed_calls(), 80);
-        let without = totals(&MethodSnapshot { estimated_ns: None, ..row }, |ns| (ns, true));
+        let without = totals(&MethodSnapshot { estimated_ns: None, ..row.clone() });
         assert_eq!((without.total_ns, without.counted), (100, 70));
+        let split = MethodSnapshot { self_ns: Some(60), off_cpu_ns: Some(20), estimated_off_ns: Some(140), ..row };
+        let found = totals(&split);
+        assert_eq!((found.self_ns, found.off_cpu_ns, found.unseen_off_ns), (480, 160, 0));
     }
 
     fn method(name: &str, signature: &str) -> Method {
