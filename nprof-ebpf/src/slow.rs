@@ -4,21 +4,23 @@
 //! looked at when it runs again after a while: its kernel stack is then still the one that it left the CPU with.
 
 use core::ffi::c_void;
+use core::mem::offset_of;
 
 use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_RB_NO_WAKEUP, pt_regs, task_struct};
 use aya_ebpf::btf_maps::Array;
 use aya_ebpf::helpers::bpf_get_smp_processor_id;
-use aya_ebpf::helpers::generated::{bpf_get_task_stack, bpf_ringbuf_reserve, bpf_ringbuf_submit};
+use aya_ebpf::helpers::generated::{bpf_get_task_stack, bpf_probe_read_user, bpf_ringbuf_reserve, bpf_ringbuf_submit};
 use aya_ebpf::macros::btf_map;
+use nprof_common::rows::Used;
 use nprof_common::slow::{ABOVE, WAIT_FRAMES};
 use nprof_common::stack::{PAGE, collect};
 use nprof_common::{
-    CallArgs, Frame, Frames, SLOTS, SlowDetails, SlowPace, SlowStats, StackHeader, StackKind, THREAD_COUNTERS, WAITS,
-    Wait, Waits,
+    CallArgs, Frame, Frames, SLOTS, SlowDetails, SlowPace, SlowStats, StackHeader, StackKind, THREAD_COUNTERS,
+    ThreadCounts, WAITS, Wait, Waits,
 };
 
 use crate::stacks::{self, Thread};
-use crate::{args, atomic, counters, maps, threads};
+use crate::{args, atomic, counters, maps, threads, vm};
 
 /// What is told of each function's slow calls, sharded like the records.
 #[btf_map]
@@ -49,6 +51,15 @@ pub(crate) struct Ended {
     pub(crate) time_ns: u64,
     /// How long the thread was not running, in nested calls too.
     pub(crate) off_ns: u64,
+}
+
+/// Who knows what a call has used.
+#[derive(Clone, Copy)]
+enum Known<'a> {
+    /// The programs, by the frames of its thread.
+    Frames(&'a Ended, &'a Frames),
+    /// Its stub, which keeps a [`Used`] at this address; nobody if it is 0.
+    Stub(u64),
 }
 
 /// Counts a call that has ended if it was slow, and says whether it is to be told. That is all that there is to do for others.
@@ -83,7 +94,9 @@ pub(crate) unsafe fn tell(call: &Ended, frames: &Frames, regs: *const pt_regs) {
     // SAFETY: the caller's promise.
     let header = stacks::at(header(call), unsafe { &*regs });
     // SAFETY: as above.
-    unsafe { tell_with_stack(header, Thread { env: call.frame.env, java: 0 }, call.frame.index, Some((call, frames))) };
+    unsafe {
+        tell_with_stack(header, Thread { env: call.frame.env, java: 0 }, call.frame.index, Known::Frames(call, frames))
+    };
 }
 
 /// Counts and tells a call that a stub has timed, if it was slow: see [`stacks::of_stub_call`]. `index` is the record of all of the
@@ -101,13 +114,13 @@ pub(crate) unsafe fn of_stub_call(index: u32, regs: *const pt_regs) {
     let (header, java) = unsafe { stacks::stub_call(regs) };
     let header = StackHeader { kind: StackKind::SlowStub as u32, ..header };
     // SAFETY: registers and stack are those of the current thread.
-    unsafe { tell_with_stack(header, Thread { env: 0, java }, index, None) };
+    unsafe { tell_with_stack(header, Thread { env: 0, java }, index, Known::Stub((*regs).r10)) };
 }
 
 /// Tells of a call that has ended with its thread: there is no stack any more.
 #[inline(always)]
 pub(crate) fn tell_end(call: &Ended, frames: &Frames) {
-    tell_without_stack(header(call), call.frame.index, Some((call, frames)));
+    tell_without_stack(header(call), call.frame.index, Known::Frames(call, frames));
 }
 
 /// A thread was away for so long: notes where it was, if that was the longest time of the call that it is in. `is_there` says that
@@ -168,22 +181,22 @@ pub(crate) fn hand_up_wait(frames: &Frames, call: &Frame) {
 /// # Safety
 /// The stack pointer in `header` is the current thread's.
 #[inline(always)]
-unsafe fn tell_with_stack(header: StackHeader, thread: Thread, index: u32, call: Option<(&Ended, &Frames)>) {
+unsafe fn tell_with_stack(header: StackHeader, thread: Thread, index: u32, known: Known<'_>) {
     let details = size_of::<StackHeader>() + maps::stack_pages() * PAGE;
     let room = if may_take() { reserve(details + details_bytes()) } else { None };
     // Without its stack it may have room still.
-    let Some(record) = room else { return tell_without_stack(header, index, call) };
+    let Some(record) = room else { return tell_without_stack(header, index, known) };
     note_told(index, header.time_ns);
     // SAFETY: the record has room for the header, so many pages, and the details.
     unsafe {
         stacks::fill(record, header, thread);
-        detail(record.add(details), result(&header), call);
+        detail(record.add(details), result(&header), known);
         bpf_ringbuf_submit(record.cast(), QUIETLY);
     }
 }
 
 #[inline(always)]
-fn tell_without_stack(header: StackHeader, index: u32, call: Option<(&Ended, &Frames)>) {
+fn tell_without_stack(header: StackHeader, index: u32, known: Known<'_>) {
     let Some(record) = reserve(size_of::<StackHeader>() + details_bytes()) else {
         return note_no_room(index);
     };
@@ -191,7 +204,7 @@ fn tell_without_stack(header: StackHeader, index: u32, call: Option<(&Ended, &Fr
     // SAFETY: there is room for both.
     unsafe {
         record.cast::<StackHeader>().write(header);
-        detail(record.add(size_of::<StackHeader>()), result(&header), call);
+        detail(record.add(size_of::<StackHeader>()), result(&header), known);
         bpf_ringbuf_submit(record.cast(), QUIETLY);
     }
 }
@@ -282,18 +295,20 @@ fn kinds(index: u32) -> u64 {
     stats(index).map_or(0, |stats| unsafe { (&raw const (*stats).kinds).read_volatile() })
 }
 
-/// Writes what is known of a call besides its stack. Of one that a stub has timed that is nothing.
+/// Writes what is known of a call besides its stack.
 ///
 /// # Safety
 /// There is room for [`details_bytes`] at `into`.
 #[inline(always)]
-unsafe fn detail(mut into: *mut u8, result: Option<u64>, call: Option<(&Ended, &Frames)>) {
+unsafe fn detail(mut into: *mut u8, result: Option<u64>, known: Known<'_>) {
     let has_args = maps::collects(collect::ARGS);
     if has_args {
-        let noted = call.map(|(call, frames)| (&call.frame, call.depth, frames));
-        let kinds = call.map_or(0, |(call, _)| kinds(call.frame.index));
+        let (noted, kinds, result) = match known {
+            Known::Frames(call, frames) => (Some((&call.frame, call.depth, frames)), kinds(call.frame.index), result),
+            Known::Stub(_) => (None, 0, None),
+        };
         // SAFETY: the caller's promise.
-        unsafe { args::tell(into.cast(), kinds, noted, result.filter(|_| call.is_some())) };
+        unsafe { args::tell(into.cast(), kinds, noted, result) };
         // SAFETY: as above.
         into = unsafe { into.add(size_of::<CallArgs>()) };
     }
@@ -306,7 +321,10 @@ unsafe fn detail(mut into: *mut u8, result: Option<u64>, call: Option<(&Ended, &
         (*into).consumed = [0; THREAD_COUNTERS];
         (*into).wait.ns = 0;
         (*into).wait.bytes = 0;
-        let Some((call, frames)) = call else { return };
+        let (call, frames) = match known {
+            Known::Frames(call, frames) => (call, frames),
+            Known::Stub(used) => return detail_of_stub(into, used),
+        };
         if maps::collects(collect::OFF_CPU) {
             (*into).off_ns = call.off_ns;
             // Of a call with a wait that was missed it is not known which was the longest.
@@ -319,6 +337,29 @@ unsafe fn detail(mut into: *mut u8, result: Option<u64>, call: Option<(&Ended, &
         }
         if counters::are_wanted() && counters::since_begin(call.depth, call.frame.sp, &raw mut (*into).consumed) {
             (*into).has_consumed = 1;
+        }
+    }
+}
+
+/// Writes what a stub knows of its call: what the thread has used, at this address.
+///
+/// # Safety
+/// `into` is what is to be written.
+#[inline(always)]
+unsafe fn detail_of_stub(into: *mut SlowDetails, used: u64) {
+    if used == 0 {
+        return;
+    }
+    let counters = used.wrapping_add(offset_of!(Used, counters) as u64);
+    // SAFETY: the caller's promise; `vm::word` and the helper take any address.
+    unsafe {
+        if maps::collects(collect::OFF_CPU) {
+            (*into).off_ns = vm::word(used).unwrap_or(SlowDetails::UNKNOWN);
+        }
+        if counters::are_wanted() {
+            let bytes = size_of::<ThreadCounts>() as u32;
+            let failed = bpf_probe_read_user((&raw mut (*into).consumed).cast(), bytes, counters as *const _);
+            (*into).has_consumed = (failed == 0) as u64;
         }
     }
 }

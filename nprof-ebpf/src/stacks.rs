@@ -88,8 +88,8 @@ pub(crate) unsafe fn of_call(stats: *const MethodStats, call: Ended, regs: *cons
 }
 
 /// Takes the stack of the caller of a call that a stub has chosen and is about to return from: `edi` has the number of the stub's
-/// record, `rsi` the time, `rdx` the chance that it had, and the stub's frame tells of the caller. Code of the VM keeps its
-/// `JavaThread` in `r15`, which natives preserve.
+/// record, `rsi` the time, `rdx` the chance that it had, `rcx` the time of nested calls, `r9` how long the thread did not run in its own,
+/// and the stub's frame tells of the caller. Code of the VM keeps its `JavaThread` in `r15`, which natives preserve.
 ///
 /// # Safety
 /// `regs` are those of the current thread in user space.
@@ -113,9 +113,10 @@ pub(crate) unsafe fn stub_call(regs: *const pt_regs) -> (StackHeader, u64) {
     // SAFETY: the helper takes no pointer.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     let (index, time_ns, probability) = (regs.rdi as u32, regs.rsi, regs.rdx.min(Pace::CERTAIN));
+    let (child_ns, off_ns) = (regs.rcx, regs.r9);
     let caller = |offset: u64| vm::word(regs.rbp.wrapping_add(offset)).unwrap_or(0);
     let (fp, pc, sp) = (caller(0), caller(8), regs.rbp.wrapping_add(16));
-    let header = StackHeader { index, now_ns, time_ns, probability, ..header(StackKind::Stub) };
+    let header = StackHeader { index, now_ns, time_ns, child_ns, off_ns, probability, ..header(StackKind::Stub) };
     (StackHeader { fp, pc, sp, ..at(header, regs) }, regs.r15)
 }
 

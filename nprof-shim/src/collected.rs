@@ -16,6 +16,10 @@ use crate::pool;
 use crate::records::TIMES;
 
 /// What the frame of a call has of which it is collected what it uses.
+///
+/// When the call has ended and `before_any` is not 0, [`collected`] has left other things in it, for whoever looks at the call while
+/// the frame is there: what it has used in `at_entry`, the part of its own in `before`, and the time of what was nested in it in
+/// `before_ns`. If it is 0, all of these are nothing.
 #[derive(Debug)]
 #[repr(C, align(16))]
 pub(crate) struct Call {
@@ -58,9 +62,9 @@ type Consumption = [AtomicU64; size_of::<Consumed>() / 8];
 ///
 /// # Safety
 /// Called by stubs only: `call` is in the frame of one that ends, `shard` in the record in which it began.
-pub(crate) unsafe extern "C" fn collected(call: *const Call, shard: *const Shard, time_ns: u64) {
-    // SAFETY: the stub's frame.
-    let call = unsafe { &*call };
+pub(crate) unsafe extern "C" fn collected(call: *mut Call, shard: *const Shard, time_ns: u64) {
+    // SAFETY: the stub's frame, which nobody else uses.
+    let call = unsafe { &mut *call };
     // SAFETY: the stub's record, which stays mapped.
     let words = unsafe { &*shard };
     // SAFETY: rows stay mapped.
@@ -88,9 +92,11 @@ pub(crate) unsafe extern "C" fn collected(call: *const Call, shard: *const Shard
             unsafe { &*shard.with_addr((shard.addr() / TIMES).wrapping_add(distance)).cast::<Consumption>() };
         consume(consumed, &total, &own);
     }
+    let child_ns = nested.ns;
     nested.ns = call.before_ns.wrapping_add(time_ns);
     nested.used = if call.before_any == 0 { total } else { sum(&call.before, &total) };
     nested.any = u64::from(nested.used != Used::default());
+    (call.at_entry, call.before, call.before_ns, call.before_any) = (total, own, child_ns, 1);
 }
 
 /// Adds what a call has used to what its method has consumed.

@@ -186,6 +186,7 @@ global_asm!(
     AT_ENTRY = const offset_of!(Call, at_entry),
     BEFORE = const offset_of!(Call, before),
     BEFORE_NS = const offset_of!(Call, before_ns),
+    BEFORE_OFF = const offset_of!(Call, before) + offset_of!(Used, off_ns),
     BEFORE_ANY = const offset_of!(Call, before_any),
     NESTED_NS = const offset_of!(Nested, ns),
     NESTED_ANY = const offset_of!(Nested, any),

@@ -194,6 +194,9 @@
     .p2align 6
 nprof_stub_bounds:
     .quad {QUARTER0}, {QUARTER1}, {QUARTER2}, {QUARTER3}, {LARGEST}
+    .p2align 4
+nprof_stub_nothing:
+    .zero {USED}
 
     .section .bss.nprof_stubs, "aw", @nobits
     .p2align 6
@@ -387,9 +390,26 @@ nprof_stub_active:
     mov ecx, dword ptr [r11 + {CHANCE}]
     imul rdx, rcx
     shr rdx, 32
-// A probe here finds the index in edi, the nanoseconds in rsi and the chance in rdx.
+// A probe finds the index in edi, the nanoseconds in rsi and the chance in rdx; the nanoseconds of the calls that were nested in
+// this one in rcx, and those of its own in which the thread did not run in r9; and in r10 where it stands what the thread has used
+// meanwhile, 0 if that is not known. The stack pointer tells whether the frame has a `Call`.
 .Lnprof_chosen:
     mov edi, dword ptr [r11 + {INDEX}]
+    mov eax, dword ptr [r11 + {WORDS}]
+    inc eax
+    and eax, -2
+    lea rax, [rsp + 8 * rax + 32]
+    xor ecx, ecx
+    xor r9d, r9d
+    xor r10d, r10d
+    cmp rax, rbp
+    je nprof_stub_chosen
+    lea r10, [rip + nprof_stub_nothing]
+    cmp qword ptr [rbp - 32 - {CALL} + {BEFORE_ANY}], 0
+    je nprof_stub_chosen
+    lea r10, [rbp - 32 - {CALL} + {AT_ENTRY}]
+    mov rcx, qword ptr [rbp - 32 - {CALL} + {BEFORE_NS}]
+    mov r9, qword ptr [rbp - 32 - {CALL} + {BEFORE_OFF}]
     .globl nprof_stub_chosen
     .hidden nprof_stub_chosen
     .type nprof_stub_chosen, @function

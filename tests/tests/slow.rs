@@ -156,27 +156,36 @@ fn by_pattern(jdk: &Jdk, tier: &str) -> Result<()> {
     target.exit()
 }
 
-/// Check that it is said of each call what it consumed, to the unit, and of a call that makes others with theirs.
+/// Check that it is said of each call what it consumed, to the unit, and how long it waited, and of a call that makes others with
+/// theirs; whether probes or stubs have timed it.
 #[test]
 fn what_calls_consumed() -> Result<()> {
-    traced_on_every_jdk(|jdk| {
-        let mut target = RemoteProcess::consuming(jdk)?;
-        target.run("consume call 1 1 1")?;
-        let options = ["--collect", "syscalls,io", "--slow", "1ns", "targets.Consuming"];
-        let trace = Trace::start(target.pid(), &options)?;
-        target.run("consume call 2 5 7")?;
-        target.run("consume copy 1 3 5000")?;
-        let report = trace.finish()?;
-        let slow = slow(&report, target.pid())?;
-        let consumed = |name: &str, method: &str| -> Vec<Option<u64>> {
-            let calls = slow.calls.iter().filter(|call| call.method == method);
-            calls.map(|call| call.collected.as_ref()?.get(name).copied()).collect()
-        };
-        ensure!(consumed("syscalls", "call") == [Some(7); 10], "{slow:?}");
-        ensure!(consumed("read_bytes", "call") == [Some(0); 10], "{slow:?}");
-        ensure!(consumed("written_bytes", "copy") == [Some(5_000); 3], "{slow:?}");
-        target.exit()
-    })
+    traced_on_every_jdk(|jdk| ["kernel", "stub"].into_iter().try_for_each(|tier| consumed_by(jdk, tier).context(tier)))
+}
+
+fn consumed_by(jdk: &Jdk, tier: &str) -> Result<()> {
+    let mut target = RemoteProcess::consuming(jdk)?;
+    target.run("consume call 1 1 1")?;
+    let options = ["--tier", tier, "--collect", "syscalls,io", "--slow", "1ns", "targets.Consuming"];
+    let trace = Trace::start(target.pid(), &options)?;
+    target.run("consume call 2 5 7")?;
+    target.run("consume copy 1 3 5000")?;
+    target.run("consume outer 1 2 20")?;
+    target.run("consume nap 1 4 20")?;
+    let report = trace.finish()?;
+    let slow = slow(&report, target.pid())?;
+    let calls = |method: &str| slow.calls.iter().filter(|call| call.method == method).collect::<Vec<_>>();
+    let consumed = |name: &str, method: &str| -> Vec<Option<u64>> {
+        calls(method).iter().map(|call| call.collected.as_ref()?.get(name).copied()).collect()
+    };
+    ensure!(consumed("syscalls", "call") == [Some(7); 10], "{slow:?}");
+    ensure!(consumed("read_bytes", "call") == [Some(0); 10], "{slow:?}");
+    ensure!(consumed("written_bytes", "copy") == [Some(5_000); 3], "{slow:?}");
+    let nested = consumed("syscalls", "outer");
+    ensure!(nested.len() == 2 && nested.iter().all(|syscalls| *syscalls >= Some(6)), "{slow:?}");
+    ensure!(slow.calls.iter().all(|call| call.tier == tier), "{slow:?}");
+    ensure!(calls("nap").len() == 4 && calls("nap").iter().all(|call| call.off_cpu_ns > call.on_cpu_ns), "{slow:?}");
+    target.exit()
 }
 
 /// Reads documents until one has what is wanted of it.
