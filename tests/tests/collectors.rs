@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ::nprof::model::Profile;
 use anyhow::{Context, Result, ensure};
 use nprof_tests::child::Stream;
 use nprof_tests::nprof::{self, Trace};
@@ -218,18 +219,17 @@ fn recordings_and_metrics_have_it() -> Result<()> {
         target.run(&copy)?;
         let only = ["--jvm", "targets.Consuming", "targets.Consuming", "--collect", "io,faults"];
         let serve = Serve::start(&[&UNGOVERNED[..], &only].concat())?;
-        let recording = Recording::start(target.pid(), &["--collect", "io", "targets.Consuming"])?;
-        target.run(&copy)?;
-        target.run(&nap)?;
-        let (profile, samples) = (recording.finish()?, serve.samples()?);
-        let recorded = profile.functions.iter().find(|function| function.method == "copy").context("no row")?;
-        let consumed = recorded.consumed.as_deref().context("nothing was collected")?;
-        let columns = profile.about.collectors.columns().map(|column| (column.name, column.own(consumed)));
-        let columns: Vec<(&str, u64)> = columns.collect();
-        ensure!(columns == [("read_bytes", 5_000 * CALLS), ("written_bytes", 5_000 * CALLS)], "{columns:?}");
-        for (name, number) in columns {
+        for tier in TIERS {
+            let args = ["--tier", tier, "--collect", "io", "targets.Consuming"];
+            let recording = Recording::start(target.pid(), &args)?;
+            target.run(&copy)?;
+            target.run(&nap)?;
+            must_have_bytes(&recording.finish()?).context(tier)?;
+        }
+        let samples = serve.samples()?;
+        for name in ["read_bytes", "written_bytes"] {
             let exported = samples.count(&format!("nprof_native_call_{name}_total"), &[("method", "copy")])?;
-            ensure!(exported == number, "{name}: {exported}");
+            ensure!(exported == 2 * 5_000 * CALLS, "{name}: {exported}");
         }
         let seconds = |part: &str| -> Result<f64> {
             let value = samples.value(&format!("nprof_native_call_{part}_seconds_total"), &[("method", "nap")])?;
@@ -239,6 +239,16 @@ fn recordings_and_metrics_have_it() -> Result<()> {
         ensure!((own - on_cpu - off_cpu).abs() < 1e-9 && off_cpu > on_cpu, "{own} is not {on_cpu} and {off_cpu}");
         target.exit()
     })
+}
+
+/// A recording has what `copy` was called for.
+fn must_have_bytes(profile: &Profile) -> Result<()> {
+    let recorded = profile.functions.iter().find(|function| function.method == "copy").context("no row")?;
+    let consumed = recorded.consumed.as_deref().context("nothing was collected")?;
+    let columns = profile.about.collectors.columns().map(|column| (column.name, column.own(consumed)));
+    let columns: Vec<(&str, u64)> = columns.collect();
+    ensure!(columns == [("read_bytes", 5_000 * CALLS), ("written_bytes", 5_000 * CALLS)], "{columns:?}");
+    Ok(())
 }
 
 /// Check that probes on an allocator that cost more than the budget are taken away, that this is said, and that nothing is shown of

@@ -69,7 +69,7 @@ fn must_be_along(path: &str, profile: &Profile, truth: &Truth) -> Result<()> {
 }
 
 /// Check that each of two JVMs, by probes and by stubs, has its own profile from one ring: every stack is one of its own, all
-/// calls are in it and none twice, as in the metrics; and that one that has ended still has it.
+/// calls are in it and none twice, as in the metrics; that it tells work from waiting; and that one that has ended still has it.
 #[test]
 fn each_jvm_has_its_own() -> Result<()> {
     traced_on_every_jdk(|jdk| {
@@ -86,6 +86,7 @@ fn each_jvm_has_its_own() -> Result<()> {
                 let profile = profile.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
                 let (calls, made) = (function(profile, "tick")?.calls, truth.calls("tick"));
                 ensure!(calls == made, "{calls} of {made} calls");
+                ensure!(profile.about.off_cpu, "work is not told from waiting");
                 must_be_along(path, profile, truth)?;
             }
             let counted = serve.samples()?.count(CALLS, &[("method", "tick")])?;

@@ -31,8 +31,8 @@ pub struct Detail {
 pub enum NotRecorded {
     /// Nobody measured when threads were not running.
     #[error(
-        "the recording does not tell work from waiting: it was made with `--no-off-cpu`, with stubs, or where the kernel \
-         cannot; use `--weight time`"
+        "the recording does not tell work from waiting: it was made with `--no-off-cpu`, or where that cannot be \
+         measured; use `--weight time`"
     )]
     OffCpu,
     /// The samples of a timer know of no calls.

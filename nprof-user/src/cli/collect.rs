@@ -3,7 +3,6 @@
 use anyhow::bail;
 use clap::Args;
 
-use super::tier::TierArg;
 use crate::config::collector;
 use crate::model::Collectors;
 
@@ -40,20 +39,6 @@ impl CollectArgs {
             }
         }
         let Ok(collectors) = Collectors::named(&names) else { bail!("`--collect {}`: no such word", names.join(",")) };
-        Ok(collectors)
-    }
-
-    /// What is collected where `tier` counts, and rows of threads are not read.
-    ///
-    /// # Errors
-    /// If stubs are to count, which cannot read the kernel's counters.
-    pub(super) fn collectors(&self, tier: TierArg) -> anyhow::Result<Collectors> {
-        let collectors = self.named(false)?;
-        if !collectors.is_empty() && tier == TierArg::Stub {
-            bail!(
-                "`--collect {collectors}` needs probes, which read the kernel's counters of a thread: omit `--tier stub`"
-            );
-        }
         Ok(collectors)
     }
 }

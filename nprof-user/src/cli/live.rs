@@ -139,8 +139,6 @@ impl LiveArgs {
     fn tier(&self, needs: Needs) -> anyhow::Result<TierWanted> {
         let by_probes = [
             (self.native_stacks, "native frames (--native-stacks)"),
-            (self.collect.is_wanted(), "what calls consume (--collect)"),
-            (needs.off_cpu, "work and waiting (--weight on-cpu, off-cpu)"),
             (self.timeline || needs.timeline, "single calls (--timeline, .trace.json)"),
         ];
         let only_probes = by_probes.iter().find_map(|(wanted, what)| wanted.then_some(*what));
@@ -168,11 +166,12 @@ impl LiveArgs {
             bail!("`--no-off-cpu` does not measure what this `--weight` shows: omit one of the two");
         }
         let tier = self.tier(needs)?;
-        let collectors = self.collect.collectors(self.tier)?;
+        let collectors = self.collect.named(false)?;
         if collectors.have_results() {
             bail!("`--collect results` is for `nprof trace --pid`: recordings do not keep how calls ended");
         }
-        let options = Options { budget: self.budget.share(), tier, collectors, ..Options::by_probes(selection) };
+        let (budget, off_cpu) = (self.budget.share(), !self.no_off_cpu);
+        let options = Options { budget, tier, off_cpu, collectors, ..Options::by_probes(selection) };
         let prepared = Prepared::new(proc, jvm, options)?;
         if refuse_unmatched(&prepared).is_some() {
             return Ok(None);
@@ -180,7 +179,6 @@ impl LiveArgs {
         let wanted = Wanted {
             max_stacks: self.max_stacks,
             stack_bytes: self.stack_size.unwrap_or(STACK_SIZE),
-            off_cpu: !self.no_off_cpu && tier == TierWanted::Kernel,
             native_stacks: self.native_stacks,
             timeline: self.timeline || needs.timeline,
             patterns,

@@ -134,7 +134,7 @@ impl Prepared {
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub fn attach(mut self) -> Result<Tracer, Error> {
         let slow = self.options.collected();
-        let rows = if self.may_need_rows() { ROWS } else { 0 };
+        let rows = self.rows_wanted();
         let counts_exceptions = slow.counters & Counter::Exceptions.bit() != 0;
         let pending = if counts_exceptions || slow.args != ArgsWanted::No {
             self.pending_places()?
@@ -260,6 +260,11 @@ impl Prepared {
         self.options.need_rows() && self.may_have_stubs()
     }
 
+    /// How many rows its threads are to have, if it is the only JVM.
+    pub(super) fn rows_wanted(&self) -> u32 {
+        if self.may_need_rows() { ROWS } else { 0 }
+    }
+
     /// Rows for the threads of the JVM, if its stubs are to have some and can. Who has asked for stubs alone is told by an error if
     /// the kernel makes none.
     fn make_rows(&self, engine: &Engine) -> Result<Option<RowMap>, Error> {
@@ -322,6 +327,11 @@ impl Prepared {
     /// Whether there may be stubs.
     pub(super) fn wants_stubs(&self) -> bool {
         self.options.tier != TierWanted::Kernel
+    }
+
+    /// Whether it is to be measured how long threads do not run within calls.
+    pub(super) fn measures_off_cpu(&self) -> bool {
+        self.options.off_cpu
     }
 
     /// What is to be collected of calls besides counts and times.

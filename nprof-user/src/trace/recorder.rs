@@ -26,8 +26,6 @@ pub struct Wanted {
     pub max_stacks: u32,
     /// How much of a stack is copied, in bytes; what lies beyond is cut.
     pub stack_bytes: u32,
-    /// Measure how long threads do not run inside calls.
-    pub off_cpu: bool,
     /// Stacks inside calls, with native frames.
     pub native_stacks: bool,
     /// Every call, for a timeline.
@@ -55,7 +53,8 @@ impl Prepared {
             target: self.jvm().pid,
             returns: true,
             stubs: self.wants_stubs(),
-            off_cpu: wanted.off_cpu,
+            off_cpu: self.measures_off_cpu(),
+            rows: self.rows_wanted(),
             inside: wanted.native_stacks,
             period: period(wanted.max_stacks / 2),
             anchor_from_env: if wanted.native_stacks { self.anchor_from_env()? } else { [0; 3] },
@@ -70,7 +69,7 @@ impl Prepared {
         let (proc, jvm) = (self.proc().clone(), self.jvm().clone());
         let calibrated = {
             // By an engine of the same kind, but not by the same: the calls of functions of our own are no part of a timeline.
-            let like = Collect { calls: false, ..collect };
+            let like = Collect { calls: false, rows: 0, ..collect };
             let (engine, _feeds) = Engine::load_collecting(CALIBRATED, &like)?;
             calibrate(&proc, &engine)?
         };

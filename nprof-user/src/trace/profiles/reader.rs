@@ -12,7 +12,7 @@ use super::Store;
 use crate::aggregate::Since;
 use crate::attach::VmTable;
 use crate::discover::Proc;
-use crate::model::{About, Jvm, MethodSnapshot, Snapshot, Tier};
+use crate::model::{About, Jvm, Snapshot};
 use crate::profile::{JvmStacks, StackQueue};
 use crate::trace::TracedJvm;
 use crate::trace::assemble::assemble;
@@ -32,7 +32,7 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(traced_jvm: Arc<TracedJvm>, number: u64, max_stacks: u32) -> Self {
-        let about = About { max_stacks, ..about_jvm(traced_jvm.jvm()) };
+        let about = About { max_stacks, off_cpu: traced_jvm.measures_off_cpu(), ..about_jvm(traced_jvm.jvm()) };
         Self { traced_jvm, about, number, last: Mutex::default() }
     }
 
@@ -100,15 +100,7 @@ impl Reader {
         let snapshot = since.next(self.snapshot());
         let rows = rows_by_record(&self.traced_jvm, &snapshot);
         store.unread.fetch_add(finished.too_slow + finished.too_late, Ordering::Relaxed);
-        let about = About { off_cpu: self.tells_work(&snapshot), ..self.about.clone() };
-        store.add(self.jvm(), assemble(about, &snapshot, finished, &rows));
-    }
-
-    /// Whether it is known of every row how long threads worked in it and how long they waited, and of which stacks: of calls that
-    /// stubs choose the stacks do not tell.
-    fn tells_work(&self, snapshot: &Snapshot) -> bool {
-        let tells = |row: &MethodSnapshot| row.tier == Tier::Kernel && row.off_cpu_ns.is_some();
-        self.traced_jvm.measures_off_cpu() && snapshot.methods.iter().all(tells)
+        store.add(self.jvm(), assemble(self.about.clone(), &snapshot, finished, &rows));
     }
 
     fn snapshot(&self) -> Snapshot {
