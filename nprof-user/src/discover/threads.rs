@@ -1,4 +1,4 @@
-//! The threads of a process: their numbers and names.
+//! The threads of a process: their numbers and names, and whether one runs.
 
 use super::{Error, Proc};
 use crate::model::Pid;
@@ -32,6 +32,24 @@ impl Proc {
         let path = self.root.join(pid.to_string()).join("task").join(tid.to_string()).join("status");
         parse(tid, &std::fs::read_to_string(path).ok()?)
     }
+
+    /// Whether a thread is on a CPU: it has been let on one once more than it has left one. `None` if it is gone, or the kernel does
+    /// not say.
+    #[must_use]
+    pub fn is_on_cpu(&self, pid: Pid, tid: u32) -> Option<bool> {
+        let task = self.root.join(pid.to_string()).join("task").join(tid.to_string());
+        let read = |file: &str| std::fs::read_to_string(task.join(file)).ok();
+        is_on_cpu(&read("status")?, &read("schedstat")?)
+    }
+}
+
+fn is_on_cpu(status: &str, schedstat: &str) -> Option<bool> {
+    let left = |how: &str| -> Option<u64> {
+        status.lines().find_map(|line| line.strip_prefix(how)?.strip_prefix("_ctxt_switches:"))?.trim().parse().ok()
+    };
+    let entered: u64 = schedstat.split_whitespace().nth(2)?.parse().ok()?;
+    (entered > 0).then_some(())?;
+    Some(entered == left("voluntary")? + left("nonvoluntary")? + 1)
 }
 
 fn parse(tid: u32, status: &str) -> Option<Thread> {
@@ -54,6 +72,36 @@ mod tests {
         assert_eq!(parse(5123, status), Some(thread.clone()));
         assert_eq!(parse(9, "Name:\ta\n").map(|thread| thread.ns_tid), Some(9));
         assert_eq!(parse(9, ""), None);
+    }
+
+    /// Check that a thread that has come onto a CPU more often than it has left is on one; nothing is said without these numbers.
+    #[test]
+    fn tells_who_is_on_a_cpu() {
+        let status = "Name:\ta\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t2\n";
+        let found = ["5 9 10\n", "5 9 9\n", "0 0 0\n", ""].map(|schedstat| is_on_cpu(status, schedstat));
+        assert_eq!(found, [Some(true), Some(false), None, None]);
+        assert_eq!(is_on_cpu("Name:\ta\n", "5 9 10\n"), None);
+    }
+
+    /// Check that a thread that asks is on a CPU, and one that waits is not.
+    #[test]
+    fn running_and_waiting() {
+        let (proc, pid) = (Proc::host(), Pid(std::process::id()));
+        let own = || u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+        // It may leave the CPU between both files.
+        assert!((0..100).any(|_| proc.is_on_cpu(pid, own()) == Some(true)));
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let waiting = std::thread::spawn(move || {
+            tell.send(own()).unwrap();
+            ends.recv().unwrap_err();
+        });
+        let tid = told.recv().unwrap();
+        while proc.is_on_cpu(pid, tid) != Some(false) {
+            std::thread::yield_now();
+        }
+        drop(end);
+        waiting.join().unwrap();
     }
 
     /// Check that the threads of this process are found, this one among them.

@@ -61,6 +61,11 @@ impl LastJavaFrames {
         self.numbers.keys().copied().collect()
     }
 
+    /// Whether a thread is on a CPU, as far as the kernel says.
+    pub(super) fn is_on_cpu(&self, tid: u32) -> bool {
+        self.proc.is_on_cpu(self.pid, tid) == Some(true)
+    }
+
     /// The names of all threads that were seen, by number. Threads that are there may have another name by now.
     pub(super) fn into_names(mut self) -> Vec<(u32, String)> {
         for tid in self.numbers.keys() {

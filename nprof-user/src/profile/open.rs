@@ -44,7 +44,8 @@ pub(super) fn find(
         let calls = feeds.open_calls(tid);
         let Some(innermost) = calls.last() else { continue };
         let now_ns = monotonic_ns();
-        let now = Now { ns: now_ns, off_cpu: feeds.off_cpu(tid, now_ns) };
+        let now =
+            Now { ns: now_ns, off_cpu: off_cpu(|| feeds.off_cpu(tid, now_ns), || last_java_frames.is_on_cpu(tid)) };
         let mut parts = Vec::new();
         if let Some(anchor) = last_java_frames.read(memory, tid)?
             // It may have called back into Java: then its stack is moving.
@@ -62,6 +63,17 @@ pub(super) fn find(
         open.extend(times(&calls, now).map(|call| OpenCall { tid, stacks: parts.clone(), ..call }));
     }
     Ok(open)
+}
+
+/// How long a thread has not been running, as far as it is known. One that runs and was not seen to may have waited for less: nobody
+/// knows.
+fn off_cpu(read: impl Fn() -> Option<OffCpu>, is_on_cpu: impl Fn() -> bool) -> Option<OffCpu> {
+    let known = read()?;
+    // It may have been let run just now, and seen to.
+    let is_missed = |known: &OffCpu| {
+        known.since_ns != 0 && is_on_cpu() && read().is_some_and(|later| later.since_ns == known.since_ns)
+    };
+    Some(known).filter(|known| !is_missed(known))
 }
 
 /// What nested open calls are measured by.
@@ -133,6 +145,21 @@ mod tests {
         let expected = [(1, 900, 250, Some(65)), (2, 600, 500, Some(100)), (3, 100, 90, Some(45))];
         assert_eq!(own(&calls, Some(250)), expected);
         assert_eq!(own(&calls, None), expected.map(|(record, time, own, _)| (record, time, own, None)));
+    }
+
+    /// Check that it is not known how long a thread waited that runs without having been seen to, and known of one that waits, that was
+    /// seen, or that is seen just now.
+    #[test]
+    fn unseen_runs() {
+        use std::cell::Cell;
+        let waiting = |since_ns| OffCpu { since_ns, total_ns: 5, ..OffCpu::new_zeroed() };
+        let told = |reads: [u64; 2], is_on_cpu| {
+            let next = Cell::new(0);
+            let read = || Some(waiting(reads[next.replace(1)]));
+            off_cpu(read, || is_on_cpu).map(|known| known.total_ns)
+        };
+        assert_eq!(told([7, 7], true), None);
+        assert_eq!([told([7, 7], false), told([0, 0], true), told([7, 0], true), told([7, 9], true)], [Some(5); 4]);
     }
 
     /// Check that a call of which it was not noted how long its thread had waited before is not known to have waited, nor
