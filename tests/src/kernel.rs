@@ -81,6 +81,23 @@ impl BpfObjects {
     }
 }
 
+/// How many probes each `uprobe_multi` link has that a process holds and that leads into a file of this name.
+///
+/// # Errors
+/// When the process has ended.
+pub fn uprobes_of_links(pid: u32, file: &str) -> Result<Vec<u32>> {
+    let directory = format!("/proc/{pid}/fdinfo");
+    let mut counts = Vec::new();
+    for entry in std::fs::read_dir(&directory).with_context(|| directory.clone())? {
+        // A descriptor may be closed between the listing and the reading.
+        let info = std::fs::read_to_string(entry?.path()).unwrap_or_default();
+        if info.lines().any(|line| line.starts_with("path:") && line.ends_with(file)) {
+            counts.extend(field(&info, "uprobe_cnt:"));
+        }
+    }
+    Ok(counts)
+}
+
 /// An object of a listing; `None` if the kernel has freed it since it listed its number, or has not finished making it
 /// (`EAGAIN`: links have a number before they have a descriptor, so nobody holds such a one yet).
 ///

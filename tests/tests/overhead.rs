@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use nprof_tests::child::{Child, Stream};
 use nprof_tests::exposition::Exposition;
 use nprof_tests::jar::Jar;
+use nprof_tests::kernel::uprobes_of_links;
 use nprof_tests::name::MethodName;
 use nprof_tests::nprof::{Outcome, outcome, run, spawn};
 use nprof_tests::process::RemoteProcess;
@@ -113,6 +114,33 @@ fn a_hot_native_is_demoted() -> Result<()> {
             target.exit()?;
         }
         Ok(())
+    })
+}
+
+/// Check that a function that is single-stepped has links of its own, so that it can be detached at once when it is called in a
+/// burst, and that it shares them where nothing is ever detached.
+#[test]
+fn what_may_be_expensive_at_once_stands_apart() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::bench(jdk)?;
+        for command in ["push", "step"] {
+            // Loads the class and binds its natives.
+            target.run(&format!("{command} 1"))?;
+        }
+        let pid = target.pid().to_string();
+        let natives = ["pushFirst", "movFirst"].map(|method| format!("targets.Entries::{method}"));
+        for (budget, expected) in [("off", &[2, 2][..]), ("5%", &[1, 1, 1, 1])] {
+            let mut nprof = start(&["--pid", &pid, "--max-overhead", budget, &natives[0], &natives[1]])?;
+            let began = Instant::now();
+            // Those of the look before the start are closed meanwhile.
+            while uprobes_of_links(nprof.pid(), "libshapes.so")? != expected {
+                let links = uprobes_of_links(nprof.pid(), "libshapes.so")?;
+                ensure!(began.elapsed() < GIVE_UP_AFTER, "{budget}: {links:?} instead of {expected:?}");
+                nprof.line(Stream::Stdout)?;
+            }
+            finish(nprof)?;
+        }
+        target.exit()
     })
 }
 

@@ -10,7 +10,7 @@ use super::{Calibrated, TracedJvm};
 use crate::aggregate;
 use crate::attach::Session;
 use crate::govern::{Budget, By, Change, Governor, Observed, Period, Rung, Why};
-use crate::model::{Bound, Library, Probe, Tracing};
+use crate::model::{Bound, Library, Probe, ProbeCost, Tracing};
 
 /// How often the cost is looked at.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -24,8 +24,11 @@ const LEAST_CORES: f64 = 0.2;
 /// The share of a core that a function costs from which on it gets its own links: what may soon be too expensive is to be gone
 /// at once then.
 const WARM: f64 = 0.001;
-/// The most functions with their own links: each link takes the kernel some time at the end.
+/// The most functions with their own links, for that reason and for the next one: each link takes the kernel some time at the end.
 const MOST_WARM: usize = 32;
+/// Functions that are single-stepped have their own links even if nobody calls them: a burst of calls, of those that free memory
+/// after a collection for instance, stops its callers as long as the probe is there.
+const MOST_SINGLE_STEPPED: usize = 64;
 
 /// Functions that were not called are watched for a sudden start as long as no more shards of records have to be read for
 /// it: some 0.1 ms each time.
@@ -116,7 +119,8 @@ impl Overhead {
         self.governor.set_budget(share.map(|share| Budget { share }));
     }
 
-    /// Finds out, before functions are attached, which are too expensive to begin with. Returns those that may become so.
+    /// Finds out, before functions are attached, which are too expensive to begin with. Returns those that may become so, and are
+    /// to have their own links.
     pub(super) fn begin(&mut self, traced_jvm: &TracedJvm, session: &mut Session, plan: Plan<'_>) -> Vec<u32> {
         let Some(budget) = self.budget.filter(|_| self.calibrated.detaches) else { return Vec::new() };
         // What is not bound yet is not called either.
@@ -133,7 +137,28 @@ impl Overhead {
             self.spent.changes[0] += 1;
         }
         tell(&changes, &observed, traced_jvm, plan.1);
-        self.warmest(&observed)
+        let single_stepped = probes.iter().filter(|probe| probe.site.cost == ProbeCost::SingleStepped);
+        let mut apart = self.warmest(&observed);
+        apart.extend(single_stepped.map(|probe| probe.index).take(MOST_SINGLE_STEPPED));
+        apart
+    }
+
+    /// Watches functions that have just been attached: until the period is over nothing else would tell that one is called all the
+    /// time.
+    pub(super) fn watch(&mut self, traced_jvm: &TracedJvm, probes: &[Probe]) {
+        let costs = self.calibrated.costs.cooled();
+        for Seen { record, observed: Observed { id, by, tracing, .. }, .. } in probed(traced_jvm, probes) {
+            if is_lowerable(by, tracing) && self.may_watch(by, 0, traced_jvm) {
+                self.watched.push(Watched { id, record, by, call_ns: costs.of(tracing, by) });
+            }
+        }
+    }
+
+    /// Whether a function is watched within a period: one that was called in the last, or whose calls are expensive, and others as long
+    /// as there are not too many to read.
+    fn may_watch(&self, by: By, calls: u64, traced_jvm: &TracedJvm) -> bool {
+        let most = QUIET / traced_jvm.reader().shards().max(1);
+        calls > 0 || by.site() == Some(ProbeCost::SingleStepped) || self.watched.len() < most
     }
 
     /// How often each function is called in a second, before any is attached; and the cores that the JVM uses.
@@ -249,7 +274,6 @@ impl Overhead {
     /// The calls of each function, and of each method with a stub, since the last look.
     fn observe(&mut self, traced_jvm: &TracedJvm, probes: &[Probe]) -> Vec<Observed> {
         let costs = self.calibrated.costs.cooled();
-        let most = QUIET / traced_jvm.reader().shards().max(1);
         self.watched.clear();
         let allocators = self.allocations.iter().flat_map(|probes| probes.observe(traced_jvm.reader()));
         let allocators = allocators.map(|(record, begun, observed)| Seen { record, begun, observed });
@@ -258,9 +282,7 @@ impl Overhead {
             let Observed { id, by, tracing, .. } = observed;
             let before = self.seen.insert(id, begun).unwrap_or(0);
             observed.calls = begun.saturating_sub(before);
-            // What can do with no less is never urgent.
-            let is_at_the_bottom = by.ladder().last().is_none_or(|bottom| tracing <= *bottom);
-            if !is_at_the_bottom && (observed.calls > 0 || self.watched.len() < most) {
+            if is_lowerable(by, tracing) && self.may_watch(by, observed.calls, traced_jvm) {
                 self.watched.push(Watched { id, record, by, call_ns: costs.of(tracing, by) });
             }
             observed
@@ -347,6 +369,11 @@ impl Overhead {
         self.spent.dearer = self.governor.dearer();
         traced_jvm.set_spent(self.spent.clone());
     }
+}
+
+/// Whether there is less that can be done at a function's calls. Without that it is never urgent.
+fn is_lowerable(by: By, tracing: Rung) -> bool {
+    by.ladder().last().is_some_and(|bottom| tracing > *bottom)
 }
 
 /// The calls of a record since the start.

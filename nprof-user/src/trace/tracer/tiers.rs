@@ -134,16 +134,18 @@ impl Tracer {
         attached
     }
 
-    /// Attaches probes, as far as the budget allows; what may soon be too expensive with its own links.
+    /// Attaches probes, as far as the budget allows; what may soon be too expensive with its own links, so that it can be detached at
+    /// once.
     fn attach_within_budget(&mut self, probes: &[Probe]) -> Attached {
         let libraries = self.planner.libraries();
-        let warm = self.overhead.begin(&self.traced_jvm, &mut self.session, (libraries, probes));
-        let (warm, rest): (Vec<Probe>, Vec<Probe>) =
-            probes.iter().cloned().partition(|probe| warm.contains(&probe.index));
-        let mut attached = self.session.attach(libraries, &rest);
-        for probe in &warm {
+        let apart = self.overhead.begin(&self.traced_jvm, &mut self.session, (libraries, probes));
+        let (apart, together): (Vec<Probe>, Vec<Probe>) =
+            probes.iter().cloned().partition(|probe| apart.contains(&probe.index));
+        let mut attached = self.session.attach(libraries, &together);
+        for probe in &apart {
             attached.append(self.session.attach(libraries, std::slice::from_ref(probe)));
         }
+        self.overhead.watch(&self.traced_jvm, probes);
         attached
     }
 
