@@ -114,7 +114,7 @@ impl Engine {
         let (anchors, slots) = (object.take_anchors()?, object.take_slots()?);
         let vms = Arc::new(VmTable::new(object.take_vms()?));
         let (off_cpu, off_cpu_in_slots) = (object.take_off_cpu(), object.off_cpu_in_slots);
-        let jni = JniTable::new(object.take_jni()?);
+        let jni = Some(JniTable::new(object.take_jni()?));
         let feeds = Feeds { stacks, calls, anchors, slots, vms, pace, slow_pace, off_cpu, off_cpu_in_slots, jni };
         Ok((Arc::new(self), feeds))
     }

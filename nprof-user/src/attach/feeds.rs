@@ -225,7 +225,8 @@ pub struct Feeds {
     pub(super) off_cpu: Option<MapData>,
     /// Whether that is known from slots, too.
     pub(super) off_cpu_in_slots: bool,
-    pub(super) jni: JniTable,
+    /// Until somebody takes it.
+    pub(super) jni: Option<JniTable>,
 }
 
 /// The frames of a thread as they lie in the kernel.
@@ -271,10 +272,9 @@ impl Feeds {
         &self.vms
     }
 
-    /// The calls of JNI functions; all else is given up.
-    #[must_use]
-    pub fn into_jni(self) -> JniTable {
-        self.jni
+    /// The calls of JNI functions, once.
+    pub fn take_jni(&mut self) -> Option<JniTable> {
+        self.jni.take()
     }
 
     /// Passes the stacks that are in the ring to `each`, as the programs have laid them out.

@@ -10,7 +10,7 @@ use nprof_common::MirrorPlaces;
 use super::prepared::Prepared;
 use super::sampling::libjvm_of;
 use super::vm::ended_or;
-use super::{Error, Tracer, calibrate};
+use super::{Error, SlowWatch, Tracer, calibrate};
 use crate::aggregate::{self, JniPairs};
 use crate::attach::{Collect, Engine, JniTable};
 use crate::discover::Proc;
@@ -55,16 +55,18 @@ impl Prepared {
         self.plan_jni(&methods);
         let collect = Collect {
             jni: Some(mirrors.unwrap_or_default()),
-            counters: self.collectors().counters(),
             pending: self.pending_places()?,
             off_cpu: true,
-            ..Collect::nothing()
+            ..self.engine_collects()
         };
-        let (engine, feeds) = Engine::load_measuring(self.capacity()?, &collect)?;
+        let (engine, mut feeds) = Engine::load_measuring(self.capacity()?, &collect)?;
         let calibrated = calibrate(&proc, &engine)?;
-        let tracer = self.attach_to(&engine, calibrated, None)?;
+        let taken_twice = || Error::Defect { what: "the calls of JNI functions are read already".to_owned() };
+        let table = feeds.take_jni().ok_or_else(taken_twice)?;
+        let slow = collect.slow.then(|| SlowWatch::start(proc, &engine, feeds)).transpose()?;
+        let tracer = self.attach_to(&engine, calibrated, slow)?;
         let (functions, tells_members) = (methods.len(), mirrors.is_some());
-        Ok(JniTracer { tracer, table: feeds.into_jni(), functions, unseen, tells_members })
+        Ok(JniTracer { tracer, table, functions, unseen, tells_members })
     }
 }
 
@@ -159,7 +161,7 @@ fn mirrors(proc: &Proc, jvm: &Jvm) -> Result<Option<MirrorPlaces>, Error> {
 }
 
 /// The version of Java of a VM: 17 of `17.0.15+6`.
-fn java_version(release: &str) -> Option<u32> {
+pub(super) fn java_version(release: &str) -> Option<u32> {
     release.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 

@@ -339,6 +339,11 @@ impl Prepared {
         self.options.collectors
     }
 
+    /// What an engine is to collect for that.
+    pub(super) fn engine_collects(&self) -> Collect {
+        self.options.collected()
+    }
+
     fn ended_or(&self, error: Error) -> Error {
         ended_or(error, &self.proc, &self.jvm)
     }
