@@ -15,6 +15,7 @@ mod allocations;
 mod assemble;
 mod calibrate;
 mod chosen;
+mod critical;
 mod downcalls;
 mod end;
 mod error;
