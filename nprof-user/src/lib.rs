@@ -4,7 +4,7 @@
 //! imports a later stage:
 //!
 //! ```text
-//! discover ─> hotspot (inventory) ─> resolve (plan) ─> attach ─> collect ─> aggregate ─┬─> render
+//! discover ─> hotspot (inventory) ─> resolve (plan) ─> attach ─> collect ─> aggregate ─┬─> render, diagnose
 //!                                                        └─ govern (cost) ─┘           └─> export
 //! ```
 //!
@@ -19,6 +19,7 @@ pub mod cli;
 pub mod collect;
 pub mod config;
 pub mod control;
+pub mod diagnose;
 pub mod discover;
 pub mod export;
 pub mod govern;

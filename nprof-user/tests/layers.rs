@@ -30,6 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("aggregate", &["model"]),
     ("govern", &["model"]),
     ("render", &["model", "aggregate"]),
+    ("diagnose", &["model", "aggregate", "render"]),
     (
         "trace",
         &[

@@ -9,7 +9,7 @@ pub mod quantile;
 mod sampled;
 mod since;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod tiers;
 mod weigh;
 mod windows;

@@ -10,7 +10,7 @@ use crate::model::{
 };
 
 /// A function with one method, `a.N` and this name, whose calls have taken so long together.
-pub(super) fn function(index: u32, name: &str, calls: u64, total_ns: u64) -> MethodSnapshot {
+pub(crate) fn function(index: u32, name: &str, calls: u64, total_ns: u64) -> MethodSnapshot {
     let method = Method {
         id: VirtAddr(0),
         class: "a.N".into(),
@@ -48,7 +48,7 @@ pub(super) fn function(index: u32, name: &str, calls: u64, total_ns: u64) -> Met
 }
 
 /// A JVM without a call.
-pub(super) fn snapshot() -> Snapshot {
+pub(crate) fn snapshot() -> Snapshot {
     Snapshot {
         started: Timestamp::UNIX_EPOCH,
         elapsed: Duration::ZERO,

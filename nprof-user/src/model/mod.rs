@@ -4,6 +4,7 @@ mod allocator;
 mod arguments;
 mod collector;
 pub mod descriptor;
+mod diagnosis;
 pub mod duration;
 mod finding;
 pub mod jni;
@@ -25,6 +26,7 @@ pub use arguments::{
     argument_places, is_reference,
 };
 pub use collector::{COLLECTORS, Collector, Collectors, Column, CountedIn};
+pub use diagnosis::{Certainty, CostKind, Diagnosis, Fault, FaultCost};
 pub use finding::{Finding, Verdict};
 pub use jni::{CriticalSections, JniFamily, JniResource, JniSnapshot, JniSum, JniUse, Resources};
 pub use jvm::{Jvm, JvmKind, StartTime};
