@@ -123,7 +123,7 @@ async fn trace(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
 
 /// Says that everything is attached. Scripts wait for this line.
 #[expect(clippy::print_stderr, reason = "the announcement has its own form")]
-fn announce(tracer: &JniTracer) {
+pub(super) fn announce(tracer: &JniTracer) {
     let (jvm, functions) = (tracer.tracer().jvm(), tracer.functions());
     let methods = tracer.tracer().methods() - functions;
     let (pid, main) = (jvm.pid, harmless(&jvm.main));

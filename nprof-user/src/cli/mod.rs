@@ -7,6 +7,7 @@ mod check;
 mod collect;
 mod ctl;
 mod demoted;
+mod diagnose;
 mod diff;
 mod flamegraph;
 mod generate;
@@ -77,6 +78,7 @@ enum Command {
     Methods(methods::MethodsArgs),
     Trace(trace::TraceArgs),
     Jni(jni::JniArgs),
+    Diagnose(diagnose::DiagnoseArgs),
     Record(record::RecordArgs),
     Flamegraph(flamegraph::FlamegraphArgs),
     Report(report::ReportArgs),
@@ -120,6 +122,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Methods(args) => methods::run(args),
         Command::Trace(args) => trace::run(args, cli.quiet),
         Command::Jni(args) => jni::run(args, cli.quiet),
+        Command::Diagnose(args) => diagnose::run(args, cli.quiet),
         Command::Record(args) => record::run(args, cli.quiet),
         Command::Flamegraph(args) => flamegraph::run(args, cli.quiet),
         Command::Report(args) => report::run(args, cli.quiet),
@@ -149,7 +152,8 @@ fn log_to_stderr(cli: &Cli) {
         (_, _) => LevelFilter::TRACE,
     };
     // `trace` tells at the end which methods were demoted: in between that would go through the live table.
-    let is_told_later = matches!(cli.command, Command::Trace(_) | Command::Jni(_)) && cli.verbose == 0;
+    let is_told_later =
+        matches!(cli.command, Command::Trace(_) | Command::Jni(_) | Command::Diagnose(_)) && cli.verbose == 0;
     let filter = filter_fn(move |about| !(is_told_later && about.target() == CHANGES));
     // Colours are for people: not for a journal or a file.
     let is_coloured = terminal::stderr_is_coloured();

@@ -5,6 +5,7 @@ mod arguments;
 pub mod check;
 mod collected;
 pub mod csv;
+pub mod diagnosis;
 pub mod grid;
 mod groups;
 pub mod jni;
