@@ -16,6 +16,7 @@ mod collectors;
 mod containers;
 mod cycles;
 mod deployment;
+mod diagnose;
 mod diff;
 mod errors;
 mod events;

@@ -1,0 +1,172 @@
+package targets;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/** Natives that each do one thing that they should not, and some that do nothing wrong. */
+public final class Faulty {
+    private Faulty() {}
+
+    /** Does nothing, and is called very often. */
+    static native void nothing();
+
+    /** The same at a place where a probe is expensive. */
+    static native int stepped();
+
+    /** Looks up one method so many times. */
+    static native void lookUp(int times);
+
+    /** Makes so many global references and keeps them. */
+    static native void keep(Object object, int times);
+
+    /** Holds an array for so many milliseconds. */
+    static native void hold(byte[] array, int milliseconds);
+
+    /** Takes so many milliseconds. */
+    static native void answer(int milliseconds);
+
+    /** Has the whole array copied. */
+    static native void copy(byte[] array);
+
+    /** Writes a byte. */
+    static native void put(int value);
+
+    /** Throws. */
+    static native void parse();
+
+    /** Touches so many pages of new memory. */
+    static native void fill(int pages);
+
+    /** Makes so many system calls. */
+    static native void list(int times);
+
+    /** Waits for a lock, which it holds for a millisecond. */
+    static native void store();
+
+    /** Waits for two milliseconds. */
+    static native void ask();
+
+    /** Adds up what is in a direct buffer, and calls {@link #back} by an id that was found before. */
+    static native int sum(ByteBuffer buffer);
+
+    /** Writes many bytes. */
+    static native void flush(byte[] array);
+
+    /** Called by {@link #sum}. */
+    static void back() {}
+
+    public static void main(String[] args) throws Exception {
+        System.load(args[0]);
+        Target.serve(Map.of(
+                "faults", (a, out) -> faults(Integer.parseInt(a[0])),
+                "clean", (a, out) -> clean(Integer.parseInt(a[0]))));
+    }
+
+    /** All faults in each of so many rounds. */
+    private static void faults(int rounds) throws InterruptedException {
+        List<Thread> asking = new ArrayList<>();
+        boolean[] over = new boolean[1];
+        for (int i = 0; i < 4; i++) {
+            asking.add(start(() -> askUntil(over)));
+        }
+        byte[] small = new byte[64];
+        byte[] large = new byte[4 << 20];
+        for (int round = 0; round < rounds; round++) {
+            often();
+            answer(round == rounds / 2 ? 1_000 : 0);
+            for (int i = 0; i < 50; i++) {
+                answer(0);
+            }
+            lookUp(12_000);
+            keep(small, 250);
+            hold(small, 25);
+            for (int i = 0; i < 10; i++) {
+                copy(large);
+            }
+            throwing();
+            for (int i = 0; i < 40; i++) {
+                fill(256);
+            }
+            for (int i = 0; i < 200; i++) {
+                list(100);
+            }
+            storing();
+        }
+        synchronized (over) {
+            over[0] = true;
+        }
+        for (Thread thread : asking) {
+            thread.join();
+        }
+    }
+
+    private static void askUntil(boolean[] over) {
+        while (true) {
+            ask();
+            synchronized (over) {
+                if (over[0]) {
+                    return;
+                }
+            }
+        }
+    }
+
+    private static void often() {
+        for (int i = 0; i < 150_000; i++) {
+            nothing();
+        }
+        for (int i = 0; i < 15_000; i++) {
+            put(i);
+        }
+        for (int i = 0; i < 1_000; i++) {
+            stepped();
+        }
+    }
+
+    private static void throwing() {
+        for (int i = 0; i < 2_000; i++) {
+            try {
+                parse();
+            } catch (IllegalStateException expected) {
+                continue;
+            }
+            throw new AssertionError("nothing was thrown");
+        }
+    }
+
+    /** Four threads that are in each other's way. */
+    private static void storing() throws InterruptedException {
+        List<Thread> threads = new ArrayList<>();
+        for (int i = 0; i < 4; i++) {
+            threads.add(start(() -> {
+                for (int j = 0; j < 5; j++) {
+                    store();
+                }
+            }));
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
+    }
+
+    private static Thread start(Runnable work) {
+        Thread thread = new Thread(work);
+        thread.start();
+        return thread;
+    }
+
+    /** Work as it should be, in so many rounds. */
+    private static void clean(int rounds) {
+        ByteBuffer buffer = ByteBuffer.allocateDirect(1 << 16).order(ByteOrder.nativeOrder());
+        byte[] array = new byte[1 << 16];
+        for (int round = 0; round < rounds; round++) {
+            if (sum(buffer) != 0) {
+                throw new AssertionError("not what is in the buffer");
+            }
+            flush(array);
+        }
+    }
+}
