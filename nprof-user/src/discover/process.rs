@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use procfs::FromRead;
@@ -89,6 +90,12 @@ impl ProcessDir {
     pub(super) fn cpu_ticks(&self) -> Result<u64, Error> {
         let stat = self.stat()?;
         Ok(stat.utime.saturating_add(stat.stime))
+    }
+
+    /// Whether it has exactly one thread: a file system that does not count links says `false`. Nothing is opened, and no lock is
+    /// taken that the process could hold: its directory of threads has a link for each, and two of its own.
+    pub(super) fn has_one_thread(&self) -> io::Result<bool> {
+        std::fs::metadata(self.join("task")).map(|task| task.nlink() == 3)
     }
 
     /// How many threads it has.

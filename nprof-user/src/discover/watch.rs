@@ -2,12 +2,14 @@
 //!
 //! A program is no JVM when it begins: the launcher first finds the VM's library, perhaps executes itself again, and maps it
 //! tens of milliseconds later. So each is looked at again, soon at first, then ever more rarely, and given up after
-//! [`GIVE_UP_AFTER`]. A look at all processes every [`SCAN_PERIOD`] finds what this misses: VMs that a program loads
-//! late or in a child that it forks, and starts that nobody told of.
+//! [`GIVE_UP_AFTER`]. Most programs end soon or have one thread, and no VM has one: that is asked first, and mostly enough. A look
+//! at all processes every [`SCAN_PERIOD`] finds what this misses: VMs that a program loads late or in a child that it forks, and
+//! starts that nobody told of.
 //!
 //! Time and `/proc` come in from outside: nothing here waits.
 
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::time::{Duration, Instant};
 
 use super::at_once::at_once;
@@ -22,6 +24,8 @@ pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(10);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long a program is expected to become a JVM.
 pub(super) const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
+/// Where looks are so far apart they are at multiples of this: those at many programs share a wake-up.
+const SHARED_WAKE_UP: Duration = Duration::from_millis(100);
 /// From one look at all processes to the next.
 pub(super) const SCAN_PERIOD: Duration = Duration::from_secs(30);
 /// How soon all processes are looked at when starts were missed. Not at once: the VM takes its time.
@@ -34,6 +38,8 @@ pub(super) const MAX_CANDIDATES: usize = 4096;
 /// Its state is bounded by the processes that are there, not by those that have been.
 #[derive(Debug)]
 pub struct JvmWatch {
+    /// From when on shared wake-ups are counted.
+    began: Instant,
     candidates: HashMap<Pid, Candidate>,
     /// When to look at each candidate; in step with `candidates`.
     looks: BTreeSet<(Instant, Pid)>,
@@ -66,7 +72,7 @@ impl JvmWatch {
     #[must_use]
     pub fn new(now: Instant) -> Self {
         let (candidates, looks) = (HashMap::new(), BTreeSet::new());
-        Self { candidates, looks, next_scan: now, reported: HashMap::new() }
+        Self { began: now, candidates, looks, next_scan: now, reported: HashMap::new() }
     }
 
     /// Takes the news that a process has begun to run a program, at `now` or shortly before.
@@ -94,6 +100,19 @@ impl JvmWatch {
     #[must_use]
     pub fn next_look(&self) -> Instant {
         self.looks.first().map_or(self.next_scan, |&(at, _)| at.min(self.next_scan))
+    }
+
+    /// Whether a look has to be had at `now`. Programs that have ended or have one thread need none: that is asked here, in a few
+    /// microseconds, and other than a look it never waits for the process.
+    pub fn must_look(&mut self, proc: &Proc, now: Instant) -> bool {
+        for pid in self.take_due(now) {
+            match proc.process(pid).has_one_thread() {
+                Ok(true) => self.judge_candidate(pid, Found::Nothing, now, &mut Vec::new()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => drop(self.candidates.remove(&pid)),
+                Ok(false) | Err(_) => self.put_back(pid, now),
+            }
+        }
+        self.next_look() <= now
     }
 
     /// Looks at what is due, and returns the JVMs that have appeared since the last look: each once, whatever its kind.
@@ -135,6 +154,13 @@ impl JvmWatch {
         due
     }
 
+    /// One that was due stays so.
+    fn put_back(&mut self, pid: Pid, now: Instant) {
+        if let Some(candidate) = self.candidates.remove(&pid) {
+            self.schedule(pid, Candidate { next_look: now, ..candidate });
+        }
+    }
+
     fn judge_candidate(&mut self, pid: Pid, found: Found, now: Instant, new: &mut Vec<Jvm>) {
         let Some(candidate) = self.candidates.remove(&pid) else { return };
         match found {
@@ -144,11 +170,18 @@ impl JvmWatch {
                 let age = now.saturating_duration_since(candidate.started);
                 if age < GIVE_UP_AFTER {
                     // As long again as it has run: at 10, 20, 40, 80, ... milliseconds.
-                    let next_look = now + age.clamp(FIRST_PAUSE, LONGEST_PAUSE);
+                    let pause = age.clamp(FIRST_PAUSE, LONGEST_PAUSE);
+                    let next_look = if pause < SHARED_WAKE_UP { now + pause } else { self.shared(now + pause) };
                     self.schedule(pid, Candidate { next_look, ..candidate });
                 }
             }
         }
+    }
+
+    /// The last moment until `at` that others share.
+    fn shared(&self, at: Instant) -> Instant {
+        let since = at.saturating_duration_since(self.began).as_nanos() % SHARED_WAKE_UP.as_nanos();
+        at.checked_sub(Duration::from_nanos(u64::try_from(since).unwrap_or(0))).unwrap_or(at)
     }
 
     /// Looks at all processes, and forgets JVMs whose processes have ended.
@@ -163,9 +196,12 @@ impl JvmWatch {
         Ok(())
     }
 
-    /// Looks at one process. Where there is no VM this costs one read.
+    /// Looks at one process. Where there is no VM this costs one question, or one read of a program with several threads.
     fn find(&self, proc: &Proc, pid: Pid) -> Found {
         let process = proc.process(pid);
+        if process.has_one_thread().is_ok_and(|has_one| has_one) {
+            return Found::Nothing;
+        }
         match process.maps() {
             // Not even its own code: it has ended and waits to be collected, or it is a thread of the kernel.
             Ok(maps) if maps.is_empty() => return Found::Gone,

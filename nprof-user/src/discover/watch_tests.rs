@@ -85,11 +85,52 @@ fn looks_thin_out() {
         assert_eq!(on.look(at), []);
         looks.push(at);
     }
-    assert_eq!(looks[..9], [10, 20, 40, 80, 160, 320, 640, 1140, 1640].map(ms));
+    assert_eq!(looks[..9], [10, 20, 40, 80, 160, 300, 600, 1100, 1600].map(ms));
     assert!(looks.windows(2).all(|pair| pair[1] - pair[0] <= LONGEST_PAUSE));
     let last = *looks.last().unwrap();
     assert!(last >= GIVE_UP_AFTER && last < GIVE_UP_AFTER + LONGEST_PAUSE, "{last:?}");
     assert_eq!(on.watch.remembered(), 0);
+}
+
+/// Check that looks at programs that started at different times come at the same moments, once they are some time apart.
+#[test]
+fn later_looks_are_shared() {
+    let mut on = Watched::new();
+    for number in 0..7 {
+        on.program(Pid(50 + number)).add();
+        on.started(Pid(50 + number), ms(13 * u64::from(number)));
+    }
+    let mut looks = Vec::new();
+    while on.next_look() < ms(3000) {
+        let at = on.next_look();
+        on.look(at);
+        looks.push(at);
+    }
+    let late = looks.iter().filter(|at| **at >= ms(1000));
+    assert!(late.clone().all(|at| at.as_millis().is_multiple_of(100)), "{looks:?}");
+    assert!(late.count() <= 20, "{looks:?}");
+}
+
+/// Check that a program with one thread is passed over without its mappings, as often as it would be looked at, and that one with
+/// more is looked at.
+#[test]
+fn one_thread_is_no_jvm() {
+    let mut on = Watched::new();
+    on.program(PID).maps_libjvm().add();
+    on.host.file("proc/42/task/42/status", "");
+    on.started(PID, ms(0));
+    for (at, next) in [(10, 20), (20, 40), (40, 80)] {
+        assert!(!on.watch.must_look(&on.host.proc(), on.began + ms(at)));
+        assert_eq!((on.next_look(), on.watch.remembered()), (ms(next), 1));
+    }
+    assert_eq!(on.look(SCAN_PERIOD), [], "by its one thread, the scan passes it over, too");
+    on.started(PID, SCAN_PERIOD);
+    on.host.file("proc/42/task/43/status", "");
+    assert!(on.watch.must_look(&on.host.proc(), on.began + SCAN_PERIOD + FIRST_PAUSE));
+    assert_eq!(on.look(SCAN_PERIOD + FIRST_PAUSE), [PID]);
+    on.started(Pid(99), SCAN_PERIOD + ms(50));
+    assert!(!on.watch.must_look(&on.host.proc(), on.began + SCAN_PERIOD + ms(60)));
+    assert_eq!(on.watch.remembered(), 1, "one that has gone is forgotten without a look");
 }
 
 /// Check that a program that maps a VM after its start is reported at the next look, as it then is, and only once.

@@ -258,8 +258,12 @@ impl Host {
         while stopping.join_next().await.is_some() {}
     }
 
-    /// Looks for JVMs that have appeared, on a separate thread: a process may keep waiting who looks at it.
+    /// Looks for JVMs that have appeared, on a separate thread: a process may keep waiting who looks at it. Most
+    /// need no look.
     fn look(&mut self) {
+        if self.watch.as_mut().is_some_and(|watch| !watch.must_look(&self.proc, Instant::now())) {
+            return;
+        }
         let (Some(mut watch), proc) = (self.watch.take(), self.proc.clone()) else { return };
         self.looking.spawn_blocking(move || {
             let new = watch.look(&proc, Instant::now());
