@@ -28,8 +28,6 @@ use crate::sys::remote_memory::ProcessMemory;
 
 /// More functions than any JVM has; a limit for what a broken target can make us plan.
 pub(super) const MAX_FUNCTIONS: usize = 1 << 16;
-/// A full walk forgets what was unloaded; between two of them only additions are looked for.
-const FULL_WALK_EVERY: Duration = Duration::from_secs(60);
 /// A full walk is not repeated before so many times of what the last one took: with hundreds of thousands of classes
 /// that is seconds.
 const FULL_WALK_PAUSE: u32 = 500;
@@ -336,7 +334,7 @@ impl Tracer {
     /// Looks for methods that have been bound since, and attaches their probes.
     fn refresh(&mut self) -> Result<(), Error> {
         self.looked = Instant::now();
-        let found = if self.walked.elapsed() >= FULL_WALK_EVERY.max(self.walk_took * FULL_WALK_PAUSE) {
+        let found = if self.walked.elapsed() >= self.rest.walks_every().max(self.walk_took * FULL_WALK_PAUSE) {
             self.walked = Instant::now();
             let found = self.vm.inventory()?;
             self.walk_took = self.walked.elapsed();

@@ -5,6 +5,11 @@ use std::time::{Duration, Instant};
 /// A JVM is looked at so often whatever it does: what tells that it rests is the names of its threads, which are its own to
 /// choose.
 const LOOK_EVERY_AT_REST: Duration = Duration::from_secs(30);
+/// The same of a walk over all classes: what a collection unloads while nothing runs can be forgotten later, as nothing takes its
+/// place in memory.
+const FULL_WALK_EVERY_AT_REST: Duration = Duration::from_secs(600);
+/// A full walk forgets what was unloaded; between two of them only additions are looked for.
+const FULL_WALK_EVERY: Duration = Duration::from_secs(60);
 /// How many periods are governed after the last activity before the next ones are passed over: what was lately the case is over
 /// by then.
 const QUIET_PERIODS: u32 = 6;
@@ -40,6 +45,11 @@ impl Rest {
         self.looked = Some(now);
     }
 
+    /// How long after a walk over all classes the next one comes.
+    pub(super) fn walks_every(&self) -> Duration {
+        if self.looked.is_some() { FULL_WALK_EVERY_AT_REST } else { FULL_WALK_EVERY }
+    }
+
     /// A period has been governed.
     pub(super) fn has_governed(&mut self) {
         self.governed = self.governed.saturating_add(1);
@@ -70,6 +80,18 @@ mod tests {
         rest.has_looked(now);
         assert!(rest.may_rest(false, now + LOOK_EVERY_AT_REST / 2).look);
         assert!(!rest.may_rest(false, now + LOOK_EVERY_AT_REST).look);
+    }
+
+    /// Check that all classes are walked rarely where nothing has run since the last look, and as usual after activity.
+    #[test]
+    fn full_walks_are_rare_at_rest() {
+        let (mut rest, now) = (Rest::default(), Instant::now());
+        assert_eq!(rest.walks_every(), FULL_WALK_EVERY);
+        rest.has_looked(now);
+        rest.may_rest(false, now + LOOK_EVERY_AT_REST);
+        assert_eq!(rest.walks_every(), FULL_WALK_EVERY_AT_REST, "the look that nobody trusts is a short one");
+        rest.may_rest(true, now + LOOK_EVERY_AT_REST);
+        assert_eq!(rest.walks_every(), FULL_WALK_EVERY);
     }
 
     /// Check that some quiet periods are governed before the others are passed over, and again after activity.
