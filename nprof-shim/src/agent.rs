@@ -111,6 +111,7 @@ impl Agent {
     pub(crate) fn ended(&self) {
         self.stage.end();
         if let Some(link) = self.link() {
+            link::ids::end_with_vm(self, &link);
             link.end("the JVM ends");
         }
     }
@@ -255,6 +256,12 @@ impl Agent {
     /// The VM tells of nothing any more but its end.
     pub(crate) fn be_quiet(&self) {
         self.note(self.jvmti.notice_binds(false));
+    }
+
+    /// So many ticks of the counter in nanoseconds.
+    pub(crate) fn nanoseconds(&self, ticks: u64) -> u64 {
+        let Clock { multiplier, .. } = self.clock.refined(self.loaded, Moment::now());
+        u64::try_from((u128::from(ticks) * u128::from(multiplier)) >> 32).unwrap_or(u64::MAX)
     }
 
     /// Learns how fast the counter runs, the better the later.

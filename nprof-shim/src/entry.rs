@@ -10,10 +10,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use jvmti_bindings::mutf8::decode_cstr_lossy;
-use jvmti_bindings::sys::jni::{JNIEnv, JavaVM, jint, jmethodID, jthread};
+use jvmti_bindings::sys::jni::{JNIEnv, JavaVM, jclass, jint, jmethodID, jthread};
 use jvmti_bindings::sys::jvmti::{jvmtiEnv, jvmtiEventCallbacks};
 
 use crate::agent::Agent;
+use crate::id_cache;
 use crate::jni::Jni;
 use crate::jvmti::{self, Jvmti, MethodId};
 use crate::link;
@@ -87,6 +88,7 @@ fn callbacks() -> jvmtiEventCallbacks {
     callbacks.NativeMethodBind = Some(on_bind);
     callbacks.VMInit = Some(on_init);
     callbacks.VMDeath = Some(on_death);
+    callbacks.ThreadEnd = Some(on_thread_end);
     callbacks
 }
 
@@ -128,6 +130,15 @@ unsafe extern "system" fn on_death(_jvmti: *mut jvmtiEnv, _jni: *mut JNIEnv) {
             agent.ended();
         }
     });
+}
+
+unsafe extern "system" fn on_thread_end(_jvmti: *mut jvmtiEnv, jni: *mut JNIEnv, _thread: jthread) {
+    guarded(|| id_cache::thread_ended(jni.addr()));
+}
+
+/// Whether a class is initialised, for good.
+pub(crate) fn is_initialized(class: jclass) -> bool {
+    AGENT.get().is_some_and(|agent| agent.jvmti.is_initialized(class))
 }
 
 fn guarded(work: impl FnOnce()) {

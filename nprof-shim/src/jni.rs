@@ -155,6 +155,27 @@ impl Jni {
         !self.clear_exception() && code == 0
     }
 
+    /// A reference that is good in all threads, and does not keep the class from being unloaded. `None` without memory.
+    pub(crate) fn weak(self, class: jobject) -> Option<jobject> {
+        let weak = call!(self.NewWeakGlobalRef(class));
+        if weak.is_null() {
+            self.clear_exception();
+            return None;
+        }
+        Some(weak)
+    }
+
+    /// Gives such a reference back.
+    pub(crate) fn forget_weak(self, weak: jobject) {
+        call!(self.DeleteWeakGlobalRef(weak));
+    }
+
+    /// Whether two references, of which one may be weak, are to the same class.
+    #[inline]
+    pub(crate) fn is_same_class(self, one: jobject, other: jobject) -> bool {
+        call!(self.IsSameObject(one, other)) != 0
+    }
+
     /// Asks for room for so many references more.
     pub(crate) fn ensure_room(self, references: usize) {
         let references = jint::try_from(references.min(MOST_REFERENCES)).unwrap_or(jint::MAX);

@@ -7,15 +7,17 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
+use std::mem::offset_of;
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
 use jvmti_bindings::mutf8;
-use jvmti_bindings::sys::jni::{JNI_EDETACHED, JavaVM, jclass, jint, jmethodID, jobject, jthread};
+use jvmti_bindings::sys::jni::{JNI_EDETACHED, JNINativeInterface_, JavaVM, jclass, jint, jmethodID, jobject, jthread};
 use jvmti_bindings::sys::jvmti::{
-    JVMTI_DISABLE, JVMTI_ENABLE, JVMTI_EVENT_NATIVE_METHOD_BIND, JVMTI_EVENT_VM_DEATH, JVMTI_EVENT_VM_INIT,
-    JVMTI_PHASE_LIVE, JVMTI_PHASE_START, JVMTI_VERSION_1_2, jvmtiCapabilities, jvmtiEnv, jvmtiError, jvmtiEvent,
-    jvmtiEventCallbacks, jvmtiInterface_1_, jvmtiPhase,
+    JVMTI_CLASS_STATUS_INITIALIZED, JVMTI_DISABLE, JVMTI_ENABLE, JVMTI_EVENT_NATIVE_METHOD_BIND,
+    JVMTI_EVENT_THREAD_END, JVMTI_EVENT_VM_DEATH, JVMTI_EVENT_VM_INIT, JVMTI_PHASE_LIVE, JVMTI_PHASE_START,
+    JVMTI_VERSION_1_2, jvmtiCapabilities, jvmtiEnv, jvmtiError, jvmtiEvent, jvmtiEventCallbacks, jvmtiInterface_1_,
+    jvmtiPhase,
 };
 
 /// A method, as the VM names it.
@@ -170,6 +172,11 @@ impl Jvmti {
         self.notice(JVMTI_EVENT_NATIVE_METHOD_BIND, wanted)
     }
 
+    /// Turns events of threads that end on or off.
+    pub(crate) fn notice_thread_ends(self, wanted: bool) -> Result<(), Error> {
+        self.notice(JVMTI_EVENT_THREAD_END, wanted)
+    }
+
     fn notice(self, event: jvmtiEvent, wanted: bool) -> Result<(), Error> {
         let mode = if wanted { JVMTI_ENABLE } else { JVMTI_DISABLE };
         call!(self.SetEventNotificationMode(mode, event, null_mut()))
@@ -246,6 +253,20 @@ impl Jvmti {
         Ok(MethodName { class, name: self.taken_text(name), signature: self.taken_text(signature) })
     }
 
+    /// Whether a class is initialised. It stays so then. Arrays and primitive types never are.
+    pub(crate) fn is_initialized(self, class: jclass) -> bool {
+        let mut status = 0;
+        let asked = (|| call!(self.GetClassStatus(class, &raw mut status)))();
+        asked.is_ok() && status & JVMTI_CLASS_STATUS_INITIALIZED != 0
+    }
+
+    /// A copy of the VM's table of JNI functions as it is now.
+    pub(crate) fn function_table(self) -> Result<FunctionTable, Error> {
+        let mut table = null_mut();
+        call!(self.GetJNIFunctionTable(&raw mut table))?;
+        Ok(FunctionTable { jvmti: self, table })
+    }
+
     /// A copy of an array that the VM allocated, which is freed.
     fn taken<T: Copy>(self, array: *mut T, length: jint) -> Vec<T> {
         let length = usize::try_from(length).unwrap_or(0);
@@ -275,6 +296,51 @@ impl Jvmti {
             // VM's; then it must stay.
             unsafe { deallocate(self.env, memory) };
         }
+    }
+}
+
+/// A copy of the VM's table of JNI functions.
+#[derive(Debug)]
+pub(crate) struct FunctionTable {
+    jvmti: Jvmti,
+    table: *mut JNINativeInterface_,
+}
+
+impl FunctionTable {
+    /// The places of the functions that look ids up: of methods, static ones, fields, static ones.
+    const LOOK_UPS: [usize; 4] = [
+        offset_of!(JNINativeInterface_, GetMethodID),
+        offset_of!(JNINativeInterface_, GetStaticMethodID),
+        offset_of!(JNINativeInterface_, GetFieldID),
+        offset_of!(JNINativeInterface_, GetStaticFieldID),
+    ];
+
+    fn place(&self, look_up: usize) -> *mut usize {
+        self.table.wrapping_byte_add(Self::LOOK_UPS[look_up]).cast()
+    }
+
+    /// The function at such a place.
+    pub(crate) fn look_up(&self, number: usize) -> usize {
+        // SAFETY: in the copy, which is ours.
+        unsafe { self.place(number).read() }
+    }
+
+    /// Puts another there.
+    pub(crate) fn set_look_up(&mut self, number: usize, function: usize) {
+        // SAFETY: in the copy, which is ours.
+        unsafe { self.place(number).write(function) };
+    }
+
+    /// Makes the copy the VM's table.
+    pub(crate) fn write(self) -> Result<(), Error> {
+        let (jvmti, table) = (self.jvmti, self.table.cast_const());
+        call!(jvmti.SetJNIFunctionTable(table))
+    }
+}
+
+impl Drop for FunctionTable {
+    fn drop(&mut self) {
+        self.jvmti.free(self.table.cast());
     }
 }
 

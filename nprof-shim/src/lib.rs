@@ -38,6 +38,7 @@
 //!   `methods` knows which stub belongs to whom, `scan` finds what is bound
 //!   already, `rebind` binds it to something else, with `helper` (made by `class_file`) and `slots`, which find the address
 //!   that the VM holds.
+//! - `id_cache`: ids of methods and fields that native code looks up again and again, given from memory.
 //! - `jvmti`, `jni`, `vm`: the VM's functions, checked. `memory` and `library`: what stays mapped and open for good.
 //! - `c_library.s` and `c_library`: functions of the C library by names that old versions of it, and others, have too.
 //!
@@ -51,6 +52,7 @@ pub mod clock;
 mod collected;
 pub mod entry;
 mod helper;
+mod id_cache;
 mod jni;
 mod jvmti;
 mod library;

@@ -273,6 +273,8 @@ impl Connection {
             }
             FromShim::Dropped(total) => heard.dropped = total,
             FromShim::Note(note) => heard.notes.push(text(note)),
+            // Nobody has asked for that.
+            FromShim::IdsKept | FromShim::IdFunction(_) | FromShim::IdCaller(_) | FromShim::IdsForgotten(_) => {}
         }
         Ok(Event::Told)
     }

@@ -22,6 +22,14 @@ pub enum FromShim<'a> {
     Note(&'a [u8]),
     /// The answer to a `Detach`: so many methods still have a stub's address, which does nothing but call the native.
     Detached(u32),
+    /// Ids are kept from now on.
+    IdsKept,
+    /// What came of keeping the ids that one function looks up: one message for each of the four, after a `ForgetIds` or when the VM ends.
+    IdFunction(IdFunction),
+    /// The same of one caller.
+    IdCaller(IdCaller),
+    /// All that came of it has been told.
+    IdsForgotten(IdsForgotten),
     /// The shim ends the connection, for this reason.
     Bye(&'a [u8]),
 }
@@ -121,6 +129,52 @@ parts! {
     }
 }
 
+parts! {
+    /// What came of keeping the ids that a function looks up.
+    pub struct IdFunction {
+        /// 0 `GetMethodID`, 1 `GetStaticMethodID`, 2 `GetFieldID`, 3 `GetStaticFieldID`.
+        pub function: u32,
+        /// Calls that got what was kept.
+        pub hits: u64,
+        /// Calls that the original answered after it was looked for in vain.
+        pub misses: u64,
+        /// Calls that went to the original at once.
+        pub left: u64,
+        /// Of the hits so many were timed, and the original beside each.
+        pub timed: u64,
+        /// How long these hits took, together.
+        pub hit_ns: u64,
+        /// How long the originals took.
+        pub original_ns: u64,
+        /// So often the original said something else, and that was given.
+        pub wrong: u64,
+    }
+}
+
+parts! {
+    /// What came of keeping ids for one place in the program.
+    pub struct IdCaller {
+        /// What follows the call; 0 for all that are not told apart.
+        pub address: u64,
+        /// As [`IdFunction::hits`].
+        pub hits: u64,
+        /// As [`IdFunction::misses`].
+        pub misses: u64,
+        /// As [`IdFunction::left`].
+        pub left: u64,
+    }
+}
+
+parts! {
+    /// How keeping ids has ended.
+    pub struct IdsForgotten {
+        /// So many functions of the shim stay behind those of another agent, and only pass calls on.
+        pub behind: u32,
+        /// So many callers have not been told.
+        pub untold: u32,
+    }
+}
+
 const HELLO: u16 = 1;
 const BOUND: u16 = 2;
 const SCANNED: u16 = 3;
@@ -131,6 +185,10 @@ const DROPPED: u16 = 7;
 const NOTE: u16 = 8;
 const DETACHED: u16 = 9;
 const BYE: u16 = 10;
+const IDS_KEPT: u16 = 11;
+const ID_FUNCTION: u16 = 12;
+const ID_CALLER: u16 = 13;
+const IDS_FORGOTTEN: u16 = 14;
 
 impl<'a> FromShim<'a> {
     /// Writes the message to the beginning of a buffer and gives the packet; `None` if it does not fit into the buffer
@@ -147,6 +205,10 @@ impl<'a> FromShim<'a> {
             Self::Note(text) => packet(buffer, NOTE, |to| text.write(to)),
             Self::Detached(left) => packet(buffer, DETACHED, |to| left.write(to)),
             Self::Bye(reason) => packet(buffer, BYE, |to| reason.write(to)),
+            Self::IdsKept => packet(buffer, IDS_KEPT, |to| ().write(to)),
+            Self::IdFunction(message) => packet(buffer, ID_FUNCTION, |to| message.write(to)),
+            Self::IdCaller(message) => packet(buffer, ID_CALLER, |to| message.write(to)),
+            Self::IdsForgotten(message) => packet(buffer, IDS_FORGOTTEN, |to| message.write(to)),
         }
     }
 
@@ -166,6 +228,10 @@ impl<'a> FromShim<'a> {
             NOTE => body.last().map(Self::Note),
             DETACHED => body.last().map(Self::Detached),
             BYE => body.last().map(Self::Bye),
+            IDS_KEPT => body.last().map(|()| Self::IdsKept),
+            ID_FUNCTION => body.last().map(Self::IdFunction),
+            ID_CALLER => body.last().map(Self::IdCaller),
+            IDS_FORGOTTEN => body.last().map(Self::IdsForgotten),
             unknown => Err(Error::Kind(unknown)),
         }
     }

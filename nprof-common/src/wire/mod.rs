@@ -11,14 +11,14 @@ mod bytes;
 mod from_shim;
 mod to_shim;
 
-pub use from_shim::{Applied, Bound, FromShim, Hello, How, Scanned, Stubbed};
+pub use from_shim::{Applied, Bound, FromShim, Hello, How, IdCaller, IdFunction, IdsForgotten, Scanned, Stubbed};
 pub use to_shim::{ToShim, Watch, Welcome};
 
 use bytes::{Reader, Writer};
 
 /// The version of this protocol: of all that is in this module, of what the fields mean, and of what stubs do
 /// ([`crate::switch::mark`]).
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The longest packet, in bytes. A method with names that do not fit is left out by the shim and counted.
 pub const MAX_PACKET: usize = 192 << 10;

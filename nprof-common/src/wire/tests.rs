@@ -54,6 +54,19 @@ fn from_shim() -> Vec<FromShim<'static>> {
         FromShim::Note(b"something"),
         FromShim::Detached(9),
         FromShim::Bye(b""),
+        FromShim::IdsKept,
+        FromShim::IdFunction(IdFunction {
+            function: 3,
+            hits: 1,
+            misses: 2,
+            left: 3,
+            timed: 4,
+            hit_ns: 5,
+            original_ns: 6,
+            wrong: u64::MAX,
+        }),
+        FromShim::IdCaller(IdCaller { address: 1 << 47, hits: 1, misses: 2, left: 3 }),
+        FromShim::IdsForgotten(IdsForgotten { behind: 4, untold: 0 }),
     ]
 }
 
@@ -65,6 +78,8 @@ fn to_shim() -> Vec<ToShim> {
         ToShim::Unwatch(5),
         ToShim::Apply(6),
         ToShim::Detach,
+        ToShim::KeepIds(7),
+        ToShim::ForgetIds,
     ]
 }
 

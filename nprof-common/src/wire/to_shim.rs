@@ -20,6 +20,11 @@ pub enum ToShim {
     /// Record nothing from now on, give all methods their own addresses back, leave the map alone, say how many methods
     /// are left, and end the connection.
     Detach,
+    /// Keep the ids of methods and fields that are looked up, as long as the connection is there; also without a `Welcome`. The number is
+    /// where a thread's pending exception is, in bytes from its environment, as a signed number.
+    KeepIds(u64),
+    /// Keep them no longer, and tell what came of it.
+    ForgetIds,
 }
 
 parts! {
@@ -71,6 +76,8 @@ const WATCH: u16 = 0x103;
 const UNWATCH: u16 = 0x104;
 const APPLY: u16 = 0x105;
 const DETACH: u16 = 0x106;
+const KEEP_IDS: u16 = 0x107;
+const FORGET_IDS: u16 = 0x108;
 
 impl ToShim {
     /// Writes the message to the beginning of a buffer and gives the packet; `None` if it does not fit.
@@ -83,6 +90,8 @@ impl ToShim {
             Self::Unwatch(number) => packet(buffer, UNWATCH, |to| number.write(to)),
             Self::Apply(serial) => packet(buffer, APPLY, |to| serial.write(to)),
             Self::Detach => packet(buffer, DETACH, |to| ().write(to)),
+            Self::KeepIds(pending) => packet(buffer, KEEP_IDS, |to| pending.write(to)),
+            Self::ForgetIds => packet(buffer, FORGET_IDS, |to| ().write(to)),
         }
     }
 
@@ -99,6 +108,8 @@ impl ToShim {
             UNWATCH => body.last().map(Self::Unwatch),
             APPLY => body.last().map(Self::Apply),
             DETACH => body.last().map(|()| Self::Detach),
+            KEEP_IDS => body.last().map(Self::KeepIds),
+            FORGET_IDS => body.last().map(|()| Self::ForgetIds),
             unknown => Err(Error::Kind(unknown)),
         }
     }

@@ -9,8 +9,9 @@ use nprof_common::MethodStats;
 use nprof_common::wire::{Applied, Bound, FromShim, How, NO_INDEX, SAMPLE, Scanned, Stubbed, ToShim, VERSION, Welcome};
 
 use super::socket::Files;
-use super::{Link, Policy};
+use super::{Link, Policy, ids};
 use crate::agent::Agent;
+use crate::id_cache;
 use crate::jni::Jni;
 use crate::methods::StubOptions;
 use crate::pool::{self, Mode, Stub};
@@ -51,6 +52,8 @@ pub(super) enum Refusal {
     NoEntry,
     #[error("stubs cannot be put before methods here: {0}")]
     Unprepared(#[from] rebind::Error),
+    #[error("ids are not kept here: {0}")]
+    Ids(#[from] id_cache::Error),
 }
 
 /// Does what one message says.
@@ -59,12 +62,22 @@ pub(super) fn follow(agent: &Agent, link: &Arc<Link>, message: ToShim, files: Fi
         begin(agent, link, &welcome, files)?;
         return Ok(Next::Message);
     }
+    if let ToShim::KeepIds(pending) = message {
+        let _work = work_for(agent, link)?;
+        visit(agent, |_| ids::begin(agent, link, pending.cast_signed()))??;
+        return Ok(Next::Message);
+    }
+    if message == ToShim::ForgetIds {
+        let _work = work_for(agent, link)?;
+        visit(agent, |jni| ids::end(agent, link, jni))?;
+        return Ok(Next::Message);
+    }
     if link.policy().is_none() {
         return Err(Refusal::Unwelcome);
     }
     let _work = work_for(agent, link)?;
     match message {
-        ToShim::Welcome(_) => {}
+        ToShim::Welcome(_) | ToShim::KeepIds(_) | ToShim::ForgetIds => {}
         ToShim::Scan => visit(agent, |jni| scan_all(agent, link, jni))?,
         ToShim::Watch(watch) => {
             let options = options(watch.mode, watch.probability, watch.threshold_ns)?;
@@ -217,6 +230,7 @@ fn detach(agent: &Agent, link: &Arc<Link>, jni: Jni) -> u32 {
 /// done any more; what threads use is in no map of its any more.
 pub(super) fn orphaned(agent: &Agent, link: &Arc<Link>) {
     let _work = agent.work();
+    ids::orphaned(agent, link);
     if !agent.disconnect(link) {
         return;
     }

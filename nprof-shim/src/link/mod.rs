@@ -6,6 +6,7 @@
 //! counted. Only our own thread waits a while with its answers.
 
 mod commands;
+pub(crate) mod ids;
 pub(crate) mod service;
 mod signals;
 mod socket;
@@ -13,6 +14,7 @@ mod socket;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,8 @@ pub(crate) struct Link {
     socket: OwnedFd,
     drops: Mutex<Drops>,
     policy: OnceLock<Policy>,
+    /// Ids are kept for this connection.
+    keeps_ids: AtomicBool,
 }
 
 /// What nprof wants to be done without being asked.
@@ -105,7 +109,7 @@ impl Link {
         if !socket::may_command(uid) {
             return Err(Error::Peer { path: name(), uid });
         }
-        Ok(Self { socket, drops: Mutex::default(), policy: OnceLock::new() })
+        Ok(Self { socket, drops: Mutex::default(), policy: OnceLock::new(), keeps_ids: AtomicBool::new(false) })
     }
 
     /// What nprof wants to be done without being asked; `None` until it has said so.

@@ -8,7 +8,7 @@ use nprof_common::wire;
 use crate::hotspot;
 use crate::model::VirtAddr;
 
-pub use nprof_common::wire::{Applied, Hello, How, Scanned, Stubbed};
+pub use nprof_common::wire::{Applied, Hello, How, IdCaller, IdFunction, IdsForgotten, Scanned, Stubbed};
 
 /// A message of a shim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,14 @@ pub enum FromShimOwned {
     Detached(u32),
     /// The shim ends the connection, for this reason.
     Bye(String),
+    /// Ids are kept from now on.
+    IdsKept,
+    /// What came of it, by function.
+    IdFunction(IdFunction),
+    /// What came of it, by caller.
+    IdCaller(IdCaller),
+    /// All of that has come.
+    IdsForgotten(IdsForgotten),
 }
 
 /// A method and what it is bound to.
@@ -67,6 +75,10 @@ impl FromShimOwned {
             wire::FromShim::Note(said) => Self::Note(text(said)),
             wire::FromShim::Detached(left) => Self::Detached(left),
             wire::FromShim::Bye(reason) => Self::Bye(text(reason)),
+            wire::FromShim::IdsKept => Self::IdsKept,
+            wire::FromShim::IdFunction(sum) => Self::IdFunction(sum),
+            wire::FromShim::IdCaller(caller) => Self::IdCaller(caller),
+            wire::FromShim::IdsForgotten(end) => Self::IdsForgotten(end),
         })
     }
 }

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 pub use connection::{Connection, Sender};
 pub use error::Error;
 pub use library::{Loaded, among, find, is_in_use, is_own};
-pub use message::{Applied, Bound, FromShimOwned, Hello, How, Scanned, Stubbed};
+pub use message::{Applied, Bound, FromShimOwned, Hello, How, IdCaller, IdFunction, IdsForgotten, Scanned, Stubbed};
 pub use records::{Choices, Records};
 pub use refusal::{Refusal, Warning};
 
