@@ -13,6 +13,7 @@ pub mod container;
 pub mod exposition;
 pub mod guest;
 pub mod http;
+pub mod id_cache_report;
 pub mod jar;
 pub mod jdk;
 pub mod jni_report;

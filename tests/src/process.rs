@@ -217,6 +217,16 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Faulty").arg(targets.library("libfaulty.so")))
     }
 
+    /// Natives that look members up (`Looking.java`), on a JVM with these options.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn looking(jdk: &Jdk, options: &[&str]) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.args(options).arg("targets.Looking").arg(targets.library("liblooking.so")))
+    }
+
     /// The natives of `Bench.java` from a jar that starts it, in a JVM that is as small as can be: for tests with many of them, which
     /// tell them apart by [`NUMBER`].
     ///

@@ -15,7 +15,7 @@ use crate::jdk::{Jdk, OLDEST_SUPPORTED};
 use crate::shape_source;
 
 /// The C libraries: name and sources.
-const LIBRARIES: [(&str, &[&str]); 16] = [
+const LIBRARIES: [(&str, &[&str]); 17] = [
     ("libshapes.so", &["shapes.c", "shapes_time.c", "shapes_threads.c", "entries.S", "onward.S"]),
     ("liblate.so", &["late.c"]),
     ("libguest.so", &["guest.c"]),
@@ -31,6 +31,7 @@ const LIBRARIES: [(&str, &[&str]); 16] = [
     ("libconsuming.so", &["consuming.c"]),
     ("libasking.so", &["asking.c"]),
     ("libfaulty.so", &["faulty.c"]),
+    ("liblooking.so", &["looking.c"]),
     ("libsoaked.so", &["soaked.c"]),
 ];
 

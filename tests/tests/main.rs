@@ -28,6 +28,7 @@ mod guard;
 mod held;
 mod hidden;
 mod hostile;
+mod id_cache;
 mod inflight;
 mod inside;
 mod interrupted;

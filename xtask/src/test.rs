@@ -40,6 +40,7 @@ const SIDE_BY_SIDE: &[&str] = &[
     "formats::",
     "hidden::",
     "hostile::",
+    "id_cache::",
     "inflight::",
     "inventory::",
     "jni::",

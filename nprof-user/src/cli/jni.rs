@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 
 use super::budget::BudgetArgs;
+use super::id_cache::{self, IdCacheArgs};
 use super::selection::SelectionArgs;
 use super::terminal::{self, harmless};
 use super::trace::{Stop, prepare};
@@ -37,6 +38,10 @@ pub(super) struct JniArgs {
     by: By,
     #[command(flatten)]
     budget: BudgetArgs,
+    /// Only keep the ids of methods and fields that are looked up, and give them again without asking the VM: loads nprof's shim into the
+    /// JVM and puts functions of it before those that look ids up. No probes
+    #[arg(long, conflicts_with_all = ["patterns", "exclude", "library", "by"])]
+    id_cache: bool,
     /// Stop after this time, such as 10s or 1m30s
     #[arg(short, long, value_name = "TIME", value_parser = crate::config::duration::parse)]
     duration: Option<Duration>,
@@ -75,6 +80,12 @@ impl JniArgs {
         Ok(Options { collectors, budget: self.budget.share(), ..Options::by_probes(selection) })
     }
 
+    fn id_cache_args(&self) -> IdCacheArgs {
+        let top = self.top.and_then(|top| usize::try_from(top).ok());
+        let is_json = self.format == Format::Json;
+        IdCacheArgs { pid: Pid(self.pid), duration: self.duration, top, is_json }
+    }
+
     fn view(&self) -> JniView {
         let by = match self.by {
             By::Method => JniBy::Method,
@@ -91,6 +102,9 @@ impl JniArgs {
 pub(super) fn run(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     if args.format == Format::Json && (args.by == By::Function || args.top.is_some()) {
         bail!("`--by` and `--top` are for the table: JSON has every method and every function");
+    }
+    if args.id_cache {
+        return id_cache::run(args.id_cache_args(), quiet);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let traced = runtime.block_on(trace(args, quiet));

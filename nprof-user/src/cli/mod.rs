@@ -12,6 +12,7 @@ mod diff;
 mod flamegraph;
 mod generate;
 mod hints;
+mod id_cache;
 mod jni;
 mod live;
 mod methods;

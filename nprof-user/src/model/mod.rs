@@ -7,6 +7,7 @@ pub mod descriptor;
 mod diagnosis;
 pub mod duration;
 mod finding;
+mod id_cache;
 pub mod jni;
 mod jvm;
 mod labels;
@@ -28,6 +29,7 @@ pub use arguments::{
 pub use collector::{COLLECTORS, Collector, Collectors, Column, CountedIn};
 pub use diagnosis::{Certainty, CostKind, Diagnosis, Fault, FaultCost};
 pub use finding::{Finding, Verdict};
+pub use id_cache::{ID_FUNCTIONS, IdCacheReport, IdFunctionSum, LookUps};
 pub use jni::{CriticalSections, JniFamily, JniResource, JniSnapshot, JniSum, JniUse, Resources};
 pub use jvm::{Jvm, JvmKind, StartTime};
 pub use labels::JvmLabels;

@@ -71,6 +71,14 @@ pub enum Error {
         /// The process.
         pid: Pid,
     },
+    /// Ids are not kept in a JVM. Nothing has been done to it.
+    #[error("no ids are kept in process {pid}: {why}")]
+    IdCache {
+        /// The process.
+        pid: Pid,
+        /// Why not.
+        why: &'static str,
+    },
     /// No probe can be put into a JVM.
     #[error("no probe can be attached to process {pid} ({})", main.escape_debug())]
     Unattached {

@@ -7,6 +7,7 @@
 //!                   collect ─> govern ─> attach                            for what costs too much
 //! Roster::snapshot  collect ─> aggregate                                   at any time, by anybody
 //! Host::next        all of this for each JVM that comes and goes
+//! IdCache           shim                                           ids that are kept in the JVM
 //! Prepared::jni     attach, collect ─> aggregate                           JNI functions as well
 //! Profiles          collect, profile ─> aggregate                          windows of each, if there are to be stacks
 //! ```
@@ -22,6 +23,7 @@ mod error;
 mod event;
 mod exemplars;
 mod host;
+mod id_cache;
 mod jni;
 mod joins;
 mod look;
@@ -51,6 +53,7 @@ pub use end::{Ending, TargetEnd};
 pub use error::{Error, Part};
 pub use event::Event;
 pub use host::{Host, Start};
+pub use id_cache::IdCache;
 pub use jni::JniTracer;
 pub use joins::Joins;
 pub use losses::HostLosses;

@@ -1,6 +1,7 @@
 //! What native code asks of the VM: the table of `jni`, and its document.
 
 mod groups;
+mod id_cache;
 mod json;
 mod notes;
 
@@ -11,6 +12,7 @@ use super::notes::plural;
 use super::uncertain::Uncertain;
 use super::{json as documents, units};
 use crate::model::{JniFamily, JniSnapshot, JniSum};
+pub use id_cache::{id_cache_json, id_cache_table};
 pub use json::json;
 
 use groups::{Group, Part};
