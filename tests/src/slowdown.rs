@@ -3,10 +3,12 @@
 
 use std::fmt;
 
+use crate::bars::median;
+
 /// The normal distribution's 97.5 % quantile: 95 % lie within that many standard deviations.
 const Z: f64 = 1.959_964;
 
-/// A slow-down in percent, shown as `+0.4 % (-0.1 .. 0.9)`.
+/// A slow-down in percent, shown as `+0.4 % (-0.1 .. 0.9)`, or with as many digits as the format says.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slowdown {
     /// The estimate.
@@ -34,12 +36,28 @@ impl Slowdown {
         let percent = |logarithm: f64| 100.0 * logarithm.exp_m1();
         Self { percent: percent(mean), least: percent(mean - half), most: percent(mean + half) }
     }
+
+    /// The middle of the pairs' slow-downs, with the interval that its ranks give whatever the distribution: a few pairs in which
+    /// something else happened move neither.
+    #[must_use]
+    pub fn middle(pairs: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let mut percents: Vec<f64> = pairs.into_iter().map(|(without, with)| 100.0 * (with / without - 1.0)).collect();
+        percents.sort_by(f64::total_cmp);
+        let count = count_of(&percents);
+        // How many pairs are below the middle is binomial: the interval leaves out so many at each end.
+        let rank = ((count - Z * count.sqrt()) / 2.0).floor();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be a small rank")]
+        let ends = (rank >= 1.0).then(|| (percents[rank as usize - 1], percents[percents.len() - rank as usize]));
+        let (least, most) = ends.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+        Self { percent: median(percents), least, most }
+    }
 }
 
 impl fmt::Display for Slowdown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { percent, least, most } = self;
-        write!(f, "{percent:+.1} % ({least:.1} .. {most:.1})")
+        let digits = f.precision().unwrap_or(1);
+        write!(f, "{percent:+.digits$} % ({least:.digits$} .. {most:.digits$})")
     }
 }
 
@@ -85,6 +103,19 @@ mod tests {
         let slower = Slowdown::of([0.0, 0.01, 0.02, 0.03, 0.04].map(|logarithm: f64| (1.0, logarithm.exp())));
         assert_eq!(slower.to_string(), "+2.0 % (0.0 .. 4.0)");
         assert!((slower.least - 0.037).abs() < 0.03, "{slower:?}");
+    }
+
+    /// Check the ranks that stand in tables for 50 values, the 18th from each end, that outliers move nothing, and that too few
+    /// values have no interval.
+    #[test]
+    fn the_middle_by_ranks() {
+        let mut pairs: Vec<(f64, f64)> = (1..=50).map(|percent| (100.0, 100.0 + f64::from(percent))).collect();
+        let middle = Slowdown::middle(pairs.clone());
+        assert_eq!(format!("{middle:.2}"), "+26.00 % (18.00 .. 33.00)");
+        pairs[49].1 = 1e9;
+        assert_eq!(Slowdown::middle(pairs.clone()), middle);
+        let few = Slowdown::middle(pairs.into_iter().take(4));
+        assert!(few.most.is_infinite() && few.least.is_infinite(), "{few:?}");
     }
 
     /// Check that one pair has an estimate and no certainty, and that no pair is not a number.
