@@ -12,8 +12,8 @@ use crate::jdk::Jdk;
 /// The module with the compiler, and the part of it that is taken.
 const MODULE: &str = "jdk.compiler";
 const PART: &str = "jdk.compiler/com/sun/tools/javac";
-/// How many classes are made up.
-const GENERATED: usize = 250;
+/// How many classes are made up for a large one.
+pub const GENERATED: usize = 250;
 
 /// Sources, and how they are compiled.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl SourceTree {
     /// When it cannot be unpacked or written.
     pub fn write(jdk: &Jdk, into: &Path) -> Result<Self> {
         let archive = jdk.home.join("lib/src.zip");
-        if archive.exists() { Self::unpack(jdk, &archive, into) } else { Self::generate(into) }
+        if archive.exists() { Self::unpack(jdk, &archive, into) } else { Self::generate(into, GENERATED) }
     }
 
     fn unpack(jdk: &Jdk, archive: &Path, into: &Path) -> Result<Self> {
@@ -45,13 +45,13 @@ impl SourceTree {
         Self::described(into.join(PART), options, "the compiler's own sources")
     }
 
-    /// Makes classes up, in a directory that is there and empty.
+    /// Makes so many classes up, in a directory that is there and empty.
     ///
     /// # Errors
     /// When they cannot be written.
-    pub fn generate(into: &Path) -> Result<Self> {
-        for number in 0..GENERATED {
-            fs::write(into.join(format!("Class{number}.java")), source(number))?;
+    pub fn generate(into: &Path, classes: usize) -> Result<Self> {
+        for number in 0..classes {
+            fs::write(into.join(format!("Class{number}.java")), source(number, classes))?;
         }
         Self::described(into.to_owned(), Vec::new(), "made-up classes (the JDK has no src.zip)")
     }
@@ -83,8 +83,8 @@ fn size(directory: &Path) -> Result<(usize, usize)> {
 
 /// A class of the size and with the features of many: generics, lambdas, nested types, switches, text, and two other
 /// classes that it uses.
-fn source(number: usize) -> String {
-    let others = [(number + 1) % GENERATED, (7 * number + 3) % GENERATED];
+fn source(number: usize, classes: usize) -> String {
+    let others = [(number + 1) % classes, (7 * number + 3) % classes];
     let members: String = (0..8).map(|member| MEMBER.replace("@M", &member.to_string())).collect();
     let text = format!("{HEAD}{members}}}\n");
     let text = text.replace("@N", &number.to_string());
@@ -177,7 +177,7 @@ mod tests {
             return Ok(());
         };
         let directory = tempfile::tempdir()?;
-        let tree = SourceTree::generate(directory.path())?;
+        let tree = SourceTree::generate(directory.path(), GENERATED)?;
         assert!(tree.name.contains(&format!(" {GENERATED} files of ")), "{}", tree.name);
         let sources = (0..GENERATED).map(|number| directory.path().join(format!("Class{number}.java")));
         let mut command = Command::new(jdk.tool("javac"));
@@ -190,7 +190,7 @@ mod tests {
     /// Check that the text of a class has no gap left.
     #[test]
     fn every_gap_is_filled() {
-        let text = source(249);
+        let text = source(249, GENERATED);
         assert!(!text.contains('@') && text.contains("Class0<T> next") && text.contains("class Class249<"), "{text}");
     }
 }

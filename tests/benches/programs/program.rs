@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use nprof_tests::jdk::{Jdk, OLDEST_SUPPORTED};
 use nprof_tests::process::RemoteProcess;
-use nprof_tests::source_tree::SourceTree;
+use nprof_tests::source_tree::{GENERATED, SourceTree};
 use nprof_tests::target::{Targets, cargo_target_dir, compile_with};
 use tempfile::TempDir;
 
@@ -214,7 +214,7 @@ fn nothing(_: &Jdk, _: &Path) -> Result<Prepared> {
 fn sources(_: &Jdk, scratch: &Path) -> Result<Prepared> {
     let [sources, classes] = ["sources", "classes"].map(|name| scratch.join(name));
     [&sources, &classes].into_iter().try_for_each(std::fs::create_dir)?;
-    SourceTree::generate(&sources)?;
+    SourceTree::generate(&sources, GENERATED)?;
     Ok(Prepared { arguments: [sources, classes].map(|path| path.display().to_string()).into(), client: None })
 }
 
