@@ -18,6 +18,10 @@ const APPLICATION: &str = "application";
 /// How many rounds it has without `--rounds`, and at most.
 const ROUNDS: u64 = 24;
 const MOST_ROUNDS: u64 = 1_000;
+/// So do the many rounds of programs whose stubs are always on.
+const ALWAYS_ON: &str = "always-on";
+/// How many rounds it has without `--rounds`.
+const ALWAYS_ON_ROUNDS: u64 = 50;
 /// Real programs, which have to be installed, take long: only if it is asked for.
 const PROGRAMS: &str = "programs";
 /// How many rounds it has without `--rounds`.
@@ -76,13 +80,15 @@ fn chosen(arguments: &[String]) -> Result<Vec<Bench>> {
         }
         [APPLICATION] => Ok(vec![application(ROUNDS)]),
         [APPLICATION, "--rounds", rounds] => Ok(vec![application(parsed(rounds)?)]),
+        [ALWAYS_ON] => Ok(vec![always_on(ALWAYS_ON_ROUNDS)]),
+        [ALWAYS_ON, "--rounds", rounds] => Ok(vec![always_on(parsed(rounds)?)]),
         [PROGRAMS] => Ok(vec![programs(PROGRAM_ROUNDS, "")]),
         [PROGRAMS, "--rounds", rounds] => Ok(vec![programs(parsed(rounds)?, "")]),
         [PROGRAMS, "--rounds", rounds, "--only", word] => Ok(vec![programs(parsed(rounds)?, word)]),
         [name] if USUAL.contains(&name) => Ok(USUAL.into_iter().filter(|known| *known == name).map(bench).collect()),
         _ => bail!(
-            "bench [exposition | ids | overhead | service | stacks | stubs | application [--rounds N] | \
-             programs [--rounds N [--only WORD]] | soak [--minutes N]]"
+            "bench [exposition | ids | overhead | service | stacks | stubs | always-on [--rounds N] | \
+             application [--rounds N] | programs [--rounds N [--only WORD]] | soak [--minutes N]]"
         ),
     }
 }
@@ -104,6 +110,12 @@ fn application(rounds: u64) -> Bench {
     let arguments = vec!["--rounds".to_owned(), rounds.to_string()];
     // About half a minute for each JDK; several times that on a machine with other work.
     Bench { name: APPLICATION, arguments, limit: LIMIT + Duration::from_secs(180 * rounds), purpose: Purpose::Test }
+}
+
+fn always_on(rounds: u64) -> Bench {
+    let arguments = vec!["--rounds".to_owned(), rounds.to_string()];
+    // A second or two for each program and JDK; several times that on a machine with other work.
+    Bench { name: ALWAYS_ON, arguments, limit: LIMIT + Duration::from_secs(30 * rounds), purpose: Purpose::Test }
 }
 
 fn programs(rounds: u64, only: &str) -> Bench {
@@ -137,6 +149,8 @@ mod tests {
         assert_eq!(names(&["application"]), Some(vec!["application"]));
         assert_eq!(names(&["application", "--rounds", "2"]), Some(vec!["application"]));
         assert!(application(40).limit > Duration::from_secs(40 * 60));
+        assert_eq!(names(&["always-on"]), Some(vec!["always-on"]));
+        assert_eq!(names(&["always-on", "--rounds", "9"]), Some(vec!["always-on"]));
         assert_eq!(names(&["programs", "--rounds", "2", "--only", "javac"]), Some(vec!["programs"]));
         assert_eq!(programs(2, "").purpose, Purpose::Programs);
         for wrong in [&["application", "--rounds", "1"][..], &["application", "--minutes", "3"], &["application", "7"]]

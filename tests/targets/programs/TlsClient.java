@@ -22,7 +22,7 @@ final class TlsClient {
     private static final int CONNECTIONS = 4;
     /** So many requests go through a connection. */
     private static final int REQUESTS = 500;
-    private static final byte[] REQUEST = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".getBytes(StandardCharsets.US_ASCII);
+    static final byte[] REQUEST = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".getBytes(StandardCharsets.US_ASCII);
     private static final String LENGTH = "content-length: ";
 
     private final SSLContext tls;
@@ -60,7 +60,7 @@ final class TlsClient {
         }
     }
 
-    private static void answer(DataInputStream in) throws IOException {
+    static void answer(DataInputStream in) throws IOException {
         int length = -1;
         for (String line = line(in); !line.isEmpty(); line = line(in)) {
             if (line.toLowerCase(Locale.ROOT).startsWith(LENGTH)) {

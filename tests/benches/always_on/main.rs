@@ -1,0 +1,73 @@
+//! What stubs that are always on cost a program: the Java compiler in process and an HTTP server of the JDK, in one JVM each under
+//! `nprof serve`, whose stubs are off, count, and count and time by turns. `--rounds N` for another number of rounds.
+//!
+//! `bench application` attaches and detaches: the JVM compiles again what calls natives each time, and two such measurements
+//! differ by some percent. Here code and data stay where they are, and nothing differs but what the stubs do. What this leaves
+//! out is a stub that is off (`bench stubs` has the bar for it) and nprof itself, which another process pays for.
+
+#![expect(clippy::print_stdout, reason = "the result of a benchmark is what it prints")]
+
+mod turns;
+mod work;
+
+use anyhow::{Context, Result, bail};
+use nprof_tests::bars::{Bars, median};
+use nprof_tests::jdk::Jdk;
+use nprof_tests::slowdown::Slowdown;
+
+use self::turns::{Measured, STATES};
+use self::work::WORKS;
+
+/// Rounds without `--rounds`.
+const ROUNDS: usize = 50;
+/// The most that stubs may cost, in percent: the upper end of the interval.
+const LIMIT: f64 = 0.5;
+
+fn main() -> Result<()> {
+    let rounds = rounds_wanted()?;
+    let mut bars = Bars::default();
+    for jdk in Jdk::find_all()? {
+        println!("## {jdk}, {rounds} rounds\n");
+        println!(
+            "| | calls/s | CPU time | slow-down by CPU time | p99 | longer p99 |\n| --- | --- | --- | --- | --- | --- |"
+        );
+        for work in WORKS {
+            let measured = turns::measure(&work, &jdk, rounds).with_context(|| format!("{} on {jdk}", work.name))?;
+            for state in 1..STATES.len() {
+                print_row(work.name, &measured, state);
+                let name = format!("{}, JDK {}, {}: slow-down at most, %", work.name, jdk.version, STATES[state].0);
+                bars.add(name, by_cpu(&measured, state).most, LIMIT);
+            }
+        }
+        println!();
+    }
+    println!("{bars}");
+    bars.must_be_met()
+}
+
+/// What the command line says; Cargo adds `--bench`.
+fn rounds_wanted() -> Result<usize> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => Ok(ROUNDS),
+        ["--rounds", rounds] => rounds.parse().context("--rounds wants a whole number"),
+        _ => bail!("[--rounds N]"),
+    }
+}
+
+fn print_row(name: &str, measured: &Measured, state: usize) {
+    let off = |value: fn(&turns::State) -> f64| median(measured.rounds.iter().map(|round| value(&round[0])));
+    print!("| {name}: {} | {:.0} | {:.2} ms | ", STATES[state].0, measured.calls, 1e3 * off(|one| one.cpu));
+    print!("{:.2} | ", by_cpu(measured, state));
+    match off(|one| one.p99) {
+        p99 if p99 > 0.0 => {
+            let longer = Slowdown::middle(measured.rounds.iter().map(|round| (round[0].p99, round[state].p99)));
+            println!("{:.0} us | {longer:.2} |", 1e6 * p99);
+        }
+        _ => println!("| |"),
+    }
+}
+
+fn by_cpu(measured: &Measured, state: usize) -> Slowdown {
+    Slowdown::middle(measured.rounds.iter().map(|round| (round[0].cpu, round[state].cpu)))
+}

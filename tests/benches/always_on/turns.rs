@@ -1,0 +1,82 @@
+//! Turns: the same work with stubs in one state after the other.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use nprof_tests::jdk::Jdk;
+use nprof_tests::serve::{Serve, UNGOVERNED};
+
+use crate::work::{Running, Work};
+
+const ALL: &str = "*::*";
+/// What is done at a call. The first costs next to nothing.
+pub(crate) const STATES: [(&str, &[&str]); 3] =
+    [("off", &["disable", ALL]), ("count", &["mode", "count", ALL]), ("count and time", &["mode", "time", ALL])];
+/// The turns of a round: each state is as far from its middle as any other, so that what drifts is not taken for a difference.
+const TURNS: [usize; 2 * STATES.len()] = [0, 1, 2, 2, 1, 0];
+/// So many turns works a JVM before it is measured, with stubs: then it has compiled what it will compile, however busy the
+/// machine is.
+const WARM_UP: usize = 60;
+/// How long the stubs are left alone after they were switched.
+const REST: Duration = Duration::from_millis(5);
+
+/// What the turns of one state in one round took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct State {
+    /// CPU time of the JVM, all of its threads, in seconds.
+    pub cpu: f64,
+    /// Mean of the turns' 99th percentiles of the time to an answer, in seconds; 0 where nobody waits for one.
+    pub p99: f64,
+}
+
+/// All rounds.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub rounds: Vec<[State; STATES.len()]>,
+    /// Calls of natives per second of a turn.
+    pub calls: f64,
+}
+
+/// Starts the program under a service that puts stubs before all of its natives, and measures.
+pub(crate) fn measure(work: &Work, jdk: &Jdk, count: usize) -> Result<Measured> {
+    let mut running = work.start(jdk)?;
+    let options = [&UNGOVERNED[..], &["--jvm", running.main, "--stubs-for", running.main]].concat();
+    let serve = Serve::start(&options)?;
+    for _ in 0..WARM_UP {
+        running.turn()?;
+    }
+    let calls = calls_per_second(&mut running, &serve)?;
+    let rounds = (0..count).map(|number| round(&mut running, &serve, number)).collect::<Result<_>>()?;
+    ensure!(serve.finish()?.success(), "the service has not ended well");
+    running.exit()?;
+    Ok(Measured { rounds, calls })
+}
+
+/// Which state is the outermost changes from round to round: its turns are next to those of another round.
+fn round(running: &mut Running, serve: &Serve, number: usize) -> Result<[State; STATES.len()]> {
+    let mut states = [State::default(); STATES.len()];
+    for turn in TURNS {
+        let state = (turn + number) % STATES.len();
+        serve.ctl_succeeds(STATES[state].1)?;
+        sleep(REST);
+        let took = running.turn()?;
+        states[state].cpu += took.cpu / 2.0;
+        states[state].p99 += took.p99 / 2.0;
+    }
+    Ok(states)
+}
+
+fn calls_per_second(running: &mut Running, serve: &Serve) -> Result<f64> {
+    let counted = || -> Result<f64> {
+        Ok(serve.samples()?.with("nprof_native_calls_total", &[]).map(|sample| sample.value).sum())
+    };
+    let (before, begun) = (counted()?, Instant::now());
+    for _ in 0..5 {
+        running.turn()?;
+    }
+    let elapsed = begun.elapsed().as_secs_f64();
+    let calls = counted()? - before;
+    ensure!(calls > 0.0, "no call was counted");
+    Ok(calls / elapsed)
+}
