@@ -33,9 +33,9 @@ fn main() -> Result<()> {
         );
         for work in WORKS {
             let measured = turns::measure(&work, &jdk, rounds).with_context(|| format!("{} on {jdk}", work.name))?;
-            for state in 1..STATES.len() {
+            for (state, (name, _)) in STATES.iter().enumerate().skip(1) {
                 print_row(work.name, &measured, state);
-                let name = format!("{}, JDK {}, {}: slow-down at most, %", work.name, jdk.version, STATES[state].0);
+                let name = format!("{}, JDK {}, {name}: slow-down at most, %", work.name, jdk.version);
                 bars.add(name, by_cpu(&measured, state).most, LIMIT);
             }
         }
