@@ -117,7 +117,9 @@ fn load(functions: u32, config: &Config, shares: bool) -> Result<(Arc<Engine>, F
     let stacks = config.profile_window.map_or(Collect::nothing(), |_window| Profiles::collect());
     let stacks = if config.slow.is_some() { SlowWatch::collect_with(stacks) } else { stacks };
     let Collect { off_cpu, counters, rows, .. } = start(config).options.collected_of_many();
-    let collect = Collect { off_cpu, counters, rows, shares, ..stacks };
+    // Somebody may order it at any time.
+    let at_exit = true;
+    let collect = Collect { off_cpu, counters, rows, shares, at_exit, ..stacks };
     Ok(Engine::load_measuring(functions, &collect)?)
 }
 
