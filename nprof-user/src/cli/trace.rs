@@ -195,11 +195,6 @@ pub(super) fn run(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
              threads of sampled calls"
         );
     }
-    if args.view.by().is_some() && args.format != Format::Table {
-        bail!(
-            "`--by` is for tables: JSON and CSV have library and class in each row, to be added up by what reads them"
-        );
-    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let traced = match args.pid {
         Some(pid) => runtime.block_on(trace(args, Pid(pid), quiet)),

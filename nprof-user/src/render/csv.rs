@@ -7,9 +7,10 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+use super::groups::{self, By};
 use super::order::{self, Order};
 use super::rows::Row;
-use super::run::{Run, Scope};
+use super::run::{Run, Scope, View};
 use super::{json, names};
 use crate::model::{Column, ProgramValues, Snapshot};
 
@@ -17,6 +18,9 @@ const HEADER: &str = "pid,class,method,signature,library,bound,tier,calls,in_fli
                       p50_ns,p90_ns,p99_ns,traced_after_ns,cost,aliases,counted,unwatched_ns,state,jvm,ended,estimated_total_ns,\
                       probe_ns,probe_error_ns,cost_ns,estimated_calls,estimate_error,\
                       estimate_error_ns,off_cpu_ns,on_cpu_ns";
+
+/// The columns of groups, behind the name.
+const OF_GROUPS: &str = "functions,calls,calls_error,on_cpu_ns,on_cpu_error_ns,self_ns";
 
 /// What makes a spreadsheet run a cell. No number here is negative.
 const FORMULA: [char; 4] = ['=', '+', '-', '@'];
@@ -26,7 +30,11 @@ const FORMULA: [char; 4] = ['=', '+', '-', '@'];
 ///
 /// # Errors
 /// What writing to `w` gives.
-pub fn csv(jvms: &[Snapshot], order: Order, w: &mut impl Write) -> io::Result<()> {
+pub fn csv(jvms: &[Snapshot], view: View, w: &mut impl Write) -> io::Result<()> {
+    let order = view.order;
+    if let Some(by) = view.by {
+        return grouped(by, &order::all(jvms, order), order, w);
+    }
     let run = Run::new(jvms, Scope::All);
     let (collectors, programs) = (run.collectors(), run.programs());
     let collected: String = collectors.columns().flat_map(|column| [",", column.name]).collect();
@@ -41,6 +49,18 @@ pub fn csv(jvms: &[Snapshot], order: Order, w: &mut impl Write) -> io::Result<()
         fields.extend(values.iter().map(|programs| value(programs).unwrap_or_default()));
         let fields: Vec<Cow<'_, str>> = fields.iter().map(|field| quoted(field)).collect();
         writeln!(w, "{}", fields.join(","))?;
+    }
+    Ok(())
+}
+
+/// The same added up: a row for each group.
+fn grouped(by: By, rows: &[Row<'_>], order: Order, w: &mut impl Write) -> io::Result<()> {
+    let (groups, shape) = groups::of(by, order, rows);
+    writeln!(w, "{},{OF_GROUPS}", by.word())?;
+    for group in groups.documents(shape) {
+        let timed = |ns: Option<u64>| ns.map_or_else(String::new, |ns| ns.to_string());
+        let times = [group.on_cpu_ns, group.on_cpu_error_ns, group.self_ns].map(timed).join(",");
+        writeln!(w, "{},{},{},{},{times}", quoted(group.name), group.functions, group.calls, group.calls_error)?;
     }
     Ok(())
 }
@@ -105,10 +125,11 @@ mod tests {
     use super::{HEADER, csv, quoted};
     use crate::model::Snapshot;
     use crate::render::samples;
+    use crate::render::{Scope, View};
 
     fn text(jvms: &[Snapshot]) -> String {
         let mut out = Vec::new();
-        csv(jvms, crate::render::Order::default(), &mut out).unwrap();
+        csv(jvms, View::from(Scope::All), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::grid::{Align, Elastic, Grid};
 use super::order::Order;
 use super::rows::Row;
@@ -184,6 +186,35 @@ fn share(part: u64, all: u64) -> String {
     units::percent(part as f64 / all.max(1) as f64)
 }
 
+/// A group in JSON and CSV. Errors are 0 of what is exact; times are missing where nothing is timed.
+#[derive(Debug, Serialize)]
+pub(super) struct Document<'a> {
+    pub(super) name: &'a str,
+    pub(super) functions: u64,
+    pub(super) calls: u64,
+    pub(super) calls_error: u64,
+    pub(super) on_cpu_ns: Option<u64>,
+    pub(super) on_cpu_error_ns: Option<u64>,
+    pub(super) self_ns: Option<u64>,
+}
+
+impl<'a> Groups<'a> {
+    /// Every group, in order.
+    pub(super) fn documents(&self, shape: Shape) -> Vec<Document<'a>> {
+        let timed = |ns: u64| shape.is_timed.then_some(ns);
+        let document = |(name, sum): &(&'a str, Sum)| Document {
+            name,
+            functions: sum.functions,
+            calls: sum.calls.value,
+            calls_error: sum.calls.error,
+            on_cpu_ns: timed(sum.ran.value),
+            on_cpu_error_ns: timed(sum.ran.error),
+            self_ns: timed(sum.own.value),
+        };
+        self.groups.iter().map(document).collect()
+    }
+}
+
 /// The groups of the rows of a run, and which columns they have.
 pub(super) fn of<'a>(by: By, order: Order, rows: &'a [Row<'a>]) -> (Groups<'a>, Shape) {
     let is_estimated = |row: &Row<'_>| row.measured.unseen.is_some() || row.measured.estimated_ns.is_some();
@@ -247,6 +278,24 @@ mod tests {
         assert_eq!(titles.iter().filter(|title| **title == "ERROR").count(), 2, "{titles:?}");
         let lines = grid.lines(Screen::default());
         assert!(lines.iter().any(|line| line.contains('±')), "{lines:?}");
+    }
+
+    /// Check that documents have what tables show, as numbers, and no times where none was measured.
+    #[test]
+    fn documents_have_numbers() {
+        let jvms = [samples::snapshot()];
+        let rows = order::all(&jvms, Order::default());
+        let (groups, shape) = of(By::Class, Order::default(), &rows);
+        assert_eq!(groups.documents(shape).len(), groups.groups.len());
+        let mut snapshot = samples::eventful();
+        snapshot.timed = false;
+        let jvms = [snapshot];
+        let rows = order::all(&jvms, Order::default());
+        let (groups, shape) = of(By::Library, Order::default(), &rows);
+        let documents = groups.documents(shape);
+        assert!(!documents.is_empty() && documents.iter().all(|group| group.self_ns.is_none()), "{documents:?}");
+        let calls: u64 = documents.iter().map(|group| group.calls).sum();
+        assert_eq!(calls, jvms[0].methods.iter().map(|method| method.calls).sum::<u64>());
     }
 
     /// Check that the first ones are shown where no more are wanted, and that it is said what the others add up to.

@@ -13,10 +13,10 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use super::collected::Collected;
-use super::order::{self, Order};
+use super::order;
 use super::run::{Run, Scope, View};
 use super::slow_call::Slow;
-use super::{names, rows};
+use super::{groups, names, rows};
 use crate::model::{self, Histogram, Jvm, Losses, Prices, SkipReason, Snapshot, States, Tracing};
 
 /// The version of the document's form.
@@ -31,8 +31,12 @@ const EXAMPLES: usize = 5;
 ///
 /// # Errors
 /// What writing to `w` gives.
-pub fn json(jvms: &[Snapshot], order: Order, w: &mut impl Write) -> io::Result<()> {
-    line(&Document::of(Run::new(jvms, View { order, ..View::from(Scope::All) })), w)
+pub fn json(jvms: &[Snapshot], view: View, w: &mut impl Write) -> io::Result<()> {
+    let (run, rows) = (Run::new(jvms, View { scope: Scope::All, ..view }), order::all(jvms, view.order));
+    let groups = view.by.map(|by| (by, groups::of(by, view.order, &rows)));
+    let groups = groups.as_ref().map(|(by, (groups, shape))| (by.word(), groups.documents(*shape)));
+    let (by, groups) = groups.unzip();
+    line(&Document { by, groups, ..Document::of(run, &rows) }, w)
 }
 
 /// Writes any value as JSON on one line.
@@ -49,6 +53,11 @@ struct Document<'a> {
     elapsed_ns: u64,
     targets: Vec<MeasuredTarget<'a>>,
     methods: Vec<Method<'a>>,
+    /// Only where rows are added up, and by what.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<groups::Document<'a>>>,
     skipped: Vec<Skipped>,
     #[serde(serialize_with = "as_map")]
     losses: Losses,
@@ -161,14 +170,16 @@ struct Skipped {
 }
 
 impl<'a> Document<'a> {
-    fn of(run: Run<'a>) -> Self {
+    fn of(run: Run<'a>, rows: &[rows::Row<'a>]) -> Self {
         Self {
             schema: SCHEMA,
             nprof: env!("CARGO_PKG_VERSION"),
             started: run.started().map(|started| started.to_string()),
             elapsed_ns: nanoseconds(run.elapsed()),
             targets: run.jvms.iter().map(MeasuredTarget::of).collect(),
-            methods: order::all(run.jvms, run.view.order).iter().map(Method::of).collect(),
+            methods: rows.iter().map(Method::of).collect(),
+            by: None,
+            groups: None,
             skipped: SkipReason::ALL.into_iter().filter_map(|reason| Skipped::of(run, reason)).collect(),
             losses: run.losses(),
         }
@@ -301,13 +312,13 @@ pub(super) fn as_map<S: Serializer>(losses: &Losses, serializer: S) -> Result<S:
 mod tests {
     use serde_json::Value;
 
-    use super::json;
+    use super::{Scope, View, json};
     use crate::model::Snapshot;
     use crate::render::samples;
 
     fn text(jvms: &[Snapshot]) -> String {
         let mut out = Vec::new();
-        json(jvms, crate::render::Order::default(), &mut out).unwrap();
+        json(jvms, View::from(Scope::All), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -442,8 +453,7 @@ mod tests {
     fn demoted_functions_say_so() {
         let document: Value = serde_json::from_str(&text(&[samples::demoted()])).unwrap();
         let target = &document["targets"][0];
-        let functions =
-            serde_json::json!({"timed": 3, "sampled": 0, "counted": 1, "returned": 0, "off": 0, "detached": 1, "demoted": 2});
+        let functions = serde_json::json!({"timed": 3, "sampled": 0, "counted": 1, "returned": 0, "off": 0, "detached": 1, "demoted": 2});
         assert_eq!((&target["functions"], &target["cost_ns"]), (&functions, &serde_json::json!(48_000_000)));
         let fields = |row: usize| {
             ["class", "state", "wanted", "counted", "unwatched_ns", "calls", "total_ns", "p50_ns"]

@@ -78,8 +78,8 @@ impl Output {
     fn print(&self, jvms: &[Snapshot], out: &mut impl io::Write) -> io::Result<()> {
         match self.format {
             Format::Table => table::table(jvms, self.view, terminal::stdout_screen(), out),
-            Format::Json => json::json(jvms, self.view.order, out),
-            Format::Csv => csv::csv(jvms, self.view.order, out),
+            Format::Json => json::json(jvms, self.view, out),
+            Format::Csv => csv::csv(jvms, self.view, out),
         }
     }
 }
