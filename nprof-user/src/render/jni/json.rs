@@ -1,13 +1,13 @@
 //! The JSON document of `jni`. Times are whole nanoseconds, less what probes have put into them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use nprof_common::Counter;
 use serde::Serialize;
 
 use super::groups::is_function;
-use crate::model::{JniFamily, JniSnapshot, JniSum, JniUse, Losses, MethodSnapshot};
+use crate::model::{CriticalSections, JniFamily, JniSnapshot, JniSum, JniUse, Losses, MethodSnapshot};
 use crate::render::json::{MeasuredTarget, SCHEMA, as_map, line, nanoseconds};
 
 /// Writes what was measured as one document on one line.
@@ -116,11 +116,33 @@ struct Critical {
     longest_ns: u64,
 }
 
+/// What a native method has done; or, of no method's place, what none that is traced has.
+#[derive(Default)]
+struct Made<'a> {
+    uses: Vec<&'a JniUse>,
+    sections: Vec<&'a CriticalSections>,
+}
+
+/// The same of each of them.
+fn by_method(jni: &JniSnapshot) -> HashMap<Option<usize>, Made<'_>> {
+    let mut all: HashMap<Option<usize>, Made<'_>> = HashMap::new();
+    for made in &jni.uses {
+        all.entry(made.method).or_default().uses.push(made);
+    }
+    let known = if jni.has_all_sections() { &jni.critical[..] } else { &[] };
+    for sections in known {
+        all.entry(sections.method).or_default().sections.push(sections);
+    }
+    all
+}
+
 impl<'a> Document<'a> {
     fn of(jni: &'a JniSnapshot) -> Self {
         let snapshot = &jni.snapshot;
         let places = (0..snapshot.methods.len()).filter(|place| !is_function(&snapshot.methods[*place]));
-        let methods = sorted(places.map(Some).chain([None]).filter_map(|place| Method::of(jni, place)).collect());
+        let made = by_method(jni);
+        let method = |place| Method::of(jni, place, made.get(&place).unwrap_or(&Made::default()));
+        let methods = sorted(places.map(Some).chain([None]).filter_map(method).collect());
         let functions = snapshot.methods.iter().enumerate().filter(|(_, row)| is_function(row));
         let look_ups = jni.sum_of(|name| JniFamily::of(name) == JniFamily::LookUps);
         Self {
@@ -131,7 +153,7 @@ impl<'a> Document<'a> {
             targets: [MeasuredTarget::of(snapshot)],
             exceptions: Exceptions {
                 pending: methods.iter().filter_map(|method| Some(method.exceptions.as_ref()?.pending)).sum(),
-                cleared: cleared(jni, |_| true),
+                cleared: cleared(jni, &jni.uses),
             },
             methods,
             functions: functions
@@ -150,7 +172,7 @@ impl<'a> Document<'a> {
                 not_found: look_ups.calls - look_ups.effective,
                 members_told: jni.tells_members,
             },
-            critical: critical(jni, |_| true),
+            critical: critical(made.values().flat_map(|made| made.sections.iter().copied())),
             not_seen: &jni.unseen,
             losses: snapshot.losses.clone(),
         }
@@ -163,20 +185,19 @@ fn sorted(mut methods: Vec<Method<'_>>) -> Vec<Method<'_>> {
     methods
 }
 
-/// The exceptions that calls of `ExceptionClear` have cleared, by these methods.
-fn cleared(jni: &JniSnapshot, by: impl Fn(Option<usize>) -> bool) -> u64 {
-    let clears = jni.uses.iter().filter(|made| by(made.method) && jni.function(made.function) == "ExceptionClear");
+/// The exceptions that calls of `ExceptionClear` among these have cleared.
+fn cleared<'a>(jni: &JniSnapshot, uses: impl IntoIterator<Item = &'a JniUse>) -> u64 {
+    let clears = uses.into_iter().filter(|made| jni.function(made.function) == "ExceptionClear");
     clears.map(|made| JniSum::from(made).effective).sum()
 }
 
-/// The critical sections that these methods have begun, if there are any.
-fn critical(jni: &JniSnapshot, by: impl Fn(Option<usize>) -> bool) -> Option<Critical> {
-    if !jni.has_all_sections() {
-        return None;
-    }
-    let sections = jni.critical.iter().filter(|sections| by(sections.method));
-    let sections =
-        sections.map(|of| Critical { sections: of.sections, total_ns: of.total_ns, longest_ns: of.longest_ns });
+/// Critical sections added up, if there are any.
+fn critical<'a>(sections: impl IntoIterator<Item = &'a CriticalSections>) -> Option<Critical> {
+    let sections = sections.into_iter().map(|of| Critical {
+        sections: of.sections,
+        total_ns: of.total_ns,
+        longest_ns: of.longest_ns,
+    });
     sections.reduce(|one, other| Critical {
         sections: one.sections + other.sections,
         total_ns: one.total_ns.saturating_add(other.total_ns),
@@ -186,16 +207,15 @@ fn critical(jni: &JniSnapshot, by: impl Fn(Option<usize>) -> bool) -> Option<Cri
 
 impl<'a> Method<'a> {
     /// What there is to say of a native method; nothing where it has called no function and thrown nothing.
-    fn of(jni: &'a JniSnapshot, place: Option<usize>) -> Option<Self> {
+    fn of(jni: &'a JniSnapshot, place: Option<usize>, made: &Made<'_>) -> Option<Self> {
         let row = place.and_then(|place| jni.snapshot.methods.get(place));
-        let uses: Vec<&JniUse> = jni.uses.iter().filter(|made| made.method == place).collect();
-        let sum: JniSum = uses.iter().copied().map(JniSum::from).sum();
+        let uses = || made.uses.iter().copied();
+        let sum: JniSum = uses().map(JniSum::from).sum();
         let pending = row.and_then(|row| Some(row.consumed.as_ref()?.own[Counter::Exceptions as usize]));
         if sum.calls == 0 && pending.unwrap_or(0) == 0 {
             return None;
         }
         let method = row.and_then(|row| Some(&row.methods.first()?.method));
-        let by = |method: Option<usize>| method == place;
         Some(Self {
             class: method.map(|method| &*method.class),
             method: method.map(|method| &*method.name),
@@ -206,9 +226,9 @@ impl<'a> Method<'a> {
             jni_calls: sum.calls,
             jni_ns: sum.self_ns,
             jni_on_cpu_ns: sum.on_cpu_ns,
-            jni: uses.iter().map(|made| (jni.function(made.function), Use::of(jni, made))).collect(),
-            exceptions: row.map(|_| Exceptions { pending: pending.unwrap_or(0), cleared: cleared(jni, by) }),
-            critical: critical(jni, by),
+            jni: uses().map(|made| (jni.function(made.function), Use::of(jni, made))).collect(),
+            exceptions: row.map(|_| Exceptions { pending: pending.unwrap_or(0), cleared: cleared(jni, uses()) }),
+            critical: critical(made.sections.iter().copied()),
         })
     }
 }

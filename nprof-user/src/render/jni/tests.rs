@@ -1,5 +1,7 @@
 //! The table and the document, of two native methods and two functions.
 
+use std::time::Instant;
+
 use nprof_common::JniCalls;
 use serde_json::Value;
 
@@ -71,6 +73,28 @@ fn by_method() {
             " 300 ns   300 ns     30      6.00   10 ns     0 ns    DeleteGlobalRef [references]",
         ]
     );
+}
+
+/// Check that a document of eight times as many native methods takes no more than three times eight times as long.
+#[test]
+fn a_document_of_many_methods() {
+    let of = |methods: u32| {
+        let mut jni = sample();
+        let native = (0..methods).map(|index| samples::function(index, "a.One", 10, 1_000));
+        jni.snapshot.methods = native.chain([function(methods, "GetMethodID", 100)]).collect();
+        let used = |method| JniUse { method: Some(method), function: methods as usize, calls: CALLS, error_ns: 0 };
+        jni.uses = (0..methods as usize).map(used).collect();
+        jni
+    };
+    let (few, many) = (of(1_000), of(8_000));
+    let time = |jni: &JniSnapshot| {
+        let began = Instant::now();
+        json(jni, &mut Vec::new()).unwrap();
+        began.elapsed()
+    };
+    let fastest = |jni| (0..3).map(|_| time(jni)).min().unwrap();
+    let [few, many] = [&few, &many].map(fastest);
+    assert!(many < 24 * few, "{few:?}, then {many:?}");
 }
 
 /// Check the rows of functions, with their callers.
