@@ -9,6 +9,9 @@ pub(super) const NAME: &str = "single-stepped";
 /// Which share of a time what is not known of the probes' part has to be.
 const SHARE: f64 = 0.1;
 
+/// From so many calls on they have a rate: a handful at the start of a short run would be extrapolated to a cost.
+const LEAST_CALLS: u64 = 100;
+
 /// Native methods and JNI functions.
 pub(super) fn find(measured: &Measured<'_>) -> Vec<Fault> {
     let rows = measured.jni.snapshot.methods.iter().enumerate();
@@ -37,7 +40,7 @@ pub(super) fn find(measured: &Measured<'_>) -> Vec<Fault> {
 }
 
 fn is_distorted(row: &MethodSnapshot) -> bool {
-    row.probe_error_ns as f64 >= SHARE * row.total_ns as f64 && row.probe_error_ns > 0
+    row.calls >= LEAST_CALLS && row.probe_error_ns as f64 >= SHARE * row.total_ns as f64 && row.probe_error_ns > 0
 }
 
 #[cfg(test)]
@@ -46,7 +49,8 @@ mod tests {
     use crate::diagnose::testing::{NATIVE, Sample};
     use crate::model::{CostKind, ProbeCost};
 
-    /// Check that an expensive site is found where it matters to the times, with what it costs, and no other site.
+    /// Check that an expensive site is found where it matters to the times, with what it costs, and no other site, nor one of a few
+    /// calls.
     #[test]
     fn where_it_matters() {
         let mut sample = Sample::seconds(10);
@@ -57,7 +61,10 @@ mod tests {
         sample.row(NATIVE).cost = Some(ProbeCost::SingleStepped);
         let fault = sample.only(find);
         assert_eq!((fault.cost.ns_per_s, fault.cost.kind), (1_300_000, CostKind::Tracing));
-        sample.row(NATIVE).total_ns = 40_000_000;
+        sample.row(NATIVE).calls = 99;
+        assert_eq!(find(&sample.measured()), []);
+        let row = sample.row(NATIVE);
+        (row.calls, row.total_ns) = (1_000, 40_000_000);
         assert_eq!(find(&sample.measured()), []);
     }
 }
