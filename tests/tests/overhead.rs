@@ -22,9 +22,9 @@ use crate::serve::{CALLS, of};
 const ESTIMATED: &str = "nprof_native_calls_estimated_total";
 /// Calls of the hot native in a round: without probes they take some milliseconds.
 const HOT_CALLS: u32 = 100_000;
-/// Rounds of calls of the rare native. It may be single-stepped, at some ten microseconds a call, and 1 % of what an idle
-/// JVM is taken to use is half a millisecond in each half second.
-const RARE_CALLS: u32 = 5;
+/// Rounds of calls of the rare native. It may be single-stepped, at some ten microseconds a call and up to four times that after
+/// other work, and 1 % of what an idle JVM is taken to use is a tenth of a millisecond in each of the first tenths of a second.
+const RARE_CALLS: u32 = 1;
 /// When a test gives up that waits for a demotion. nprof looks twice a second.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
 
