@@ -86,8 +86,6 @@ struct Function {
     is_selected: bool,
     seen: Seen,
     has_entry: bool,
-    /// Whether what stands for the probe on its entry is on its return, where calls are counted then.
-    is_at_exit: bool,
     has_return: bool,
     /// Whether its probes could not be changed; they stay as they are.
     is_stuck: bool,
@@ -125,10 +123,6 @@ impl Function {
             _ if self.seen == Seen::ByStubs => Tracing::Detached,
             Tracing::Off => Tracing::Off,
             _ if !self.has_entry => Tracing::Detached,
-            Tracing::Detached => Tracing::Detached,
-            _ if self.is_at_exit => Tracing::Returned,
-            // Until it is moved.
-            Tracing::Returned => Tracing::Counted,
             Tracing::Timed if !self.has_return => Tracing::Counted,
             target => target,
         }
@@ -138,7 +132,7 @@ impl Function {
         let mode = match self.probed() {
             // A probe times all calls or none.
             Tracing::Timed | Tracing::Sampled => Mode::Time,
-            Tracing::Counted | Tracing::Returned => Mode::Count,
+            Tracing::Counted => Mode::Count,
             Tracing::Off | Tracing::Detached => Mode::Off,
         };
         let switch = match self.handing {
@@ -148,16 +142,10 @@ impl Function {
         if has_stubs { switch.with_stubs() } else { switch }
     }
 
-    /// Whether the probe that counts its calls is not at the end of calls where the user wants it.
-    fn is_misplaced(&self) -> bool {
-        self.has_entry && self.wanted.is_watched() && self.is_at_exit != (self.wanted == Tracing::Returned)
-    }
-
     /// Whether it has all probes of one that is traced as usual, and is to keep them.
     fn may_share(&self, timed: bool) -> bool {
         let usual = if timed { Tracing::Timed } else { Tracing::Counted };
         let is_wanted = self.is_selected && self.seen != Seen::ByStubs && self.allowed >= usual;
-        let is_wanted = is_wanted && self.wanted != Tracing::Returned && !self.is_at_exit;
         is_wanted && self.has_entry && self.has_return == timed && !self.is_stuck
     }
 
@@ -322,7 +310,6 @@ impl Switches {
             is_selected: true,
             seen: Seen::ByProbes,
             has_entry: false,
-            is_at_exit: false,
             has_return: false,
             is_stuck: false,
             was_watched: false,
@@ -350,20 +337,6 @@ impl Switches {
     /// The lane of a function's probe.
     pub(super) fn lane(&self, index: u32) -> Lane {
         self.lock().functions.get(&index).map_or(Lane::A, |function| function.lane)
-    }
-
-    /// Decides where the calls of functions are to be counted that are about to get a probe for it: at the entry, or at the return.
-    pub(super) fn place(&self, indices: impl IntoIterator<Item = u32>) {
-        self.change(indices, |function| {
-            if !function.has_entry {
-                function.is_at_exit = function.wanted == Tracing::Returned;
-            }
-        });
-    }
-
-    /// Whether the calls of a function are counted at their return.
-    pub(super) fn is_at_exit(&self, index: u32) -> bool {
-        self.lock().functions.get(&index).is_some_and(|function| function.is_at_exit)
     }
 
     /// Says whether functions have a probe on the entry, or on the return.
@@ -426,7 +399,7 @@ impl Switches {
             // What the user switches off stays attached, to be back at once.
             let needs_probe = function.is_selected && function.seen != Seen::ByStubs;
             let most = if needs_probe { function.attachable() } else { Tracing::Detached };
-            let (entry, on_return) = (most.is_watched() && !function.is_misplaced(), most == Tracing::Timed);
+            let (entry, on_return) = (most.is_watched(), most == Tracing::Timed);
             let change = |is: bool, should: bool| (is != should).then_some(should);
             let on_return = change(function.has_return, on_return && self.timed)
                 // A call that is not over needs its return.

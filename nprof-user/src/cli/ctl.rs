@@ -35,7 +35,7 @@ enum Action {
         #[arg(short, long, value_enum, default_value_t)]
         format: ListFormat,
     },
-    /// Say what to do at the calls of which methods from now on: time, count, exit, off
+    /// Say what to do at the calls of which methods from now on: time, count, off
     #[command(after_help = RULE_HELP)]
     Rule {
         /// What at which, such as 'java.util.zip.*=count'

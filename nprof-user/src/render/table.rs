@@ -9,7 +9,7 @@ use super::rows::Row;
 use super::run::{Run, View};
 use super::uncertain::Uncertain;
 use super::{groups, json, names, notes, order, rows, slow, units};
-use crate::model::{self, Bound, Method, MethodSnapshot, Snapshot, Tier, Tracing};
+use crate::model::{self, Bound, Method, MethodSnapshot, Snapshot, Tier};
 
 /// How many slow calls are shown.
 const SLOW_CALLS: usize = 10;
@@ -205,9 +205,7 @@ fn columns<'a>(run: Run<'a>) -> Vec<Column<'a>> {
 
 /// What the timed calls consumed, or `-` where that is not known.
 fn consumed(line: &Line<'_>, column: &model::Column) -> String {
-    // Of calls that are seen at their return alone it is known how they ended.
-    let is_seen = line.row.measured.traced.wanted == Tracing::Returned && column.is_of_results();
-    let is_known = line.row.timed_calls() > 0 || !line.row.snapshot.timed || is_seen;
+    let is_known = line.row.timed_calls() > 0 || !line.row.snapshot.timed;
     let known = line.row.measured.consumed.as_deref().filter(|_| is_known);
     known.map_or_else(|| "-".to_owned(), |consumed| units::counted(column.own(consumed), column.unit))
 }

@@ -117,9 +117,7 @@ fn load(functions: u32, config: &Config, shares: bool) -> Result<(Arc<Engine>, F
     let stacks = config.profile_window.map_or(Collect::nothing(), |_window| Profiles::collect());
     let stacks = if config.slow.is_some() { SlowWatch::collect_with(stacks) } else { stacks };
     let Collect { off_cpu, counters, rows, .. } = start(config).options.collected_of_many();
-    // Somebody may order it at any time.
-    let at_exit = true;
-    let collect = Collect { off_cpu, counters, rows, shares, at_exit, ..stacks };
+    let collect = Collect { off_cpu, counters, rows, shares, ..stacks };
     Ok(Engine::load_measuring(functions, &collect)?)
 }
 

@@ -72,7 +72,7 @@ pub use vm::{check_stacks, survey, wait_until_ready};
 
 use crate::attach::Collect;
 use crate::discover;
-use crate::model::{ArgsWanted, Collectors, Reach, Tracing};
+use crate::model::{ArgsWanted, Collectors, Reach};
 use crate::resolve::rule::Rule;
 use crate::resolve::select::Selection;
 use crate::resolve::thresholds::Thresholds;
@@ -87,6 +87,8 @@ pub struct Options {
     pub selection: Selection,
     /// Time the calls, or only count them.
     pub timed: bool,
+    /// See calls at their return alone, where they are counted and how they ended is known.
+    pub at_exit: bool,
     /// What is done at the calls of some methods instead; the last one that selects a method counts.
     pub rules: Vec<Rule>,
     /// Trace no more functions than this, of each JVM.
@@ -119,6 +121,7 @@ impl Options {
             selection,
             timed: true,
             rules: Vec::new(),
+            at_exit: false,
             max_functions: None,
             off_cpu: false,
             collectors: Collectors::default(),
@@ -138,9 +141,7 @@ impl Options {
     #[must_use]
     pub fn collected(&self) -> Collect {
         let slow = self.slow.as_ref().map_or(Collect::nothing(), |_| SlowWatch::collect());
-        let counters = self.collectors.counters();
-        let at_exit = self.rules.iter().any(|rule| rule.wanted == Tracing::Returned);
-        Collect { off_cpu: self.off_cpu, counters, args: self.args, at_exit, ..slow }
+        Collect { off_cpu: self.off_cpu, counters: self.collectors.counters(), args: self.args, ..slow }
     }
 
     /// The same of many JVMs, some of which may have stubs.

@@ -318,21 +318,13 @@ impl TracedJvm {
     /// What a call of a function costs, with what the user's programs add.
     fn price_of(&self, probe: &Probe, prices: &Prices, traced: Traced) -> Price {
         let (price, site) = (prices.at(probe.site.cost), probe.site.cost);
-        // A probe on the return traps twice, as both do.
-        let counted_ns = if traced.wanted == Tracing::Returned { price.timed_ns } else { price.counted_ns };
-        let price = Price { counted_ns, ..price };
         self.programs().map_or(price, |programs| programs.dearer(price, probe.index, site, traced.wanted))
     }
 
     /// Who sees the calls of a function of which the user wants so much, by its probe.
     pub(super) fn by_probe(&self, probe: &Probe, wanted: Tracing) -> By {
         let site = probe.site.cost;
-        let by = self.programs().map_or(By::Probe(site), |programs| programs.by(probe.index, site, wanted));
-        if wanted != Tracing::Returned {
-            return by;
-        }
-        let price = self.known.prices.at(site);
-        by.with_dearer_counts(u32::try_from(price.timed_ns.saturating_sub(price.counted_ns)).unwrap_or(u32::MAX))
+        self.programs().map_or(By::Probe(site), |programs| programs.by(probe.index, site, wanted))
     }
 
     /// What is collected: nothing that is not known to the end.
