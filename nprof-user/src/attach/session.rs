@@ -128,11 +128,6 @@ impl Session {
         self.switches.add(index, record);
     }
 
-    /// Has all probes do nothing from now on, for good. They are there until they are detached.
-    pub fn switch_off(&self) {
-        self.switches.stop();
-    }
-
     /// Takes in functions without attaching anything to them: stubs in the target see their calls. Returns the indices
     /// for which there was no record left.
     pub fn leave_to_stubs(&mut self, probes: &[Probe]) -> Vec<u32> {
@@ -232,6 +227,18 @@ impl Session {
         if !links.is_empty() {
             self.closing.push(thread::spawn(move || close(links)));
         }
+    }
+
+    /// How many times links are being closed without anybody who waits for that.
+    pub fn closing(&mut self) -> usize {
+        self.closing.retain(|closing| !closing.is_finished());
+        self.closing.len()
+    }
+
+    /// Whether no links are being closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closing.iter().all(JoinHandle::is_finished)
     }
 
     /// Waits until the links are gone that are being closed. There are two lanes: a third link to a site would count what

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use procfs::process::{Process, Task};
 
+use super::leaving::Leaving;
 use crate::attach::{Engine, Session, Target};
 use crate::collect::Reader;
 use crate::govern::Glance;
@@ -128,6 +129,7 @@ impl Looker {
         price: &impl Fn(&Probe) -> f64,
     ) -> BTreeMap<u32, Glance> {
         let (mut seen, mut rest) = (BTreeMap::new(), probes);
+        let leaving = Leaving::start(self.reader.clone());
         while !rest.is_empty() {
             let mut session = Session::new(Arc::clone(&self.engine), Target { timed: false, ..self.target });
             let Batch { quiet, costly, taken } = self.attach_quiet(&mut session, libraries, rest, price);
@@ -137,9 +139,8 @@ impl Looker {
             let share_of = |(one, glance): &(Attached<'_>, Glance)| glance.calls_per_second(0.0) * one.price / 1e9;
             let costliest = glances.iter().filter(|seen| share_of(seen) >= COSTLY).map(|(one, _)| one.probe.index);
             session.drop_single(&costliest.collect::<Vec<u32>>());
-            session.switch_off();
-            // They slow the target until they are gone, and the next batch need not wait for that.
-            thread::spawn(move || session.give_back());
+            // The next batch need not wait for them.
+            leaving.take(session, quiet.iter().map(|one| (one.probe.index, one.record)));
             let share: f64 = glances.iter().map(share_of).sum();
             let mut pause = began.elapsed().mul_f64((share / budget).clamp(0.0, 1e3));
             seen.extend(glances.into_iter().map(|(one, glance)| (one.probe.index, glance)));

@@ -26,6 +26,7 @@ mod host;
 mod id_cache;
 mod jni;
 mod joins;
+mod leaving;
 mod look;
 mod losses;
 mod neighbours;
