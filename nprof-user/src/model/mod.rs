@@ -19,6 +19,7 @@ mod reach;
 mod sample;
 mod snapshot;
 mod status;
+mod tree;
 mod user_program;
 
 pub use allocator::AllocatorSite;
@@ -50,4 +51,7 @@ pub use snapshot::{
     Tier, Traced, Tracing, Unseen,
 };
 pub use status::{CallCost, FunctionStatus, JvmStatus, ProfilesStatus, Status};
+pub use tree::{
+    LeftOut, LeftOutReason, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreePlan, TreeThread,
+};
 pub use user_program::{CallEnd, ProgramValues};
