@@ -8,6 +8,7 @@ mod diagnosis;
 pub mod duration;
 mod finding;
 mod id_cache;
+mod invocation;
 pub mod jni;
 mod jvm;
 mod labels;
@@ -31,6 +32,10 @@ pub use collector::{COLLECTORS, Collector, Collectors, Column, CountedIn};
 pub use diagnosis::{Certainty, CostKind, Diagnosis, Fault, FaultCost};
 pub use finding::{Finding, Verdict};
 pub use id_cache::{ID_FUNCTIONS, IdCacheReport, IdFunctionSum, LookUps};
+pub use invocation::{
+    Difference, EntrySummary, Invocation, InvocationGroup, Missing, NodeException, PathDifference, PathSum,
+    SlowestInvocation, TreeCall, TreeNode, TreeSummary, Unfinished,
+};
 pub use jni::{CriticalSections, JniFamily, JniResource, JniSnapshot, JniSum, JniUse, Resources};
 pub use jvm::{Jvm, JvmKind, StartTime};
 pub use labels::JvmLabels;
