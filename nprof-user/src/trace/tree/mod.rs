@@ -105,7 +105,7 @@ impl TreeTracer {
     ///
     /// # Errors
     /// As [`Self::tick`].
-    pub fn stop(self, _consume: &mut dyn FnMut(TreeEvent)) -> Result<TreeEnd, Error> {
+    pub fn stop(&mut self, _consume: &mut dyn FnMut(TreeEvent)) -> Result<TreeEnd, Error> {
         Ok(TreeEnd::default())
     }
 }
