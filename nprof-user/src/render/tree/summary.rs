@@ -14,22 +14,30 @@ use crate::render::{names::printable, units, words};
 /// How many paths are compared.
 const PATHS: usize = 8;
 
-/// Writes the summary.
+/// Writes what is said at the end: how many there were and what is missing, and with `is_whole` also how long they took and where the
+/// time of slow ones went.
 ///
 /// # Errors
 /// What writing to `w` gives.
-pub fn tree_summary(context: &TreeContext, run: &TreeRun<'_>, screen: Screen, w: &mut impl Write) -> io::Result<()> {
+pub fn tree_summary(
+    context: &TreeContext,
+    run: &TreeRun<'_>,
+    is_whole: bool,
+    screen: Screen,
+    w: &mut impl Write,
+) -> io::Result<()> {
     let say = |line: &str, w: &mut dyn Write| {
         wrapped(line, columns(screen), 2).iter().try_for_each(|line| writeln!(w, "{line}"))
     };
     if run.summary.entries.is_empty() {
-        say(&format!("no entry method was left in {}", elapsed(run)), w)?;
+        say(&nothing(run), w)?;
     }
     for entry in &run.summary.entries {
-        for line in entry_lines(context, run, entry) {
+        say(&counted(context, run, entry), w)?;
+        for line in is_whole.then(|| times(context, entry)).into_iter().flatten().chain(lacking(entry)) {
             say(&line, w)?;
         }
-        if let Some(difference) = &entry.difference {
+        if let Some(difference) = entry.difference.as_ref().filter(|_| is_whole) {
             say(&compared(difference), w)?;
             for line in table(context, difference).lines(screen) {
                 writeln!(w, "{line}")?;
@@ -39,38 +47,57 @@ pub fn tree_summary(context: &TreeContext, run: &TreeRun<'_>, screen: Screen, w:
             }
         }
     }
+    tree_notes(run).iter().try_for_each(|line| say(line, w))
+}
+
+/// What is not shown and not counted, a line each; the losses are the last.
+#[must_use]
+pub fn tree_notes(run: &TreeRun<'_>) -> Vec<String> {
     let notes = shown(run).into_iter().chain(unfinished(run.summary.unfinished));
-    for line in notes.chain(paths_left_out(run)).chain(words::losses(run.losses)) {
-        say(&line, w)?;
-    }
-    Ok(())
+    notes.chain(paths_left_out(run)).chain(words::losses(run.losses)).collect()
+}
+
+/// What all invocations are, in one line.
+#[must_use]
+pub fn tree_title(context: &TreeContext, run: &TreeRun<'_>) -> String {
+    let entries: Vec<String> = run.summary.entries.iter().map(|entry| counted(context, run, entry)).collect();
+    if entries.is_empty() { nothing(run) } else { entries.join("; ") }
+}
+
+fn nothing(run: &TreeRun<'_>) -> String {
+    format!("no entry method was left in {}", elapsed(run))
 }
 
 fn elapsed(run: &TreeRun<'_>) -> String {
     units::duration(nanoseconds(run.elapsed))
 }
 
-fn entry_lines(context: &TreeContext, run: &TreeRun<'_>, entry: &EntrySummary) -> Vec<String> {
+fn counted(context: &TreeContext, run: &TreeRun<'_>, entry: &EntrySummary) -> String {
     let name = printable(&context.full(entry.method)).into_owned();
     let failed = match entry.failed {
         0 => String::new(),
         failed => format!(", {} of them left by an exception", units::count(failed)),
     };
-    let invocations = plural(entry.invocations, "invocation");
-    let mut lines = vec![format!("{invocations} of {name} in {}{failed}", elapsed(run))];
-    if let Some(slowest) = entry.slowest {
-        let at = |q| quantile(&entry.histogram, q, slowest.total_ns).map_or_else(|| "-".to_owned(), units::duration);
-        let when = context.moment(slowest.started_ns).strftime("%H:%M:%S.%3f");
-        lines.push(format!(
-            "half took at most ~{}, 90 % ~{}, 99 % ~{} (within 10 %); the slowest {}: #{} in {}, {when} UTC",
-            at(0.5),
-            at(0.9),
-            at(0.99),
-            units::duration(slowest.total_ns),
-            units::count(slowest.number),
-            thread_label(slowest.thread, None),
-        ));
-    }
+    format!("{} of {name} in {}{failed}", plural(entry.invocations, "invocation"), elapsed(run))
+}
+
+fn times(context: &TreeContext, entry: &EntrySummary) -> Option<String> {
+    let slowest = entry.slowest?;
+    let at = |q| quantile(&entry.histogram, q, slowest.total_ns).map_or_else(|| "-".to_owned(), units::duration);
+    let when = context.moment(slowest.started_ns).strftime("%H:%M:%S.%3f");
+    Some(format!(
+        "half took at most ~{}, 90 % ~{}, 99 % ~{} (within 10 %); the slowest {}: #{} in {}, {when} UTC",
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        units::duration(slowest.total_ns),
+        units::count(slowest.number),
+        thread_label(slowest.thread, None),
+    ))
+}
+
+fn lacking(entry: &EntrySummary) -> Vec<String> {
+    let mut lines = Vec::new();
     if entry.incomplete > 0 {
         lines.push(format!("{} of them lack something within (marked !)", units::count(entry.incomplete)));
     }

@@ -154,7 +154,7 @@ fn summary_for_people() {
     let losses = Losses { counts: vec![("tree-events", 3), ("tree-invocations", 0)] };
     let summary = sums().summary(Unfinished { begun_before: 1, still_inside: 2, ..Unfinished::default() });
     let mut out = Vec::new();
-    tree_summary(&context(), &run(&summary, &jvm, &losses), Screen::default(), &mut out).unwrap();
+    tree_summary(&context(), &run(&summary, &jvm, &losses), true, Screen::default(), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert_golden("summary.txt", include_str!("golden/summary.txt"), &text);
 }
