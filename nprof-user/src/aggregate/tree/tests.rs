@@ -263,7 +263,7 @@ impl Model<'_> {
 }
 
 /// The paths of an invocation, with what a model could know.
-fn paths(invocation: &Invocation) -> BTreeMap<Vec<u32>, (u64, u64, u64, u64, u64, u64)> {
+fn paths(invocation: &Invocation) -> BTreeMap<Vec<u32>, [u64; 6]> {
     let mut found = BTreeMap::new();
     let mut left = vec![(0_u32, vec![invocation.root().method])];
     while let Some((place, path)) = left.pop() {
@@ -272,7 +272,7 @@ fn paths(invocation: &Invocation) -> BTreeMap<Vec<u32>, (u64, u64, u64, u64, u64
             left.push((child, [&path[..], &[invocation.nodes[child as usize].method]].concat()));
         }
         let thrown = node.exceptions.iter().map(|sum| sum.left).sum();
-        found.insert(path, (node.calls, node.total_ns, node.min_ns, node.max_ns, node.self_ns(), thrown));
+        found.insert(path, [node.calls, node.total_ns, node.min_ns, node.max_ns, node.self_ns(), thrown]);
     }
     found
 }
@@ -318,10 +318,10 @@ fn random_calls_are_those_of_the_model() {
     }
 }
 
-fn of(known: &Known) -> (u64, u64, u64, u64, u64, u64) {
+fn of(known: &Known) -> [u64; 6] {
     let times = &known.times;
     let (min, max) = (times.iter().min().unwrap(), times.iter().max().unwrap());
-    (times.len() as u64, times.iter().sum(), *min, *max, known.self_ns, known.left)
+    [times.len() as u64, times.iter().sum(), *min, *max, known.self_ns, known.left]
 }
 
 /// Check that no stream of events, whatever is in it, makes numbers that contradict each other.
