@@ -20,7 +20,11 @@ use crate::resolve::pattern::PATTERN_HELP;
 use crate::trace::{TreeEnd, TreeOptions, TreeTracer};
 
 /// How often what threads have told is taken over.
-const LOOK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(2);
+/// With so many events there will be more at once: a thread's room holds some thousand.
+const BUSY: usize = 256;
+/// How long to go on with that until it is looked whether to stop.
+const LONGEST: Duration = Duration::from_millis(50);
 
 /// Show single invocations of a Java method: everything that it called, as a tree with exact times
 ///
@@ -211,13 +215,25 @@ impl Session<'_> {
             tokio::select! {
                 biased;
                 reason = stop.wait(deadline) => return reason,
-                _ = self.look.tick() => {
-                    let events = &mut self.events;
-                    self.tracer.tick(&mut |event| events.push(event))?;
-                    self.hand_on(output)?;
-                }
+                _ = self.look.tick() => self.read(output)?,
             }
             if self.args.count.is_some_and(|count| output.shown() >= count) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes over what threads have told, and goes on as long as they tell much.
+    fn read(&mut self, output: &mut Output) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            let events = &mut self.events;
+            let told = self.tracer.tick(&mut |event| events.push(event));
+            let is_busy = self.events.len() >= BUSY;
+            // What was told before an error counts.
+            self.hand_on(output)?;
+            told?;
+            if !is_busy || begun.elapsed() >= LONGEST {
                 return Ok(());
             }
         }

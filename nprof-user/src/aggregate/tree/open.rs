@@ -37,6 +37,8 @@ struct Frame {
     node: Option<u32>,
     began_ns: u64,
     nested_ns: u64,
+    /// The method that was called last from here, and its node: in a loop it is the next one as well.
+    latest: Option<(u32, u32)>,
     /// The class of the exception that has come last from a nested call, and of which nobody knows yet whether it is caught here.
     pending: Option<u32>,
 }
@@ -102,7 +104,7 @@ impl Open {
             None => self.missing.cut += 1,
         }
         let (method, began_ns) = (event.method, event.at_ns);
-        self.stack.push(Frame { method, node, began_ns, nested_ns: 0, pending: None });
+        self.stack.push(Frame { method, node, began_ns, nested_ns: 0, latest: None, pending: None });
     }
 
     /// The node of a method that is called now; `None` where there is no room for it.
@@ -112,7 +114,20 @@ impl Open {
             self.nodes.push(TreeNode { method, ..TreeNode::default() });
             return Some(new);
         };
-        let caller = caller.node?;
+        if let Some((latest, node)) = caller.latest
+            && latest == method
+        {
+            return Some(node);
+        }
+        let node = self.child(caller.node?, method, new)?;
+        if let Some(caller) = self.stack.last_mut() {
+            caller.latest = Some((method, node));
+        }
+        Some(node)
+    }
+
+    /// The node of a method below another, which may be the new one.
+    fn child(&mut self, caller: u32, method: u32, new: u32) -> Option<u32> {
         if let Some(&known) = self.places.get(&(caller, method)) {
             return Some(known);
         }
