@@ -2,12 +2,13 @@
 
 mod output;
 
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use tokio::time::{Instant, Interval};
+use tokio::time::{Instant, Interval, timeout};
 
 use self::output::Output;
 use super::NOTHING_MATCHED;
@@ -15,14 +16,18 @@ use super::terminal::{harmless, say};
 use super::trace::{Stop, every};
 use crate::aggregate::Trees;
 use crate::discover::Proc;
-use crate::model::{Jvm, Pid, TreeEvent, TreeKind, TreePlan};
+use crate::model::{Jvm, Pid, TreeEvent, TreeKind, TreePlan, TreeThread};
 use crate::resolve::pattern::PATTERN_HELP;
-use crate::trace::{TreeEnd, TreeOptions, TreeTracer};
+use crate::trace::{self, TreeEnd, TreeOptions, TreeTracer};
 
 /// How often what threads have told is taken over.
 const LOOK: Duration = Duration::from_millis(2);
 /// With so many events there will be more at once: a thread's room holds some thousand.
 const BUSY: usize = 256;
+/// How often it is looked whether threads have ended in the middle of invocations.
+const LOOK_FOR_ENDED: Duration = Duration::from_secs(1);
+/// How long after the shim has gone the JVM may take to end.
+const ENDING: Duration = Duration::from_secs(1);
 /// How long to go on with that until it is looked whether to stop.
 const LONGEST: Duration = Duration::from_millis(50);
 
@@ -161,12 +166,20 @@ async fn follow(args: &TreeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     }
     let mut output = Output::begin(args, &tracer)?;
     let trees = Trees::new(&tracer.plan().methods, args.format == Format::Perfetto);
-    let mut session = Session { args, tracer, trees, events: Vec::new(), look: every(LOOK) };
-    session.until_stopped(&mut stop, &mut output).await?;
+    let mut session =
+        Session { args, tracer, trees, events: Vec::new(), look: every(LOOK), look_for_ended: every(LOOK_FOR_ENDED) };
+    let lost = session.until_stopped(&mut stop, &mut output).await?;
     let (end, jvm) = session.end(output)?;
     if !quiet {
         stop.tell(&jvm);
-        tell_end(end);
+    }
+    match (lost, end) {
+        // What there was has been printed.
+        (Some(error), _) => return Err(error.into()),
+        (None, Ok(end)) if !quiet => tell_end(end),
+        (None, Err(error)) if Proc::host().is_same(&jvm) => return Err(error.into()),
+        // Of a JVM that has ended there is nothing to be changed back.
+        _ => {}
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -206,25 +219,32 @@ struct Session<'a> {
     trees: Trees,
     events: Vec<TreeEvent>,
     look: Interval,
+    look_for_ended: Interval,
 }
 
 impl Session<'_> {
-    async fn until_stopped(&mut self, stop: &mut Stop, output: &mut Output) -> anyhow::Result<()> {
+    /// Returns why it cannot be followed any longer, unless there was a reason to stop.
+    async fn until_stopped(&mut self, stop: &mut Stop, output: &mut Output) -> anyhow::Result<Option<trace::Error>> {
         let deadline = self.args.duration.map(|duration| Instant::now() + duration);
         loop {
             tokio::select! {
                 biased;
-                reason = stop.wait(deadline) => return reason,
-                _ = self.look.tick() => self.read(output)?,
+                reason = stop.wait(deadline) => return reason.map(|()| None),
+                _ = self.look.tick() => if let Some(error) = self.read(output)? {
+                    // The shim goes with the JVM, and may go a little before.
+                    let ended = timeout(ENDING, stop.wait(None)).await;
+                    return Ok(ended.is_err().then_some(error));
+                },
+                _ = self.look_for_ended.tick() => self.find_ended(output)?,
             }
             if self.args.count.is_some_and(|count| output.shown() >= count) {
-                return Ok(());
+                return Ok(None);
             }
         }
     }
 
-    /// Takes over what threads have told, and goes on as long as they tell much.
-    fn read(&mut self, output: &mut Output) -> anyhow::Result<()> {
+    /// Takes over what threads have told, and goes on as long as they tell much. Returns why that is not possible any longer.
+    fn read(&mut self, output: &mut Output) -> io::Result<Option<trace::Error>> {
         let begun = Instant::now();
         loop {
             let events = &mut self.events;
@@ -232,33 +252,52 @@ impl Session<'_> {
             let is_busy = self.events.len() >= BUSY;
             // What was told before an error counts.
             self.hand_on(output)?;
-            told?;
+            if let Err(error) = told {
+                return Ok(Some(error));
+            }
             if !is_busy || begun.elapsed() >= LONGEST {
-                return Ok(());
+                return Ok(None);
             }
         }
     }
 
+    /// Finds threads that have ended inside of an invocation: their numbers may be given to others.
+    fn find_ended(&mut self, output: &mut Output) -> io::Result<()> {
+        let (proc, pid) = (Proc::host(), self.tracer.jvm().pid);
+        let is_gone = |thread: &TreeThread| match thread {
+            TreeThread::Platform(tid) => proc.thread(pid, *tid).is_none(),
+            TreeThread::Virtual(_) => false,
+        };
+        let gone: Vec<TreeThread> = self.trees.inside().filter(is_gone).collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        // What they told before; an error comes again.
+        self.read(output)?;
+        for thread in gone {
+            self.trees.thread_ended(thread);
+        }
+        Ok(())
+    }
+
     /// Makes trees of what threads have told, and prints those that have ended.
-    fn hand_on(&mut self, output: &mut Output) -> anyhow::Result<()> {
+    fn hand_on(&mut self, output: &mut Output) -> io::Result<()> {
         for event in self.events.drain(..) {
             if let Some(invocation) = self.trees.take(&event) {
                 output.take(&invocation, &self.tracer)?;
             }
         }
-        output.flush()?;
-        Ok(())
+        output.flush()
     }
 
     /// Has everything changed back, and prints what there is to say at the end.
-    fn end(mut self, output: Output) -> anyhow::Result<(TreeEnd, Jvm)> {
+    fn end(mut self, mut output: Output) -> io::Result<(Result<TreeEnd, trace::Error>, Jvm)> {
         let events = &mut self.events;
         let end = self.tracer.stop(&mut |event| events.push(event));
-        let mut output = output;
         // What threads had told until then counts, also where the JVM is gone.
         self.hand_on(&mut output)?;
         let losses = self.tracer.losses();
         output.finish(&self.trees, losses)?;
-        Ok((end?, self.tracer.jvm().clone()))
+        Ok((end, self.tracer.jvm().clone()))
     }
 }

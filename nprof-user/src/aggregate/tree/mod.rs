@@ -85,7 +85,12 @@ impl Trees {
         }
     }
 
-    /// A thread has ended. Returns whether it was inside of an invocation, which is counted.
+    /// The threads that are in invocations.
+    pub fn inside(&self) -> impl Iterator<Item = TreeThread> {
+        self.threads.iter().filter(|(_, state)| matches!(state, State::Inside(_))).map(|(thread, _)| *thread)
+    }
+
+    /// A thread has ended, and all that it told was taken in. Returns whether it was inside of an invocation, which is counted.
     pub fn thread_ended(&mut self, thread: TreeThread) -> bool {
         let was_inside = matches!(self.threads.remove(&thread), Some(State::Inside(_)));
         self.unfinished.died_inside += u64::from(was_inside);
@@ -95,8 +100,7 @@ impl Trees {
     /// What has not become an invocation so far.
     #[must_use]
     pub fn unfinished(&self) -> Unfinished {
-        let inside = self.threads.values().filter(|state| matches!(state, State::Inside(_)));
-        Unfinished { still_inside: inside.count() as u64, ..self.unfinished }
+        Unfinished { still_inside: self.inside().count() as u64, ..self.unfinished }
     }
 
     /// An entry method is entered or left by a thread that is in no invocation.
