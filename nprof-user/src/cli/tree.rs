@@ -98,8 +98,9 @@ const EXAMPLES: &str = "\
 Examples:
   nprof tree --pid 1234 'com.acme.Svc::get'                 every invocation, until Ctrl-C
   nprof tree --pid 1234 'com.acme.Svc::get' --plan          what would be changed
-  nprof tree --pid 1234 'com.acme.Svc::get' --package 'com.acme.**' --package 'java.util.zip.**' --min 10ms -n 20
-                                                            twenty slow ones, with what they do in these packages
+  nprof tree --pid 1234 'com.acme.Svc::get' --min 10ms -n 9 nine slow ones
+  nprof tree --pid 1234 'com.acme.Svc::get' --package 'com.acme.**' --package 'java.util.zip.*'
+                                                            with what is called in these packages
   nprof tree --pid 1234 'com.acme.Svc::*' -d 30s --summary  where the time of slow ones goes";
 
 fn after_help() -> String {
