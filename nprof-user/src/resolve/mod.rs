@@ -3,6 +3,7 @@
 
 mod allocators;
 mod code;
+pub mod entries;
 mod guard;
 mod image;
 mod images;
