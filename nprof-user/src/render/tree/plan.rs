@@ -112,6 +112,10 @@ pub(super) fn reason(why: &LeftOutReason) -> (&'static str, &'static str, Option
         LeftOutReason::Reflection => {
             ("called by reflection or method handles: what that leads to is not known before", "reflection", None)
         }
+        LeftOutReason::NotLoaded => ("of classes that are not loaded yet", "not-loaded", None),
+        LeftOutReason::Ambiguous => {
+            ("native, called where others may be meant: methods that override them", "ambiguous", None)
+        }
         LeftOutReason::Unmodifiable => ("of classes that the VM lets nobody change", "unmodifiable", None),
         LeftOutReason::ClassFile(reason) => ("of classes that nprof cannot change", "class-file", Some(reason)),
         LeftOutReason::Limit => ("beyond the limit", "limit", None),
