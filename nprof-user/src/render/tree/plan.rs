@@ -114,7 +114,7 @@ pub(super) fn reason(why: &LeftOutReason) -> (&'static str, &'static str, Option
         }
         LeftOutReason::NotLoaded => ("of classes that are not loaded yet", "not-loaded", None),
         LeftOutReason::Ambiguous => {
-            ("native, called where others may be meant: methods that override them", "ambiguous", None)
+            ("native, at calls that may mean a method that overrides it", "ambiguous", None)
         }
         LeftOutReason::Unmodifiable => ("of classes that the VM lets nobody change", "unmodifiable", None),
         LeftOutReason::ClassFile(reason) => ("of classes that nprof cannot change", "class-file", Some(reason)),
