@@ -29,6 +29,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("resolve", &["model", "sys", "elf", "native"]),
     ("shim", &["model", "sys", "elf", "discover", "hotspot"]),
     ("config", &["model", "discover", "resolve"]),
+    ("classfile", &["hotspot"]),
+    ("enhance", &["classfile"]),
     ("attach", &["model", "sys"]),
     ("collect", &["model", "sys"]),
     ("profile", &["model", "sys", "discover", "hotspot", "unwind", "native", "attach"]),
