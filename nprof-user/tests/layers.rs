@@ -53,6 +53,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "profile",
             "aggregate",
             "govern",
+            "enhance",
         ],
     ),
     ("recording", &["model"]),
