@@ -8,15 +8,15 @@ mod hierarchy;
 mod native_entries;
 mod nodes;
 mod plan;
+mod question;
 mod references;
 mod search;
-
-use std::fmt;
 
 use crate::enhance::Wanted;
 use crate::model::{SharedStr, TreePlan};
 
-pub use plan::{Question, plan};
+pub use plan::plan;
+pub use question::{Limits, Question};
 
 /// A loaded class.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,45 +91,6 @@ pub trait Classes {
     /// # Errors
     /// When the VM cannot be asked.
     fn bytecode(&mut self, class: u32, method: u32) -> Result<Option<Bytecode>, Self::Error>;
-}
-
-/// How much is read and chosen at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Methods in the plan.
-    pub methods: usize,
-    /// Classes of which constants are read.
-    pub classes: usize,
-    /// Bytes of constants and code.
-    pub bytes: usize,
-    /// Rows of what was left out.
-    pub left_out: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { methods: 2_000, classes: 2_000, bytes: 64 << 20, left_out: 5_000 }
-    }
-}
-
-/// The limit that ended a search.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Limit {
-    Methods(usize),
-    Classes(usize),
-    Bytes(usize),
-    LeftOut(usize),
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Methods(most) => write!(f, "{most} methods were chosen"),
-            Self::Classes(most) => write!(f, "the code of {most} classes was read"),
-            Self::Bytes(most) => write!(f, "{} MiB of code were read", most >> 20),
-            Self::LeftOut(most) => write!(f, "{most} methods and calls were left out; there are more"),
-        }
-    }
 }
 
 /// What is to be done.

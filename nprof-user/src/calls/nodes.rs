@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::hierarchy::{Hierarchy, MethodId};
-use super::{Limit, Planned, PlannedClass};
+use super::question::Limit;
+use super::{Planned, PlannedClass};
 use crate::enhance::{NativeCall, Wanted};
 use crate::model::{LeftOut, TreeCaller, TreeKind, TreeMethod, TreePlan};
 

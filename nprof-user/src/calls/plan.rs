@@ -2,22 +2,9 @@
 
 use super::hierarchy::Hierarchy;
 use super::native_entries;
+use super::question::Question;
 use super::search::Search;
-use super::{Classes, Limits, Planned};
-use crate::resolve::pattern::Pattern;
-
-/// Which methods are asked for.
-#[derive(Debug, Clone, Default)]
-pub struct Question {
-    /// The entry methods: where trees begin.
-    pub entries: Vec<Pattern>,
-    /// The classes whose methods may be nodes; none for all. Entry methods need not be in them.
-    pub packages: Vec<Pattern>,
-    /// How many calls away from an entry method a node is at most.
-    pub depth: u32,
-    /// How much is read and chosen.
-    pub limits: Limits,
-}
+use super::{Classes, Planned};
 
 /// Finds the methods to enhance.
 ///

@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use super::hierarchy::{Hierarchy, MethodId, Targets};
 use super::nodes::Nodes;
+use super::question::{Limit, Question};
 use super::references::{Bootstraps, Reference, Source};
-use super::{Bytecode, Classes, Constants, Limit, Planned, Question};
+use super::{Bytecode, Classes, Constants, Planned};
 use crate::classfile::{ConstantPool, flag};
 use crate::enhance::NativeCall;
 use crate::model::{LeftOut, LeftOutReason, TreeKind};
