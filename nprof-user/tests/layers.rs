@@ -31,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("config", &["model", "discover", "resolve"]),
     ("classfile", &["hotspot"]),
     ("enhance", &["classfile"]),
+    ("calls", &["model", "hotspot", "resolve", "classfile", "enhance"]),
     ("attach", &["model", "sys"]),
     ("collect", &["model", "sys"]),
     ("profile", &["model", "sys", "discover", "hotspot", "unwind", "native", "attach"]),

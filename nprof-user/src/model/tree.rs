@@ -70,6 +70,10 @@ pub enum LeftOutReason {
     Abstract,
     /// Called by reflection or a method handle: what that calls is not known before.
     Reflection,
+    /// Its class is not loaded yet.
+    NotLoaded,
+    /// A native method that is called where another one may be meant: the call is of a method that others override.
+    Ambiguous,
     /// The VM does not let its class be changed.
     Unmodifiable,
     /// Its class file cannot be changed, for this reason.
