@@ -15,6 +15,7 @@
 
 pub mod aggregate;
 pub mod attach;
+pub mod calls;
 pub mod classfile;
 pub mod cli;
 pub mod collect;

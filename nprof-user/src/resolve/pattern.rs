@@ -31,26 +31,40 @@ pub struct SelectError {
     pub reason: String,
 }
 
-/// A method's name in the form that patterns are compared with.
+/// A class's name in the form that patterns are compared with.
+#[derive(Debug, Clone)]
+pub struct ClassName {
+    /// With `/` for the dots.
+    slashed: String,
+}
+
+impl ClassName {
+    /// That of a class as `Class.getName()` says it.
+    #[must_use]
+    pub fn of(class: &str) -> Self {
+        Self { slashed: class.replace('.', "/") }
+    }
+
+    fn simple(&self) -> &str {
+        self.slashed.rsplit('/').next().unwrap_or(&self.slashed)
+    }
+}
+
+/// A method's name in that form.
 pub(super) struct Name<'a> {
-    /// The class with `/` for the dots.
-    class: String,
+    class: ClassName,
     method: &'a Method,
 }
 
 impl<'a> Name<'a> {
     pub(super) fn of(method: &'a Method) -> Self {
-        Self { class: method.class.replace('.', "/"), method }
-    }
-
-    fn simple_class(&self) -> &str {
-        self.class.rsplit('/').next().unwrap_or(&self.class)
+        Self { class: ClassName::of(&method.class), method }
     }
 }
 
 /// One `class::method` pattern.
 #[derive(Debug, Clone)]
-pub(super) struct Pattern {
+pub struct Pattern {
     text: String,
     class: GlobMatcher,
     /// The class part has no dot: it is compared with the class's simple name.
@@ -61,7 +75,11 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    pub(super) fn parse(text: &str) -> Result<Self, SelectError> {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// When it is no legal glob, or its descriptor none.
+    pub fn parse(text: &str) -> Result<Self, SelectError> {
         let (class, member) = match text.split_once("::") {
             Some((class, member)) => (class, Some((member, class.len() + 2))),
             None => (text, None),
@@ -89,16 +107,27 @@ impl Pattern {
     }
 
     /// The pattern as it was given.
-    pub(super) fn text(&self) -> &str {
+    #[must_use]
+    pub fn text(&self) -> &str {
         &self.text
     }
 
     pub(super) fn matches(&self, name: &Name<'_>) -> bool {
-        let class = if self.simple { name.simple_class() } else { &name.class };
+        self.matches_method(&name.method.name, &name.method.signature) && self.matches_class(&name.class)
+    }
+
+    /// Whether its class part selects a class.
+    #[must_use]
+    pub fn matches_class(&self, name: &ClassName) -> bool {
+        self.class.is_match(if self.simple { name.simple() } else { &name.slashed })
+    }
+
+    /// Whether its method part selects a method, in whatever class.
+    #[must_use]
+    pub fn matches_method(&self, name: &str, signature: &str) -> bool {
         // The signature either is complete or ends with the closing parenthesis.
-        self.method.as_ref().is_none_or(|glob| glob.is_match(name.method.name.as_str()))
-            && self.signature.as_ref().is_none_or(|s| name.method.signature.starts_with(s.as_str()))
-            && self.class.is_match(class)
+        self.method.as_ref().is_none_or(|glob| glob.is_match(name))
+            && self.signature.as_ref().is_none_or(|s| signature.starts_with(s.as_str()))
     }
 }
 

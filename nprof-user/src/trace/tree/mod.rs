@@ -1,9 +1,31 @@
 //! Follows chosen methods of one JVM, invocation by invocation: has them enhanced, and reads what they tell.
+//!
+//! `session` talks with the shim, `classes` is what it lists, `enhancing` has methods enhanced; `rings`, `order`, `clock` and `threads` make events
+//! of what they tell.
 
+mod classes;
+mod clock;
+mod enhancing;
+mod order;
+mod rings;
+mod session;
+mod threads;
+
+use nprof_common::tree::{Event, EventKind, UNKNOWN_EXCEPTION, VIRTUAL};
+
+use self::classes::ClassList;
+use self::clock::TickClock;
+use self::order::Order;
+use self::rings::Rings;
+use self::session::Session;
+use self::threads::Tids;
+use super::stubs::connect;
+use super::vm::{ended_or, wait_until_ready};
+use super::{Error, TierWanted};
 use crate::discover::Proc;
-use crate::model::{Jvm, TreeEvent, TreePlan, TreeThread};
-
-use super::Error;
+use crate::model::{Jvm, TreeEvent, TreeEventKind, TreePlan, TreeThread};
+use crate::shim;
+use crate::sys::ticks::Moment;
 
 /// What to follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +64,16 @@ pub struct TreeEnd {
 /// A JVM of which chosen methods tell what they do. They do not any more when this is dropped, and when nprof ends in any other way.
 #[derive(Debug)]
 pub struct TreeTracer {
+    proc: Proc,
     jvm: Jvm,
     plan: TreePlan,
+    list: ClassList,
+    session: Session,
+    rings: Rings,
+    order: Order,
+    clock: TickClock,
+    first: Moment,
+    tids: Tids,
 }
 
 impl TreeTracer {
@@ -51,8 +81,32 @@ impl TreeTracer {
     ///
     /// # Errors
     /// If the shim cannot be had, or what is wanted cannot be found.
-    pub fn open(_proc: &Proc, jvm: Jvm, _options: &TreeOptions) -> Result<Self, Error> {
-        Ok(Self { jvm, plan: TreePlan::default() })
+    pub fn open(proc: &Proc, jvm: Jvm, _options: &TreeOptions) -> Result<Self, Error> {
+        Self::with_plan(proc, jvm, TreePlan::default())
+    }
+
+    /// The same for methods that are known. Entry methods come first.
+    ///
+    /// # Errors
+    /// If the shim cannot be had.
+    pub fn with_plan(proc: &Proc, mut jvm: Jvm, plan: TreePlan) -> Result<Self, Error> {
+        wait_until_ready(proc, &mut jvm)?;
+        let first = Moment::now();
+        let session = begin(proc, &jvm).map_err(|error| ended_or(error, proc, &jvm));
+        let mut session = session?;
+        let list = session.classes()?;
+        Ok(Self {
+            proc: proc.clone(),
+            tids: Tids::new(proc, jvm.pid),
+            jvm,
+            plan,
+            list,
+            session,
+            rings: Rings::new(),
+            order: Order::new(0),
+            clock: TickClock::new(first, Moment::now()),
+            first,
+        })
     }
 
     /// The JVM.
@@ -67,45 +121,119 @@ impl TreeTracer {
         &self.plan
     }
 
-    /// Has the methods of the plan enhanced. From now on they tell what they do.
+    /// Has the methods of the plan enhanced. From now on they tell what they do. Returns how many classes are enhanced.
     ///
     /// # Errors
-    /// If the shim is gone, or nothing can be enhanced.
-    pub fn begin(&mut self) -> Result<(), Error> {
-        Ok(())
+    /// If the shim is gone.
+    pub fn begin(&mut self) -> Result<usize, Error> {
+        let classes = enhancing::enhance_all(&mut self.session, &self.list, &mut self.plan);
+        let classes = classes.map_err(|error| self.ended(error))?;
+        let entries = self.plan.methods.iter().take_while(|method| method.is_entry).count();
+        let entries = u32::try_from(entries).unwrap_or(u32::MAX);
+        self.order = Order::new(entries);
+        self.clock = TickClock::new(self.first, Moment::now());
+        self.session.record(entries).map_err(|error| self.ended(error))?;
+        Ok(classes)
     }
 
     /// Passes on what threads have told since the last time. To be called every few milliseconds: what finds no room meanwhile is lost.
     ///
     /// # Errors
     /// If the shim is gone. What was told until then has been passed on.
-    pub fn tick(&mut self, _consume: &mut dyn FnMut(TreeEvent)) -> Result<(), Error> {
-        Ok(())
+    pub fn tick(&mut self, consume: &mut dyn FnMut(TreeEvent)) -> Result<(), Error> {
+        let heard = self.session.listen();
+        self.clock.refine(Moment::now());
+        self.drain(heard.is_err(), consume)?;
+        heard.map_err(|error| self.ended(error))
     }
 
     /// The class of an exception, dotted, by the number that events have.
     #[must_use]
-    pub fn exception_name(&self, _exception: u32) -> Option<&str> {
-        None
+    pub fn exception_name(&self, exception: u32) -> Option<&str> {
+        self.session.exception(exception)
     }
 
     /// What a thread is called; `None` if it has ended, or has no name.
     #[must_use]
-    pub fn thread_name(&self, _thread: TreeThread) -> Option<String> {
-        None
+    pub fn thread_name(&self, thread: TreeThread) -> Option<String> {
+        match thread {
+            TreeThread::Platform(tid) => self.tids.name(tid),
+            TreeThread::Virtual(_) => None,
+        }
     }
 
     /// What is missing until now.
     #[must_use]
     pub fn losses(&self) -> TreeLosses {
-        TreeLosses::default()
+        let rings::RingLosses { events, invocations, without_ring } = self.rings.losses(&self.session.memory);
+        TreeLosses { events, invocations, without_ring }
     }
 
     /// Restores all classes, and passes on what threads have told until then.
     ///
     /// # Errors
     /// As [`Self::tick`].
-    pub fn stop(&mut self, _consume: &mut dyn FnMut(TreeEvent)) -> Result<TreeEnd, Error> {
-        Ok(TreeEnd::default())
+    pub fn stop(&mut self, consume: &mut dyn FnMut(TreeEvent)) -> Result<TreeEnd, Error> {
+        // Restoring takes longer than a ring may be left alone.
+        self.tick(consume)?;
+        let ended = self.session.end();
+        self.drain(true, consume)?;
+        let ended = ended.map_err(|error| self.ended(error))?;
+        Ok(TreeEnd { restored: ended.restored, behind: ended.behind })
     }
+
+    /// Passes on what is in the rings. At the end nothing waits for what may come.
+    fn drain(&mut self, is_end: bool, consume: &mut dyn FnMut(TreeEvent)) -> Result<(), Error> {
+        let (rings, order, memory) = (&mut self.rings, &mut self.order, &self.session.memory);
+        let mut events: Vec<Event> = Vec::new();
+        rings.drain(memory, |event| order.take(event, &mut |event| events.push(event)));
+        if is_end {
+            order.end(&mut |event| events.push(event));
+        } else {
+            order.end_round(&mut |event| events.push(event));
+        }
+        let is_unknown =
+            |event: &Event| exception(event).is_some_and(|number| self.session.exception(number).is_none());
+        if !is_end && events.iter().any(is_unknown) {
+            self.session.name_exceptions().map_err(|error| self.ended(error))?;
+        }
+        for event in &events {
+            consume(self.event(event));
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event) -> TreeEvent {
+        let thread = match event.thread & VIRTUAL {
+            0 => TreeThread::Platform(self.tids.on_host(u32::try_from(event.thread).unwrap_or(u32::MAX))),
+            _ => TreeThread::Virtual(event.thread & !VIRTUAL),
+        };
+        let kind = match event.kind {
+            EventKind::Enter => TreeEventKind::Enter,
+            EventKind::Leave => TreeEventKind::Return,
+            EventKind::Threw => TreeEventKind::Throw { exception: exception(event).unwrap_or(UNKNOWN_EXCEPTION) },
+            EventKind::Lost => TreeEventKind::Lost(event.detail),
+        };
+        TreeEvent { thread, at_ns: self.clock.ns(event.ticks), method: event.method, kind }
+    }
+
+    fn ended(&self, error: shim::Error) -> Error {
+        ended_or(error.into(), &self.proc, &self.jvm)
+    }
+}
+
+/// The number of an exception's class, if an event tells one.
+fn exception(event: &Event) -> Option<u32> {
+    let number = u32::try_from(event.detail).ok().filter(|&number| number != UNKNOWN_EXCEPTION);
+    number.filter(|_| event.kind == EventKind::Threw)
+}
+
+fn begin(proc: &Proc, jvm: &Jvm) -> Result<Session, Error> {
+    let pid = jvm.pid;
+    if shim::is_in_use(pid) {
+        return Err(Error::Trees { pid, why: "another nprof uses the shim in it; end that one first" });
+    }
+    let connection = connect(proc, jvm, TierWanted::Stub, false)?;
+    let connection = connection.ok_or(Error::Trees { pid, why: "there is no shim in it" })?;
+    Ok(Session::begin(pid, connection)?)
 }
