@@ -113,9 +113,7 @@ pub(super) fn reason(why: &LeftOutReason) -> (&'static str, &'static str, Option
             ("called by reflection or method handles: what that leads to is not known before", "reflection", None)
         }
         LeftOutReason::NotLoaded => ("of classes that are not loaded yet", "not-loaded", None),
-        LeftOutReason::Ambiguous => {
-            ("native, at calls that may mean a method that overrides it", "ambiguous", None)
-        }
+        LeftOutReason::Ambiguous => ("native, at calls that may mean a method that overrides it", "ambiguous", None),
         LeftOutReason::Unmodifiable => ("of classes that the VM lets nobody change", "unmodifiable", None),
         LeftOutReason::ClassFile(reason) => ("of classes that nprof cannot change", "class-file", Some(reason)),
         LeftOutReason::Limit => ("beyond the limit", "limit", None),

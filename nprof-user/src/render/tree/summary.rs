@@ -162,14 +162,25 @@ fn per(sum: PathSum, group: InvocationGroup) -> String {
     units::rate(sum.calls as f64 / group.invocations as f64)
 }
 
-/// A path in one line: its last method, and the one before it, unless that is the entry method, where all begin.
+/// A path in one line: its last method, and the one before it, unless that is the entry method, where all begin. Of a recursion it is said how
+/// deep it is.
 fn name(context: &TreeContext, path: &[u32]) -> String {
-    let names: Vec<&str> = path.iter().map(|method| context.short(*method)).collect();
-    match names[..] {
+    let mut steps: Vec<(u32, usize)> = Vec::new();
+    for &method in path {
+        match steps.last_mut() {
+            Some((last, times)) if *last == method => *times += 1,
+            _ => steps.push((method, 1)),
+        }
+    }
+    let name = |(method, times): (u32, usize)| match times {
+        1 => context.short(method).to_owned(),
+        times => format!("{} ({times} deep)", context.short(method)),
+    };
+    match steps[..] {
         [] => String::new(),
-        [only] | [_, only] => only.to_owned(),
-        [_, caller, last] => format!("{caller} > {last}"),
-        [.., caller, last] => format!("… {caller} > {last}"),
+        [only] | [_, only] => name(only),
+        [_, caller, last] => format!("{} > {}", name(caller), name(last)),
+        [.., caller, last] => format!("… {} > {}", name(caller), name(last)),
     }
 }
 
@@ -196,15 +207,15 @@ fn shown(run: &TreeRun<'_>) -> Option<String> {
 fn unfinished(unfinished: Unfinished) -> Vec<String> {
     let Unfinished { begun_before, still_inside, died_inside, lost_beginnings, crowded, unknown } = unfinished;
     [
-        (begun_before, "had begun before their methods were enhanced"),
-        (still_inside, "had not ended"),
-        (died_inside, "ended with their threads"),
-        (lost_beginnings, "have no beginning: events were lost"),
-        (crowded, "were not followed: too many threads were inside of others"),
+        (begun_before, "that had begun before the methods were enhanced"),
+        (still_inside, "that had not ended"),
+        (died_inside, "that ended with the thread"),
+        (lost_beginnings, "of which the beginning was lost"),
+        (crowded, "beside too many others at the same time"),
     ]
     .into_iter()
     .filter(|(n, _)| *n > 0)
-    .map(|(n, what)| format!("not counted: {}, which {what}", plural(n, "invocation")))
+    .map(|(n, what)| format!("not counted: {} {what}", plural(n, "invocation")))
     .chain((unknown > 0).then(|| format!("{unknown} events fit no method: a defect of nprof, please report it")))
     .collect()
 }
