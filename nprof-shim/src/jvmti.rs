@@ -291,6 +291,21 @@ impl Jvmti {
         Ok(methods.filter(|&id| self.is_native(id)).collect())
     }
 
+    /// The methods that a class declares: modifiers, name and descriptor; an error for one that is not prepared yet.
+    pub(crate) fn methods_of(self, class: Class) -> Result<Vec<(u32, CString, CString)>, Error> {
+        let (mut count, mut methods) = (0, null_mut());
+        call!(self.GetClassMethods(class.0, &raw mut count, &raw mut methods))?;
+        let methods = self.taken(methods, count).into_iter();
+        Ok(methods.filter_map(|id| self.method_of(MethodId(id.addr())).ok()).collect())
+    }
+
+    fn method_of(self, id: MethodId) -> Result<(u32, CString, CString), Error> {
+        let (mut modifiers, mut name, mut signature) = (0, null_mut(), null_mut());
+        call!(self.GetMethodModifiers(raw(id), &raw mut modifiers))?;
+        call!(self.GetMethodName(raw(id), &raw mut name, &raw mut signature, null_mut()))?;
+        Ok((modifiers.cast_unsigned(), self.taken_text(name), self.taken_text(signature)))
+    }
+
     fn is_native(self, id: MethodId) -> bool {
         let mut native = 0;
         let asked = (|| call!(self.IsMethodNative(raw(id), &raw mut native)))();

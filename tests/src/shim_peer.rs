@@ -280,6 +280,7 @@ impl Connection {
             | FromShim::IdsForgotten(_)
             | FromShim::TreesReady
             | FromShim::ClassesListed(_)
+            | FromShim::MethodsListed(_)
             | FromShim::ClassFile(_)
             | FromShim::Enhanced(_)
             | FromShim::TreesRecorded

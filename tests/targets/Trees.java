@@ -2,6 +2,7 @@ package targets;
 
 import java.util.Map;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.IntUnaryOperator;
 
@@ -112,6 +113,8 @@ public final class Trees {
 
     private static void run(int threads, int rounds, boolean virtual) throws Exception {
         Thread[] all = new Thread[threads];
+        // A thread that has ended would leave its ring to the next.
+        CountDownLatch done = new CountDownLatch(threads);
         for (int i = 0; i < threads; i++) {
             all[i] = start(virtual, () -> {
                 for (int round = 0; round < rounds; round++) {
@@ -119,6 +122,12 @@ public final class Trees {
                     if (virtual) {
                         Thread.yield();
                     }
+                }
+                done.countDown();
+                try {
+                    done.await();
+                } catch (InterruptedException interrupted) {
+                    Thread.currentThread().interrupt();
                 }
             });
         }

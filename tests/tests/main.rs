@@ -66,6 +66,7 @@ mod switch;
 mod targets;
 mod tiers;
 mod timing;
+mod tree;
 mod unwind;
 mod user_programs;
 mod versions;

@@ -34,6 +34,8 @@ pub enum FromShim<'a> {
     TreesReady,
     /// A part of the list of classes is in the area.
     ClassesListed(ClassesListed),
+    /// The methods of a part of the classes are in the area.
+    MethodsListed(ClassesListed),
     /// The file of a class is in the area.
     ClassFile(ClassFile),
     /// All answers to an `Enhance` have been sent.
@@ -213,6 +215,7 @@ const TREES_RECORDED: u16 = 19;
 const EXCEPTION_CLASS: u16 = 20;
 const EXCEPTIONS_NAMED: u16 = 21;
 const TREES_ENDED: u16 = 22;
+const METHODS_LISTED: u16 = 23;
 
 impl<'a> FromShim<'a> {
     /// Writes the message to the beginning of a buffer and gives the packet; `None` if it does not fit into the buffer
@@ -235,6 +238,7 @@ impl<'a> FromShim<'a> {
             Self::IdsForgotten(message) => packet(buffer, IDS_FORGOTTEN, |to| message.write(to)),
             Self::TreesReady => packet(buffer, TREES_READY, |to| ().write(to)),
             Self::ClassesListed(message) => packet(buffer, CLASSES_LISTED, |to| message.write(to)),
+            Self::MethodsListed(message) => packet(buffer, METHODS_LISTED, |to| message.write(to)),
             Self::ClassFile(message) => packet(buffer, CLASS_FILE, |to| message.write(to)),
             Self::Enhanced(message) => packet(buffer, ENHANCED, |to| message.write(to)),
             Self::TreesRecorded => packet(buffer, TREES_RECORDED, |to| ().write(to)),
@@ -266,6 +270,7 @@ impl<'a> FromShim<'a> {
             IDS_FORGOTTEN => body.last().map(Self::IdsForgotten),
             TREES_READY => body.last().map(|()| Self::TreesReady),
             CLASSES_LISTED => body.last().map(Self::ClassesListed),
+            METHODS_LISTED => body.last().map(Self::MethodsListed),
             CLASS_FILE => body.last().map(Self::ClassFile),
             ENHANCED => body.last().map(Self::Enhanced),
             TREES_RECORDED => body.last().map(|()| Self::TreesRecorded),

@@ -30,6 +30,8 @@ pub enum ToShim {
     PrepareTrees,
     /// List the loaded classes, from this number on. Zero makes a new list.
     ListClasses(u32),
+    /// List the methods of these classes, from the class with this number on.
+    ListMethods(u32),
     /// Pass the file of the class with this number.
     ReadClass(u32),
     /// Enhance as many classes, whose numbers are in the area. Their files come one by one, each to be answered by a `NewClassFile`.
@@ -103,6 +105,7 @@ const NEW_CLASS_FILE: u16 = 0x10d;
 const RECORD_TREES: u16 = 0x10e;
 const NAME_EXCEPTIONS: u16 = 0x10f;
 const END_TREES: u16 = 0x110;
+const LIST_METHODS: u16 = 0x111;
 
 impl ToShim {
     /// Writes the message to the beginning of a buffer and gives the packet; `None` if it does not fit.
@@ -119,6 +122,7 @@ impl ToShim {
             Self::ForgetIds => packet(buffer, FORGET_IDS, |to| ().write(to)),
             Self::PrepareTrees => packet(buffer, PREPARE_TREES, |to| ().write(to)),
             Self::ListClasses(from) => packet(buffer, LIST_CLASSES, |to| from.write(to)),
+            Self::ListMethods(from) => packet(buffer, LIST_METHODS, |to| from.write(to)),
             Self::ReadClass(number) => packet(buffer, READ_CLASS, |to| number.write(to)),
             Self::Enhance(count) => packet(buffer, ENHANCE, |to| count.write(to)),
             Self::NewClassFile(file) => packet(buffer, NEW_CLASS_FILE, |to| file.write(to)),
@@ -145,6 +149,7 @@ impl ToShim {
             FORGET_IDS => body.last().map(|()| Self::ForgetIds),
             PREPARE_TREES => body.last().map(|()| Self::PrepareTrees),
             LIST_CLASSES => body.last().map(Self::ListClasses),
+            LIST_METHODS => body.last().map(Self::ListMethods),
             READ_CLASS => body.last().map(Self::ReadClass),
             ENHANCE => body.last().map(Self::Enhance),
             NEW_CLASS_FILE => body.last().map(Self::NewClassFile),

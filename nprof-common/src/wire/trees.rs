@@ -28,6 +28,9 @@ parts! {
     /// A part of the list of classes. For each class there are, in 32 bits each: its modifiers, with [`ClassesListed::MODIFIABLE`]; its
     /// loader; its superclass; how many interfaces it has, and these; the length of its name in bytes, and then the name, in the VM's
     /// encoding and with slashes. Classes and loaders have numbers.
+    ///
+    /// Of their methods there are, for each class: how many; and for each of these its modifiers, and its name and its descriptor, each
+    /// after its length.
     pub struct ClassesListed {
         /// The number of the first class in the area. The others follow.
         pub first: u32,

@@ -37,6 +37,7 @@ pub(super) fn follow(
             link.answer(&FromShim::TreesReady);
         }
         ToShim::ListClasses(first) => list(agent, link, jni, first)?,
+        ToShim::ListMethods(first) => list_methods(agent, link, jni, first)?,
         ToShim::ReadClass(class) => read(agent, link, jni, class)?,
         ToShim::Enhance(count) => enhance(agent, link, jni, count)?,
         ToShim::RecordTrees(entries) => {
@@ -66,6 +67,7 @@ pub(super) fn is_order(message: &ToShim) -> bool {
         message,
         ToShim::PrepareTrees
             | ToShim::ListClasses(_)
+            | ToShim::ListMethods(_)
             | ToShim::ReadClass(_)
             | ToShim::Enhance(_)
             | ToShim::NewClassFile(_)
@@ -85,6 +87,16 @@ fn list(agent: &Agent, link: &Link, jni: Jni, first: u32) -> Result<(), Error> {
     memory.put(&bytes);
     let (listed, total, bytes) = (count(listed), count(classes.count()), count(bytes.len()));
     link.answer(&FromShim::ClassesListed(ClassesListed { first, count: listed, total, bytes }));
+    Ok(())
+}
+
+fn list_methods(agent: &Agent, link: &Link, jni: Jni, first: u32) -> Result<(), Error> {
+    let session = session(link);
+    let Session { memory, classes } = session.as_ref().ok_or(Error::Unprepared)?;
+    let (bytes, listed) = classes.methods(agent.jvmti, jni, first as usize);
+    memory.put(&bytes);
+    let (listed, total, bytes) = (count(listed), count(classes.count()), count(bytes.len()));
+    link.answer(&FromShim::MethodsListed(ClassesListed { first, count: listed, total, bytes }));
     Ok(())
 }
 

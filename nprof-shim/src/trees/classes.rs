@@ -8,6 +8,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::CString;
 use std::ptr::with_exposed_provenance_mut;
 use std::rc::Rc;
 
@@ -100,6 +101,24 @@ impl Classes {
                 break;
             }
             bytes.extend_from_slice(row);
+            count += 1;
+        }
+        (bytes, count)
+    }
+
+    /// What is told of the methods of classes from a number on, and of how many classes that is.
+    pub(crate) fn methods(&self, jvmti: Jvmti, jni: Jni, first: usize) -> (Vec<u8>, usize) {
+        let (mut bytes, mut count) = (Vec::new(), 0);
+        for number in first..self.listed.len() {
+            let class = u32::try_from(number).ok().and_then(|number| self.class(jni, number));
+            // One that is not prepared yet, or unloaded, has none.
+            let methods = class.and_then(|class| jvmti.methods_of(class).ok()).unwrap_or_default();
+            class.into_iter().for_each(|class| jni.forget(class));
+            let row = methods_row(&methods);
+            if bytes.len() + row.len() > AREA_BYTES {
+                break;
+            }
+            bytes.extend(row);
             count += 1;
         }
         (bytes, count)
@@ -219,6 +238,19 @@ fn row(
     let numbers = head.into_iter().chain(interfaces).chain([length(name.len())]);
     let mut row: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
     row.extend_from_slice(name);
+    row
+}
+
+fn methods_row(methods: &[(u32, CString, CString)]) -> Vec<u8> {
+    let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
+    let mut row = length(methods.len()).to_vec();
+    for (modifiers, name, signature) in methods {
+        row.extend((modifiers & 0xffff).to_le_bytes());
+        for text in [name, signature] {
+            row.extend(length(text.count_bytes()));
+            row.extend_from_slice(text.to_bytes());
+        }
+    }
     row
 }
 

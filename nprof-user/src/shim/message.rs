@@ -46,6 +46,8 @@ pub enum FromShimOwned {
     TreesReady,
     /// A part of the list of classes is in the area.
     ClassesListed(ClassesListed),
+    /// The methods of a part of the classes are in the area.
+    MethodsListed(ClassesListed),
     /// The file of a class is in the area.
     ClassFile(ClassFile),
     /// Classes have been enhanced, or not.
@@ -100,6 +102,7 @@ impl FromShimOwned {
             wire::FromShim::IdsForgotten(end) => Self::IdsForgotten(end),
             wire::FromShim::TreesReady => Self::TreesReady,
             wire::FromShim::ClassesListed(part) => Self::ClassesListed(part),
+            wire::FromShim::MethodsListed(part) => Self::MethodsListed(part),
             wire::FromShim::ClassFile(file) => Self::ClassFile(file),
             wire::FromShim::Enhanced(done) => Self::Enhanced(done),
             wire::FromShim::TreesRecorded => Self::TreesRecorded,

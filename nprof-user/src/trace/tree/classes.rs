@@ -4,30 +4,16 @@ use std::collections::HashMap;
 
 use nprof_common::wire::ClassesListed;
 
+use crate::calls::{DeclaredMethod, LoadedClass};
 use crate::hotspot;
 
-/// A loaded class. Its number is its place in the list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Listed {
-    /// Its name, dotted.
-    pub name: String,
-    /// Its access flags.
-    pub modifiers: u16,
-    /// Whether the VM lets it be changed, so that its class file can be had.
-    pub modifiable: bool,
-    /// The number of its loader; 0 for the VM's own.
-    pub loader: u32,
-    /// The class that it extends.
-    pub parent: Option<u32>,
-    /// The interfaces that it names.
-    pub interfaces: Vec<u32>,
-}
-
-/// All of them.
+/// All of them. The number of a class is its place.
 #[derive(Debug, Default)]
 pub(super) struct ClassList {
-    pub classes: Vec<Listed>,
+    pub classes: Vec<LoadedClass>,
     by_name: HashMap<String, Vec<u32>>,
+    /// So many have their methods.
+    pub with_methods: usize,
 }
 
 impl ClassList {
@@ -37,8 +23,20 @@ impl ClassList {
         for _ in 0..part.count {
             let class = reader.class()?;
             let number = u32::try_from(self.classes.len()).ok()?;
-            self.by_name.entry(class.name.clone()).or_default().push(number);
+            self.by_name.entry(class.name.to_string()).or_default().push(number);
             self.classes.push(class);
+        }
+        reader.0.is_empty().then_some(())
+    }
+
+    /// Takes the methods of a part of the classes, likewise.
+    pub(super) fn add_methods(&mut self, part: &ClassesListed, bytes: &[u8]) -> Option<()> {
+        let mut reader = Reader(bytes);
+        for _ in 0..part.count {
+            let count = reader.number()?;
+            let methods = (0..count).map(|_| reader.method()).collect::<Option<Vec<_>>>()?;
+            self.classes.get_mut(self.with_methods)?.methods = methods;
+            self.with_methods += 1;
         }
         reader.0.is_empty().then_some(())
     }
@@ -53,21 +51,30 @@ impl ClassList {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn class(&mut self) -> Option<Listed> {
+    fn class(&mut self) -> Option<LoadedClass> {
         let [modifiers, loader, parent, interfaces] = [self.number()?, self.number()?, self.number()?, self.number()?];
         let interfaces = (0..interfaces).map(|_| self.number()).collect::<Option<Vec<u32>>>()?;
-        let length = usize::try_from(self.number()?).ok()?;
-        let name = self.take(length)?;
-        let name = hotspot::decode(name).unwrap_or_else(|| String::from_utf8_lossy(name).into_owned());
         let is_class = |&number: &u32| number != ClassesListed::NONE;
-        Some(Listed {
-            name: name.replace('/', "."),
-            modifiers: u16::try_from(modifiers & 0xffff).ok()?,
-            modifiable: modifiers & ClassesListed::MODIFIABLE != 0,
+        Some(LoadedClass {
+            name: hidden(&self.text()?.replace('/', ".")).into(),
             loader,
-            parent: Some(parent).filter(is_class),
+            superclass: Some(parent).filter(is_class),
             interfaces: interfaces.into_iter().filter(is_class).collect(),
+            flags: u16::try_from(modifiers & 0xffff).ok()?,
+            is_modifiable: modifiers & ClassesListed::MODIFIABLE != 0,
+            methods: Vec::new(),
         })
+    }
+
+    fn method(&mut self) -> Option<DeclaredMethod> {
+        let flags = u16::try_from(self.number()?).ok()?;
+        Some(DeclaredMethod { name: self.text()?.into(), signature: self.text()?.into(), flags })
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let text = self.take(length)?;
+        Some(hotspot::decode(text).unwrap_or_else(|| String::from_utf8_lossy(text).into_owned()))
     }
 
     fn number(&mut self) -> Option<u32> {
@@ -78,6 +85,14 @@ impl<'a> Reader<'a> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(taken)
+    }
+}
+
+/// A class as Java names it: what is behind the last dot of a hidden class is told by a slash.
+fn hidden(name: &str) -> String {
+    match name.rsplit_once('.') {
+        Some((before, suffix)) if suffix.starts_with("0x") => format!("{before}/{suffix}"),
+        _ => name.to_owned(),
     }
 }
 
@@ -97,13 +112,14 @@ mod tests {
         let row = [numbers.as_flattened(), b"a/B$C"].concat();
         let mut list = ClassList::default();
         assert_eq!(list.add(&part(2), &[&row[..], &row].concat()), Some(()));
-        let class = Listed {
+        let class = LoadedClass {
             name: "a.B$C".into(),
-            modifiers: 0x421,
-            modifiable: true,
             loader: 3,
-            parent: None,
+            superclass: None,
             interfaces: vec![7],
+            flags: 0x421,
+            is_modifiable: true,
+            methods: Vec::new(),
         };
         assert_eq!(list.classes, [class.clone(), class]);
         assert_eq!((list.named("a.B$C"), list.named("a.B")), (&[0, 1][..], &[][..]));
@@ -111,5 +127,27 @@ mod tests {
             assert_eq!(ClassList::default().add(&part(1), &row[..length]), None);
         }
         assert_eq!(ClassList::default().add(&part(1), &[&row[..], &[0]].concat()), None);
+    }
+
+    /// Check that methods come to their classes, in order.
+    #[test]
+    fn reads_methods() {
+        let row =
+            [&1_u32.to_le_bytes()[..], &9_u32.to_le_bytes(), &1_u32.to_le_bytes(), b"m", &3_u32.to_le_bytes(), b"()V"];
+        let bytes = [&row.concat()[..], &0_u32.to_le_bytes()].concat();
+        let class = [0, 0, u32::MAX, 0, 1].map(u32::to_le_bytes).as_flattened().to_vec();
+        let mut list = ClassList::default();
+        list.add(&part(2), &[&class[..], b"A", &class, b"B"].concat()).unwrap();
+        assert_eq!(list.add_methods(&part(2), &bytes), Some(()));
+        let method = DeclaredMethod { name: "m".into(), signature: "()V".into(), flags: 9 };
+        assert_eq!((&list.classes[0].methods[..], &list.classes[1].methods[..]), (&[method][..], &[][..]));
+        assert_eq!(list.add_methods(&part(1), &bytes[..bytes.len() - 4]), None);
+    }
+
+    /// Check that hidden classes are called what Java calls them.
+    #[test]
+    fn hidden_classes() {
+        assert_eq!(hidden("a.B$$Lambda.0x00007f"), "a.B$$Lambda/0x00007f");
+        assert_eq!(hidden("a.B"), "a.B");
     }
 }

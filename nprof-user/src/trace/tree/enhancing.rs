@@ -6,6 +6,7 @@ use nprof_common::tree::{ENTER, HOOK_CLASS, LEAVE, THREW};
 
 use super::classes::ClassList;
 use super::session::Session;
+use crate::calls::{Planned, PlannedClass};
 use crate::enhance::{Hooks, NativeCall, Wanted, enhance};
 use crate::model::{LeftOut, LeftOutReason, TreeKind, TreeMethod, TreePlan};
 use crate::shim;
@@ -14,28 +15,28 @@ const HOOKS: Hooks<'_> = Hooks { class: HOOK_CLASS, enter: ENTER.0, leave: LEAVE
 /// So many classes are enhanced at a time: for each time all threads stop for a moment.
 const AT_A_TIME: usize = 64;
 
-/// What is wanted of each class, by its name.
-type ByClass = BTreeMap<String, Vec<Wanted>>;
-
-/// Has all of them enhanced. What could not be is added to what the plan leaves out.
-pub(super) fn enhance_all(session: &mut Session, list: &ClassList, plan: &mut TreePlan) -> Result<usize, shim::Error> {
-    let wanted = by_class(plan);
-    let named = |name: &String| list.named(name).iter().map(|&number| (number, name.clone())).collect::<Vec<_>>();
-    let names: BTreeMap<u32, String> = wanted.keys().flat_map(named).collect();
-    let numbers: Vec<u32> = names.keys().copied().collect();
-    let mut enhanced = Enhancing { session, wanted: &wanted, names: &names, left_out: BTreeSet::new(), classes: 0 };
+/// Has all of them enhanced. What could not be is added to what the plan leaves out. Returns how many classes are enhanced.
+pub(super) fn enhance_all(
+    session: &mut Session,
+    list: &ClassList,
+    planned: &mut Planned,
+) -> Result<usize, shim::Error> {
+    let wanted: BTreeMap<u32, &[Wanted]> =
+        planned.classes.iter().map(|class| (class.class, &class.wanted[..])).collect();
+    let numbers: Vec<u32> = wanted.keys().copied().collect();
+    let mut enhancing = Enhancing { session, wanted: &wanted, list, left_out: BTreeSet::new(), classes: 0 };
     for group in numbers.chunks(AT_A_TIME) {
-        enhanced.group(group)?;
+        enhancing.group(group)?;
     }
-    let Enhancing { left_out, classes, .. } = enhanced;
-    plan.left_out.extend(left_out);
+    let Enhancing { left_out, classes, .. } = enhancing;
+    planned.plan.left_out.extend(left_out);
     Ok(classes)
 }
 
 struct Enhancing<'a> {
     session: &'a mut Session,
-    wanted: &'a ByClass,
-    names: &'a BTreeMap<u32, String>,
+    wanted: &'a BTreeMap<u32, &'a [Wanted]>,
+    list: &'a ClassList,
     left_out: BTreeSet<LeftOut>,
     classes: usize,
 }
@@ -60,10 +61,10 @@ impl Enhancing<'_> {
     }
 
     fn at_once(&mut self, group: &[u32]) -> Result<u32, shim::Error> {
-        let Self { session, wanted, names, left_out, .. } = self;
+        let Self { session, wanted, list, left_out, .. } = self;
         let mut change = |class: u32, file: &[u8]| {
-            let name = names.get(&class)?;
-            let wanted = wanted.get(name)?;
+            let name = &list.classes.get(class as usize)?.name;
+            let wanted = *wanted.get(&class)?;
             match enhance(file, wanted, &HOOKS) {
                 Ok(done) => {
                     left_out.extend(done.refused.iter().filter_map(|(place, why)| {
@@ -75,7 +76,7 @@ impl Enhancing<'_> {
                 }
                 Err(why) => {
                     let why = LeftOutReason::ClassFile(why.to_string());
-                    left_out.insert(LeftOut { what: name.clone(), why });
+                    left_out.insert(LeftOut { what: name.to_string(), why });
                     None
                 }
             }
@@ -87,7 +88,7 @@ impl Enhancing<'_> {
 
     fn refused(&mut self, class: u32, error: u32) {
         const UNMODIFIABLE: u32 = 79;
-        let what = self.names.get(&class).cloned().unwrap_or_default();
+        let what = self.list.classes.get(class as usize).map(|class| class.name.to_string()).unwrap_or_default();
         let why = match error {
             UNMODIFIABLE => LeftOutReason::Unmodifiable,
             error => LeftOutReason::ClassFile(format!("the VM refuses it, {}", meaning(error))),
@@ -110,16 +111,17 @@ fn meaning(error: u32) -> String {
     known.to_owned()
 }
 
-/// What is wanted of each class: methods that tell of themselves, and natives of which their callers tell.
-fn by_class(plan: &TreePlan) -> ByClass {
-    let mut wanted = ByClass::new();
+/// What is wanted of the classes of a plan: methods that tell of themselves, and natives of which their callers tell. Of classes of the same
+/// name, all are wanted.
+pub(super) fn planned(plan: TreePlan, list: &ClassList) -> Planned {
+    let mut by_class: BTreeMap<String, Vec<Wanted>> = BTreeMap::new();
     for (number, method) in (0..).zip(&plan.methods).filter(|(_, method)| method.kind == TreeKind::Java) {
-        of_method(&mut wanted, method).number = Some(number);
+        of_method(&mut by_class, method).number = Some(number);
     }
     for (number, native) in (0..).zip(&plan.methods).filter(|(_, method)| method.kind == TreeKind::Native) {
         let callers = native.callers.iter().filter_map(|caller| plan.methods.get(caller.method as usize));
         for caller in callers.filter(|caller| caller.kind == TreeKind::Java) {
-            of_method(&mut wanted, caller).native_calls.push(NativeCall {
+            of_method(&mut by_class, caller).native_calls.push(NativeCall {
                 class: native.class.replace('.', "/"),
                 name: native.method.to_string(),
                 signature: native.signature.to_string(),
@@ -127,11 +129,15 @@ fn by_class(plan: &TreePlan) -> ByClass {
             });
         }
     }
-    wanted
+    let of_name = |(name, wanted): (String, Vec<Wanted>)| {
+        let classes = list.named(&name).iter();
+        classes.map(|&class| PlannedClass { class, wanted: wanted.clone() }).collect::<Vec<_>>()
+    };
+    Planned { plan, classes: by_class.into_iter().flat_map(of_name).collect() }
 }
 
-fn of_method<'a>(wanted: &'a mut ByClass, method: &TreeMethod) -> &'a mut Wanted {
-    let of_class = wanted.entry(method.class.to_string()).or_default();
+fn of_method<'a>(by_class: &'a mut BTreeMap<String, Vec<Wanted>>, method: &TreeMethod) -> &'a mut Wanted {
+    let of_class = by_class.entry(method.class.to_string()).or_default();
     let is_it = |known: &Wanted| known.name == *method.method && known.signature == *method.signature;
     let place = of_class.iter().position(is_it).unwrap_or_else(|| {
         let (name, signature) = (method.method.to_string(), method.signature.to_string());

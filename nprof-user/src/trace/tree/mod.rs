@@ -1,12 +1,13 @@
 //! Follows chosen methods of one JVM, invocation by invocation: has them enhanced, and reads what they tell.
 //!
-//! `session` talks with the shim, `classes` is what it lists, `enhancing` has methods enhanced; `rings`, `order`, `clock` and `threads` make events
+//! `session` talks with the shim, `classes` is what it lists, `reading` shows that to the search for calls, `enhancing` has methods enhanced; `rings`, `order`, `clock` and `threads` make events
 //! of what they tell.
 
 mod classes;
 mod clock;
 mod enhancing;
 mod order;
+mod reading;
 mod rings;
 mod session;
 mod threads;
@@ -16,29 +17,18 @@ use nprof_common::tree::{Event, EventKind, UNKNOWN_EXCEPTION, VIRTUAL};
 use self::classes::ClassList;
 use self::clock::TickClock;
 use self::order::Order;
+use self::reading::LoadedClasses;
 use self::rings::Rings;
 use self::session::Session;
 use self::threads::Tids;
 use super::stubs::connect;
 use super::vm::{ended_or, wait_until_ready};
 use super::{Error, TierWanted};
+use crate::calls::{self, Planned, Question};
 use crate::discover::Proc;
 use crate::model::{Jvm, TreeEvent, TreeEventKind, TreePlan, TreeThread};
 use crate::shim;
 use crate::sys::ticks::Moment;
-
-/// What to follow.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TreeOptions {
-    /// Where trees begin: patterns on class::method, as everywhere.
-    pub entries: Vec<String>,
-    /// Of which classes methods may be nodes: `com.acme.**`. Without any, those of the entry methods' own packages.
-    pub packages: Vec<String>,
-    /// How many calls deep.
-    pub depth: u32,
-    /// The most methods that are enhanced.
-    pub most_methods: usize,
-}
 
 /// What is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,7 +56,7 @@ pub struct TreeEnd {
 pub struct TreeTracer {
     proc: Proc,
     jvm: Jvm,
-    plan: TreePlan,
+    planned: Planned,
     list: ClassList,
     session: Session,
     rings: Rings,
@@ -80,26 +70,37 @@ impl TreeTracer {
     /// Loads the shim, if it is not there, and finds out what to enhance. Nothing is enhanced yet.
     ///
     /// # Errors
-    /// If the shim cannot be had, or what is wanted cannot be found.
-    pub fn open(proc: &Proc, jvm: Jvm, _options: &TreeOptions) -> Result<Self, Error> {
-        Self::with_plan(proc, jvm, TreePlan::default())
+    /// If the shim cannot be had, or is gone.
+    pub fn open(proc: &Proc, jvm: Jvm, question: &Question) -> Result<Self, Error> {
+        let mut tracer = Self::connected(proc, jvm)?;
+        let classes = &mut LoadedClasses::new(&mut tracer.session, &tracer.list);
+        let planned = calls::plan(classes, question).map_err(|error| ended_or(error.into(), proc, &tracer.jvm));
+        tracer.planned = planned?;
+        Ok(tracer)
     }
 
     /// The same for methods that are known. Entry methods come first.
     ///
     /// # Errors
-    /// If the shim cannot be had.
-    pub fn with_plan(proc: &Proc, mut jvm: Jvm, plan: TreePlan) -> Result<Self, Error> {
+    /// As [`Self::open`].
+    pub fn with_plan(proc: &Proc, jvm: Jvm, plan: TreePlan) -> Result<Self, Error> {
+        let mut tracer = Self::connected(proc, jvm)?;
+        tracer.planned = enhancing::planned(plan, &tracer.list);
+        Ok(tracer)
+    }
+
+    fn connected(proc: &Proc, mut jvm: Jvm) -> Result<Self, Error> {
         wait_until_ready(proc, &mut jvm)?;
         let first = Moment::now();
         let session = begin(proc, &jvm).map_err(|error| ended_or(error, proc, &jvm));
         let mut session = session?;
-        let list = session.classes()?;
+        let mut list = session.classes()?;
+        session.methods(&mut list)?;
         Ok(Self {
             proc: proc.clone(),
             tids: Tids::new(proc, jvm.pid),
             jvm,
-            plan,
+            planned: Planned::default(),
             list,
             session,
             rings: Rings::new(),
@@ -118,7 +119,7 @@ impl TreeTracer {
     /// What is or will be enhanced. After [`Self::begin`] also what could not be.
     #[must_use]
     pub fn plan(&self) -> &TreePlan {
-        &self.plan
+        &self.planned.plan
     }
 
     /// Has the methods of the plan enhanced. From now on they tell what they do. Returns how many classes are enhanced.
@@ -126,9 +127,9 @@ impl TreeTracer {
     /// # Errors
     /// If the shim is gone.
     pub fn begin(&mut self) -> Result<usize, Error> {
-        let classes = enhancing::enhance_all(&mut self.session, &self.list, &mut self.plan);
+        let classes = enhancing::enhance_all(&mut self.session, &self.list, &mut self.planned);
         let classes = classes.map_err(|error| self.ended(error))?;
-        let entries = self.plan.methods.iter().take_while(|method| method.is_entry).count();
+        let entries = self.planned.plan.methods.iter().take_while(|method| method.is_entry).count();
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
         self.order = Order::new(entries);
         self.clock = TickClock::new(self.first, Moment::now());

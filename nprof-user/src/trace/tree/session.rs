@@ -58,6 +58,20 @@ impl Session {
         }
     }
 
+    /// The methods of all classes.
+    pub(super) fn methods(&mut self, list: &mut ClassList) -> Result<(), shim::Error> {
+        while list.with_methods < list.classes.len() {
+            self.connection.send(ToShim::ListMethods(u32::try_from(list.with_methods).unwrap_or(u32::MAX)))?;
+            let part = self.answer(|message| match message {
+                FromShimOwned::MethodsListed(part) => Some(part),
+                _ => None,
+            })?;
+            let bytes = self.memory.passed(part.bytes);
+            list.add_methods(&part, &bytes).filter(|()| part.count > 0).ok_or_else(|| self.nonsense())?;
+        }
+        Ok(())
+    }
+
     /// The file of a class as the VM has it, with the changes of other agents; or the number of the reason why there is none
     /// ([`ClassFile`]).
     pub(super) fn class_file(&mut self, class: u32) -> Result<Result<Vec<u8>, u32>, shim::Error> {
