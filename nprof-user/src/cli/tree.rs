@@ -15,10 +15,11 @@ use super::NOTHING_MATCHED;
 use super::terminal::{harmless, say};
 use super::trace::{Stop, every};
 use crate::aggregate::Trees;
+use crate::calls::{Limits, Question};
 use crate::discover::Proc;
 use crate::model::{Jvm, Pid, TreeEvent, TreeKind, TreePlan, TreeThread};
-use crate::resolve::pattern::PATTERN_HELP;
-use crate::trace::{self, TreeEnd, TreeOptions, TreeTracer};
+use crate::resolve::pattern::{PATTERN_HELP, Pattern};
+use crate::trace::{self, TreeEnd, TreeTracer};
 
 /// How often what threads have told is taken over.
 const LOOK: Duration = Duration::from_millis(2);
@@ -45,6 +46,9 @@ pub(super) struct TreeArgs {
     /// Where trees begin: methods, as globs on class::method
     #[arg(value_name = "ENTRY", required = true)]
     entries: Vec<String>,
+    /// ENTRY and --package are regular expressions, on whole names: 'com\.acme\..*::(get|put)'
+    #[arg(long)]
+    regex: bool,
     /// How many calls deep to follow what entry methods call
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=40))]
     depth: u32,
@@ -109,13 +113,16 @@ fn after_help() -> String {
 }
 
 impl TreeArgs {
-    fn options(&self) -> TreeOptions {
-        TreeOptions {
-            entries: self.entries.clone(),
-            packages: self.package.clone(),
+    fn question(&self) -> anyhow::Result<Question> {
+        let read = if self.regex { Pattern::regex } else { Pattern::parse };
+        let patterns = |texts: &[String]| texts.iter().map(|text| read(text)).collect::<Result<Vec<_>, _>>();
+        let methods = usize::try_from(self.max_methods).unwrap_or(usize::MAX);
+        Ok(Question {
+            entries: patterns(&self.entries)?,
+            packages: patterns(&self.package)?,
             depth: self.depth,
-            most_methods: usize::try_from(self.max_methods).unwrap_or(usize::MAX),
-        }
+            limits: Limits { methods, ..Limits::default() },
+        })
     }
 }
 
@@ -140,8 +147,8 @@ async fn follow(args: &TreeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let proc = Proc::host();
     let jvm = proc.jvm(Pid(args.pid))?;
     stop.with_target(&proc, &jvm)?;
-    let options = args.options();
-    let Some(opened) = stop.unless_stopped(move || TreeTracer::open(&proc, jvm, &options)).await? else {
+    let question = args.question()?;
+    let Some(opened) = stop.unless_stopped(move || TreeTracer::open(&proc, jvm, &question)).await? else {
         bail!("stopped before anything was changed");
     };
     let mut tracer = opened?;

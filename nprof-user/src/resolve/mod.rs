@@ -3,7 +3,6 @@
 
 mod allocators;
 mod code;
-pub mod entries;
 mod guard;
 mod image;
 mod images;

@@ -1,11 +1,12 @@
 //! The loaded classes of a target, as its shim lists them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use nprof_common::wire::ClassesListed;
 
 use crate::calls::{DeclaredMethod, LoadedClass};
 use crate::hotspot;
+use crate::resolve::pattern::{ClassName, Pattern};
 
 /// All of them. The number of a class is its place.
 #[derive(Debug, Default)]
@@ -39,6 +40,26 @@ impl ClassList {
             self.with_methods += 1;
         }
         reader.0.is_empty().then_some(())
+    }
+
+    /// The packages of the methods that some patterns select, each with those below it.
+    pub(super) fn packages(&self, entries: &[Pattern]) -> Vec<Pattern> {
+        let mut packages = BTreeSet::new();
+        for class in &self.classes {
+            let package = class.name.rfind('.').map_or("", |dot| &class.name[..dot]);
+            if packages.contains(package) {
+                continue;
+            }
+            let name = ClassName::of(&class.name);
+            let of_class = entries.iter().filter(|entry| entry.matches_class(&name));
+            if of_class
+                .into_iter()
+                .any(|entry| class.methods.iter().any(|m| entry.matches_method(&m.name, &m.signature)))
+            {
+                packages.insert(package);
+            }
+        }
+        packages.into_iter().filter_map(|package| Pattern::package(package).ok()).collect()
     }
 
     /// The classes of a name, which several loaders may have.

@@ -67,14 +67,19 @@ pub struct TreeTracer {
 }
 
 impl TreeTracer {
-    /// Loads the shim, if it is not there, and finds out what to enhance. Nothing is enhanced yet.
+    /// Loads the shim, if it is not there, and finds out what to enhance. Nothing is enhanced yet. Where no packages are named, those of the
+    /// entry methods are meant, and those below.
     ///
     /// # Errors
     /// If the shim cannot be had, or is gone.
     pub fn open(proc: &Proc, jvm: Jvm, question: &Question) -> Result<Self, Error> {
         let mut tracer = Self::connected(proc, jvm)?;
+        let mut question = question.clone();
+        if question.packages.is_empty() {
+            question.packages = tracer.list.packages(&question.entries);
+        }
         let classes = &mut LoadedClasses::new(&mut tracer.session, &tracer.list);
-        let planned = calls::plan(classes, question).map_err(|error| ended_or(error.into(), proc, &tracer.jvm));
+        let planned = calls::plan(classes, &question).map_err(|error| ended_or(error.into(), proc, &tracer.jvm));
         tracer.planned = planned?;
         Ok(tracer)
     }
