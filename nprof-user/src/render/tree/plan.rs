@@ -1,6 +1,6 @@
 //! What will be enhanced, and what is left out and why: printed before the first tree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 
 use super::TreeContext;
@@ -76,7 +76,13 @@ fn notes(plan: &TreePlan, not_listed: usize) -> Vec<String> {
         notes.push(format!("and {} (--plan lists all)", plural(not_listed as u64, "more method")));
     }
     let natives = plan.methods.iter().filter(|method| method.kind == TreeKind::Native).count();
-    let enhanced = plan.methods.len() - natives;
+    // What turns out to be impossible is left out, but keeps its number.
+    let left_out_of_all: HashSet<&str> = plan.left_out.iter().map(|left_out| left_out.what.as_str()).collect();
+    let is_enhanced = |method: &&TreeMethod| {
+        let TreeMethod { class, method: name, signature, kind, .. } = method;
+        *kind == TreeKind::Java && !left_out_of_all.contains(format!("{class}::{name}{signature}").as_str())
+    };
+    let enhanced = plan.methods.iter().filter(is_enhanced).count();
     notes.push(format!(
         "plan: {} enhanced; {} seen where these call them",
         plural(enhanced as u64, "Java method"),

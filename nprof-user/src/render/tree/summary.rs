@@ -8,9 +8,12 @@ use crate::aggregate::quantile::quantile;
 use crate::model::{Difference, EntrySummary, InvocationGroup, PathDifference, PathSum, Unfinished};
 use crate::render::grid::{Align, Grid, Screen};
 use crate::render::json::nanoseconds;
+use crate::render::names::{printable, width};
 use crate::render::notes::plural;
-use crate::render::{names::printable, units, words};
+use crate::render::{units, words};
 
+/// Columns for the names of a path.
+const MOST_WIDTH: usize = 40;
 /// How many paths are compared.
 const PATHS: usize = 8;
 
@@ -180,7 +183,11 @@ fn name(context: &TreeContext, path: &[u32]) -> String {
         [] => String::new(),
         [only] | [_, only] => name(only),
         [_, caller, last] => format!("{} > {}", name(caller), name(last)),
-        [.., caller, last] => format!("… {} > {}", name(caller), name(last)),
+        [.., caller, last] => {
+            let both = format!("… {} > {}", name(caller), name(last));
+            // Two long names do not fit beside the numbers.
+            if width(&both) > MOST_WIDTH { format!("… {}", name(last)) } else { both }
+        }
     }
 }
 
