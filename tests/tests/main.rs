@@ -18,6 +18,7 @@ mod cycles;
 mod deployment;
 mod diagnose;
 mod diff;
+mod enhanced;
 mod errors;
 mod events;
 mod exact;

@@ -1,7 +1,9 @@
 //! Constants behind those that a class has.
 
+use std::collections::HashMap;
+
 use super::Refusal;
-use crate::classfile::tag;
+use crate::classfile::{ClassFile, tag};
 
 /// New constants.
 #[derive(Debug)]
@@ -9,6 +11,8 @@ pub(super) struct Additions {
     bytes: Vec<u8>,
     /// What `constant_pool_count` is with them.
     count: u16,
+    /// The classes that have a constant, old or new.
+    classes: HashMap<Vec<u8>, u16>,
 }
 
 /// How many constants there are at a moment.
@@ -19,9 +23,11 @@ pub(super) struct Mark {
 }
 
 impl Additions {
-    /// None yet, behind a pool with this count.
-    pub(super) fn behind(count: u16) -> Self {
-        Self { bytes: Vec::new(), count: count.max(1) }
+    /// None yet, behind the constants of a class.
+    pub(super) fn behind(class: &ClassFile<'_>) -> Self {
+        let classes = class.pool.tags().filter(|(_, kind)| *kind == tag::CLASS);
+        let classes = classes.filter_map(|(at, _)| Some((class.pool.class(at)?.to_vec(), at))).collect();
+        Self { bytes: Vec::new(), count: class.pool_count.max(1), classes }
     }
 
     pub(super) fn mark(&self) -> Mark {
@@ -32,6 +38,7 @@ impl Additions {
     pub(super) fn back_to(&mut self, mark: Mark) {
         self.bytes.truncate(mark.bytes);
         self.count = mark.count;
+        self.classes.retain(|_, at| *at < mark.count);
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -55,9 +62,15 @@ impl Additions {
         self.add(tag::UTF8, &[&length.to_be_bytes(), text].concat())
     }
 
-    pub(super) fn class(&mut self, name: &str) -> Result<u16, Refusal> {
-        let name = self.utf8(name.as_bytes())?;
-        self.add(tag::CLASS, &name.to_be_bytes())
+    /// The constant of a class, which may have been there.
+    pub(super) fn class(&mut self, name: &[u8]) -> Result<u16, Refusal> {
+        if let Some(known) = self.classes.get(name) {
+            return Ok(*known);
+        }
+        let text = self.utf8(name)?;
+        let at = self.add(tag::CLASS, &text.to_be_bytes())?;
+        self.classes.insert(name.to_vec(), at);
+        Ok(at)
     }
 
     /// A method of a class whose constant is `class`.

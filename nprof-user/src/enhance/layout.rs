@@ -135,6 +135,11 @@ impl<'a> Layout<'a> {
         self.new.last().copied().unwrap_or(0)
     }
 
+    /// Where an instruction itself begins and ends now, without what stands around it.
+    pub(super) fn own(&self, number: usize) -> (usize, usize) {
+        self.placed.get(number).map_or((0, 0), |placed| (placed.own, placed.own + placed.instruction.length))
+    }
+
     /// The new code.
     pub(super) fn emit(&self) -> Result<Vec<u8>, Refusal> {
         let mut out = Vec::with_capacity(self.end());

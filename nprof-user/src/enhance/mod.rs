@@ -8,18 +8,23 @@
 //! A method that cannot be changed rightly is refused with the reason ([`Refusal`]), and the rest of its class is changed without it.
 
 mod additions;
+mod body;
 mod constructor;
+mod effects;
 mod frames;
 mod layout;
+mod locals;
 mod method;
 mod refusal;
+mod sites;
+mod state;
 mod tables;
 
 pub use refusal::Refusal;
 
 use crate::classfile::{CODE, ClassFile, MethodInfo};
 use additions::Additions;
-use method::Names;
+use method::{Changed, Names};
 
 /// The static methods that enhanced methods call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +74,8 @@ pub struct Enhanced {
     pub changed: usize,
     /// The methods that were not, by their place in what was wanted.
     pub refused: Vec<(usize, Refusal)>,
+    /// How many calls of native methods nothing is told of, by the same place: what the locals hold there could not be found out.
+    pub untold: Vec<(usize, usize)>,
 }
 
 /// Changes the wanted methods of a class file.
@@ -80,15 +87,18 @@ pub fn enhance(class_file: &[u8], wanted: &[Wanted], hooks: &Hooks<'_>) -> Resul
     if class.pool.class(class.this_class) == Some(hooks.class.as_bytes()) {
         return Err(Refusal::Hook);
     }
-    let mut additions = Additions::behind(class.pool_count);
+    let mut additions = Additions::behind(&class);
     let names = Names::add(hooks, &class, &mut additions)?;
     let mut changes: Vec<Change> = Vec::new();
-    let mut refused = Vec::new();
+    let (mut refused, mut untold) = (Vec::new(), Vec::new());
     for (place, wanted) in wanted.iter().enumerate() {
         let before = additions.mark();
         match change(&class, wanted, &names, &mut additions) {
             Ok(change) if changes.iter().any(|other| other.at == change.at) => refused.push((place, Refusal::Twice)),
-            Ok(change) => changes.push(change),
+            Ok(change) => {
+                untold.extend(Some((place, change.untold)).filter(|(_, calls)| *calls > 0));
+                changes.push(change);
+            }
             Err(refusal) => {
                 additions.back_to(before);
                 refused.push((place, refusal));
@@ -99,7 +109,7 @@ pub fn enhance(class_file: &[u8], wanted: &[Wanted], hooks: &Hooks<'_>) -> Resul
     let changed = changes.len();
     let class_file =
         if changed == 0 { class_file.to_vec() } else { assemble(class_file, &class, &additions, &changes) };
-    Ok(Enhanced { class_file, changed, refused })
+    Ok(Enhanced { class_file, changed, refused, untold })
 }
 
 /// The new code of a method.
@@ -109,13 +119,15 @@ struct Change {
     /// Where it ends.
     end: usize,
     content: Vec<u8>,
+    /// How many calls of native methods nothing is told of.
+    untold: usize,
 }
 
 fn change(class: &ClassFile<'_>, wanted: &Wanted, names: &Names, additions: &mut Additions) -> Result<Change, Refusal> {
     let method = find(class, wanted).ok_or(Refusal::Missing)?;
     let code = method.attribute(&class.pool, CODE).ok_or(Refusal::NoCode)?;
-    let content = method::enhanced(class, method, code.content, wanted, names, additions)?;
-    Ok(Change { at: code.end() - code.content.len(), end: code.end(), content })
+    let Changed { content, untold } = method::enhanced(class, method, code.content, wanted, names, additions)?;
+    Ok(Change { at: code.end() - code.content.len(), end: code.end(), content, untold: untold.len() })
 }
 
 fn find<'a, 'b>(class: &'b ClassFile<'a>, wanted: &Wanted) -> Option<&'b MethodInfo<'a>> {
