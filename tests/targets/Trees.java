@@ -1,5 +1,8 @@
 package targets;
 
+import java.lang.management.ManagementFactory;
+import java.lang.management.MemoryPoolMXBean;
+import java.lang.management.MemoryType;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
@@ -36,61 +39,71 @@ public final class Trees {
         }
     }
 
-    /** One invocation: all that trees can have. */
-    static int entry(int seed) throws Failure {
-        ENTRIES.incrementAndGet();
-        int sum = recursive(seed % 7);
-        sum += caught(seed);
-        sum += new Made(seed - 3).value;
-        sum += locked(seed);
-        IntUnaryOperator operator = value -> leaf(value) + seed;
-        sum += operator.applyAsInt(seed);
-        sum += clock();
-        if (seed % 10 == 9) {
-            level(3);
-        }
-        return sum;
-    }
-
-    static int recursive(int depth) {
-        RECURSIONS.incrementAndGet();
-        return depth == 0 ? leaf(1) : recursive(depth - 1) + leaf(depth);
-    }
-
-    static int leaf(int value) {
-        return value + sink;
-    }
-
-    static int caught(int seed) {
-        try {
-            return seed % 3 == 0 ? level(2) : 1;
-        } catch (Failure failure) {
-            return 2;
+    /** Makes a lambda: the VM makes a class for it, again in each version of this class. */
+    static final class Lambdas {
+        static int apply(int seed) {
+            IntUnaryOperator operator = value -> Work.leaf(value) + seed;
+            return operator.applyAsInt(seed);
         }
     }
 
-    static int level(int more) throws Failure {
-        if (more == 0) {
-            THROWN.incrementAndGet();
-            throw new Failure();
+    /** What is followed. */
+    static final class Work {
+        /** One invocation: all that trees can have. */
+        static int entry(int seed) throws Failure {
+            ENTRIES.incrementAndGet();
+            int sum = recursive(seed % 7);
+            sum += caught(seed);
+            sum += new Made(seed - 3).value;
+            sum += locked(seed);
+            sum += Lambdas.apply(seed);
+            sum += clock();
+            if (seed % 10 == 9) {
+                level(3);
+            }
+            return sum;
         }
-        return level(more - 1);
-    }
 
-    static synchronized int locked(int value) {
-        sink = value & 1;
-        return leaf(value);
-    }
+        static int recursive(int depth) {
+            RECURSIONS.incrementAndGet();
+            return depth == 0 ? leaf(1) : recursive(depth - 1) + leaf(depth);
+        }
 
-    /** Calls a native. */
-    static int clock() {
-        NATIVES.incrementAndGet();
-        return Thread.currentThread() == null ? 1 : Thread.holdsLock(Trees.class) ? 2 : 0;
+        static int leaf(int value) {
+            return value + sink;
+        }
+
+        static int caught(int seed) {
+            try {
+                return seed % 3 == 0 ? level(2) : 1;
+            } catch (Failure failure) {
+                return 2;
+            }
+        }
+
+        static int level(int more) throws Failure {
+            if (more == 0) {
+                THROWN.incrementAndGet();
+                throw new Failure();
+            }
+            return level(more - 1);
+        }
+
+        static synchronized int locked(int value) {
+            sink = value & 1;
+            return leaf(value);
+        }
+
+        /** Calls a native. */
+        static int clock() {
+            NATIVES.incrementAndGet();
+            return Thread.currentThread() == null ? 1 : Thread.holdsLock(Work.class) ? 2 : 0;
+        }
     }
 
     static void guarded(int seed) {
         try {
-            sink = entry(seed);
+            sink = Work.entry(seed);
         } catch (Failure failure) {
             sink = 3;
         }
@@ -149,7 +162,7 @@ public final class Trees {
     static int timed(int calls) {
         int sum = 0;
         for (int i = 0; i < calls; i++) {
-            sum += leaf(i);
+            sum += Work.leaf(i);
         }
         return sum;
     }
@@ -185,6 +198,13 @@ public final class Trees {
             out.println(ENTRIES + " " + RECURSIONS + " " + THROWN + " " + NATIVES + " " + MADE);
         }, "time", (a, out) -> {
             out.println(time(Integer.parseInt(a[0])) + " " + counters(Integer.parseInt(a[0])));
+        }, "memory", (a, out) -> {
+            System.gc();
+            for (MemoryPoolMXBean pool : ManagementFactory.getMemoryPoolMXBeans()) {
+                if (pool.getType() == MemoryType.NON_HEAP) {
+                    out.println(pool.getName().replace(' ', '_') + " " + pool.getUsage().getUsed());
+                }
+            }
         }, "hook", (a, out) -> {
             out.println(Class.forName("java.lang.NprofTree").getName());
         }));

@@ -168,6 +168,20 @@ impl TreeTracer {
         }
     }
 
+    /// The files of the loaded classes with this name, as the VM has them now: with what it was enhanced by, if it is.
+    ///
+    /// # Errors
+    /// If the shim is gone.
+    pub fn class_files(&mut self, class: &str) -> Result<Vec<Vec<u8>>, Error> {
+        let mut files = Vec::new();
+        for &number in self.list.named(class) {
+            let file =
+                self.session.class_file(number).map_err(|error| ended_or(error.into(), &self.proc, &self.jvm))?;
+            files.extend(file.ok());
+        }
+        Ok(files)
+    }
+
     /// What is missing until now.
     #[must_use]
     pub fn losses(&self) -> TreeLosses {
