@@ -24,6 +24,8 @@ pub mod stats;
 pub mod switch;
 // What follows is no business of the BPF programs, and does not make their object another one.
 #[cfg(not(target_arch = "bpf"))]
+pub mod tree;
+#[cfg(not(target_arch = "bpf"))]
 mod vm_linked;
 #[cfg(not(target_arch = "bpf"))]
 pub mod wire;

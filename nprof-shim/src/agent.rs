@@ -20,7 +20,7 @@ use crate::sharding::Sharding;
 use crate::slots::{self, Slots};
 use crate::stage::Stage;
 use crate::vm::Vm;
-use crate::{library, link, rebind, scan};
+use crate::{library, link, rebind, scan, trees};
 
 /// The most binds that are kept until the VM can be asked for their names. A VM starts with some two hundred.
 const MOST_EARLY_BINDS: usize = 65_536;
@@ -112,6 +112,7 @@ impl Agent {
         self.stage.end();
         if let Some(link) = self.link() {
             link::ids::end_with_vm(self, &link);
+            trees::pause_with_vm();
             link.end("the JVM ends");
         }
     }

@@ -3,6 +3,7 @@
 /// Java 8: the newest whose methods need no extra tables, and old enough for every VM.
 const MAJOR_VERSION: u16 = 52;
 const FINAL_SUPER: u16 = 0x0030;
+const PUBLIC: u16 = 0x0001;
 const STATIC: u16 = 0x0008;
 const NATIVE: u16 = 0x0100;
 
@@ -28,16 +29,30 @@ pub(crate) struct ClassFile {
     method_count: u16,
     this: u16,
     parent: u16,
+    flags: u16,
 }
 
 impl ClassFile {
     /// A class with this name, with slashes.
     pub(crate) fn new(name: &str) -> Self {
-        let mut class =
-            Self { constants: Vec::new(), constant_count: 0, methods: Vec::new(), method_count: 0, this: 0, parent: 0 };
+        let mut class = Self {
+            constants: Vec::new(),
+            constant_count: 0,
+            methods: Vec::new(),
+            method_count: 0,
+            this: 0,
+            parent: 0,
+            flags: FINAL_SUPER,
+        };
         class.this = class.class(name);
         class.parent = class.class("java/lang/Object");
         class
+    }
+
+    /// The same, for all to see.
+    pub(crate) fn public(name: &str) -> Self {
+        let class = Self::new(name);
+        Self { flags: FINAL_SUPER | PUBLIC, ..class }
     }
 
     /// Adds a static native method.
@@ -48,8 +63,17 @@ impl ClassFile {
 
     /// Adds a static method with a body.
     pub(crate) fn static_method(&mut self, name: &str, signature: &str, code: &Code<'_>) {
+        self.method_with_code(STATIC, (name, signature), code);
+    }
+
+    /// The same, for all to call.
+    pub(crate) fn public_static_method(&mut self, name: &str, signature: &str, code: &Code<'_>) {
+        self.method_with_code(PUBLIC | STATIC, (name, signature), code);
+    }
+
+    fn method_with_code(&mut self, flags: u16, (name, signature): (&str, &str), code: &Code<'_>) {
         let attribute = self.text("Code");
-        self.method(STATIC, name, signature);
+        self.method(flags, name, signature);
         let length = u32::try_from(code.bytes.len()).unwrap_or(u32::MAX);
         // One attribute: stack, locals and length of the code, the code, no handlers, no attributes.
         self.methods.extend(1u16.to_be_bytes());
@@ -64,9 +88,19 @@ impl ClassFile {
 
     /// The constant by which code calls a method of this class.
     pub(crate) fn method_reference(&mut self, name: &str, signature: &str) -> u16 {
+        self.reference_of(self.this, name, signature)
+    }
+
+    /// The same of another class.
+    pub(crate) fn reference(&mut self, class: &str, name: &str, signature: &str) -> u16 {
+        let class = self.class(class);
+        self.reference_of(class, name, signature)
+    }
+
+    fn reference_of(&mut self, class: u16, name: &str, signature: &str) -> u16 {
         let [name, signature] = [name, signature].map(|text| self.text(text));
         let name_and_type = self.constant(NAME_AND_TYPE, &[name, signature]);
-        self.constant(METHOD_REFERENCE, &[self.this, name_and_type])
+        self.constant(METHOD_REFERENCE, &[class, name_and_type])
     }
 
     /// The whole file.
@@ -77,7 +111,7 @@ impl ClassFile {
         }
         file.extend(self.constants);
         // No interfaces and no fields; after the methods no attributes.
-        for number in [FINAL_SUPER, self.this, self.parent, 0, 0, self.method_count] {
+        for number in [self.flags, self.this, self.parent, 0, 0, self.method_count] {
             file.extend(number.to_be_bytes());
         }
         file.extend(self.methods);

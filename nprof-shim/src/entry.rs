@@ -5,20 +5,21 @@
 
 #![expect(unsafe_code, reason = "is called by the VM")]
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_uchar, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use jvmti_bindings::mutf8::decode_cstr_lossy;
-use jvmti_bindings::sys::jni::{JNIEnv, JavaVM, jclass, jint, jmethodID, jthread};
+use jvmti_bindings::sys::jni::{JNIEnv, JavaVM, jclass, jint, jmethodID, jobject, jthread};
 use jvmti_bindings::sys::jvmti::{jvmtiEnv, jvmtiEventCallbacks};
 
 use crate::agent::Agent;
 use crate::id_cache;
 use crate::jni::Jni;
-use crate::jvmti::{self, Jvmti, MethodId};
+use crate::jvmti::{self, Class, Jvmti, MethodId};
 use crate::link;
 use crate::options::{self, Options};
+use crate::trees;
 use crate::vm::Vm;
 
 static AGENT: OnceLock<Agent> = OnceLock::new();
@@ -89,6 +90,7 @@ fn callbacks() -> jvmtiEventCallbacks {
     callbacks.VMInit = Some(on_init);
     callbacks.VMDeath = Some(on_death);
     callbacks.ThreadEnd = Some(on_thread_end);
+    callbacks.ClassFileLoadHook = Some(on_class_file);
     callbacks
 }
 
@@ -133,7 +135,46 @@ unsafe extern "system" fn on_death(_jvmti: *mut jvmtiEnv, _jni: *mut JNIEnv) {
 }
 
 unsafe extern "system" fn on_thread_end(_jvmti: *mut jvmtiEnv, jni: *mut JNIEnv, _thread: jthread) {
-    guarded(|| id_cache::thread_ended(jni.addr()));
+    guarded(|| {
+        id_cache::thread_ended(jni.addr());
+        trees::thread_ended(jni.addr());
+    });
+}
+
+unsafe extern "system" fn on_class_file(
+    _jvmti: *mut jvmtiEnv,
+    _jni: *mut JNIEnv,
+    redefined: jclass,
+    _loader: jobject,
+    _name: *const c_char,
+    _domain: jobject,
+    length: jint,
+    file: *const c_uchar,
+    new_length: *mut jint,
+    new_file: *mut *mut c_uchar,
+) {
+    guarded(|| {
+        let redefined = (!redefined.is_null()).then_some(Class(redefined));
+        let length = usize::try_from(length).unwrap_or(0);
+        if file.is_null() || new_length.is_null() || new_file.is_null() {
+            return;
+        }
+        // SAFETY: the VM shows a class file of this length.
+        let file = unsafe { std::slice::from_raw_parts(file, length) };
+        let Some((new, agent)) = trees::class_file_loaded(redefined, file).zip(AGENT.get()) else { return };
+        let (memory, Ok(length)) = (agent.jvmti.allocated(&new), jint::try_from(new.len())) else { return };
+        if !memory.is_null() {
+            // SAFETY: the VM passes where it wants to be told another file, and its length.
+            unsafe { new_file.write(memory) };
+            // SAFETY: as above.
+            unsafe { new_length.write(length) };
+        }
+    });
+}
+
+/// The name of a class as a descriptor.
+pub(crate) fn name_of_class(class: jclass) -> Option<Vec<u8>> {
+    AGENT.get()?.jvmti.signature_of(Class(class)).ok()
 }
 
 /// Whether a class is initialised, for good.

@@ -24,6 +24,7 @@ use std::ptr::with_exposed_provenance;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jvmti_bindings::sys::jni::{JNIEnv, jclass, jlong};
+use nprof_common::tree::HOOK_CLASS;
 
 use crate::class_file::{ClassFile, Code};
 use crate::jni::Jni;
@@ -183,7 +184,9 @@ impl Helper {
 
 /// Whether a method is one of the agent's.
 pub(crate) fn is_own(name: &MethodName) -> bool {
-    name.class.to_bytes().starts_with(PACKAGE.as_bytes())
+    let class = name.class.to_bytes();
+    let is_hook = || class.strip_prefix(b"L").and_then(|class| class.strip_suffix(b";")) == Some(HOOK_CLASS.as_bytes());
+    class.starts_with(PACKAGE.as_bytes()) || is_hook()
 }
 
 fn bind_address() -> usize {

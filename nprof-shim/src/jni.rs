@@ -170,6 +170,23 @@ impl Jni {
         call!(self.DeleteWeakGlobalRef(weak));
     }
 
+    /// What such a reference is to, by one that is to be forgotten; `None` if that is unloaded.
+    pub(crate) fn local(self, weak: jobject) -> Option<Class> {
+        let class = call!(self.NewLocalRef(weak));
+        (!class.is_null()).then_some(Class(class))
+    }
+
+    /// The class of an object, by a reference that is good until the native returns.
+    pub(crate) fn class_of(self, object: jobject) -> jobject {
+        call!(self.GetObjectClass(object))
+    }
+
+    /// The class that a class extends, by a reference that is to be forgotten.
+    pub(crate) fn superclass(self, class: Class) -> Option<Class> {
+        let parent = call!(self.GetSuperclass(class.0));
+        (!parent.is_null()).then_some(Class(parent))
+    }
+
     /// Whether two references, of which one may be weak, are to the same class.
     #[inline]
     pub(crate) fn is_same_class(self, one: jobject, other: jobject) -> bool {

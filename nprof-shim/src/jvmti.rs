@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use jvmti_bindings::mutf8;
 use jvmti_bindings::sys::jni::{JNI_EDETACHED, JNINativeInterface_, JavaVM, jclass, jint, jmethodID, jobject, jthread};
 use jvmti_bindings::sys::jvmti::{
-    JVMTI_CLASS_STATUS_INITIALIZED, JVMTI_DISABLE, JVMTI_ENABLE, JVMTI_EVENT_NATIVE_METHOD_BIND,
-    JVMTI_EVENT_THREAD_END, JVMTI_EVENT_VM_DEATH, JVMTI_EVENT_VM_INIT, JVMTI_PHASE_LIVE, JVMTI_PHASE_START,
-    JVMTI_VERSION_1_2, jvmtiCapabilities, jvmtiEnv, jvmtiError, jvmtiEvent, jvmtiEventCallbacks, jvmtiInterface_1_,
-    jvmtiPhase,
+    JVMTI_CLASS_STATUS_INITIALIZED, JVMTI_DISABLE, JVMTI_ENABLE, JVMTI_EVENT_CLASS_FILE_LOAD_HOOK,
+    JVMTI_EVENT_NATIVE_METHOD_BIND, JVMTI_EVENT_THREAD_END, JVMTI_EVENT_VM_DEATH, JVMTI_EVENT_VM_INIT,
+    JVMTI_PHASE_LIVE, JVMTI_PHASE_START, JVMTI_VERSION_1_2, jvmtiCapabilities, jvmtiEnv, jvmtiError, jvmtiEvent,
+    jvmtiEventCallbacks, jvmtiInterface_1_, jvmtiPhase,
 };
 
 /// A method, as the VM names it.
@@ -177,6 +177,73 @@ impl Jvmti {
         self.notice(JVMTI_EVENT_THREAD_END, wanted)
     }
 
+    /// Turns events of class files that are shown on or off.
+    pub(crate) fn notice_class_files(self, wanted: bool) -> Result<(), Error> {
+        self.notice(JVMTI_EVENT_CLASS_FILE_LOAD_HOOK, wanted)
+    }
+
+    /// Asks for the right to change classes. It costs nothing to have.
+    pub(crate) fn may_retransform(self) -> Result<(), Error> {
+        let mut capabilities = jvmtiCapabilities::default();
+        capabilities.set_can_retransform_classes(true);
+        call!(self.AddCapabilities(&raw const capabilities))
+    }
+
+    /// Has the VM make classes anew from their files, which agents may change.
+    pub(crate) fn retransform(self, classes: &[Class]) -> Result<(), Error> {
+        let classes: Vec<jclass> = classes.iter().map(|class| class.0).collect();
+        let count = jint::try_from(classes.len()).unwrap_or(0);
+        call!(self.RetransformClasses(count, classes.as_ptr()))
+    }
+
+    /// Memory that the VM frees, with these bytes; null if there is none.
+    pub(crate) fn allocated(self, bytes: &[u8]) -> *mut u8 {
+        let mut memory = null_mut();
+        let size = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+        let allocated = (|| call!(self.Allocate(size, &raw mut memory)))();
+        if allocated.is_err() || memory.is_null() {
+            return null_mut();
+        }
+        // SAFETY: the VM has just allocated as many bytes.
+        unsafe { memory.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        memory
+    }
+
+    /// Whether the VM lets a class be changed.
+    pub(crate) fn is_modifiable(self, class: Class) -> bool {
+        let mut modifiable = 0;
+        let asked = (|| call!(self.IsModifiableClass(class.0, &raw mut modifiable)))();
+        asked.is_ok() && modifiable != 0
+    }
+
+    /// The name of a class as a descriptor.
+    pub(crate) fn signature_of(self, class: Class) -> Result<Vec<u8>, Error> {
+        let mut name = null_mut();
+        call!(self.GetClassSignature(class.0, &raw mut name, null_mut()))?;
+        Ok(self.taken_text(name).into_bytes())
+    }
+
+    /// The access flags of a class.
+    pub(crate) fn modifiers_of(self, class: Class) -> Result<u32, Error> {
+        let mut modifiers = 0;
+        call!(self.GetClassModifiers(class.0, &raw mut modifiers))?;
+        Ok(modifiers.cast_unsigned())
+    }
+
+    /// The interfaces that a class names, by references that are to be forgotten; an error for one that is not prepared yet.
+    pub(crate) fn interfaces_of(self, class: Class) -> Result<Vec<Class>, Error> {
+        let (mut count, mut interfaces) = (0, null_mut());
+        call!(self.GetImplementedInterfaces(class.0, &raw mut count, &raw mut interfaces))?;
+        Ok(self.taken(interfaces, count).into_iter().map(Class).collect())
+    }
+
+    /// A number that stays with an object.
+    pub(crate) fn hash_of(self, object: jobject) -> jint {
+        let mut hash = 0;
+        let _zero_if_refused = (|| call!(self.GetObjectHashCode(object, &raw mut hash)))();
+        hash
+    }
+
     fn notice(self, event: jvmtiEvent, wanted: bool) -> Result<(), Error> {
         let mode = if wanted { JVMTI_ENABLE } else { JVMTI_DISABLE };
         call!(self.SetEventNotificationMode(mode, event, null_mut()))
@@ -222,6 +289,21 @@ impl Jvmti {
         call!(self.GetClassMethods(class.0, &raw mut count, &raw mut methods))?;
         let methods = self.taken(methods, count).into_iter().map(|id| MethodId(id.addr()));
         Ok(methods.filter(|&id| self.is_native(id)).collect())
+    }
+
+    /// The methods that a class declares: modifiers, name and descriptor; an error for one that is not prepared yet.
+    pub(crate) fn methods_of(self, class: Class) -> Result<Vec<(u32, CString, CString)>, Error> {
+        let (mut count, mut methods) = (0, null_mut());
+        call!(self.GetClassMethods(class.0, &raw mut count, &raw mut methods))?;
+        let methods = self.taken(methods, count).into_iter();
+        Ok(methods.filter_map(|id| self.method_of(MethodId(id.addr())).ok()).collect())
+    }
+
+    fn method_of(self, id: MethodId) -> Result<(u32, CString, CString), Error> {
+        let (mut modifiers, mut name, mut signature) = (0, null_mut(), null_mut());
+        call!(self.GetMethodModifiers(raw(id), &raw mut modifiers))?;
+        call!(self.GetMethodName(raw(id), &raw mut name, &raw mut signature, null_mut()))?;
+        Ok((modifiers.cast_unsigned(), self.taken_text(name), self.taken_text(signature)))
     }
 
     fn is_native(self, id: MethodId) -> bool {

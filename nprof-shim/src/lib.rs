@@ -39,6 +39,7 @@
 //!   already, `rebind` binds it to something else, with `helper` (made by `class_file`) and `slots`, which find the address
 //!   that the VM holds.
 //! - `id_cache`: ids of methods and fields that native code looks up again and again, given from memory.
+//! - `trees`: methods that are enhanced by nprof, and tell what they do.
 //! - `jvmti`, `jni`, `vm`: the VM's functions, checked. `memory` and `library`: what stays mapped and open for good.
 //! - `c_library.s` and `c_library`: functions of the C library by names that old versions of it, and others, have too.
 //!
@@ -68,4 +69,5 @@ pub mod sharding;
 pub mod signature;
 mod slots;
 mod stage;
+mod trees;
 mod vm;

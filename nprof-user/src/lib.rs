@@ -15,12 +15,15 @@
 
 pub mod aggregate;
 pub mod attach;
+pub mod calls;
+pub mod classfile;
 pub mod cli;
 pub mod collect;
 pub mod config;
 pub mod control;
 pub mod diagnose;
 pub mod discover;
+pub mod enhance;
 pub mod export;
 pub mod govern;
 pub mod model;

@@ -227,6 +227,15 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Looking").arg(targets.library("liblooking.so")))
     }
 
+    /// Methods that call each other in known numbers (`Trees.java`), on a JVM with these options.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn trees(jdk: &Jdk, options: &[&str]) -> Result<Self> {
+        let mut command = java(jdk, &Targets::get()?.classes());
+        Self::start(jdk, command.args(options).arg("targets.Trees"))
+    }
+
     /// The natives of `Bench.java` from a jar that starts it, in a JVM that is as small as can be: for tests with many of them, which
     /// tell them apart by [`NUMBER`].
     ///

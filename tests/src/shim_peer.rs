@@ -274,7 +274,19 @@ impl Connection {
             FromShim::Dropped(total) => heard.dropped = total,
             FromShim::Note(note) => heard.notes.push(text(note)),
             // Nobody has asked for that.
-            FromShim::IdsKept | FromShim::IdFunction(_) | FromShim::IdCaller(_) | FromShim::IdsForgotten(_) => {}
+            FromShim::IdsKept
+            | FromShim::IdFunction(_)
+            | FromShim::IdCaller(_)
+            | FromShim::IdsForgotten(_)
+            | FromShim::TreesReady
+            | FromShim::ClassesListed(_)
+            | FromShim::MethodsListed(_)
+            | FromShim::ClassFile(_)
+            | FromShim::Enhanced(_)
+            | FromShim::TreesRecorded
+            | FromShim::ExceptionClass(_)
+            | FromShim::ExceptionsNamed
+            | FromShim::TreesEnded(_) => {}
         }
         Ok(Event::Told)
     }

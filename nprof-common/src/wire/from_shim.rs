@@ -1,7 +1,7 @@
 //! What the shim says.
 
 use super::bytes::{Reader, Writer};
-use super::{Error, Part, open, packet, parts};
+use super::{ClassFile, ClassesListed, Enhanced, Error, ExceptionClass, Part, TreesEnded, open, packet, parts};
 
 /// A message of the shim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,24 @@ pub enum FromShim<'a> {
     IdCaller(IdCaller),
     /// All that came of it has been told.
     IdsForgotten(IdsForgotten),
+    /// Methods can be enhanced.
+    TreesReady,
+    /// A part of the list of classes is in the area.
+    ClassesListed(ClassesListed),
+    /// The methods of a part of the classes are in the area.
+    MethodsListed(ClassesListed),
+    /// The file of a class is in the area.
+    ClassFile(ClassFile),
+    /// All answers to an `Enhance` have been sent.
+    Enhanced(Enhanced),
+    /// What enhanced methods tell is recorded from now on.
+    TreesRecorded,
+    /// The class of an exception.
+    ExceptionClass(ExceptionClass<'a>),
+    /// All answers to a `NameExceptions` have been sent.
+    ExceptionsNamed,
+    /// Nothing is recorded any more, and classes are restored.
+    TreesEnded(TreesEnded),
     /// The shim ends the connection, for this reason.
     Bye(&'a [u8]),
 }
@@ -189,6 +207,15 @@ const IDS_KEPT: u16 = 11;
 const ID_FUNCTION: u16 = 12;
 const ID_CALLER: u16 = 13;
 const IDS_FORGOTTEN: u16 = 14;
+const TREES_READY: u16 = 15;
+const CLASSES_LISTED: u16 = 16;
+const CLASS_FILE: u16 = 17;
+const ENHANCED: u16 = 18;
+const TREES_RECORDED: u16 = 19;
+const EXCEPTION_CLASS: u16 = 20;
+const EXCEPTIONS_NAMED: u16 = 21;
+const TREES_ENDED: u16 = 22;
+const METHODS_LISTED: u16 = 23;
 
 impl<'a> FromShim<'a> {
     /// Writes the message to the beginning of a buffer and gives the packet; `None` if it does not fit into the buffer
@@ -209,6 +236,15 @@ impl<'a> FromShim<'a> {
             Self::IdFunction(message) => packet(buffer, ID_FUNCTION, |to| message.write(to)),
             Self::IdCaller(message) => packet(buffer, ID_CALLER, |to| message.write(to)),
             Self::IdsForgotten(message) => packet(buffer, IDS_FORGOTTEN, |to| message.write(to)),
+            Self::TreesReady => packet(buffer, TREES_READY, |to| ().write(to)),
+            Self::ClassesListed(message) => packet(buffer, CLASSES_LISTED, |to| message.write(to)),
+            Self::MethodsListed(message) => packet(buffer, METHODS_LISTED, |to| message.write(to)),
+            Self::ClassFile(message) => packet(buffer, CLASS_FILE, |to| message.write(to)),
+            Self::Enhanced(message) => packet(buffer, ENHANCED, |to| message.write(to)),
+            Self::TreesRecorded => packet(buffer, TREES_RECORDED, |to| ().write(to)),
+            Self::ExceptionClass(message) => packet(buffer, EXCEPTION_CLASS, |to| message.write(to)),
+            Self::ExceptionsNamed => packet(buffer, EXCEPTIONS_NAMED, |to| ().write(to)),
+            Self::TreesEnded(message) => packet(buffer, TREES_ENDED, |to| message.write(to)),
         }
     }
 
@@ -232,6 +268,15 @@ impl<'a> FromShim<'a> {
             ID_FUNCTION => body.last().map(Self::IdFunction),
             ID_CALLER => body.last().map(Self::IdCaller),
             IDS_FORGOTTEN => body.last().map(Self::IdsForgotten),
+            TREES_READY => body.last().map(|()| Self::TreesReady),
+            CLASSES_LISTED => body.last().map(Self::ClassesListed),
+            METHODS_LISTED => body.last().map(Self::MethodsListed),
+            CLASS_FILE => body.last().map(Self::ClassFile),
+            ENHANCED => body.last().map(Self::Enhanced),
+            TREES_RECORDED => body.last().map(|()| Self::TreesRecorded),
+            EXCEPTION_CLASS => body.last().map(Self::ExceptionClass),
+            EXCEPTIONS_NAMED => body.last().map(|()| Self::ExceptionsNamed),
+            TREES_ENDED => body.last().map(Self::TreesEnded),
             unknown => Err(Error::Kind(unknown)),
         }
     }

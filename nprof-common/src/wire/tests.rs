@@ -41,6 +41,7 @@ const WELCOME: Welcome = Welcome {
     rows: 2_048,
     consumed: false,
 };
+const FILE: ClassFile = ClassFile { class: 1, bytes: 1 << 20, error: ClassFile::UNLOADED };
 
 fn from_shim() -> Vec<FromShim<'static>> {
     vec![
@@ -67,6 +68,15 @@ fn from_shim() -> Vec<FromShim<'static>> {
         }),
         FromShim::IdCaller(IdCaller { address: 1 << 47, hits: 1, misses: 2, left: 3 }),
         FromShim::IdsForgotten(IdsForgotten { behind: 4, untold: 0 }),
+        FromShim::TreesReady,
+        FromShim::ClassesListed(ClassesListed { first: 1, count: 2, total: 3, bytes: 4 }),
+        FromShim::MethodsListed(ClassesListed { first: 5, count: 6, total: 7, bytes: 8 }),
+        FromShim::ClassFile(FILE),
+        FromShim::Enhanced(Enhanced { classes: 3, error: 62 }),
+        FromShim::TreesRecorded,
+        FromShim::ExceptionClass(ExceptionClass { number: 2, class: b"La/E;" }),
+        FromShim::ExceptionsNamed,
+        FromShim::TreesEnded(TreesEnded { restored: 5, behind: 1 }),
     ]
 }
 
@@ -80,6 +90,15 @@ fn to_shim() -> Vec<ToShim> {
         ToShim::Detach,
         ToShim::KeepIds(7),
         ToShim::ForgetIds,
+        ToShim::PrepareTrees,
+        ToShim::ListClasses(1),
+        ToShim::ListMethods(6),
+        ToShim::ReadClass(2),
+        ToShim::Enhance(3),
+        ToShim::NewClassFile(FILE),
+        ToShim::RecordTrees(4),
+        ToShim::NameExceptions(5),
+        ToShim::EndTrees,
     ]
 }
 

@@ -1,6 +1,6 @@
 //! What nprof says.
 
-use super::{Error, Part, open, packet, parts};
+use super::{ClassFile, Error, Part, open, packet, parts};
 
 /// A message of nprof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,25 @@ pub enum ToShim {
     KeepIds(u64),
     /// Keep them no longer, and tell what came of it.
     ForgetIds,
+    /// Make ready to have methods tell of themselves, in the memory that comes along ([`crate::tree`]); also without a `Welcome`. Answered by
+    /// `TreesReady`.
+    PrepareTrees,
+    /// List the loaded classes, from this number on. Zero makes a new list.
+    ListClasses(u32),
+    /// List the methods of these classes, from the class with this number on.
+    ListMethods(u32),
+    /// Pass the file of the class with this number.
+    ReadClass(u32),
+    /// Enhance as many classes, whose numbers are in the area. Their files come one by one, each to be answered by a `NewClassFile`.
+    Enhance(u32),
+    /// The new file of a class is in the area. Without bytes the class stays as it is.
+    NewClassFile(ClassFile),
+    /// Record what enhanced methods tell, from the next call of one of so many entry methods on: those with the first numbers.
+    RecordTrees(u32),
+    /// Tell the classes of exceptions, from this number on.
+    NameExceptions(u32),
+    /// Record no more, and restore all classes.
+    EndTrees,
 }
 
 parts! {
@@ -78,6 +97,15 @@ const APPLY: u16 = 0x105;
 const DETACH: u16 = 0x106;
 const KEEP_IDS: u16 = 0x107;
 const FORGET_IDS: u16 = 0x108;
+const PREPARE_TREES: u16 = 0x109;
+const LIST_CLASSES: u16 = 0x10a;
+const READ_CLASS: u16 = 0x10b;
+const ENHANCE: u16 = 0x10c;
+const NEW_CLASS_FILE: u16 = 0x10d;
+const RECORD_TREES: u16 = 0x10e;
+const NAME_EXCEPTIONS: u16 = 0x10f;
+const END_TREES: u16 = 0x110;
+const LIST_METHODS: u16 = 0x111;
 
 impl ToShim {
     /// Writes the message to the beginning of a buffer and gives the packet; `None` if it does not fit.
@@ -92,6 +120,15 @@ impl ToShim {
             Self::Detach => packet(buffer, DETACH, |to| ().write(to)),
             Self::KeepIds(pending) => packet(buffer, KEEP_IDS, |to| pending.write(to)),
             Self::ForgetIds => packet(buffer, FORGET_IDS, |to| ().write(to)),
+            Self::PrepareTrees => packet(buffer, PREPARE_TREES, |to| ().write(to)),
+            Self::ListClasses(from) => packet(buffer, LIST_CLASSES, |to| from.write(to)),
+            Self::ListMethods(from) => packet(buffer, LIST_METHODS, |to| from.write(to)),
+            Self::ReadClass(number) => packet(buffer, READ_CLASS, |to| number.write(to)),
+            Self::Enhance(count) => packet(buffer, ENHANCE, |to| count.write(to)),
+            Self::NewClassFile(file) => packet(buffer, NEW_CLASS_FILE, |to| file.write(to)),
+            Self::RecordTrees(entries) => packet(buffer, RECORD_TREES, |to| entries.write(to)),
+            Self::NameExceptions(from) => packet(buffer, NAME_EXCEPTIONS, |to| from.write(to)),
+            Self::EndTrees => packet(buffer, END_TREES, |to| ().write(to)),
         }
     }
 
@@ -110,6 +147,15 @@ impl ToShim {
             DETACH => body.last().map(|()| Self::Detach),
             KEEP_IDS => body.last().map(Self::KeepIds),
             FORGET_IDS => body.last().map(|()| Self::ForgetIds),
+            PREPARE_TREES => body.last().map(|()| Self::PrepareTrees),
+            LIST_CLASSES => body.last().map(Self::ListClasses),
+            LIST_METHODS => body.last().map(Self::ListMethods),
+            READ_CLASS => body.last().map(Self::ReadClass),
+            ENHANCE => body.last().map(Self::Enhance),
+            NEW_CLASS_FILE => body.last().map(Self::NewClassFile),
+            RECORD_TREES => body.last().map(Self::RecordTrees),
+            NAME_EXCEPTIONS => body.last().map(Self::NameExceptions),
+            END_TREES => body.last().map(|()| Self::EndTrees),
             unknown => Err(Error::Kind(unknown)),
         }
     }

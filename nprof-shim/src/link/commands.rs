@@ -9,7 +9,7 @@ use nprof_common::MethodStats;
 use nprof_common::wire::{Applied, Bound, FromShim, How, NO_INDEX, SAMPLE, Scanned, Stubbed, ToShim, VERSION, Welcome};
 
 use super::socket::Files;
-use super::{Link, Policy, ids};
+use super::{Link, Policy, ids, trees};
 use crate::agent::Agent;
 use crate::id_cache;
 use crate::jni::Jni;
@@ -54,6 +54,8 @@ pub(super) enum Refusal {
     Unprepared(#[from] rebind::Error),
     #[error("ids are not kept here: {0}")]
     Ids(#[from] id_cache::Error),
+    #[error("no trees are followed here: {0}")]
+    Trees(#[from] crate::trees::Error),
 }
 
 /// Does what one message says.
@@ -72,12 +74,17 @@ pub(super) fn follow(agent: &Agent, link: &Arc<Link>, message: ToShim, files: Fi
         visit(agent, |jni| ids::end(agent, link, jni))?;
         return Ok(Next::Message);
     }
+    if trees::is_order(&message) {
+        let _work = work_for(agent, link)?;
+        let [file, _] = files;
+        visit(agent, |jni| trees::follow(agent, link, jni, message, file))??;
+        return Ok(Next::Message);
+    }
     if link.policy().is_none() {
         return Err(Refusal::Unwelcome);
     }
     let _work = work_for(agent, link)?;
     match message {
-        ToShim::Welcome(_) | ToShim::KeepIds(_) | ToShim::ForgetIds => {}
         ToShim::Scan => visit(agent, |jni| scan_all(agent, link, jni))?,
         ToShim::Watch(watch) => {
             let options = options(watch.mode, watch.probability, watch.threshold_ns)?;
@@ -90,6 +97,8 @@ pub(super) fn follow(agent: &Agent, link: &Arc<Link>, message: ToShim, files: Fi
             link.answer(&FromShim::Detached(left));
             return Ok(Next::End);
         }
+        // These are done above.
+        _ => {}
     }
     Ok(Next::Message)
 }
@@ -212,6 +221,7 @@ fn apply(agent: &Agent, link: &Link, jni: Jni, serial: u32) {
 /// Leaves all methods alone. Tells how many still have a stub, which does nothing.
 fn detach(agent: &Agent, link: &Arc<Link>, jni: Jni) -> u32 {
     agent.disconnect(link);
+    trees::end(agent, link, jni);
     agent.methods.unwatch_all();
     agent.be_quiet();
     let left = match rebind::restore(agent, jni) {
@@ -231,6 +241,7 @@ fn detach(agent: &Agent, link: &Arc<Link>, jni: Jni) -> u32 {
 pub(super) fn orphaned(agent: &Agent, link: &Arc<Link>) {
     let _work = agent.work();
     ids::orphaned(agent, link);
+    trees::orphaned(agent, link);
     if !agent.disconnect(link) {
         return;
     }

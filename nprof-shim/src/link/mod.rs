@@ -10,6 +10,7 @@ pub(crate) mod ids;
 pub(crate) mod service;
 mod signals;
 mod socket;
+mod trees;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -36,6 +37,8 @@ pub(crate) struct Link {
     policy: OnceLock<Policy>,
     /// Ids are kept for this connection.
     keeps_ids: AtomicBool,
+    /// Trees are followed for this connection.
+    trees: Mutex<Option<trees::Session>>,
 }
 
 /// What nprof wants to be done without being asked.
@@ -109,7 +112,13 @@ impl Link {
         if !socket::may_command(uid) {
             return Err(Error::Peer { path: name(), uid });
         }
-        Ok(Self { socket, drops: Mutex::default(), policy: OnceLock::new(), keeps_ids: AtomicBool::new(false) })
+        Ok(Self {
+            socket,
+            drops: Mutex::default(),
+            policy: OnceLock::new(),
+            keeps_ids: AtomicBool::new(false),
+            trees: Mutex::default(),
+        })
     }
 
     /// What nprof wants to be done without being asked; `None` until it has said so.
@@ -174,6 +183,14 @@ impl Link {
 
     fn drops(&self) -> MutexGuard<'_, Drops> {
         self.drops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next message of nprof, if one comes within a time: what it is asked for in the middle of something else.
+    fn receive_within(&self, limit: Duration) -> Option<ToShim> {
+        if !socket::wait_for_message(&self.socket, limit) {
+            return None;
+        }
+        self.receive().ok().map(|(message, _)| message)
     }
 
     /// The next message of nprof, and the descriptors that came with it.

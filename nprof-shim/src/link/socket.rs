@@ -72,9 +72,18 @@ pub(super) fn try_send(socket: &OwnedFd, packet: &[u8]) -> bool {
 
 /// Waits until there may be room again. `false` when the time is over, or nobody is there.
 pub(super) fn wait_for_room(socket: &OwnedFd, limit: Duration) -> bool {
+    wait_for(socket, PollFlags::OUT, limit)
+}
+
+/// Waits until there is a message. `false` when the time is over, or nobody is there.
+pub(super) fn wait_for_message(socket: &OwnedFd, limit: Duration) -> bool {
+    wait_for(socket, PollFlags::IN, limit)
+}
+
+fn wait_for(socket: &OwnedFd, what: PollFlags, limit: Duration) -> bool {
     let limit =
         Timespec { tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX), tv_nsec: limit.subsec_nanos().into() };
-    let mut polled = [PollFd::new(socket, PollFlags::OUT)];
+    let mut polled = [PollFd::new(socket, what)];
     let ready = poll(&mut polled, Some(&limit));
     let gone = PollFlags::HUP | PollFlags::ERR;
     matches!(ready, Ok(1..)) && !polled[0].revents().intersects(gone)

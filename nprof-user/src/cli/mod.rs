@@ -30,6 +30,7 @@ mod served;
 mod terminal;
 mod tier;
 mod trace;
+mod tree;
 mod view;
 
 use std::io;
@@ -80,6 +81,7 @@ enum Command {
     Trace(trace::TraceArgs),
     Jni(jni::JniArgs),
     Diagnose(diagnose::DiagnoseArgs),
+    Tree(tree::TreeArgs),
     Record(record::RecordArgs),
     Flamegraph(flamegraph::FlamegraphArgs),
     Report(report::ReportArgs),
@@ -124,6 +126,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Trace(args) => trace::run(args, cli.quiet),
         Command::Jni(args) => jni::run(args, cli.quiet),
         Command::Diagnose(args) => diagnose::run(args, cli.quiet),
+        Command::Tree(args) => tree::run(args, cli.quiet),
         Command::Record(args) => record::run(args, cli.quiet),
         Command::Flamegraph(args) => flamegraph::run(args, cli.quiet),
         Command::Report(args) => report::run(args, cli.quiet),

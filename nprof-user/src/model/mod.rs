@@ -8,6 +8,7 @@ mod diagnosis;
 pub mod duration;
 mod finding;
 mod id_cache;
+mod invocation;
 pub mod jni;
 mod jvm;
 mod labels;
@@ -19,6 +20,7 @@ mod reach;
 mod sample;
 mod snapshot;
 mod status;
+mod tree;
 mod user_program;
 
 pub use allocator::AllocatorSite;
@@ -30,6 +32,10 @@ pub use collector::{COLLECTORS, Collector, Collectors, Column, CountedIn};
 pub use diagnosis::{Certainty, CostKind, Diagnosis, Fault, FaultCost};
 pub use finding::{Finding, Verdict};
 pub use id_cache::{ID_FUNCTIONS, IdCacheReport, IdFunctionSum, LookUps};
+pub use invocation::{
+    Difference, EntrySummary, Invocation, InvocationGroup, Missing, NodeException, PathDifference, PathSum,
+    SlowestInvocation, TreeCall, TreeNode, TreeSummary, Unfinished,
+};
 pub use jni::{CriticalSections, JniFamily, JniResource, JniSnapshot, JniSum, JniUse, Resources};
 pub use jvm::{Jvm, JvmKind, StartTime};
 pub use labels::JvmLabels;
@@ -50,4 +56,7 @@ pub use snapshot::{
     Tier, Traced, Tracing, Unseen,
 };
 pub use status::{CallCost, FunctionStatus, JvmStatus, ProfilesStatus, Status};
+pub use tree::{
+    LeftOut, LeftOutReason, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreePlan, TreeThread,
+};
 pub use user_program::{CallEnd, ProgramValues};

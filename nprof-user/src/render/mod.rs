@@ -25,6 +25,7 @@ mod slow;
 mod slow_call;
 pub mod status;
 pub mod table;
+pub mod tree;
 mod uncertain;
 pub mod units;
 mod words;

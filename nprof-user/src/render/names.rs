@@ -50,7 +50,7 @@ pub(super) fn labels(methods: &[&Method]) -> Vec<String> {
 }
 
 /// Replaces each label that occurs more than once by its longer form.
-fn tell_apart(labels: &mut [String], longer: impl Fn(usize) -> String) {
+pub(super) fn tell_apart(labels: &mut [String], longer: impl Fn(usize) -> String) {
     let mut uses: HashMap<&str, u32> = HashMap::new();
     for label in labels.iter() {
         *uses.entry(label).or_default() += 1;

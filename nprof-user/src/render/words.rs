@@ -53,6 +53,17 @@ fn loss(reason: &str) -> Option<&'static str> {
             "look-ups of which nprof does not know whether they were the same again (a name of more than 158 bytes, an object \
              that was moved meanwhile, or more than 65,536 different look-ups): counted and timed, not as redundant"
         }
+        "tree-events" => {
+            "a thread had told more than nprof had read: invocations that this interrupted are marked, and have no time; follow \
+             fewer methods (--depth, --package)"
+        }
+        "tree-invocations" => {
+            "nprof was behind in reading, so that these invocations were left out as a whole: the others are exact; follow fewer \
+             methods (--depth, --package)"
+        }
+        "tree-no-ring" => {
+            "events of threads for which there was no room: their invocations are not seen; nothing to do"
+        }
         _ => return None,
     })
 }

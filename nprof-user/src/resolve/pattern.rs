@@ -4,6 +4,7 @@
 //! on bytes: `?` and `[..]` stand for one ASCII character, `*` for any text.
 
 use globset::{ErrorKind, Glob, GlobBuilder, GlobMatcher};
+use regex::{Regex, RegexBuilder};
 
 use crate::model::Method;
 use crate::model::descriptor;
@@ -19,6 +20,9 @@ Without '::' it selects all methods of the classes. A class pattern without a do
 with the class's name without its package: 'Deflater', '*::read*'. Nested classes are written
 with $: 'Outer$Inner'. A descriptor selects one overload: 'Deflater::init(IIZ)J'.";
 
+/// Memory that a regular expression may take, in bytes.
+const MOST_MEMORY: usize = 1 << 20;
+
 /// A pattern that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("pattern `{pattern}` is wrong at character {position}: {reason}")]
@@ -31,37 +35,72 @@ pub struct SelectError {
     pub reason: String,
 }
 
-/// A method's name in the form that patterns are compared with.
+/// A class's name in the form that patterns are compared with.
+#[derive(Debug, Clone)]
+pub struct ClassName {
+    /// With `/` for the dots.
+    slashed: String,
+    dotted: String,
+}
+
+impl ClassName {
+    /// That of a class as `Class.getName()` says it.
+    #[must_use]
+    pub fn of(class: &str) -> Self {
+        Self { slashed: class.replace('.', "/"), dotted: class.to_owned() }
+    }
+
+    fn simple(&self) -> &str {
+        self.slashed.rsplit('/').next().unwrap_or(&self.slashed)
+    }
+}
+
+/// A method's name in that form.
 pub(super) struct Name<'a> {
-    /// The class with `/` for the dots.
-    class: String,
+    class: ClassName,
     method: &'a Method,
 }
 
 impl<'a> Name<'a> {
     pub(super) fn of(method: &'a Method) -> Self {
-        Self { class: method.class.replace('.', "/"), method }
+        Self { class: ClassName::of(&method.class), method }
     }
+}
 
-    fn simple_class(&self) -> &str {
-        self.class.rsplit('/').next().unwrap_or(&self.class)
+/// What a name is compared with.
+#[derive(Debug, Clone)]
+enum Matcher {
+    Glob(GlobMatcher),
+    Regex(Regex),
+}
+
+impl Matcher {
+    fn is_match(&self, name: &str) -> bool {
+        match self {
+            Self::Glob(glob) => glob.is_match(name),
+            Self::Regex(regex) => regex.is_match(name),
+        }
     }
 }
 
 /// One `class::method` pattern.
 #[derive(Debug, Clone)]
-pub(super) struct Pattern {
+pub struct Pattern {
     text: String,
-    class: GlobMatcher,
+    class: Matcher,
     /// The class part has no dot: it is compared with the class's simple name.
     simple: bool,
-    method: Option<GlobMatcher>,
+    method: Option<Matcher>,
     /// A descriptor, or its arguments with both parentheses.
     signature: Option<String>,
 }
 
 impl Pattern {
-    pub(super) fn parse(text: &str) -> Result<Self, SelectError> {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// When it is no legal glob, or its descriptor none.
+    pub fn parse(text: &str) -> Result<Self, SelectError> {
         let (class, member) = match text.split_once("::") {
             Some((class, member)) => (class, Some((member, class.len() + 2))),
             None => (text, None),
@@ -71,7 +110,7 @@ impl Pattern {
         class.check_recursive()?;
         let mut parsed = Self {
             text: text.to_owned(),
-            class: class.compile(&class.text.replace('.', "/"))?,
+            class: Matcher::Glob(class.compile(&class.text.replace('.', "/"))?),
             simple: !class.text.contains('.'),
             method: None,
             signature: None,
@@ -82,23 +121,64 @@ impl Pattern {
             let name = Part { pattern: text, start, text: name };
             name.check_filled("method", "* for any method")?;
             name.check_method()?;
-            parsed.method = Some(name.compile(name.text)?);
+            parsed.method = Some(Matcher::Glob(name.compile(name.text)?));
             parsed.signature = signature.into_signature()?;
         }
         Ok(parsed)
     }
 
+    /// Reads a pattern of which both parts, the class and the method, are regular expressions on the whole name.
+    ///
+    /// # Errors
+    /// When a part is no regular expression.
+    pub fn regex(text: &str) -> Result<Self, SelectError> {
+        let (class, method) = match text.split_once("::") {
+            Some((class, method)) => (class, Some(Part { pattern: text, start: class.len() + 2, text: method })),
+            None => (text, None),
+        };
+        Ok(Self {
+            text: text.to_owned(),
+            class: Part { pattern: text, start: 0, text: class }.compile_regex()?,
+            simple: false,
+            method: method.map(|method| method.compile_regex()).transpose()?,
+            signature: None,
+        })
+    }
+
+    /// The classes of a package, and of those below it.
+    ///
+    /// # Errors
+    /// When its name is longer than any.
+    pub fn package(name: &str) -> Result<Self, SelectError> {
+        // The package without a name has none below it.
+        Self::regex(&if name.is_empty() { r"[^.]*".to_owned() } else { format!(r"{}\..*", regex::escape(name)) })
+    }
+
     /// The pattern as it was given.
-    pub(super) fn text(&self) -> &str {
+    #[must_use]
+    pub fn text(&self) -> &str {
         &self.text
     }
 
     pub(super) fn matches(&self, name: &Name<'_>) -> bool {
-        let class = if self.simple { name.simple_class() } else { &name.class };
+        self.matches_method(&name.method.name, &name.method.signature) && self.matches_class(&name.class)
+    }
+
+    /// Whether its class part selects a class.
+    #[must_use]
+    pub fn matches_class(&self, name: &ClassName) -> bool {
+        match &self.class {
+            Matcher::Glob(glob) => glob.is_match(if self.simple { name.simple() } else { &name.slashed }),
+            Matcher::Regex(regex) => regex.is_match(&name.dotted),
+        }
+    }
+
+    /// Whether its method part selects a method, in whatever class.
+    #[must_use]
+    pub fn matches_method(&self, name: &str, signature: &str) -> bool {
         // The signature either is complete or ends with the closing parenthesis.
-        self.method.as_ref().is_none_or(|glob| glob.is_match(name.method.name.as_str()))
-            && self.signature.as_ref().is_none_or(|s| name.method.signature.starts_with(s.as_str()))
-            && self.class.is_match(class)
+        self.method.as_ref().is_none_or(|method| method.is_match(name))
+            && self.signature.as_ref().is_none_or(|s| signature.starts_with(s.as_str()))
     }
 }
 
@@ -218,6 +298,19 @@ impl Part<'_> {
         self.build(GlobBuilder::new(glob).literal_separator(true))
     }
 
+    /// Compiles this piece as a regular expression on a whole name.
+    fn compile_regex(&self) -> Result<Matcher, SelectError> {
+        let wrong = |error: regex::Error| {
+            // The first lines of a message show the expression.
+            let reason = error.to_string();
+            self.error(0, reason.lines().last().unwrap_or_default().trim_start_matches("error: "))
+        };
+        // What is typed must be whole by itself: `a)|(b` is not.
+        Regex::new(self.text).map_err(wrong)?;
+        let whole = RegexBuilder::new(&format!("^(?:{})$", self.text)).size_limit(MOST_MEMORY).build();
+        whole.map(Matcher::Regex).map_err(wrong)
+    }
+
     /// Compiles a glob on text without separators.
     fn compile_plain(&self, glob: &str) -> Result<GlobMatcher, SelectError> {
         self.build(&GlobBuilder::new(glob))
@@ -257,6 +350,25 @@ mod tests {
             code: NativeCode::Unbound,
         };
         Pattern::parse(pattern).unwrap().matches(&Name::of(&method))
+    }
+
+    /// Check that a regular expression is about whole names, that a package has those below it, and that a wrong expression is one.
+    #[test]
+    fn regexes_and_packages() {
+        let selects = |pattern: &super::Pattern, class: &str, method: &str| {
+            pattern.matches_class(&super::ClassName::of(class)) && pattern.matches_method(method, "()V")
+        };
+        let regex = super::Pattern::regex(r"com\.acme\..*::(get|put)").unwrap();
+        assert!(selects(&regex, "com.acme.Svc", "get") && selects(&regex, "com.acme.a.B", "put"));
+        assert!(!selects(&regex, "com.acme.Svc", "getAll") && !selects(&regex, "x.com.acme.Svc", "get"));
+        let package = super::Pattern::package("com.acme").unwrap();
+        assert!(selects(&package, "com.acme.A", "a") && selects(&package, "com.acme.b.C$D", "a"));
+        assert!(!selects(&package, "com.acmex.A", "a") && !selects(&package, "comXacme.A", "a"));
+        let unnamed = super::Pattern::package("").unwrap();
+        assert!(selects(&unnamed, "Main", "a") && !selects(&unnamed, "a.Main", "a"));
+        for wrong in ["(", "a)|(b", "a::(", r"\w{9999}"] {
+            assert!(!super::Pattern::regex(wrong).unwrap_err().reason.is_empty(), "{wrong}");
+        }
     }
 
     /// Check what `*`, `**`, `?`, classes and alternatives match in the class part.

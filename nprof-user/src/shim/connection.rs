@@ -93,13 +93,26 @@ impl Connection {
     /// # Errors
     /// As [`Self::send`].
     pub fn welcome(&mut self, welcome: Welcome, maps: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        self.send_with(ToShim::Welcome(welcome), maps)
+    }
+
+    /// Has the shim make ready for trees, in this memory.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn prepare_trees(&mut self, memory: BorrowedFd<'_>) -> Result<(), Error> {
+        self.send_with(ToShim::PrepareTrees, &[memory])
+    }
+
+    /// Tells the shim something, with up to two descriptors.
+    fn send_with(&mut self, message: ToShim, files: &[BorrowedFd<'_>]) -> Result<(), Error> {
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut room);
-        if !control.push(SendAncillaryMessage::ScmRights(maps)) {
+        if !control.push(SendAncillaryMessage::ScmRights(files)) {
             return Err(self.failed(Errno::NOBUFS));
         }
         let mut buffer = [0; LONGEST_SENT];
-        let packet = ToShim::Welcome(welcome).encode(&mut buffer).ok_or_else(|| self.failed(Errno::MSGSIZE))?;
+        let packet = message.encode(&mut buffer).ok_or_else(|| self.failed(Errno::MSGSIZE))?;
         let sent = sendmsg(&self.socket, &[IoSlice::new(packet)], &mut control, SendFlags::NOSIGNAL);
         sent.map(drop).map_err(|error| self.last_words(error))
     }

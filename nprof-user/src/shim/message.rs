@@ -8,7 +8,10 @@ use nprof_common::wire;
 use crate::hotspot;
 use crate::model::VirtAddr;
 
-pub use nprof_common::wire::{Applied, Hello, How, IdCaller, IdFunction, IdsForgotten, Scanned, Stubbed};
+pub use nprof_common::wire::{
+    Applied, ClassFile, ClassesListed, Enhanced, Hello, How, IdCaller, IdFunction, IdsForgotten, Scanned, Stubbed,
+    TreesEnded,
+};
 
 /// A message of a shim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +42,24 @@ pub enum FromShimOwned {
     IdCaller(IdCaller),
     /// All of that has come.
     IdsForgotten(IdsForgotten),
+    /// Methods can be enhanced.
+    TreesReady,
+    /// A part of the list of classes is in the area.
+    ClassesListed(ClassesListed),
+    /// The methods of a part of the classes are in the area.
+    MethodsListed(ClassesListed),
+    /// The file of a class is in the area.
+    ClassFile(ClassFile),
+    /// Classes have been enhanced, or not.
+    Enhanced(Enhanced),
+    /// What enhanced methods tell is recorded from now on.
+    TreesRecorded,
+    /// The class of an exception, `java.io.IOException`, by its number.
+    ExceptionClass(u32, String),
+    /// All classes of exceptions have come.
+    ExceptionsNamed,
+    /// Nothing is recorded any more, and classes are restored.
+    TreesEnded(TreesEnded),
 }
 
 /// A method and what it is bound to.
@@ -79,6 +100,15 @@ impl FromShimOwned {
             wire::FromShim::IdFunction(sum) => Self::IdFunction(sum),
             wire::FromShim::IdCaller(caller) => Self::IdCaller(caller),
             wire::FromShim::IdsForgotten(end) => Self::IdsForgotten(end),
+            wire::FromShim::TreesReady => Self::TreesReady,
+            wire::FromShim::ClassesListed(part) => Self::ClassesListed(part),
+            wire::FromShim::MethodsListed(part) => Self::MethodsListed(part),
+            wire::FromShim::ClassFile(file) => Self::ClassFile(file),
+            wire::FromShim::Enhanced(done) => Self::Enhanced(done),
+            wire::FromShim::TreesRecorded => Self::TreesRecorded,
+            wire::FromShim::ExceptionClass(of) => Self::ExceptionClass(of.number, class_of_descriptor(&text(of.class))),
+            wire::FromShim::ExceptionsNamed => Self::ExceptionsNamed,
+            wire::FromShim::TreesEnded(end) => Self::TreesEnded(end),
         })
     }
 }

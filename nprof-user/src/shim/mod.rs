@@ -21,6 +21,7 @@ mod records;
 mod refusal;
 mod stand_in;
 mod target;
+mod tree_memory;
 
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -29,9 +30,13 @@ use std::time::{Duration, Instant};
 pub use connection::{Connection, Sender};
 pub use error::Error;
 pub use library::{Loaded, among, find, is_in_use, is_own};
-pub use message::{Applied, Bound, FromShimOwned, Hello, How, IdCaller, IdFunction, IdsForgotten, Scanned, Stubbed};
+pub use message::{
+    Applied, Bound, ClassFile, ClassesListed, Enhanced, FromShimOwned, Hello, How, IdCaller, IdFunction, IdsForgotten,
+    Scanned, Stubbed, TreesEnded,
+};
 pub use records::{Choices, Records};
 pub use refusal::{Refusal, Warning};
+pub use tree_memory::TreeMemory;
 
 use crate::discover::{Proc, Standing};
 use crate::model::{Jvm, Library};

@@ -14,5 +14,6 @@ pub mod process_end;
 pub mod ring;
 pub mod small_file;
 pub mod stub_target;
+pub mod ticks;
 
 pub use nprof_hotspot::sys::{errand, priority, remote_memory, target_file};

@@ -79,6 +79,14 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
+    /// No trees are followed in a JVM. Nothing has been done to it.
+    #[error("no trees are followed in process {pid}: {why}")]
+    Trees {
+        /// The process.
+        pid: Pid,
+        /// Why not.
+        why: &'static str,
+    },
     /// No probe can be put into a JVM.
     #[error("no probe can be attached to process {pid} ({})", main.escape_debug())]
     Unattached {

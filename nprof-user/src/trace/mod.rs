@@ -8,6 +8,7 @@
 //! Roster::snapshot  collect ─> aggregate                                   at any time, by anybody
 //! Host::next        all of this for each JVM that comes and goes
 //! IdCache           shim                                           ids that are kept in the JVM
+//! TreeTracer        shim                                             methods that are enhanced in the JVM
 //! Prepared::jni     attach, collect ─> aggregate                           JNI functions as well
 //! Profiles          collect, profile ─> aggregate                          windows of each, if there are to be stacks
 //! ```
@@ -47,6 +48,7 @@ mod stubs;
 mod tokens;
 mod traced_jvm;
 mod tracer;
+mod tree;
 mod vm;
 
 pub use calibrate::{Calibrated, calibrate};
@@ -69,6 +71,7 @@ pub use spent::Spent;
 pub use stubs::check_stubs;
 pub use traced_jvm::TracedJvm;
 pub use tracer::Tracer;
+pub use tree::{TreeEnd, TreeLosses, TreeTracer};
 pub use vm::{check_stacks, survey, wait_until_ready};
 
 use crate::attach::Collect;

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use self::events::{Events, Origin};
-use self::microseconds::Microseconds;
+pub(in crate::render) use self::microseconds::Microseconds;
 use self::stack_frames::StackFrames;
 use crate::model::{About, Profile, TimelineCall};
 use crate::render::json;

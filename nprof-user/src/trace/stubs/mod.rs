@@ -404,13 +404,8 @@ impl Stubs {
             FromShimOwned::Dropped(total) => self.scan_again(total),
             FromShimOwned::Note(text) => tracing::warn!("process {}: {text}", self.pid),
             FromShimOwned::Bye(reason) => self.lose(shim::Error::Bye { pid: self.pid, reason }),
-            // Ids are not kept by who has stubs.
-            FromShimOwned::Hello(_)
-            | FromShimOwned::Detached(_)
-            | FromShimOwned::IdsKept
-            | FromShimOwned::IdFunction(_)
-            | FromShimOwned::IdCaller(_)
-            | FromShimOwned::IdsForgotten(_) => {}
+            // Who has stubs keeps no ids and follows no trees.
+            _ => {}
         }
     }
 

@@ -1,0 +1,135 @@
+//! What enhanced methods tell: the class that they call, and the memory into which that writes.
+//!
+//! ```text
+//! head: losses, a page │ heads of the rings │ area: class files, lists of classes │ ring of a thread: events │ ring │ ...
+//! ```
+//!
+//! All of it is in 64-bit words, each whole. The target writes events and `WRITTEN`, nprof only `READ`.
+
+/// The class that enhanced methods call. Of the VM's own package: every module reads it and every loader finds it.
+pub const HOOK_CLASS: &str = "java/lang/NprofTree";
+/// Its methods, all static, and their descriptors. The number is the method's in the plan.
+pub const ENTER: (&str, &str) = ("enter", "(I)V");
+/// As [`ENTER`].
+pub const LEAVE: (&str, &str) = ("leave", "(I)V");
+/// As [`ENTER`], with what was thrown.
+pub const THREW: (&str, &str) = ("threw", "(Ljava/lang/Throwable;I)V");
+
+/// How many threads can have rings at a time.
+pub const RINGS: usize = 512;
+/// How many events there is room for in a ring; a power of two.
+pub const RING_EVENTS: usize = 8_192;
+
+/// Words before the heads of the rings. The first counts events of threads without a ring.
+const LOSS_WORDS: usize = 512;
+/// Words of the head of a ring: two cache lines, one for each who writes.
+pub const RING_HEAD_WORDS: usize = 16;
+/// Words of the area. What is passed there belongs to a message, which says how many bytes it is.
+pub const AREA_WORDS: usize = 4 << 17;
+/// The same in bytes: no class file may be longer, and no part of a list.
+pub const AREA_BYTES: usize = AREA_WORDS * 8;
+/// Where the area begins.
+pub const AREA: usize = LOSS_WORDS + RINGS * RING_HEAD_WORDS;
+/// Words of the events of a ring.
+pub const RING_WORDS: usize = RING_EVENTS * EVENT_WORDS;
+/// Words of everything.
+pub const WORDS: usize = AREA + AREA_WORDS + RINGS * RING_WORDS;
+
+/// Where the head of a ring is.
+#[must_use]
+#[inline]
+pub const fn head_of(ring: usize) -> usize {
+    LOSS_WORDS + ring * RING_HEAD_WORDS
+}
+
+/// Where an event of a ring is, by how many were written before.
+#[must_use]
+#[inline]
+pub const fn place_of(ring: usize, written: u64) -> usize {
+    AREA + AREA_WORDS + ring * RING_WORDS + (written % RING_EVENTS as u64) as usize * EVENT_WORDS
+}
+
+/// How many events have been written to a ring; a word of its head.
+pub const WRITTEN: usize = 0;
+/// How many events there was no room for.
+pub const LOST: usize = 1;
+/// How many invocations of entry methods were left out as a whole.
+pub const SKIPPED: usize = 2;
+/// How many events nprof has read. In a cache line of its own.
+pub const READ: usize = 8;
+
+/// Words of an event.
+pub const EVENT_WORDS: usize = 4;
+/// Set in [`Event::thread`] of a virtual thread. Without a number it stands for any of them.
+pub const VIRTUAL: u64 = 1 << 63;
+/// An exception whose class has no number.
+pub const UNKNOWN_EXCEPTION: u32 = 0;
+
+/// What a thread tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum EventKind {
+    /// It has entered a method.
+    Enter = 1,
+    /// It has left one normally.
+    Leave = 2,
+    /// It has left one by an exception; the detail is the number of its class.
+    Threw = 3,
+    /// Before this so many events found no room; the detail is how many.
+    Lost = 4,
+}
+
+/// One thing that a thread tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// When, by the CPU's time stamp counter.
+    pub ticks: u64,
+    /// The thread's id in the kernel as the target sees it, or the number of a virtual thread with [`VIRTUAL`].
+    pub thread: u64,
+    /// The number of the method.
+    pub method: u32,
+    /// What.
+    pub kind: EventKind,
+    /// See [`EventKind`].
+    pub detail: u64,
+}
+
+impl Event {
+    /// The words that stand for it in a ring.
+    #[must_use]
+    #[inline]
+    pub const fn words(&self) -> [u64; EVENT_WORDS] {
+        [self.ticks, self.thread, (self.method as u64) << 32 | self.kind as u64, self.detail]
+    }
+
+    /// What such words stand for; `None` if nothing.
+    #[must_use]
+    pub const fn of([ticks, thread, what, detail]: [u64; EVENT_WORDS]) -> Option<Self> {
+        let kind = match what & 0xffff_ffff {
+            1 => EventKind::Enter,
+            2 => EventKind::Leave,
+            3 => EventKind::Threw,
+            4 => EventKind::Lost,
+            _ => return None,
+        };
+        Some(Self { ticks, thread, method: (what >> 32) as u32, kind, detail })
+    }
+}
+
+const _: () = assert!(RING_EVENTS.is_power_of_two() && RINGS.is_power_of_two() && WORDS * 8 % 4_096 == 0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that an event comes out as it went in, and that words without a meaning are none.
+    #[test]
+    fn round_trips() {
+        for kind in [EventKind::Enter, EventKind::Leave, EventKind::Threw, EventKind::Lost] {
+            let event = Event { ticks: 1, thread: VIRTUAL | 7, method: u32::MAX, kind, detail: 1 << 40 };
+            assert_eq!(Event::of(event.words()), Some(event));
+        }
+        assert_eq!(Event::of([1, 2, 0, 3]), None);
+        assert_eq!(Event::of([1, 2, 5, 3]), None);
+    }
+}

@@ -1,0 +1,217 @@
+//! The natives of the hook: what an enhanced method tells is written to the ring of its thread.
+//!
+//! Of a platform thread only what happens within an entry method is written. A virtual thread is on another thread of the kernel
+//! each time, so all that it tells is written, and nprof sorts it out. An invocation of an entry method for which there may not be room
+//! is left out as a whole, and counted; what finds none all the same is counted, and the ring tells of it as soon as there is room.
+
+#![expect(
+    unsafe_code,
+    reason = "is called by the VM, with its pointers; the memory that is shared is found by its address"
+)]
+
+use std::arch::x86_64::_rdtsc;
+use std::ptr::with_exposed_provenance;
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+
+use jvmti_bindings::sys::jni::{JNIEnv, jboolean, jclass, jint, jlong, jobject};
+use nprof_common::tree::{
+    EVENT_WORDS, Event, EventKind, LOST, READ, RING_EVENTS, SKIPPED, VIRTUAL, WORDS, WRITTEN, head_of, place_of,
+};
+
+use super::rows::Row;
+use super::{TREES, Trees};
+use crate::jni::Jni;
+use crate::memory::Words;
+
+const ROOM: u64 = RING_EVENTS as u64;
+/// With more events than this in the ring, an invocation is left out.
+const NEARLY_FULL: u64 = ROOM / 4 * 3;
+
+/// The natives, in the order of `hook`.
+pub(super) fn addresses() -> [usize; 3] {
+    [enter as *const () as usize, leave as *const () as usize, threw as *const () as usize]
+}
+
+extern "system" fn enter(env: *mut JNIEnv, _class: jclass, method: jint, thread: jlong, is_virtual: jboolean) {
+    with_thread(env, thread, is_virtual, |told| told.enter(method.cast_unsigned()));
+}
+
+extern "system" fn leave(env: *mut JNIEnv, _class: jclass, method: jint, thread: jlong, is_virtual: jboolean) {
+    with_thread(env, thread, is_virtual, |told| told.leave(method.cast_unsigned(), EventKind::Leave, || 0));
+}
+
+extern "system" fn threw(
+    env: *mut JNIEnv,
+    _class: jclass,
+    thrown: jobject,
+    method: jint,
+    thread: jlong,
+    is_virtual: jboolean,
+) {
+    with_thread(env, thread, is_virtual, |told| {
+        told.leave(method.cast_unsigned(), EventKind::Threw, || {
+            // SAFETY: the VM passes the thread's environment to each native.
+            let number =
+                unsafe { Jni::passed(env) }.map(|jni| told.trees.exceptions.number(jni, thrown, &told.row.exception));
+            number.unwrap_or_default().into()
+        });
+    });
+}
+
+/// The thread that tells something, and where to.
+struct Told {
+    trees: &'static Trees,
+    row: &'static Row,
+    shared: Words,
+    /// The number of its ring.
+    ring: usize,
+    /// The number of a virtual thread, with [`VIRTUAL`].
+    is_virtual: Option<u64>,
+    ticks: u64,
+}
+
+#[inline]
+fn with_thread(env: *mut JNIEnv, thread: jlong, is_virtual: jboolean, work: impl FnOnce(&Told)) {
+    // SAFETY: every x86-64 CPU has the instruction, and Linux lets all processes use it unless told not to.
+    let ticks = unsafe { _rdtsc() };
+    let Some(trees) = TREES.get() else { return };
+    if !trees.is_on.load(Ordering::Relaxed) {
+        return;
+    }
+    let Some((number, row)) = trees.rows.of(env.addr()) else {
+        if let Some(rowless) = trees.shared().first() {
+            rowless.fetch_add(1, Ordering::Relaxed);
+        }
+        return;
+    };
+    row.inside.store(1, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    if trees.is_on.load(Ordering::Acquire) {
+        let run = trees.run.load(Ordering::Relaxed);
+        if row.run.load(Ordering::Relaxed) != run {
+            row.begin_run(run);
+        }
+        let is_virtual = (is_virtual != 0).then_some(VIRTUAL | thread.cast_unsigned());
+        work(&Told { trees, row, shared: trees.shared(), ring: number, is_virtual, ticks });
+    }
+    row.inside.store(0, Ordering::Release);
+}
+
+impl Trees {
+    #[inline]
+    fn shared(&self) -> Words {
+        let address = self.memory.load(Ordering::Acquire);
+        if address == 0 {
+            return &[];
+        }
+        // SAFETY: so many words have been mapped there, which stay mapped for good, and have atomics only.
+        unsafe { std::slice::from_raw_parts(with_exposed_provenance::<AtomicU64>(address), WORDS) }
+    }
+}
+
+impl Told {
+    #[inline]
+    fn enter(&self, method: u32) {
+        let row = self.row;
+        if self.is_virtual.is_none() {
+            if row.depth.load(Ordering::Relaxed) == 0 {
+                if method >= self.trees.entries.load(Ordering::Relaxed) {
+                    return;
+                }
+                let is_full = self.in_ring(NEARLY_FULL) > NEARLY_FULL;
+                row.skips.store(is_full.into(), Ordering::Relaxed);
+                if is_full {
+                    count(self.head(SKIPPED));
+                }
+            }
+            row.push(method);
+            if row.skips.load(Ordering::Relaxed) != 0 {
+                return;
+            }
+        }
+        self.write(method, EventKind::Enter, 0);
+    }
+
+    #[inline]
+    fn leave(&self, method: u32, kind: EventKind, detail: impl FnOnce() -> u64) {
+        if self.is_virtual.is_none() && (!self.row.pop(method) || self.row.skips.load(Ordering::Relaxed) != 0) {
+            return;
+        }
+        self.write(method, kind, detail());
+    }
+
+    /// How many events are in the ring that nprof has not read; it is looked again if that is more than a limit.
+    #[inline]
+    fn in_ring(&self, limit: u64) -> u64 {
+        let written = self.row.written.load(Ordering::Relaxed);
+        let unread = written.wrapping_sub(self.row.read.load(Ordering::Relaxed));
+        if unread <= limit {
+            return unread;
+        }
+        let read = self.head(READ).map_or(0, |word| word.load(Ordering::Acquire));
+        self.row.read.store(read, Ordering::Relaxed);
+        written.wrapping_sub(read)
+    }
+
+    #[inline]
+    fn write(&self, method: u32, kind: EventKind, detail: u64) {
+        let lost = self.row.lost.load(Ordering::Relaxed);
+        let needed = 1 + u64::from(lost > 0);
+        // What is no number of events in the ring is too many.
+        if self.in_ring(ROOM - needed) > ROOM - needed {
+            self.row.lost.store(lost + 1, Ordering::Relaxed);
+            count(self.head(LOST));
+            return;
+        }
+        let thread = self.is_virtual.unwrap_or_else(|| self.tid().into());
+        let event = Event { ticks: self.ticks, thread, method, kind, detail };
+        if lost > 0 {
+            self.row.lost.store(0, Ordering::Relaxed);
+            // Of which virtual threads events are missing is not known.
+            let thread = if self.is_virtual.is_some() { VIRTUAL } else { thread };
+            self.put(&Event { thread, kind: EventKind::Lost, detail: lost, ..event });
+        }
+        self.put(&event);
+    }
+
+    #[inline]
+    fn put(&self, event: &Event) {
+        let written = self.row.written.load(Ordering::Relaxed);
+        let place = place_of(self.ring, written);
+        if let Some(places) = self.shared.get(place..place + EVENT_WORDS) {
+            places.iter().zip(event.words()).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+        }
+        let written = written.wrapping_add(1);
+        self.row.written.store(written, Ordering::Relaxed);
+        if let Some(place) = self.head(WRITTEN) {
+            place.store(written, Ordering::Release);
+        }
+    }
+
+    #[inline]
+    fn head(&self, word: usize) -> Option<&AtomicU64> {
+        self.shared.get(head_of(self.ring) + word)
+    }
+
+    #[inline]
+    fn tid(&self) -> u32 {
+        match self.row.tid.load(Ordering::Relaxed) {
+            0 => self.new_tid(),
+            tid => tid,
+        }
+    }
+
+    #[cold]
+    fn new_tid(&self) -> u32 {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        self.row.tid.store(tid, Ordering::Relaxed);
+        tid
+    }
+}
+
+/// Counts in a ring's head, to which no other thread writes.
+fn count(place: Option<&AtomicU64>) {
+    if let Some(place) = place {
+        place.store(place.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+}

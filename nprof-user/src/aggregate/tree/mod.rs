@@ -1,0 +1,147 @@
+//! Invocations from what threads tell ([`Trees`]), and what all of them have in common ([`TreeSums`]).
+//!
+//! Each thread has its own open invocation: it begins where an entry method is entered, and is handed out when that one is left. An
+//! entry method that is called within is a node like others. What fits nothing is counted and changes no time: a wrong number is
+//! worse than none.
+
+mod difference;
+mod open;
+mod paths;
+mod sums;
+
+use std::collections::HashMap;
+
+pub use self::sums::TreeSums;
+
+use self::open::Open;
+use crate::model::{Invocation, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreeThread, Unfinished};
+
+/// How many threads can be inside of invocations at the same time. Virtual threads can be millions.
+const MAX_INSIDE: usize = 100_000;
+
+/// Puts invocations together.
+#[derive(Debug)]
+pub struct Trees {
+    methods: Vec<Facts>,
+    keeps_calls: bool,
+    threads: HashMap<TreeThread, State>,
+    unfinished: Unfinished,
+}
+
+/// What has to be known of a method here.
+#[derive(Debug, Clone, Copy)]
+struct Facts {
+    is_entry: bool,
+    is_native: bool,
+}
+
+/// Where a thread is, if that is not outside.
+#[derive(Debug)]
+enum State {
+    /// In an invocation.
+    Inside(Box<Open>),
+    /// Nobody knows, because events were lost.
+    Adrift {
+        /// Whether it was in an invocation, which has been handed out as it was.
+        was_inside: bool,
+    },
+}
+
+impl Trees {
+    /// Invocations of the entry methods among these, whose places are their numbers. With `keeps_calls` they have their single calls.
+    #[must_use]
+    pub fn new(methods: &[TreeMethod], keeps_calls: bool) -> Self {
+        let facts =
+            |method: &TreeMethod| Facts { is_entry: method.is_entry, is_native: method.kind == TreeKind::Native };
+        Self {
+            methods: methods.iter().map(facts).collect(),
+            keeps_calls,
+            threads: HashMap::new(),
+            unfinished: Unfinished::default(),
+        }
+    }
+
+    /// Takes in what a thread tells. Returns the invocation that ends with it.
+    pub fn take(&mut self, event: &TreeEvent) -> Option<Invocation> {
+        if let TreeEventKind::Lost(events) = event.kind {
+            return self.lose(event.thread, events);
+        }
+        let place = usize::try_from(event.method).unwrap_or(usize::MAX);
+        let Some(&facts) = self.methods.get(place) else {
+            self.unfinished.unknown += 1;
+            return None;
+        };
+        match self.threads.get_mut(&event.thread) {
+            Some(State::Inside(open)) => {
+                let methods = &self.methods;
+                open.take(event, |method| methods[method as usize].is_native);
+                if open.is_over() { self.hand_out(event.thread) } else { None }
+            }
+            _ if facts.is_entry => {
+                self.outside(event);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The threads that are in invocations.
+    pub fn inside(&self) -> impl Iterator<Item = TreeThread> {
+        self.threads.iter().filter(|(_, state)| matches!(state, State::Inside(_))).map(|(thread, _)| *thread)
+    }
+
+    /// A thread has ended, and all that it told was taken in. Returns whether it was inside of an invocation, which is counted.
+    pub fn thread_ended(&mut self, thread: TreeThread) -> bool {
+        let was_inside = matches!(self.threads.remove(&thread), Some(State::Inside(_)));
+        self.unfinished.died_inside += u64::from(was_inside);
+        was_inside
+    }
+
+    /// What has not become an invocation so far.
+    #[must_use]
+    pub fn unfinished(&self) -> Unfinished {
+        Unfinished { still_inside: self.inside().count() as u64, ..self.unfinished }
+    }
+
+    /// An entry method is entered or left by a thread that is in no invocation.
+    fn outside(&mut self, event: &TreeEvent) {
+        let known = self.threads.remove(&event.thread);
+        match (event.kind, known) {
+            (TreeEventKind::Enter, known) => {
+                if self.threads.len() >= MAX_INSIDE {
+                    self.unfinished.crowded += 1;
+                    return;
+                }
+                let mut open = Open::begin(event, self.keeps_calls);
+                open.missing.is_after_loss = known.is_some();
+                self.threads.insert(event.thread, State::Inside(Box::new(open)));
+            }
+            (_, None) => self.unfinished.begun_before += 1,
+            (_, Some(State::Adrift { was_inside })) => self.unfinished.lost_beginnings += u64::from(!was_inside),
+            (_, Some(State::Inside(_))) => {}
+        }
+    }
+
+    /// Events of a thread are missing. Where it is now is not known, nor what its calls took that were open.
+    fn lose(&mut self, thread: TreeThread, events: u64) -> Option<Invocation> {
+        let ended = match self.threads.get_mut(&thread) {
+            Some(State::Inside(open)) => {
+                open.lose(events);
+                self.hand_out(thread)
+            }
+            _ => None,
+        };
+        self.threads.insert(thread, State::Adrift { was_inside: ended.is_some() });
+        ended
+    }
+
+    fn hand_out(&mut self, thread: TreeThread) -> Option<Invocation> {
+        match self.threads.remove(&thread) {
+            Some(State::Inside(open)) => Some(open.finish(thread)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

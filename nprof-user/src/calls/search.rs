@@ -1,0 +1,316 @@
+//! The search, breadth first.
+
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use super::hierarchy::{Hierarchy, MethodId, Targets};
+use super::nodes::Nodes;
+use super::question::{Limit, Question};
+use super::references::{Bootstraps, Reference, Source};
+use super::{Bytecode, Classes, Constants, Planned};
+use crate::classfile::{ConstantPool, flag};
+use crate::enhance::NativeCall;
+use crate::model::{LeftOut, LeftOutReason, TreeKind};
+use crate::resolve::pattern::{ClassName, Pattern};
+
+/// What calls methods that it was told of when the program ran: class, and the beginning of the method's name.
+const REFLECTION: [(&str, &str); 6] = [
+    ("java.lang.reflect.Method", "invoke"),
+    ("java.lang.reflect.Constructor", "newInstance"),
+    ("java.lang.Class", "newInstance"),
+    ("java.lang.reflect.Proxy", "newProxyInstance"),
+    ("java.lang.reflect.InvocationHandler", "invoke"),
+    ("java.lang.invoke.MethodHandle", "invoke"),
+];
+
+/// The VM makes these for lambdas. What they call was found where the lambda is made.
+const LAMBDA_CLASS: &str = "$$Lambda";
+
+/// A search that goes on.
+pub(super) struct Search<'a, C: Classes> {
+    classes: &'a mut C,
+    pub(super) hierarchy: Hierarchy,
+    pub(super) question: &'a Question,
+    pub(super) nodes: Nodes,
+    left_out: BTreeSet<LeftOut>,
+    limit: Option<Limit>,
+    constants: HashMap<u32, Option<Rc<Constants>>>,
+    bytes: usize,
+    chosen_classes: HashMap<u32, bool>,
+}
+
+impl<'a, C: Classes> Search<'a, C> {
+    pub(super) fn new(classes: &'a mut C, hierarchy: Hierarchy, question: &'a Question) -> Self {
+        Self {
+            classes,
+            hierarchy,
+            question,
+            nodes: Nodes::default(),
+            left_out: BTreeSet::new(),
+            limit: None,
+            constants: HashMap::new(),
+            bytes: 0,
+            chosen_classes: HashMap::new(),
+        }
+    }
+
+    pub(super) fn finish(self) -> Planned {
+        self.nodes.finish(&self.hierarchy, self.left_out.into_iter().collect(), self.limit)
+    }
+
+    /// Makes nodes of the entry methods. Of an interface's method, those that implement it are.
+    pub(super) fn choose_entries(&mut self) {
+        for id in self.matching() {
+            if !self.hierarchy.is(id, flag::ABSTRACT) {
+                self.choose(id, 0, true);
+                continue;
+            }
+            let names = self.hierarchy.method(id).map(|(_, m)| (m.name.to_string(), m.signature.to_string()));
+            let Some((name, signature)) = names else { continue };
+            let implementing = self.hierarchy.overriding(id.0, &name, &signature).methods;
+            if implementing.is_empty() {
+                self.leave_out(self.name(id), LeftOutReason::Abstract);
+            }
+            for id in implementing {
+                self.choose(id, 0, true);
+            }
+        }
+    }
+
+    fn matching(&self) -> Vec<MethodId> {
+        let mut found = Vec::new();
+        for (number, class) in self.hierarchy.classes() {
+            let name = ClassName::of(&class.name);
+            let patterns: Vec<&Pattern> =
+                self.question.entries.iter().filter(|pattern| pattern.matches_class(&name)).collect();
+            let is_entry = |name: &str, signature: &str| patterns.iter().any(|p| p.matches_method(name, signature));
+            if !patterns.is_empty() {
+                let methods = (0..).zip(&class.methods).filter(|(_, m)| is_entry(&m.name, &m.signature));
+                found.extend(methods.map(|(method, _)| (number, method)));
+            }
+        }
+        found
+    }
+
+    /// Follows the calls of each node, which finds more nodes.
+    pub(super) fn run(&mut self) -> Result<(), C::Error> {
+        let mut next = 0;
+        while let Some(node) = self.nodes.get(next) {
+            let (id, depth, kind) = (node.id, node.depth, node.kind);
+            if kind == TreeKind::Java {
+                let caller = Caller { id, number: u32::try_from(next).unwrap_or(u32::MAX), depth };
+                self.follow(&caller)?;
+            }
+            next += 1;
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, caller: &Caller) -> Result<(), C::Error> {
+        let Some((references, lines)) = self.references(caller.id)? else {
+            let why = "the VM does not give its code, so that what it calls is not known";
+            self.leave_out(self.name(caller.id), LeftOutReason::ClassFile(why.to_owned()));
+            return Ok(());
+        };
+        for reference in references {
+            let line = line_of(&lines, reference.at);
+            self.refer(caller, &reference, line);
+        }
+        Ok(())
+    }
+
+    /// The references of a method's code, and its lines; `None` if there is no code or a limit is reached.
+    #[expect(clippy::type_complexity, reason = "two lists")]
+    pub(super) fn references(&mut self, id: MethodId) -> Result<Option<(Vec<Reference>, Vec<(u16, u16)>)>, C::Error> {
+        let Some(constants) = self.constants(id.0)? else { return Ok(None) };
+        let Some(Bytecode { bytes, lines }) = self.classes.bytecode(id.0, id.1)? else { return Ok(None) };
+        self.bytes += bytes.len();
+        let Ok(pool) = ConstantPool::parse(constants.count, &constants.bytes) else { return Ok(None) };
+        let bootstraps = constants.bootstraps.as_deref().and_then(|content| Bootstraps::parse(content).ok());
+        let method = self.hierarchy.method(id).map(|(_, method)| method.name.clone());
+        let source =
+            Source { pool: &pool, bootstraps: bootstraps.as_ref(), method: method.as_deref().unwrap_or_default() };
+        Ok(source.references(&bytes).ok().map(|references| (references, lines)))
+    }
+
+    /// The constants of a class.
+    pub(super) fn constants(&mut self, class: u32) -> Result<Option<Rc<Constants>>, C::Error> {
+        if let Some(known) = self.constants.get(&class) {
+            return Ok(known.clone());
+        }
+        let limits = &self.question.limits;
+        if self.constants.len() >= limits.classes {
+            self.limit.get_or_insert(Limit::Classes(limits.classes));
+            return Ok(None);
+        }
+        if self.bytes >= limits.bytes {
+            self.limit.get_or_insert(Limit::Bytes(limits.bytes));
+            return Ok(None);
+        }
+        let constants = self.classes.constants(class)?.map(Rc::new);
+        self.bytes += constants.as_ref().map_or(0, |constants| constants.bytes.len());
+        self.constants.insert(class, constants.clone());
+        Ok(constants)
+    }
+
+    /// What a reference may lead to, and the class that it names; `None` where that is not loaded.
+    pub(super) fn targets(&mut self, from: u32, reference: &Reference) -> Option<Targets> {
+        let class = self.hierarchy.find(&reference.class, from)?;
+        Some(if reference.is_virtual {
+            self.hierarchy.overriding(class, &reference.name, &reference.signature)
+        } else {
+            self.hierarchy.exact(class, &reference.name, &reference.signature)
+        })
+    }
+
+    fn refer(&mut self, caller: &Caller, reference: &Reference, line: Option<u16>) {
+        let what = format!("{}::{}{}", reference.class, reference.name, reference.signature);
+        if REFLECTION.iter().any(|(class, name)| reference.class == *class && reference.name.starts_with(name)) {
+            let by = self.name(caller.id);
+            self.leave_out(format!("{what}, called by {by}"), LeftOutReason::Reflection);
+            return;
+        }
+        let Some(targets) = self.targets(caller.id.0, reference) else {
+            let is_asked_for = self.is_in_packages(&reference.class);
+            let why = if is_asked_for { LeftOutReason::NotLoaded } else { LeftOutReason::Package };
+            self.leave_out(what, why);
+            return;
+        };
+        let Some(named) = targets.named else {
+            let why = LeftOutReason::ClassFile("its class has no such method".to_owned());
+            return self.leave_out(what, why);
+        };
+        if targets.methods.is_empty() {
+            let why = if self.is_chosen(named.0) { LeftOutReason::Abstract } else { LeftOutReason::Package };
+            return self.leave_out(self.name(named), why);
+        }
+        self.refer_to_all(caller, reference, &targets, line);
+    }
+
+    fn refer_to_all(&mut self, caller: &Caller, reference: &Reference, targets: &Targets, line: Option<u16>) {
+        let is_asked_for = targets.named.is_some_and(|named| self.is_chosen(named.0));
+        if !is_asked_for && !targets.methods.iter().any(|method| self.is_in(*method)) {
+            let named = targets.named.map(|named| self.name(named)).unwrap_or_default();
+            return self.leave_out(named, LeftOutReason::Package);
+        }
+        for method in &targets.methods {
+            if !self.is_in(*method) {
+                // What overrides a method of other packages in other packages is no news.
+                if is_asked_for {
+                    self.leave_out(self.name(*method), LeftOutReason::Package);
+                }
+                continue;
+            }
+            let native = self.native_call(*method, reference, targets);
+            if let Err(why) = native {
+                self.leave_out(self.name(*method), why);
+                continue;
+            }
+            let Some(number) = self.find_or_choose(*method, caller.depth + 1) else { continue };
+            self.nodes.connect(caller.number, number, line);
+            if let Ok(Some(call)) = native {
+                self.nodes.tell(caller.id, NativeCall { number, ..call });
+            }
+        }
+    }
+
+    /// The call to tell of, if the method is native; its number is not known yet. It has to be the only one that the call may lead to.
+    pub(super) fn native_call(
+        &self,
+        method: MethodId,
+        reference: &Reference,
+        targets: &Targets,
+    ) -> Result<Option<NativeCall>, LeftOutReason> {
+        if !self.hierarchy.is(method, flag::NATIVE) {
+            return Ok(None);
+        }
+        if !reference.is_direct {
+            return Err(LeftOutReason::Reflection);
+        }
+        if targets.methods.len() > 1 {
+            return Err(LeftOutReason::Ambiguous);
+        }
+        let (name, signature) = (reference.name.clone(), reference.signature.clone());
+        Ok(Some(NativeCall { class: reference.class.replace('.', "/"), name, signature, number: 0 }))
+    }
+
+    fn find_or_choose(&mut self, id: MethodId, depth: u32) -> Option<u32> {
+        match self.nodes.number(id) {
+            Some(number) => Some(number),
+            None if depth > self.question.depth => {
+                self.leave_out(self.name(id), LeftOutReason::Depth);
+                None
+            }
+            None => self.choose(id, depth, false),
+        }
+    }
+
+    fn choose(&mut self, id: MethodId, depth: u32, is_entry: bool) -> Option<u32> {
+        let (class, _) = self.hierarchy.method(id)?;
+        let kind = if self.hierarchy.is(id, flag::NATIVE) { TreeKind::Native } else { TreeKind::Java };
+        if let Some(known) = self.nodes.number(id) {
+            return Some(known);
+        }
+        if kind == TreeKind::Java && !class.is_modifiable {
+            if !class.name.contains(LAMBDA_CLASS) {
+                self.leave_out(self.name(id), LeftOutReason::Unmodifiable);
+            }
+            return None;
+        }
+        let most = self.question.limits.methods;
+        if self.nodes.len() >= most {
+            self.limit.get_or_insert(Limit::Methods(most));
+            self.leave_out(self.name(id), LeftOutReason::Limit);
+            return None;
+        }
+        Some(self.nodes.add(id, kind, depth, is_entry))
+    }
+
+    /// Whether nodes may be of a package that was asked for, or are entry methods anyway.
+    fn is_in(&mut self, method: MethodId) -> bool {
+        self.nodes.number(method).is_some() || self.is_chosen(method.0)
+    }
+
+    pub(super) fn is_chosen(&mut self, class: u32) -> bool {
+        if let Some(known) = self.chosen_classes.get(&class) {
+            return *known;
+        }
+        let chosen = self.hierarchy.class(class).is_some_and(|class| self.is_in_packages(&class.name));
+        self.chosen_classes.insert(class, chosen);
+        chosen
+    }
+
+    fn is_in_packages(&self, class: &str) -> bool {
+        let name = ClassName::of(class);
+        let packages = &self.question.packages;
+        packages.is_empty() || packages.iter().any(|package| package.matches_class(&name))
+    }
+
+    pub(super) fn leave_out(&mut self, what: String, why: LeftOutReason) {
+        let most = self.question.limits.left_out;
+        if self.left_out.len() < most {
+            self.left_out.insert(LeftOut { what, why });
+        } else if !self.left_out.contains(&LeftOut { what, why }) {
+            self.limit.get_or_insert(Limit::LeftOut(most));
+        }
+    }
+
+    /// `com.acme.Svc::get(I)V`.
+    pub(super) fn name(&self, id: MethodId) -> String {
+        let named = self.hierarchy.method(id);
+        named.map(|(class, m)| format!("{}::{}{}", class.name, m.name, m.signature)).unwrap_or_default()
+    }
+}
+
+/// A node whose calls are followed.
+struct Caller {
+    id: MethodId,
+    number: u32,
+    depth: u32,
+}
+
+/// The line of the instruction at a place.
+fn line_of(lines: &[(u16, u16)], at: usize) -> Option<u16> {
+    let before = lines.iter().filter(|(start, _)| usize::from(*start) <= at);
+    before.max_by_key(|(start, _)| *start).map(|(_, line)| *line)
+}

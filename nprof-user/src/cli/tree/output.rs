@@ -1,0 +1,172 @@
+//! Where invocations go: which are shown, how, and what is said at the end.
+
+use std::io::{self, BufWriter, Stdout, Write as _};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::{Format, TreeArgs};
+use crate::aggregate::{TreeSums, Trees};
+use crate::cli::terminal::stdout_screen;
+use crate::model::{Invocation, Jvm, Losses, TreePlan};
+use crate::render::profile::captions::Captions;
+use crate::render::profile::{folded, svg};
+use crate::render::tree::{self, ShownInvocation, TreeClock, TreeContext, TreeRun, TreeTimeline};
+use crate::trace::{TreeLosses, TreeTracer};
+
+/// Takes invocations.
+#[derive(Debug)]
+pub(super) struct Output {
+    format: Format,
+    min_ns: Option<u64>,
+    most: u64,
+    is_whole: bool,
+    has_summary: bool,
+    context: TreeContext,
+    sums: TreeSums,
+    shown: u64,
+    begun: Instant,
+    jvm: Jvm,
+    timeline: Option<TreeTimeline>,
+    out: BufWriter<Stdout>,
+}
+
+/// Prints the plan alone.
+///
+/// # Errors
+/// If it cannot be written.
+pub(super) fn print_plan(args: &TreeArgs, plan: &TreePlan) -> io::Result<()> {
+    let context = TreeContext::new(plan.clone(), clock());
+    let mut out = BufWriter::new(io::stdout());
+    match args.format {
+        Format::Json => tree::tree_plan_json(&context, &mut out)?,
+        _ => tree::tree_plan(&context, true, stdout_screen(), &mut out)?,
+    }
+    out.flush()
+}
+
+impl Output {
+    /// Prints what stands before the first invocation: the plan, for people.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn begin(args: &TreeArgs, tracer: &TreeTracer) -> io::Result<Self> {
+        let context = TreeContext::new(tracer.plan().clone(), clock());
+        let mut out = BufWriter::new(io::stdout());
+        let jvm = tracer.jvm().clone();
+        let mut timeline = None;
+        match args.format {
+            Format::Text => {
+                tree::tree_plan(&context, false, stdout_screen(), &mut out)?;
+                writeln!(out)?;
+            }
+            Format::Perfetto => timeline = Some(TreeTimeline::begin(&context, jvm.pid.0, &jvm.main, &mut out)?),
+            Format::Json | Format::Folded | Format::Svg => {}
+        }
+        out.flush()?;
+        Ok(Self {
+            format: args.format,
+            min_ns: args.min.map(|min| u64::try_from(min.as_nanos()).unwrap_or(u64::MAX)),
+            most: args.count.unwrap_or(u64::MAX),
+            is_whole: args.whole,
+            has_summary: args.summary,
+            context,
+            sums: TreeSums::default(),
+            shown: 0,
+            begun: Instant::now(),
+            jvm,
+            timeline,
+            out,
+        })
+    }
+
+    /// How many were let through.
+    pub(super) fn shown(&self) -> u64 {
+        self.shown
+    }
+
+    /// Takes in an invocation, and shows it if it is one of those that were asked for.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn take(&mut self, invocation: &Invocation, tracer: &TreeTracer) -> io::Result<()> {
+        let number = self.sums.add(invocation);
+        // One without an end took longer than is known.
+        let is_long = self.min_ns.is_none_or(|min| invocation.total_ns().is_none_or(|total| total >= min));
+        if !is_long || self.shown >= self.most {
+            return Ok(());
+        }
+        self.shown += 1;
+        for sum in invocation.nodes.iter().flat_map(|node| &node.exceptions) {
+            if let Some(name) = tracer.exception_name(sum.exception) {
+                self.context.learn_exception(sum.exception, name.into());
+            }
+        }
+        let thread = tracer.thread_name(invocation.thread);
+        let shown = ShownInvocation { number, invocation, thread: thread.as_deref() };
+        let (context, out) = (&self.context, &mut self.out);
+        match self.format {
+            Format::Text => tree::tree_text(context, shown, self.is_whole, stdout_screen(), out),
+            Format::Json => tree::tree_json(context, shown, out),
+            Format::Perfetto => self.timeline.as_mut().map_or(Ok(()), |timeline| timeline.write(context, shown, out)),
+            Format::Folded | Format::Svg => Ok(()),
+        }
+    }
+
+    /// Hands what was printed to whoever reads it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Prints what is said at the end.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn finish(mut self, trees: &Trees, losses: TreeLosses) -> io::Result<()> {
+        let summary = self.sums.summary(trees.unfinished());
+        let losses = named(losses);
+        let elapsed = self.begun.elapsed();
+        let (context, out) = (&self.context, &mut self.out);
+        let run = TreeRun {
+            jvm: &self.jvm,
+            summary: &summary,
+            elapsed,
+            shown: self.shown,
+            min_ns: self.min_ns,
+            losses: &losses,
+        };
+        match self.format {
+            Format::Text => tree::tree_summary(context, &run, self.has_summary, stdout_screen(), out)?,
+            Format::Json => tree::tree_summary_json(context, &run, out)?,
+            Format::Perfetto => {
+                if let Some(timeline) = self.timeline {
+                    timeline.finish(context, &run, out)?;
+                }
+            }
+            Format::Folded => folded::write(&self.sums.weighed(&context.plan().methods), out)?,
+            Format::Svg => {
+                let captions = Captions { title: tree::tree_title(context, &run), notes: tree::tree_notes(&run) };
+                svg::write(&self.sums.weighed(&context.plan().methods), &captions, out)?;
+            }
+        }
+        self.out.flush()
+    }
+}
+
+/// Losses by their names.
+fn named(losses: TreeLosses) -> Losses {
+    let TreeLosses { events, invocations, without_ring } = losses;
+    Losses { counts: vec![("tree-events", events), ("tree-invocations", invocations), ("tree-no-ring", without_ring)] }
+}
+
+/// Now, by both clocks.
+fn clock() -> TreeClock {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    let monotonic_ns = seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or_default();
+    TreeClock { wall: Timestamp::now(), monotonic_ns }
+}

@@ -1,0 +1,145 @@
+//! What is inserted into one method.
+
+use super::additions::Additions;
+use super::body::{Body, FRAMES};
+use super::constructor::{self, CONSTRUCTOR};
+use super::frames::{self, Frame};
+use super::layout::Layout;
+use super::sites::{Searched, Site};
+use super::{Hooks, Refusal, Wanted};
+use crate::classfile::{ClassFile, Code, MethodInfo, opcode};
+
+/// The first version of class files that are verified by frames.
+const FIRST_WITH_FRAMES: u16 = 50;
+
+/// The last version in which `jsr` and `ret` may be: where a frame is missing there, the VM verifies as before.
+const LAST_WITH_SUBROUTINES: u16 = 50;
+
+/// The constants that all methods of a class share.
+#[derive(Debug)]
+pub(super) struct Names {
+    enter: u16,
+    leave: u16,
+    threw: u16,
+    /// The class of all exceptions.
+    pub(super) throwable: u16,
+    /// The name of the attribute with the frames.
+    pub(super) frames: u16,
+}
+
+impl Names {
+    pub(super) fn add(hooks: &Hooks<'_>, class: &ClassFile<'_>, additions: &mut Additions) -> Result<Self, Refusal> {
+        let holder = additions.class(hooks.class.as_bytes())?;
+        let number = additions.utf8(b"(I)V")?;
+        let both = additions.utf8(b"(Ljava/lang/Throwable;I)V")?;
+        Ok(Self {
+            enter: additions.method(holder, hooks.enter, number)?,
+            leave: additions.method(holder, hooks.leave, number)?,
+            threw: additions.method(holder, hooks.threw, both)?,
+            throwable: additions.class(b"java/lang/Throwable")?,
+            frames: match class.pool.find_utf8(FRAMES) {
+                Some(known) => known,
+                None => additions.utf8(FRAMES)?,
+            },
+        })
+    }
+}
+
+/// Pushes a number and calls a hook with it.
+fn call(hook: u16, number: u32, additions: &mut Additions) -> Result<Vec<u8>, Refusal> {
+    let mut code = match (u8::try_from(number), i16::try_from(number)) {
+        (Ok(small @ 0..=5), _) => vec![opcode::ICONST_0 + small],
+        (Ok(small @ 0..=0x7f), _) => vec![opcode::BIPUSH, small],
+        (_, Ok(short)) => [&[opcode::SIPUSH][..], &short.to_be_bytes()].concat(),
+        _ => [&[opcode::LDC_W][..], &additions.integer(number)?.to_be_bytes()].concat(),
+    };
+    code.push(opcode::INVOKESTATIC);
+    code.extend(hook.to_be_bytes());
+    Ok(code)
+}
+
+/// What a handler does with an exception that is on the stack.
+fn tell_and_throw(names: &Names, number: u32, additions: &mut Additions) -> Result<Vec<u8>, Refusal> {
+    let mut code = vec![opcode::DUP];
+    code.extend(call(names.threw, number, additions)?);
+    code.push(opcode::ATHROW);
+    Ok(code)
+}
+
+/// A method's new code.
+pub(super) struct Changed {
+    /// The content of its `Code`.
+    pub(super) content: Vec<u8>,
+    /// Where the calls of native methods are, in the old code, that nothing is told of.
+    pub(super) untold: Vec<usize>,
+}
+
+/// Changes a method's code.
+pub(super) fn enhanced(
+    class: &ClassFile<'_>,
+    method: &MethodInfo<'_>,
+    content: &[u8],
+    wanted: &Wanted,
+    names: &Names,
+    additions: &mut Additions,
+) -> Result<Changed, Refusal> {
+    let code = Code::parse(content)?;
+    let mut layout = Layout::new(code.bytes)?;
+    refuse_subroutines(class, &layout)?;
+    let frames = old_frames(class, &code)?;
+    let is_constructor = class.pool.utf8(method.name) == Some(CONSTRUCTOR);
+    let first = if is_constructor { constructor::other_call(class, &layout)? + 1 } else { 0 };
+    let handled_from = wanted.number.map(|_| first);
+    let searched = Searched { class, method, code: &code, layout: &layout, frames: frames.as_deref(), handled_from };
+    let (sites, untold) = searched.find(wanted, additions)?;
+    insert(&mut layout, &sites, wanted, names, additions)?;
+    let mut body = Body::new(class, &code, names, layout)?;
+    for site in &sites {
+        if let Some(locals) = &site.handled {
+            body.handle_call(site, locals, tell_and_throw(names, site.native, additions)?)?;
+        }
+    }
+    if let Some(number) = wanted.number {
+        body.handle_everything(first, tell_and_throw(names, number, additions)?)?;
+    }
+    Ok(Changed { content: body.write(frames)?, untold })
+}
+
+/// The frames of code that is verified by frames; none are as good as an empty table.
+fn old_frames(class: &ClassFile<'_>, code: &Code<'_>) -> Result<Option<Vec<Frame>>, Refusal> {
+    if class.major_version < FIRST_WITH_FRAMES {
+        return Ok(None);
+    }
+    let table = code.attributes.iter().find(|attribute| class.pool.utf8(attribute.name) == Some(FRAMES));
+    Ok(Some(table.map(|table| frames::read(table.content)).transpose()?.unwrap_or_default()))
+}
+
+fn refuse_subroutines(class: &ClassFile<'_>, layout: &Layout<'_>) -> Result<(), Refusal> {
+    let is_one = |opcode| matches!(opcode, opcode::JSR | opcode::JSR_W | opcode::RET);
+    let has_any = layout.placed.iter().any(|placed| is_one(placed.instruction.opcode));
+    if has_any && class.major_version > LAST_WITH_SUBROUTINES { Err(Refusal::Subroutines) } else { Ok(()) }
+}
+
+/// Inserts what is told of calls of native methods, of the entry and of returns.
+fn insert(
+    layout: &mut Layout<'_>,
+    sites: &[Site],
+    wanted: &Wanted,
+    names: &Names,
+    additions: &mut Additions,
+) -> Result<(), Refusal> {
+    for site in sites {
+        if let Some(placed) = layout.placed.get_mut(site.instruction) {
+            placed.before = call(names.enter, site.native, additions)?;
+            placed.after = call(names.leave, site.native, additions)?;
+        }
+    }
+    if let Some(number) = wanted.number {
+        layout.prologue = call(names.enter, number, additions)?;
+        let leave = call(names.leave, number, additions)?;
+        for placed in layout.placed.iter_mut().filter(|placed| placed.instruction.is_return()) {
+            placed.before.clone_from(&leave);
+        }
+    }
+    Ok(())
+}

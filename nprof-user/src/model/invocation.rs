@@ -1,0 +1,234 @@
+//! Invocations as trees: what one call of an entry method did, and what all of them have in common.
+
+use super::{Histogram, TreeThread};
+
+/// One invocation of an entry method: everything that its thread told from entering it to leaving it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invocation {
+    /// Which thread made it.
+    pub thread: TreeThread,
+    /// When it began, in nanoseconds of the kernel's monotonic clock.
+    pub started_ns: u64,
+    /// Its nodes, parents before their children; the first is the entry method. Never empty.
+    pub nodes: Vec<TreeNode>,
+    /// What is not in the numbers.
+    pub missing: Missing,
+    /// Its single calls as they ended, where they were asked for.
+    pub calls: Vec<TreeCall>,
+}
+
+impl Invocation {
+    /// The entry method.
+    #[must_use]
+    pub fn root(&self) -> &TreeNode {
+        &self.nodes[0]
+    }
+
+    /// How long it took; `None` if its end was not seen.
+    #[must_use]
+    pub fn total_ns(&self) -> Option<u64> {
+        (self.root().unended == 0).then_some(self.root().total_ns)
+    }
+
+    /// The number of the exception that it was left by.
+    #[must_use]
+    pub fn failed_by(&self) -> Option<u32> {
+        self.root().exceptions.iter().find(|sum| sum.left > 0).map(|sum| sum.exception)
+    }
+}
+
+/// All calls of one method from the same calls of another.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TreeNode {
+    /// The method's number.
+    pub method: u32,
+    /// The places of those that were called from here, as they were first called.
+    pub children: Vec<u32>,
+    /// How many calls there were.
+    pub calls: u64,
+    /// Of these, those whose end was not seen: they are in none of the times.
+    pub unended: u64,
+    /// The time of the others, nested calls included.
+    pub total_ns: u64,
+    /// The shortest of them.
+    pub min_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// What nested calls took of their time.
+    pub nested_ns: u64,
+    /// What was thrown here and caught here, by class.
+    pub exceptions: Vec<NodeException>,
+}
+
+impl TreeNode {
+    /// The time without nested calls.
+    #[must_use]
+    pub fn self_ns(&self) -> u64 {
+        self.total_ns.saturating_sub(self.nested_ns)
+    }
+}
+
+/// What became of exceptions of one class at a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NodeException {
+    /// The number of the class.
+    pub exception: u32,
+    /// How many calls were left by one.
+    pub left: u64,
+    /// Of these, how many had none from a nested call: it began here, as far as is seen.
+    pub threw: u64,
+    /// How many came here from a nested call and went no further.
+    pub caught: u64,
+}
+
+/// A single call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeCall {
+    /// The place of its node.
+    pub node: u32,
+    /// When it began, in nanoseconds from the start of the invocation.
+    pub start_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+}
+
+/// What the numbers of an invocation lack. All are zero where they are whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Missing {
+    /// Events for which there was no room. What came behind them is not in the tree.
+    pub lost: u64,
+    /// Ends of calls whose beginning was not seen.
+    pub unbegun: u64,
+    /// Calls whose end was not seen.
+    pub unended: u64,
+    /// Calls that were nested too deep, or of which there were too many different ones: their time is that of their caller.
+    pub cut: u64,
+    /// Single calls that are not in [`Invocation::calls`].
+    pub calls_left_out: u64,
+    /// Events of the same thread were lost before: this may have been called from within another invocation.
+    pub is_after_loss: bool,
+}
+
+impl Missing {
+    /// Whether times of calls are missing, or may belong to others.
+    #[must_use]
+    pub fn is_incomplete(&self) -> bool {
+        self.lost > 0 || self.unbegun > 0 || self.unended > 0 || self.is_after_loss
+    }
+}
+
+/// What did not become an invocation that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Unfinished {
+    /// Invocations that were under way when their methods were enhanced: only their ends were seen.
+    pub begun_before: u64,
+    /// Invocations in which their threads still were at the end.
+    pub still_inside: u64,
+    /// Invocations in which their threads ended.
+    pub died_inside: u64,
+    /// Invocations of which only the ends were seen, because events were lost.
+    pub lost_beginnings: u64,
+    /// Invocations that were not followed, because too many threads were in others.
+    pub crowded: u64,
+    /// Events of numbers that no method has: a defect.
+    pub unknown: u64,
+}
+
+/// All invocations together, whether they were shown or not.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TreeSummary {
+    /// By entry method, the one that took the most time first.
+    pub entries: Vec<EntrySummary>,
+    /// What did not become one.
+    pub unfinished: Unfinished,
+    /// Calls that were beyond the limit of different paths: they are in no comparison.
+    pub paths_left_out: u64,
+}
+
+/// All invocations of one entry method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntrySummary {
+    /// Its number.
+    pub method: u32,
+    /// How many were seen from their beginning to their end.
+    pub invocations: u64,
+    /// Of these, those whose tree lacks something within.
+    pub incomplete: u64,
+    /// Of these, those that were left by an exception.
+    pub failed: u64,
+    /// How many more there were, the end of which was not seen because events were lost.
+    pub endless: u64,
+    /// The sum of their times.
+    pub total_ns: u64,
+    /// Their times.
+    pub histogram: Histogram,
+    /// The slowest.
+    pub slowest: Option<SlowestInvocation>,
+    /// Where the time of slow ones goes that quick ones do not need; `None` where there is no telling them apart.
+    pub difference: Option<Difference>,
+}
+
+/// The slowest invocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlowestInvocation {
+    /// Which one it was, counted from 1 on in the order in which they ended.
+    pub number: u64,
+    /// How long it took.
+    pub total_ns: u64,
+    /// Its thread.
+    pub thread: TreeThread,
+    /// When it began.
+    pub started_ns: u64,
+}
+
+/// Slow invocations compared with the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The slow ones.
+    pub slow: InvocationGroup,
+    /// The others.
+    pub quick: InvocationGroup,
+    /// Paths from the entry method down, those first that explain the most. Their differences add up to the whole one.
+    pub paths: Vec<PathDifference>,
+}
+
+/// Some invocations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InvocationGroup {
+    /// How many.
+    pub invocations: u64,
+    /// The sum of their times.
+    pub total_ns: u64,
+    /// The shortest of them.
+    pub min_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl InvocationGroup {
+    /// The mean time.
+    #[must_use]
+    pub fn mean_ns(&self) -> u64 {
+        self.total_ns.checked_div(self.invocations).unwrap_or(0)
+    }
+}
+
+/// What slow and quick invocations did on one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathDifference {
+    /// The methods' numbers, the entry method first.
+    pub path: Vec<u32>,
+    /// In slow ones.
+    pub slow: PathSum,
+    /// In the others.
+    pub quick: PathSum,
+}
+
+/// What happened on one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PathSum {
+    /// Calls.
+    pub calls: u64,
+    /// Their time without nested calls.
+    pub self_ns: u64,
+}

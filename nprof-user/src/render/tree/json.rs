@@ -1,0 +1,420 @@
+//! The JSON of `tree`: a line for each invocation, and the last for all of them. Times are whole nanoseconds; what is not known is
+//! `null`.
+
+use std::io::{self, Write};
+
+use serde::ser::SerializeSeq;
+use serde::{Serialize, Serializer};
+
+use super::plan::{left_out, reason};
+use super::{ShownInvocation, TreeContext, TreeRun, thread_label};
+use crate::aggregate::quantile::quantile;
+use crate::model::{
+    Difference, EntrySummary, Histogram, Invocation, InvocationGroup, Losses, Missing, PathSum, TreeKind, TreeMethod,
+    TreeThread, Unfinished,
+};
+use crate::render::json::{SCHEMA, as_map, line, nanoseconds};
+
+/// The scale of the histogram: 2^2 buckets per octave, as in `trace`.
+const HISTOGRAM_SCHEMA: u32 = 2;
+
+/// Writes one invocation as one line.
+///
+/// # Errors
+/// What writing to `w` gives.
+pub fn tree_json(context: &TreeContext, shown: ShownInvocation<'_>, w: &mut impl Write) -> io::Result<()> {
+    let invocation = shown.invocation;
+    let (tid, virtual_thread) = ids(invocation.thread);
+    let root = Node { context, invocation, place: 0, caller: None };
+    let entry = context.full(invocation.root().method);
+    line(
+        &InvocationLine {
+            schema: SCHEMA,
+            number: shown.number,
+            entry: &entry,
+            thread: shown.thread.map_or_else(|| thread_label(invocation.thread, None), str::to_owned),
+            tid,
+            virtual_thread,
+            started: context.moment(invocation.started_ns).to_string(),
+            total_ns: invocation.total_ns(),
+            missing: invocation.missing.into(),
+            root,
+        },
+        w,
+    )
+}
+
+/// Writes the last line.
+///
+/// # Errors
+/// What writing to `w` gives.
+pub fn tree_summary_json(context: &TreeContext, run: &TreeRun<'_>, w: &mut impl Write) -> io::Result<()> {
+    let unfinished = run.summary.unfinished;
+    let summary = Summary {
+        nprof: env!("CARGO_PKG_VERSION"),
+        started: context.clock.wall.to_string(),
+        elapsed_ns: nanoseconds(run.elapsed),
+        pid: run.jvm.pid.0,
+        main: &run.jvm.main,
+        shown: run.shown,
+        min_ns: run.min_ns,
+        entries: run.summary.entries.iter().map(|entry| Entry::of(context, entry)).collect(),
+        unfinished: unfinished.into(),
+        paths_left_out: run.summary.paths_left_out,
+        losses: run.losses,
+    };
+    line(&SummaryLine { schema: SCHEMA, summary }, w)
+}
+
+/// Writes the plan as one line.
+///
+/// # Errors
+/// What writing to `w` gives.
+pub fn tree_plan_json(context: &TreeContext, w: &mut impl Write) -> io::Result<()> {
+    let plan = context.plan();
+    let left_out = left_out(plan).into_iter().map(|(why, found)| LeftOut {
+        reason: reason(why).1,
+        detail: reason(why).2,
+        count: found.len(),
+        examples: found,
+    });
+    let plan = Plan {
+        methods: plan.methods.iter().map(|method| PlannedMethod::of(context, method)).collect(),
+        left_out: left_out.collect(),
+        limit: plan.limit.as_deref(),
+    };
+    line(&PlanLine { schema: SCHEMA, plan }, w)
+}
+
+#[derive(Serialize)]
+struct InvocationLine<'a> {
+    schema: u32,
+    number: u64,
+    entry: &'a str,
+    thread: String,
+    tid: Option<u32>,
+    #[serde(rename = "virtual")]
+    virtual_thread: Option<u64>,
+    started: String,
+    total_ns: Option<u64>,
+    missing: MissingOf,
+    root: Node<'a>,
+}
+
+/// The numbers of a thread: of a platform thread in the kernel, of a virtual one in Java.
+fn ids(thread: TreeThread) -> (Option<u32>, Option<u64>) {
+    match thread {
+        TreeThread::Platform(tid) => (Some(tid), None),
+        TreeThread::Virtual(id) => (None, Some(id)),
+    }
+}
+
+#[derive(Serialize)]
+struct MissingOf {
+    lost_events: u64,
+    ends: u64,
+    beginnings: u64,
+    cut: u64,
+    after_loss: bool,
+}
+
+impl From<Missing> for MissingOf {
+    fn from(of: Missing) -> Self {
+        let Missing { lost, unbegun, unended, cut, is_after_loss, .. } = of;
+        Self { lost_events: lost, ends: unended, beginnings: unbegun, cut, after_loss: is_after_loss }
+    }
+}
+
+/// A node with all below it.
+struct Node<'a> {
+    context: &'a TreeContext,
+    invocation: &'a Invocation,
+    place: u32,
+    caller: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct NodeOf<'a> {
+    class: &'a str,
+    method: &'a str,
+    signature: &'a str,
+    kind: &'static str,
+    lines: &'a [u16],
+    calls: u64,
+    without_end: u64,
+    total_ns: u64,
+    self_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
+    exception: Option<&'a str>,
+    exceptions: Vec<ExceptionOf<'a>>,
+    children: Children<'a>,
+}
+
+#[derive(Serialize)]
+struct ExceptionOf<'a> {
+    class: &'a str,
+    left: u64,
+    threw: u64,
+    caught: u64,
+}
+
+impl Serialize for Node<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { context, invocation, place, caller } = *self;
+        let node = &invocation.nodes[place as usize];
+        let method = context.method(node.method);
+        let class = |number| context.exception(number);
+        let exceptions = node.exceptions.iter().map(|sum| ExceptionOf {
+            class: class(sum.exception),
+            left: sum.left,
+            threw: sum.threw,
+            caught: sum.caught,
+        });
+        let children = Children { context, invocation, of: node.method, places: &node.children };
+        let of = NodeOf {
+            class: method.map_or("", |method| &method.class),
+            method: method.map_or("", |method| &method.method),
+            signature: method.map_or("", |method| &method.signature),
+            kind: method.map_or("java", |method| kind(method.kind)),
+            lines: caller.map_or(&[], |caller| context.lines(node.method, caller)),
+            calls: node.calls,
+            without_end: node.unended,
+            total_ns: node.total_ns,
+            self_ns: node.self_ns(),
+            min_ns: node.min_ns,
+            max_ns: node.max_ns,
+            exception: node.exceptions.iter().find(|sum| sum.left > 0).map(|sum| class(sum.exception)),
+            exceptions: exceptions.collect(),
+            children,
+        };
+        of.serialize(serializer)
+    }
+}
+
+fn kind(kind: TreeKind) -> &'static str {
+    match kind {
+        TreeKind::Java => "java",
+        TreeKind::Native => "native",
+    }
+}
+
+/// The nodes below one.
+struct Children<'a> {
+    context: &'a TreeContext,
+    invocation: &'a Invocation,
+    of: u32,
+    places: &'a [u32],
+}
+
+impl Serialize for Children<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { context, invocation, of, places } = *self;
+        let mut list = serializer.serialize_seq(Some(places.len()))?;
+        for &place in places {
+            list.serialize_element(&Node { context, invocation, place, caller: Some(of) })?;
+        }
+        list.end()
+    }
+}
+
+#[derive(Serialize)]
+struct SummaryLine<'a> {
+    schema: u32,
+    summary: Summary<'a>,
+}
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    nprof: &'static str,
+    started: String,
+    elapsed_ns: u64,
+    pid: u32,
+    main: &'a str,
+    shown: u64,
+    min_ns: Option<u64>,
+    entries: Vec<Entry>,
+    unfinished: UnfinishedOf,
+    paths_left_out: u64,
+    #[serde(serialize_with = "as_map")]
+    losses: &'a Losses,
+}
+
+#[derive(Serialize)]
+struct UnfinishedOf {
+    begun_before: u64,
+    still_inside: u64,
+    died_inside: u64,
+    lost_beginnings: u64,
+    crowded: u64,
+    unknown_events: u64,
+}
+
+impl From<Unfinished> for UnfinishedOf {
+    fn from(of: Unfinished) -> Self {
+        let Unfinished { begun_before, still_inside, died_inside, lost_beginnings, crowded, unknown } = of;
+        Self { begun_before, still_inside, died_inside, lost_beginnings, crowded, unknown_events: unknown }
+    }
+}
+
+#[derive(Serialize)]
+struct Entry {
+    entry: String,
+    invocations: u64,
+    incomplete: u64,
+    failed: u64,
+    without_end: u64,
+    total_ns: u64,
+    p50_ns: Option<u64>,
+    p90_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    max_ns: Option<u64>,
+    slowest: Option<u64>,
+    histogram: Buckets,
+    difference: Option<DifferenceOf>,
+}
+
+#[derive(Serialize)]
+struct Buckets {
+    schema: u32,
+    buckets: Vec<(i32, u64)>,
+}
+
+impl From<&Histogram> for Buckets {
+    fn from(of: &Histogram) -> Self {
+        Self { schema: HISTOGRAM_SCHEMA, buckets: of.buckets.clone() }
+    }
+}
+
+impl Entry {
+    fn of(context: &TreeContext, entry: &EntrySummary) -> Self {
+        let max_ns = entry.slowest.map(|slowest| slowest.total_ns);
+        let of = |q| quantile(&entry.histogram, q, max_ns.unwrap_or(0));
+        Self {
+            entry: context.full(entry.method),
+            invocations: entry.invocations,
+            incomplete: entry.incomplete,
+            failed: entry.failed,
+            without_end: entry.endless,
+            total_ns: entry.total_ns,
+            p50_ns: of(0.5),
+            p90_ns: of(0.9),
+            p99_ns: of(0.99),
+            max_ns,
+            slowest: entry.slowest.map(|slowest| slowest.number),
+            histogram: (&entry.histogram).into(),
+            difference: entry.difference.as_ref().map(|difference| DifferenceOf::of(context, difference)),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct DifferenceOf {
+    slow: Group,
+    quick: Group,
+    paths: Vec<Path>,
+}
+
+#[derive(Serialize)]
+struct Group {
+    invocations: u64,
+    total_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
+}
+
+impl From<InvocationGroup> for Group {
+    fn from(of: InvocationGroup) -> Self {
+        let InvocationGroup { invocations, total_ns, min_ns, max_ns } = of;
+        Self { invocations, total_ns, min_ns, max_ns }
+    }
+}
+
+#[derive(Serialize)]
+struct Path {
+    path: Vec<String>,
+    slow: Sum,
+    quick: Sum,
+}
+
+#[derive(Serialize)]
+struct Sum {
+    calls: u64,
+    self_ns: u64,
+}
+
+impl From<PathSum> for Sum {
+    fn from(of: PathSum) -> Self {
+        Self { calls: of.calls, self_ns: of.self_ns }
+    }
+}
+
+impl DifferenceOf {
+    fn of(context: &TreeContext, of: &Difference) -> Self {
+        let paths = of.paths.iter().map(|path| Path {
+            path: path.path.iter().map(|method| context.full(*method)).collect(),
+            slow: path.slow.into(),
+            quick: path.quick.into(),
+        });
+        Self { slow: of.slow.into(), quick: of.quick.into(), paths: paths.collect() }
+    }
+}
+
+#[derive(Serialize)]
+struct PlanLine<'a> {
+    schema: u32,
+    plan: Plan<'a>,
+}
+
+#[derive(Serialize)]
+struct Plan<'a> {
+    methods: Vec<PlannedMethod<'a>>,
+    left_out: Vec<LeftOut<'a>>,
+    limit: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct PlannedMethod<'a> {
+    class: &'a str,
+    method: &'a str,
+    signature: &'a str,
+    kind: &'static str,
+    entry: bool,
+    depth: u32,
+    callers: Vec<Caller<'a>>,
+}
+
+#[derive(Serialize)]
+struct Caller<'a> {
+    class: &'a str,
+    method: &'a str,
+    signature: &'a str,
+    lines: &'a [u16],
+}
+
+#[derive(Serialize)]
+struct LeftOut<'a> {
+    reason: &'static str,
+    detail: Option<&'a str>,
+    count: usize,
+    examples: Vec<&'a str>,
+}
+
+impl<'a> PlannedMethod<'a> {
+    fn of(context: &'a TreeContext, of: &'a TreeMethod) -> Self {
+        let callers = of.callers.iter().filter_map(|caller| {
+            let method = context.method(caller.method)?;
+            let (class, name, signature) = (&*method.class, &*method.method, &*method.signature);
+            Some(Caller { class, method: name, signature, lines: &caller.lines })
+        });
+        Self {
+            class: &of.class,
+            method: &of.method,
+            signature: &of.signature,
+            kind: kind(of.kind),
+            entry: of.is_entry,
+            depth: of.depth,
+            callers: callers.collect(),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Invocations as trees: for people, for programs, for Perfetto; the plan before, and the summary at the end.
+
+mod json;
+mod names;
+mod paragraph;
+mod perfetto;
+mod plan;
+mod summary;
+mod text;
+
+use std::collections::HashMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+pub use self::json::{tree_json, tree_plan_json, tree_summary_json};
+pub use self::perfetto::TreeTimeline;
+pub use self::plan::tree_plan;
+pub use self::summary::{tree_notes, tree_summary, tree_title};
+pub use self::text::tree_text;
+
+use self::names::Names;
+use super::names::printable;
+use crate::model::{Invocation, Jvm, Losses, SharedStr, TreeMethod, TreePlan, TreeSummary, TreeThread};
+
+/// What is known of all invocations of a run: their methods, and what their numbers mean.
+#[derive(Debug)]
+pub struct TreeContext {
+    plan: TreePlan,
+    names: Names,
+    clock: TreeClock,
+    exceptions: HashMap<u32, SharedStr>,
+}
+
+/// A moment by two clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct TreeClock {
+    /// By the wall.
+    pub wall: Timestamp,
+    /// By the kernel's monotonic clock, in nanoseconds.
+    pub monotonic_ns: u64,
+}
+
+/// An invocation that is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct ShownInvocation<'a> {
+    /// Its number, from 1 on.
+    pub number: u64,
+    /// The invocation.
+    pub invocation: &'a Invocation,
+    /// The name of its thread, if there is one.
+    pub thread: Option<&'a str>,
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct TreeRun<'a> {
+    /// The JVM.
+    pub jvm: &'a Jvm,
+    /// What all invocations have in common.
+    pub summary: &'a TreeSummary,
+    /// How long it was.
+    pub elapsed: std::time::Duration,
+    /// How many invocations were shown.
+    pub shown: u64,
+    /// The least time of those, in nanoseconds.
+    pub min_ns: Option<u64>,
+    /// What was lost.
+    pub losses: &'a Losses,
+}
+
+impl TreeContext {
+    /// What is known at the start.
+    #[must_use]
+    pub fn new(plan: TreePlan, clock: TreeClock) -> Self {
+        let names = Names::of(&plan.methods);
+        Self { plan, names, clock, exceptions: HashMap::new() }
+    }
+
+    /// The plan.
+    #[must_use]
+    pub fn plan(&self) -> &TreePlan {
+        &self.plan
+    }
+
+    /// A class of exceptions has this number.
+    pub fn learn_exception(&mut self, number: u32, class: SharedStr) {
+        self.exceptions.insert(number, class);
+    }
+
+    fn method(&self, number: u32) -> Option<&TreeMethod> {
+        self.plan.methods.get(usize::try_from(number).ok()?)
+    }
+
+    /// The shortest name of a method that no other has.
+    fn short(&self, number: u32) -> &str {
+        self.names.short(number)
+    }
+
+    /// `class::method`, in full.
+    fn full(&self, number: u32) -> String {
+        self.method(number).map_or_else(|| format!("method {number}"), |of| format!("{}::{}", of.class, of.method))
+    }
+
+    fn exception(&self, number: u32) -> &str {
+        self.exceptions.get(&number).map_or("(a class that is not known)", |class| class)
+    }
+
+    /// The lines of a caller's source where it may call a method.
+    fn lines(&self, method: u32, caller: u32) -> &[u16] {
+        let callers = self.method(method).map_or(&[][..], |method| &method.callers);
+        callers.iter().find(|known| known.method == caller).map_or(&[], |known| &known.lines)
+    }
+
+    /// A time of the monotonic clock on the wall.
+    fn moment(&self, at_ns: u64) -> Timestamp {
+        let since = i128::from(at_ns) - i128::from(self.clock.monotonic_ns);
+        let since = i64::try_from(since).unwrap_or_default();
+        self.clock.wall.checked_add(SignedDuration::from_nanos(since)).unwrap_or(self.clock.wall)
+    }
+}
+
+/// What a thread is called.
+fn thread_label(thread: TreeThread, name: Option<&str>) -> String {
+    match (thread, name) {
+        (TreeThread::Platform(tid), Some(name)) => format!("thread {} ({tid})", printable(name)),
+        (TreeThread::Platform(tid), None) => format!("thread {tid}"),
+        (TreeThread::Virtual(id), _) => format!("virtual thread {id}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

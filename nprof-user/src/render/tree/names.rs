@@ -1,0 +1,109 @@
+//! Short names that stay unambiguous: a class without its package, unless two classes would look the same; overloads with their
+//! arguments.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::model::{TreeMethod, descriptor};
+use crate::render::names::{printable, tell_apart};
+
+/// The names of a plan's methods.
+#[derive(Debug)]
+pub(super) struct Names {
+    short: Vec<String>,
+}
+
+impl Names {
+    pub(super) fn of(methods: &[TreeMethod]) -> Self {
+        let classes = short_classes(methods);
+        let class = |method: &TreeMethod| classes.get(&*method.class).copied().unwrap_or_default().to_owned();
+        let mut short: Vec<String> = methods.iter().map(|of| format!("{}::{}", class(of), of.method)).collect();
+        let arguments = |of: &TreeMethod| descriptor::short_arguments(&of.signature).unwrap_or_default();
+        let longer = |i: usize| format!("{}::{}{}", class(&methods[i]), methods[i].method, arguments(&methods[i]));
+        tell_apart(&mut short, longer);
+        tell_apart(&mut short, |i| format!("{}::{}{}", class(&methods[i]), methods[i].method, methods[i].signature));
+        Self { short: short.iter().map(|name| printable(name).into_owned()).collect() }
+    }
+
+    /// The name of a method.
+    pub(super) fn short(&self, number: u32) -> &str {
+        let place = usize::try_from(number).unwrap_or(usize::MAX);
+        self.short.get(place).map_or("(no method)", |name| name)
+    }
+}
+
+/// For each class the shortest end of its name, from a dot on, that no other class has.
+fn short_classes(methods: &[TreeMethod]) -> HashMap<&str, &str> {
+    let classes: BTreeSet<&str> = methods.iter().map(|method| &*method.class).collect();
+    let mut short = HashMap::new();
+    let mut parts = 1;
+    let mut left: Vec<&str> = classes.into_iter().collect();
+    while !left.is_empty() {
+        let mut uses: HashMap<&str, u32> = HashMap::new();
+        for class in &left {
+            *uses.entry(end(class, parts)).or_default() += 1;
+        }
+        left.retain(|class| {
+            let end = end(class, parts);
+            let is_done = uses[end] == 1 || end.len() == class.len();
+            if is_done {
+                short.insert(*class, end);
+            }
+            !is_done
+        });
+        parts += 1;
+    }
+    short
+}
+
+/// The last `parts` parts of a class's name.
+fn end(class: &str, parts: usize) -> &str {
+    // The name of a hidden class ends in `/0x…`, in which dots separate nothing.
+    let named = class.split('/').next().unwrap_or(class);
+    let dots = named.rmatch_indices('.').nth(parts - 1);
+    dots.map_or(class, |(dot, _)| &class[dot + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Names;
+    use crate::model::{TreeKind, TreeMethod};
+
+    fn method(class: &str, method: &str, signature: &str) -> TreeMethod {
+        TreeMethod {
+            class: class.into(),
+            method: method.into(),
+            signature: signature.into(),
+            kind: TreeKind::Java,
+            is_entry: false,
+            depth: 0,
+            callers: Vec::new(),
+        }
+    }
+
+    /// Check that packages stand only where classes would look the same, and arguments only where methods would.
+    #[test]
+    fn names_are_short_and_different() {
+        let methods = [
+            method("com.acme.Svc", "get", "(I)V"),
+            method("com.acme.Svc", "get", "(Ljava/lang/String;)V"),
+            method("com.acme.web.Page", "get", "()V"),
+            method("com.other.web.Page", "get", "()V"),
+            method("Page", "get", "()V"),
+            method("com.acme.Main$$Lambda/0x00007f.12", "run", "()V"),
+            method("com.acme.Bad", "a\u{1b}", "()V"),
+        ];
+        let names = Names::of(&methods);
+        let short: Vec<&str> = (0..7).map(|number| names.short(number)).collect();
+        let expected = [
+            "Svc::get(int)",
+            "Svc::get(String)",
+            "acme.web.Page::get",
+            "other.web.Page::get",
+            "Page::get",
+            "Main$$Lambda/0x00007f.12::run",
+            "Bad::a\\u{1b}",
+        ];
+        assert_eq!(short, expected);
+        assert_eq!(names.short(7), "(no method)");
+    }
+}

@@ -1,0 +1,253 @@
+//! Trees as text, JSON, timeline, plan and summary.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::*;
+use crate::aggregate::{TreeSums, Trees};
+use crate::model::{
+    LeftOut, LeftOutReason, Losses, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreePlan, Unfinished,
+};
+use crate::render::grid::Screen;
+use crate::render::samples;
+
+const MAIN: TreeThread = TreeThread::Platform(4711);
+
+/// A plan with a method of each kind; the fourth is native.
+fn plan() -> TreePlan {
+    let method = |class: &str, method: &str, signature: &str, depth, callers: &[(u32, &[u16])]| TreeMethod {
+        class: class.into(),
+        method: method.into(),
+        signature: signature.into(),
+        kind: if method.ends_with('0') { TreeKind::Native } else { TreeKind::Java },
+        is_entry: depth == 0,
+        depth,
+        callers: callers.iter().map(|(method, lines)| TreeCaller { method: *method, lines: lines.to_vec() }).collect(),
+    };
+    let left_out = |what: &str, why| LeftOut { what: what.to_owned(), why };
+    TreePlan {
+        methods: vec![
+            method("com.acme.shop.OrderService", "get", "(I)V", 0, &[]),
+            method("com.acme.shop.Dao", "load", "(I)V", 1, &[(0, &[42])]),
+            method("com.acme.shop.Dao", "load", "(J)V", 2, &[(1, &[50, 52])]),
+            method("com.acme.net.Wire", "read0", "()I", 2, &[(1, &[88])]),
+            method("com.acme.json.Json", "write", "()V", 1, &[(0, &[43])]),
+            method("com.other.Json", "write", "()V", 2, &[(4, &[7])]),
+        ],
+        left_out: vec![
+            left_out("java.util.HashMap::get(Ljava/lang/Object;)Ljava/lang/Object;", LeftOutReason::Package),
+            left_out("com.acme.Deep::a()V", LeftOutReason::Depth),
+            left_out("com.acme.Deep::b()V", LeftOutReason::Depth),
+            left_out("com.acme.Odd::c()V", LeftOutReason::ClassFile("it is too large".to_owned())),
+            left_out("java.lang.reflect.Method::invoke in com.acme.shop.Dao::load(I)V", LeftOutReason::Reflection),
+        ],
+        limit: None,
+    }
+}
+
+fn context() -> TreeContext {
+    let wall: Timestamp = "2026-03-01T07:00:00Z".parse().unwrap();
+    let mut context = TreeContext::new(plan(), TreeClock { wall, monotonic_ns: 1_000_000_000 });
+    context.learn_exception(0, "java.io.IOException".into());
+    context.learn_exception(1, "com.acme.shop.OrderNotFoundException".into());
+    context
+}
+
+/// Makes an invocation of steps: a method that is entered, or how it is left, and how many microseconds pass before.
+fn invocation(steps: &[(u64, u32, TreeEventKind)]) -> Invocation {
+    let mut trees = Trees::new(&plan().methods, true);
+    let mut now = 2_500_000_000;
+    let mut ended = None;
+    for &(us, method, kind) in steps {
+        now += us * 1000;
+        ended = ended.or(trees.take(&TreeEvent { thread: MAIN, at_ns: now, method, kind }));
+    }
+    ended.expect("the entry method is left")
+}
+
+use TreeEventKind::{Enter, Lost, Return, Throw};
+
+/// A slow invocation with everything in it.
+fn slow() -> Invocation {
+    let mut steps = vec![(0, 0, Enter), (100, 1, Enter), (300, 2, Enter)];
+    for read in 0..12 {
+        steps.extend([(5, 2, Return), (10, 3, Enter), (1_000 + read * 200, 3, Return), (1, 2, Enter)]);
+    }
+    steps.extend([(40, 2, Throw { exception: 0 }), (10, 1, Throw { exception: 0 })]);
+    steps.extend([(50, 4, Enter), (4, 5, Enter), (9, 5, Return), (700, 4, Return), (60, 0, Return)]);
+    invocation(&steps)
+}
+
+fn text(invocation: &Invocation, columns: Option<usize>) -> String {
+    let mut out = Vec::new();
+    let shown = ShownInvocation { number: 12, invocation, thread: Some("http-7") };
+    tree_text(&context(), shown, false, Screen { ansi: false, columns }, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn run<'a>(summary: &'a TreeSummary, jvm: &'a Jvm, losses: &'a Losses) -> TreeRun<'a> {
+    TreeRun { jvm, summary, elapsed: Duration::from_secs(30), shown: 3, min_ns: Some(10_000_000), losses }
+}
+
+/// Sums of quick invocations and slow ones.
+fn sums() -> TreeSums {
+    let mut sums = TreeSums::default();
+    for _ in 0..18 {
+        sums.add(&invocation(&[
+            (0, 0, Enter),
+            (100, 1, Enter),
+            (20, 3, Enter),
+            (700, 3, Return),
+            (9, 1, Return),
+            (9, 0, Return),
+        ]));
+    }
+    sums.add(&slow());
+    sums.add(&slow());
+    sums.add(&invocation(&[(0, 0, Enter), (4, 1, Lost(3))]));
+    sums
+}
+
+/// Check the whole picture: columns, folded calls, natives, exceptions, the slow path, what is summed up.
+#[test]
+fn tree_for_people() {
+    assert_golden("tree.txt", include_str!("golden/tree.txt"), &text(&slow(), None));
+}
+
+/// Check that a failure, a deep recursion and what is missing are said.
+#[test]
+fn incomplete_trees() {
+    let mut steps: Vec<(u64, u32, TreeEventKind)> = (0..15).map(|_| (1_000, 1, Enter)).collect();
+    steps.insert(0, (0, 0, Enter));
+    steps.extend([(5, 4, Return), (7, 3, Enter), (7, 0, Throw { exception: 1 })]);
+    let lost = invocation(&[(0, 0, Enter), (4, 1, Enter), (4, 1, Return), (1, 1, Enter), (1, 0, Lost(3))]);
+    let all = text(&invocation(&steps), None) + &text(&lost, None);
+    assert_golden("incomplete.txt", include_str!("golden/incomplete.txt"), &all);
+}
+
+/// Check that no line is wider than the screen, whatever is drawn.
+#[test]
+fn lines_fit() {
+    for columns in [60, 80, 120] {
+        for line in text(&slow(), Some(columns)).lines() {
+            assert!(crate::render::names::width(line) <= columns, "{line}");
+        }
+    }
+    assert!(text(&slow(), None).lines().all(|line| crate::render::names::width(line) <= 80));
+}
+
+/// Check the plan: methods by depth, and what is left out with reasons.
+#[test]
+fn plan_for_people() {
+    let mut out = Vec::new();
+    tree_plan(&context(), true, Screen::default(), &mut out).unwrap();
+    let plan = String::from_utf8(out).unwrap();
+    assert_golden("plan.txt", include_str!("golden/plan.txt"), &plan);
+}
+
+/// Check the summary: quantiles, the slowest, where its time went, and what is not in the numbers.
+#[test]
+fn summary_for_people() {
+    let jvm = samples::snapshot().jvm;
+    let losses = Losses { counts: vec![("tree-events", 3), ("tree-invocations", 0)] };
+    let summary = sums().summary(Unfinished { begun_before: 1, still_inside: 2, ..Unfinished::default() });
+    let mut out = Vec::new();
+    tree_summary(&context(), &run(&summary, &jvm, &losses), true, Screen::default(), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert_golden("summary.txt", include_str!("golden/summary.txt"), &text);
+}
+
+/// Compares with a golden file. With `NPROF_RENEW=1` in the environment the file is written instead.
+fn assert_golden(file: &str, golden: &str, actual: &str) {
+    if std::env::var_os("NPROF_RENEW").is_some() {
+        let path = format!("{}/src/render/tree/golden/{file}", env!("CARGO_MANIFEST_DIR"));
+        return std::fs::write(path, actual).unwrap();
+    }
+    assert_eq!(actual, golden, "{file}");
+}
+
+fn document(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Value {
+    let mut out = Vec::new();
+    write(&mut out).unwrap();
+    assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
+    serde_json::from_slice(&out).unwrap()
+}
+
+/// Check the fields that scripts rely on.
+#[test]
+fn invocation_for_programs() {
+    let slow = slow();
+    let shown = ShownInvocation { number: 12, invocation: &slow, thread: Some("http-7") };
+    let line = document(|out| tree_json(&context(), shown, out));
+    assert_eq!(line["schema"], 1);
+    assert_eq!(line["entry"], "com.acme.shop.OrderService::get");
+    assert_eq!((&line["thread"], &line["tid"], &line["virtual"]), (&"http-7".into(), &4711.into(), &Value::Null));
+    assert_eq!(line["started"], "2026-03-01T07:00:01.5Z");
+    assert_eq!(line["total_ns"], 26_665_000);
+    let root = &line["root"];
+    assert_eq!((&root["kind"], &root["calls"], &root["exception"]), (&"java".into(), &1.into(), &Value::Null));
+    assert_eq!(root["exceptions"][0]["caught"], 1);
+    let load = &root["children"][0];
+    assert_eq!((&load["exception"], &load["lines"][0]), (&"java.io.IOException".into(), &42.into()));
+    let read = &load["children"][1];
+    let expected = serde_json::json!({
+        "class": "com.acme.net.Wire", "method": "read0", "signature": "()I", "kind": "native", "lines": [88],
+        "calls": 12, "without_end": 0, "total_ns": 25_200_000, "self_ns": 25_200_000, "min_ns": 1_000_000,
+        "max_ns": 3_200_000, "exception": null, "exceptions": [], "children": [],
+    });
+    assert_eq!(read, &expected);
+}
+
+/// Check the last line and the line of a plan.
+#[test]
+fn summary_and_plan_for_programs() {
+    let (jvm, losses) = (samples::snapshot().jvm, Losses { counts: vec![("tree-events", 3)] });
+    let summary = sums().summary(Unfinished::default());
+    let line = document(|out| tree_summary_json(&context(), &run(&summary, &jvm, &losses), out));
+    let entry = &line["summary"]["entries"][0];
+    assert_eq!((&entry["invocations"], &entry["without_end"], &entry["slowest"]), (&20.into(), &1.into(), &19.into()));
+    assert_eq!((&line["summary"]["losses"]["tree-events"], &line["summary"]["shown"]), (&3.into(), &3.into()));
+    assert_eq!(entry["difference"]["paths"][0]["path"][2], "com.acme.net.Wire::read0");
+    let plan = &document(|out| tree_plan_json(&context(), out))["plan"];
+    assert_eq!(plan["methods"].as_array().unwrap().len(), 6);
+    assert_eq!(plan["methods"][2]["callers"][0]["lines"], serde_json::json!([50, 52]));
+    assert_eq!((&plan["left_out"][1]["reason"], &plan["left_out"][1]["count"]), (&"depth".into(), &2.into()));
+    assert_eq!(plan["left_out"][3]["detail"], "it is too large");
+}
+
+/// Check that the deepest tree can be read by a reader with the usual limit.
+#[test]
+fn deepest_tree_is_readable() {
+    let mut steps: Vec<(u64, u32, TreeEventKind)> = (0..60).map(|_| (1, 0, Enter)).collect();
+    steps.extend((0..60).map(|_| (1, 0, Return)));
+    let deep = invocation(&steps);
+    let shown = ShownInvocation { number: 1, invocation: &deep, thread: None };
+    let line = document(|out| tree_json(&context(), shown, out));
+    assert_eq!((&line["missing"]["cut"], &line["thread"]), (&12.into(), &"thread 4711".into()));
+}
+
+/// Check that the timeline is one document in which calls lie within one another, with the threads' names.
+#[test]
+fn timeline_of_invocations() {
+    let (context, slow, jvm, losses) = (context(), slow(), samples::snapshot().jvm, Losses::default());
+    let summary = sums().summary(Unfinished::default());
+    let mut out = Vec::new();
+    let mut timeline = TreeTimeline::begin(&context, 7, "com.acme.Main", &mut out).unwrap();
+    for number in [1, 2] {
+        let shown = ShownInvocation { number, invocation: &slow, thread: Some("http-7") };
+        timeline.write(&context, shown, &mut out).unwrap();
+    }
+    timeline.finish(&context, &run(&summary, &jvm, &losses), &mut out).unwrap();
+    let document: Value = serde_json::from_slice(&out).unwrap();
+    let events = document["traceEvents"].as_array().unwrap();
+    let named = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
+    assert_eq!((named("M"), named("X")), (2, 2 * slow.calls.len()));
+    let root = events.iter().find(|event| event["ph"] == "X").unwrap();
+    assert_eq!(
+        (&root["name"], &root["ts"], &root["dur"]),
+        (&"OrderService::get".into(), &1_500_000.0.into(), &26_665.0.into())
+    );
+    assert_eq!(document["otherData"]["shown"], 3);
+}

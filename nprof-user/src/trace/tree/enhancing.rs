@@ -1,0 +1,148 @@
+//! Has the methods of a plan enhanced, class by class, and notes what cannot be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nprof_common::tree::{ENTER, HOOK_CLASS, LEAVE, THREW};
+
+use super::classes::ClassList;
+use super::session::Session;
+use crate::calls::{Planned, PlannedClass};
+use crate::enhance::{Hooks, NativeCall, Wanted, enhance};
+use crate::model::{LeftOut, LeftOutReason, TreeKind, TreeMethod, TreePlan};
+use crate::shim;
+
+const HOOKS: Hooks<'_> = Hooks { class: HOOK_CLASS, enter: ENTER.0, leave: LEAVE.0, threw: THREW.0 };
+/// So many classes are enhanced at a time: for each time all threads stop for a moment.
+const AT_A_TIME: usize = 64;
+
+/// Has all of them enhanced. What could not be is added to what the plan leaves out. Returns how many classes are enhanced.
+pub(super) fn enhance_all(
+    session: &mut Session,
+    list: &ClassList,
+    planned: &mut Planned,
+) -> Result<usize, shim::Error> {
+    let wanted: BTreeMap<u32, &[Wanted]> =
+        planned.classes.iter().map(|class| (class.class, &class.wanted[..])).collect();
+    let numbers: Vec<u32> = wanted.keys().copied().collect();
+    let mut enhancing = Enhancing { session, wanted: &wanted, list, left_out: BTreeSet::new(), classes: 0 };
+    for group in numbers.chunks(AT_A_TIME) {
+        enhancing.group(group)?;
+    }
+    let Enhancing { left_out, classes, .. } = enhancing;
+    planned.plan.left_out.extend(left_out);
+    Ok(classes)
+}
+
+struct Enhancing<'a> {
+    session: &'a mut Session,
+    wanted: &'a BTreeMap<u32, &'a [Wanted]>,
+    list: &'a ClassList,
+    left_out: BTreeSet<LeftOut>,
+    classes: usize,
+}
+
+impl Enhancing<'_> {
+    /// Enhances several classes at once or, if the VM refuses one of them, one after another.
+    fn group(&mut self, group: &[u32]) -> Result<(), shim::Error> {
+        let error = self.at_once(group)?;
+        match (error, group) {
+            (0, _) => {}
+            (error, &[class]) => self.refused(class, error),
+            _ => {
+                for &class in group {
+                    let error = self.at_once(&[class])?;
+                    if error != 0 {
+                        self.refused(class, error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn at_once(&mut self, group: &[u32]) -> Result<u32, shim::Error> {
+        let Self { session, wanted, list, left_out, .. } = self;
+        let mut change = |class: u32, file: &[u8]| {
+            let name = &list.classes.get(class as usize)?.name;
+            let wanted = *wanted.get(&class)?;
+            match enhance(file, wanted, &HOOKS) {
+                Ok(done) => {
+                    left_out.extend(done.refused.iter().filter_map(|(place, why)| {
+                        let method = wanted.get(*place)?;
+                        let what = format!("{name}::{}{}", method.name, method.signature);
+                        Some(LeftOut { what, why: LeftOutReason::ClassFile(why.to_string()) })
+                    }));
+                    (done.changed > 0).then_some(done.class_file)
+                }
+                Err(why) => {
+                    let why = LeftOutReason::ClassFile(why.to_string());
+                    left_out.insert(LeftOut { what: name.to_string(), why });
+                    None
+                }
+            }
+        };
+        let done = session.enhance(group, &mut change)?;
+        self.classes += done.classes as usize;
+        Ok(done.error)
+    }
+
+    fn refused(&mut self, class: u32, error: u32) {
+        const UNMODIFIABLE: u32 = 79;
+        let what = self.list.classes.get(class as usize).map(|class| class.name.to_string()).unwrap_or_default();
+        let why = match error {
+            UNMODIFIABLE => LeftOutReason::Unmodifiable,
+            error => LeftOutReason::ClassFile(format!("the VM refuses it, {}", meaning(error))),
+        };
+        self.left_out.insert(LeftOut { what, why });
+    }
+}
+
+/// What the VM means by an error.
+fn meaning(error: u32) -> String {
+    let known = match error {
+        60 => "as no class file",
+        61 => "as its own superclass",
+        62 => "as it fails verification",
+        63 | 64 | 66 | 67 | 70 | 71 | 72 => "as it would have other members",
+        68 => "as it has an unknown version",
+        110 => "for want of memory",
+        _ => return format!("with error {error}"),
+    };
+    known.to_owned()
+}
+
+/// What is wanted of the classes of a plan: methods that tell of themselves, and natives of which their callers tell. Of classes of the same
+/// name, all are wanted.
+pub(super) fn planned(plan: TreePlan, list: &ClassList) -> Planned {
+    let mut by_class: BTreeMap<String, Vec<Wanted>> = BTreeMap::new();
+    for (number, method) in (0..).zip(&plan.methods).filter(|(_, method)| method.kind == TreeKind::Java) {
+        of_method(&mut by_class, method).number = Some(number);
+    }
+    for (number, native) in (0..).zip(&plan.methods).filter(|(_, method)| method.kind == TreeKind::Native) {
+        let callers = native.callers.iter().filter_map(|caller| plan.methods.get(caller.method as usize));
+        for caller in callers.filter(|caller| caller.kind == TreeKind::Java) {
+            of_method(&mut by_class, caller).native_calls.push(NativeCall {
+                class: native.class.replace('.', "/"),
+                name: native.method.to_string(),
+                signature: native.signature.to_string(),
+                number,
+            });
+        }
+    }
+    let of_name = |(name, wanted): (String, Vec<Wanted>)| {
+        let classes = list.named(&name).iter();
+        classes.map(|&class| PlannedClass { class, wanted: wanted.clone() }).collect::<Vec<_>>()
+    };
+    Planned { plan, classes: by_class.into_iter().flat_map(of_name).collect() }
+}
+
+fn of_method<'a>(by_class: &'a mut BTreeMap<String, Vec<Wanted>>, method: &TreeMethod) -> &'a mut Wanted {
+    let of_class = by_class.entry(method.class.to_string()).or_default();
+    let is_it = |known: &Wanted| known.name == *method.method && known.signature == *method.signature;
+    let place = of_class.iter().position(is_it).unwrap_or_else(|| {
+        let (name, signature) = (method.method.to_string(), method.signature.to_string());
+        of_class.push(Wanted { name, signature, number: None, native_calls: Vec::new() });
+        of_class.len() - 1
+    });
+    &mut of_class[place]
+}

@@ -1,0 +1,259 @@
+//! Follows chosen methods of one JVM, invocation by invocation: has them enhanced, and reads what they tell.
+//!
+//! `session` talks with the shim, `classes` is what it lists, `reading` shows that to the search for calls, `enhancing` has methods enhanced; `rings`, `order`, `clock` and `threads` make events
+//! of what they tell.
+
+mod classes;
+mod clock;
+mod enhancing;
+mod order;
+mod reading;
+mod rings;
+mod session;
+mod threads;
+
+use nprof_common::tree::{Event, EventKind, UNKNOWN_EXCEPTION, VIRTUAL};
+
+use self::classes::ClassList;
+use self::clock::TickClock;
+use self::order::Order;
+use self::reading::LoadedClasses;
+use self::rings::Rings;
+use self::session::Session;
+use self::threads::Tids;
+use super::stubs::connect;
+use super::vm::{ended_or, wait_until_ready};
+use super::{Error, TierWanted};
+use crate::calls::{self, Planned, Question};
+use crate::discover::Proc;
+use crate::model::{Jvm, TreeEvent, TreeEventKind, TreePlan, TreeThread};
+use crate::shim;
+use crate::sys::ticks::Moment;
+
+/// What is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TreeLosses {
+    /// Events for which a thread's ring had no room. Where they are missing, a [`TreeEventKind::Lost`](crate::model::TreeEventKind::Lost)
+    /// says so as well.
+    pub events: u64,
+    /// Invocations of entry methods that were left out as a whole because the ring was nearly full.
+    pub invocations: u64,
+    /// Events of threads that have no ring: there are more threads than rings.
+    pub without_ring: u64,
+}
+
+/// How following a JVM has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TreeEnd {
+    /// So many classes are as they were before.
+    pub restored: u32,
+    /// So many could not be restored. Their methods tell nobody anything.
+    pub behind: u32,
+}
+
+/// A JVM of which chosen methods tell what they do. They do not any more when this is dropped, and when nprof ends in any other way.
+#[derive(Debug)]
+pub struct TreeTracer {
+    proc: Proc,
+    jvm: Jvm,
+    planned: Planned,
+    list: ClassList,
+    session: Session,
+    rings: Rings,
+    order: Order,
+    clock: TickClock,
+    first: Moment,
+    tids: Tids,
+}
+
+impl TreeTracer {
+    /// Loads the shim, if it is not there, and finds out what to enhance. Nothing is enhanced yet. Where no packages are named, those of the
+    /// entry methods are meant, and those below.
+    ///
+    /// # Errors
+    /// If the shim cannot be had, or is gone.
+    pub fn open(proc: &Proc, jvm: Jvm, question: &Question) -> Result<Self, Error> {
+        let mut tracer = Self::connected(proc, jvm)?;
+        let mut question = question.clone();
+        if question.packages.is_empty() {
+            question.packages = tracer.list.packages(&question.entries);
+        }
+        let classes = &mut LoadedClasses::new(&mut tracer.session, &tracer.list);
+        let planned = calls::plan(classes, &question).map_err(|error| ended_or(error.into(), proc, &tracer.jvm));
+        tracer.planned = planned?;
+        Ok(tracer)
+    }
+
+    /// The same for methods that are known. Entry methods come first.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn with_plan(proc: &Proc, jvm: Jvm, plan: TreePlan) -> Result<Self, Error> {
+        let mut tracer = Self::connected(proc, jvm)?;
+        tracer.planned = enhancing::planned(plan, &tracer.list);
+        Ok(tracer)
+    }
+
+    fn connected(proc: &Proc, mut jvm: Jvm) -> Result<Self, Error> {
+        wait_until_ready(proc, &mut jvm)?;
+        let first = Moment::now();
+        let session = begin(proc, &jvm).map_err(|error| ended_or(error, proc, &jvm));
+        let mut session = session?;
+        let mut list = session.classes()?;
+        session.methods(&mut list)?;
+        Ok(Self {
+            proc: proc.clone(),
+            tids: Tids::new(proc, jvm.pid),
+            jvm,
+            planned: Planned::default(),
+            list,
+            session,
+            rings: Rings::new(),
+            order: Order::new(0),
+            clock: TickClock::new(first, Moment::now()),
+            first,
+        })
+    }
+
+    /// The JVM.
+    #[must_use]
+    pub fn jvm(&self) -> &Jvm {
+        &self.jvm
+    }
+
+    /// What is or will be enhanced. After [`Self::begin`] also what could not be.
+    #[must_use]
+    pub fn plan(&self) -> &TreePlan {
+        &self.planned.plan
+    }
+
+    /// Has the methods of the plan enhanced. From now on they tell what they do. Returns how many classes are enhanced.
+    ///
+    /// # Errors
+    /// If the shim is gone.
+    pub fn begin(&mut self) -> Result<usize, Error> {
+        let classes = enhancing::enhance_all(&mut self.session, &self.list, &mut self.planned);
+        let classes = classes.map_err(|error| self.ended(error))?;
+        let entries = self.planned.plan.methods.iter().take_while(|method| method.is_entry).count();
+        let entries = u32::try_from(entries).unwrap_or(u32::MAX);
+        self.order = Order::new(entries);
+        self.clock = TickClock::new(self.first, Moment::now());
+        self.session.record(entries).map_err(|error| self.ended(error))?;
+        Ok(classes)
+    }
+
+    /// Passes on what threads have told since the last time. To be called every few milliseconds: what finds no room meanwhile is lost.
+    ///
+    /// # Errors
+    /// If the shim is gone. What was told until then has been passed on.
+    pub fn tick(&mut self, consume: &mut dyn FnMut(TreeEvent)) -> Result<(), Error> {
+        let heard = self.session.listen();
+        self.clock.refine(Moment::now());
+        self.drain(heard.is_err(), consume)?;
+        heard.map_err(|error| self.ended(error))
+    }
+
+    /// The class of an exception, dotted, by the number that events have.
+    #[must_use]
+    pub fn exception_name(&self, exception: u32) -> Option<&str> {
+        self.session.exception(exception)
+    }
+
+    /// What a thread is called; `None` if it has ended, or has no name.
+    #[must_use]
+    pub fn thread_name(&self, thread: TreeThread) -> Option<String> {
+        match thread {
+            TreeThread::Platform(tid) => self.tids.name(tid),
+            TreeThread::Virtual(_) => None,
+        }
+    }
+
+    /// The files of the loaded classes with this name, as the VM has them now: with what it was enhanced by, if it is.
+    ///
+    /// # Errors
+    /// If the shim is gone.
+    pub fn class_files(&mut self, class: &str) -> Result<Vec<Vec<u8>>, Error> {
+        let mut files = Vec::new();
+        for &number in self.list.named(class) {
+            let file =
+                self.session.class_file(number).map_err(|error| ended_or(error.into(), &self.proc, &self.jvm))?;
+            files.extend(file.ok());
+        }
+        Ok(files)
+    }
+
+    /// What is missing until now.
+    #[must_use]
+    pub fn losses(&self) -> TreeLosses {
+        let rings::RingLosses { events, invocations, without_ring } = self.rings.losses(&self.session.memory);
+        TreeLosses { events, invocations, without_ring }
+    }
+
+    /// Restores all classes, and passes on what threads have told until then.
+    ///
+    /// # Errors
+    /// As [`Self::tick`].
+    pub fn stop(&mut self, consume: &mut dyn FnMut(TreeEvent)) -> Result<TreeEnd, Error> {
+        // Restoring takes longer than a ring may be left alone.
+        self.tick(consume)?;
+        let ended = self.session.end();
+        self.drain(true, consume)?;
+        let ended = ended.map_err(|error| self.ended(error))?;
+        Ok(TreeEnd { restored: ended.restored, behind: ended.behind })
+    }
+
+    /// Passes on what is in the rings. At the end nothing waits for what may come.
+    fn drain(&mut self, is_end: bool, consume: &mut dyn FnMut(TreeEvent)) -> Result<(), Error> {
+        let (rings, order, memory) = (&mut self.rings, &mut self.order, &self.session.memory);
+        let mut events: Vec<Event> = Vec::new();
+        rings.drain(memory, |event| order.take(event, &mut |event| events.push(event)));
+        if is_end {
+            order.end(&mut |event| events.push(event));
+        } else {
+            order.end_round(&mut |event| events.push(event));
+        }
+        let is_unknown =
+            |event: &Event| exception(event).is_some_and(|number| self.session.exception(number).is_none());
+        if !is_end && events.iter().any(is_unknown) {
+            self.session.name_exceptions().map_err(|error| self.ended(error))?;
+        }
+        for event in &events {
+            consume(self.event(event));
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event) -> TreeEvent {
+        let thread = match event.thread & VIRTUAL {
+            0 => TreeThread::Platform(self.tids.on_host(u32::try_from(event.thread).unwrap_or(u32::MAX))),
+            _ => TreeThread::Virtual(event.thread & !VIRTUAL),
+        };
+        let kind = match event.kind {
+            EventKind::Enter => TreeEventKind::Enter,
+            EventKind::Leave => TreeEventKind::Return,
+            EventKind::Threw => TreeEventKind::Throw { exception: exception(event).unwrap_or(UNKNOWN_EXCEPTION) },
+            EventKind::Lost => TreeEventKind::Lost(event.detail),
+        };
+        TreeEvent { thread, at_ns: self.clock.ns(event.ticks), method: event.method, kind }
+    }
+
+    fn ended(&self, error: shim::Error) -> Error {
+        ended_or(error.into(), &self.proc, &self.jvm)
+    }
+}
+
+/// The number of an exception's class, if an event tells one.
+fn exception(event: &Event) -> Option<u32> {
+    let number = u32::try_from(event.detail).ok().filter(|&number| number != UNKNOWN_EXCEPTION);
+    number.filter(|_| event.kind == EventKind::Threw)
+}
+
+fn begin(proc: &Proc, jvm: &Jvm) -> Result<Session, Error> {
+    let pid = jvm.pid;
+    if shim::is_in_use(pid) {
+        return Err(Error::Trees { pid, why: "another nprof uses the shim in it; end that one first" });
+    }
+    let connection = connect(proc, jvm, TierWanted::Stub, false)?;
+    let connection = connection.ok_or(Error::Trees { pid, why: "there is no shim in it" })?;
+    Ok(Session::begin(pid, connection)?)
+}
