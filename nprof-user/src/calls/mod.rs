@@ -10,6 +10,7 @@ mod nodes;
 mod plan;
 mod question;
 mod references;
+mod reserved;
 mod search;
 
 use crate::enhance::Wanted;

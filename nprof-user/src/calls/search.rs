@@ -7,6 +7,7 @@ use super::hierarchy::{Hierarchy, MethodId, Targets};
 use super::nodes::Nodes;
 use super::question::{Limit, Question};
 use super::references::{Bootstraps, Reference, Source};
+use super::reserved::is_reserved;
 use super::{Bytecode, Classes, Constants, Planned};
 use crate::classfile::{ConstantPool, flag};
 use crate::enhance::NativeCall;
@@ -246,10 +247,14 @@ impl<'a, C: Classes> Search<'a, C> {
     }
 
     fn choose(&mut self, id: MethodId, depth: u32, is_entry: bool) -> Option<u32> {
-        let (class, _) = self.hierarchy.method(id)?;
+        let (class, method) = self.hierarchy.method(id)?;
         let kind = if self.hierarchy.is(id, flag::NATIVE) { TreeKind::Native } else { TreeKind::Java };
         if let Some(known) = self.nodes.number(id) {
             return Some(known);
+        }
+        if is_reserved(class, method) {
+            self.leave_out(self.name(id), LeftOutReason::Reserved);
+            return None;
         }
         if kind == TreeKind::Java && !class.is_modifiable {
             if !class.name.contains(LAMBDA_CLASS) {

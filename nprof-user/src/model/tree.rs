@@ -76,6 +76,8 @@ pub enum LeftOutReason {
     Ambiguous,
     /// The VM does not let its class be changed.
     Unmodifiable,
+    /// What enhanced methods call needs it itself.
+    Reserved,
     /// Its class file cannot be changed, for this reason.
     ClassFile(String),
     /// A limit was reached before.

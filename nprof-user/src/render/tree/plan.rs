@@ -121,6 +121,7 @@ pub(super) fn reason(why: &LeftOutReason) -> (&'static str, &'static str, Option
         LeftOutReason::NotLoaded => ("of classes that are not loaded yet", "not-loaded", None),
         LeftOutReason::Ambiguous => ("native, at calls that may mean a method that overrides it", "ambiguous", None),
         LeftOutReason::Unmodifiable => ("of classes that the VM lets nobody change", "unmodifiable", None),
+        LeftOutReason::Reserved => ("that nprof itself needs in the JVM to tell of others", "reserved", None),
         LeftOutReason::ClassFile(reason) => ("of classes that nprof cannot change", "class-file", Some(reason)),
         LeftOutReason::Limit => ("beyond the limit", "limit", None),
     }
