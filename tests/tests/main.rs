@@ -34,6 +34,7 @@ mod inside;
 mod interrupted;
 mod inventory;
 mod jni;
+mod jni_leaks;
 mod kernel;
 mod kernels;
 mod killed;

@@ -30,7 +30,9 @@ pub use collector::{COLLECTORS, Collector, Collectors, Column, CountedIn};
 pub use diagnosis::{Certainty, CostKind, Diagnosis, Fault, FaultCost};
 pub use finding::{Finding, Verdict};
 pub use id_cache::{ID_FUNCTIONS, IdCacheReport, IdFunctionSum, LookUps};
-pub use jni::{CriticalSections, JniFamily, JniResource, JniSnapshot, JniSum, JniUse, Resources};
+pub use jni::{
+    CriticalSections, JniFamily, JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot, JniSum, JniUse, Resources,
+};
 pub use jvm::{Jvm, JvmKind, StartTime};
 pub use labels::JvmLabels;
 pub use nprof_hotspot::model::{

@@ -53,6 +53,14 @@ fn loss(reason: &str) -> Option<&'static str> {
             "look-ups of which nprof does not know whether they were the same again (a name of more than 158 bytes, an object \
              that was moved meanwhile, or more than 65,536 different look-ups): counted and timed, not as redundant"
         }
+        "no-held-room" => {
+            "no room to remember what native code has made (131,072 things at once): counted, but not known as not let go, and as \
+             made before when it is let go"
+        }
+        "unseen-release" => {
+            "the VM gave a reference or address again and nprof had not seen it let go: the earlier one is taken to have been let go; \
+             run with --max-overhead off"
+        }
         _ => return None,
     })
 }

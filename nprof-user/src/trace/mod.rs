@@ -22,6 +22,7 @@ mod end;
 mod error;
 mod event;
 mod exemplars;
+mod held;
 mod host;
 mod id_cache;
 mod jni;
