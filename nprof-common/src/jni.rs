@@ -30,6 +30,93 @@ pub enum JniKind {
     Leaves = 9,
 }
 
+/// What a JNI function makes or lets go that is followed until it is let go. The number is in the function's record
+/// ([`crate::stats::HOLDS_SHIFT`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub enum JniHolds {
+    /// Nothing that is followed.
+    Nothing = 0,
+    /// A global reference.
+    Global = 1,
+    /// A weak global reference.
+    Weak = 2,
+    /// The characters of a string.
+    Chars = 3,
+    /// The elements of an array.
+    Elements = 4,
+    /// A critical hold.
+    Critical = 5,
+}
+
+/// What something is known by as long as it is held. The VM gives the same value again afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct JniHandle {
+    /// What the function has returned.
+    pub value: u64,
+    /// A [`JniHolds`]; above it, of a critical hold, the thread: all that hold one array have the same value.
+    pub of: u64,
+}
+
+impl JniHandle {
+    /// That of a value that a function of this kind has returned, or is given, in this thread.
+    #[must_use]
+    #[inline(always)]
+    pub const fn new(value: u64, holds: u64, tid: u32) -> Self {
+        let tid = if holds == JniHolds::Critical as u64 { tid } else { 0 };
+        Self { value, of: holds | (tid as u64) << 32 }
+    }
+
+    /// A [`JniHolds`] as a number.
+    #[must_use]
+    pub const fn holds(self) -> u64 {
+        self.of & 0xff
+    }
+}
+
+/// Something that native code has made and not let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct JniHeld {
+    /// When, in nanoseconds of the monotonic clock.
+    pub since_ns: u64,
+    /// The record of the native method that did, or [`NO_CALLER`].
+    pub caller: u32,
+    /// That of the function.
+    pub function: u32,
+    /// What says of which class the object is that it was made of, and of an array the length ([`JniHeld::class_of`]); 0 if
+    /// that is not certain.
+    pub object: u64,
+    /// How often it is held: more than once by critical holds within others, and for arrays without elements; 0 if it was held before.
+    pub depth: u64,
+}
+
+impl JniHeld {
+    /// Packs the first two words of an object, of which `place` (0 or 8) and `mask` say where its class is: those bits, and of an
+    /// array the length beside them, unless the class takes a word of its own.
+    #[must_use]
+    #[inline(always)]
+    pub const fn class_of(words: [u64; 2], place: u64, mask: u64) -> u64 {
+        if place == 0 { words[0] & mask & !0xffff_ffff | words[1] & 0xffff_ffff } else { words[1] }
+    }
+
+    /// The same words as far as they are known, for whoever reads objects.
+    #[must_use]
+    pub const fn words_of(object: u64, place: u64) -> [u64; 2] {
+        if place == 0 { [object & !0xffff_ffff | 1, object & 0xffff_ffff] } else { [1, object] }
+    }
+}
+
+/// What [`crate::Frame::env`] says of a call that lets something go: nothing, something that was seen being made, or something else.
+pub const LETS_NOTHING_GO: u64 = 0;
+/// See [`LETS_NOTHING_GO`].
+pub const LETS_KNOWN_GO: u64 = 1;
+/// See [`LETS_NOTHING_GO`].
+pub const LETS_UNKNOWN_GO: u64 = 2;
+
 /// The calls of one JNI function by one native method, or one shard of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
@@ -49,6 +136,8 @@ pub struct JniCalls {
     pub max_ns: u64,
     /// Of `calls`, those that came to nothing: by [`JniKind`], null was returned, or there was nothing to let go or to clear.
     pub vain: u64,
+    /// Of `calls`, those that let something go that was made before anybody looked; told only where that is followed.
+    pub unknown: u64,
     /// Of `timed`, look-ups of what had been found before.
     pub redundant: u64,
     /// The time that the threads were running in these, in nanoseconds.
@@ -65,6 +154,7 @@ impl JniCalls {
         off_ns: 0,
         max_ns: 0,
         vain: 0,
+        unknown: 0,
         redundant: 0,
         redundant_ns: 0,
     };
@@ -81,6 +171,7 @@ impl JniCalls {
             off_ns: self.off_ns.saturating_add(more.off_ns),
             max_ns: self.max_ns.max(more.max_ns),
             vain: self.vain.saturating_add(more.vain),
+            unknown: self.unknown.saturating_add(more.unknown),
             redundant: self.redundant.saturating_add(more.redundant),
             redundant_ns: self.redundant_ns.saturating_add(more.redundant_ns),
         }
@@ -93,7 +184,7 @@ pub const JNI_SHARDS: usize = 4;
 /// The shards of one native method and one JNI function.
 pub type JniShards = [JniCalls; JNI_SHARDS];
 
-const _: () = assert!(size_of::<JniShards>() == 72 * JNI_SHARDS);
+const _: () = assert!(size_of::<JniShards>() == 80 * JNI_SHARDS);
 
 /// In place of a native method's record: calls that no traced native method made.
 pub const NO_CALLER: u32 = 0;
@@ -141,6 +232,23 @@ pub struct MirrorPlaces {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that class and length of an object survive being packed, wherever its class is.
+    #[test]
+    fn objects_are_packed() {
+        let narrow = JniHeld::class_of([0x1234_5601, 8 << 32 | 0x0abc], 8, 0xffff_ffff);
+        assert_eq!(JniHeld::words_of(narrow, 8), [1, 8 << 32 | 0x0abc]);
+        let compact = JniHeld::class_of([0x7 << 42 | 0x5601, 0xffff << 32 | 8], 0, !0 << 42);
+        assert_eq!(JniHeld::words_of(compact, 0), [0x7 << 42 | 1, 8]);
+    }
+
+    /// Check that only critical holds of different threads are told apart.
+    #[test]
+    fn threads_of_handles() {
+        let same = |holds: JniHolds| JniHandle::new(64, holds as u64, 1) == JniHandle::new(64, holds as u64, 2);
+        assert!(same(JniHolds::Global) && same(JniHolds::Elements) && !same(JniHolds::Critical));
+        assert_eq!(JniHandle::new(64, JniHolds::Critical as u64, 7).holds(), JniHolds::Critical as u64);
+    }
 
     /// Check that both records come back.
     #[test]

@@ -38,7 +38,7 @@ pub use counters::{
 };
 pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
-pub use jni::{JniCalls, JniHold, JniKind, JniShards, MirrorPlaces};
+pub use jni::{JniCalls, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniShards, MirrorPlaces};
 pub use loss::Loss;
 pub use slow::{SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
 pub use stack::{
@@ -105,6 +105,8 @@ pub mod maps {
     pub const LOOK_UPS: &str = "NPROF_LOOK_UPS";
     /// `JniHold`s by thread number.
     pub const HOLDS: &str = "NPROF_HOLDS";
+    /// `JniHeld`s by `JniHandle`.
+    pub const HELD: &str = "NPROF_HELD";
 }
 
 /// Names of the constants that are set when the BPF object is loaded.
@@ -194,7 +196,7 @@ mod tests {
         let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU, maps::STORED];
         let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS];
         let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ARGS];
-        let jni = [maps::JNI, maps::LOOK_UPS, maps::HOLDS];
+        let jni = [maps::JNI, maps::LOOK_UPS, maps::HOLDS, maps::HELD];
         let counters = [maps::CONSUMED, maps::COUNTERS, programs::SYSCALL, programs::RECEIVED, programs::SENT];
         let allocators = [maps::ASKED, programs::ALLOC];
         let rows =

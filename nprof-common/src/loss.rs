@@ -28,11 +28,15 @@ pub enum Loss {
     /// It was not found out what a look-up looks up, or there was no room to remember it: whether it was the same again is
     /// not known. It is counted and timed.
     UnknownLookUp = 9,
+    /// There was no room to remember something that native code has made. If it is not let go, nobody will know of it.
+    NoHeldRoom = 10,
+    /// Something was made that had been made before, and nobody had seen it let go. The earlier one is forgotten.
+    UnseenRelease = 11,
 }
 
 impl Loss {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Unreturned,
         Self::TooDeep,
         Self::NoFrame,
@@ -43,6 +47,8 @@ impl Loss {
         Self::NoCounters,
         Self::NoJniRoom,
         Self::UnknownLookUp,
+        Self::NoHeldRoom,
+        Self::UnseenRelease,
     ];
 
     /// The word for reports, JSON and metrics.
@@ -59,6 +65,8 @@ impl Loss {
             Self::NoCounters => "no-counters",
             Self::NoJniRoom => "no-jni-room",
             Self::UnknownLookUp => "unknown-look-up",
+            Self::NoHeldRoom => "no-held-room",
+            Self::UnseenRelease => "unseen-release",
         }
     }
 }

@@ -316,6 +316,8 @@ pub mod collect {
     pub const CONTENTS: u32 = 128;
     /// Calls of JNI functions, by the native method that makes them.
     pub const JNI: u32 = 256;
+    /// What native code has made and not let go.
+    pub const HELD: u32 = 512;
 }
 
 #[cfg(test)]

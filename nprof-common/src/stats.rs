@@ -68,6 +68,8 @@ pub const BRIEF: u64 = 1;
 pub const RETURNS_SHIFT: u32 = 8;
 /// The same of the byte that says what is looked at of a JNI function.
 pub const KIND_SHIFT: u32 = 16;
+/// The same of the byte that says what a JNI function makes or lets go ([`crate::JniHolds`]).
+pub const HOLDS_SHIFT: u32 = 24;
 
 /// What is done at a hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -146,7 +146,7 @@ unsafe fn kept_in(heap: &HeapPlaces, addr: u64, head: *const u8) -> Option<u64> 
 
 /// How many collections there have been, if none stops the program now.
 #[inline(always)]
-fn standstill(heap: &HeapPlaces) -> Option<u64> {
+pub(crate) fn standstill(heap: &HeapPlaces) -> Option<u64> {
     let mut stopped = 0u8;
     // SAFETY: the byte is ours.
     if !unsafe { read(&raw mut stopped, 1, heap.stopped) } || stopped != 0 {
@@ -156,7 +156,7 @@ fn standstill(heap: &HeapPlaces) -> Option<u64> {
 }
 
 #[inline(always)]
-fn heap() -> Option<&'static HeapPlaces> {
+pub(crate) fn heap() -> Option<&'static HeapPlaces> {
     vm::places().map(|places| &places.heap).filter(|heap| heap.stopped != 0)
 }
 

@@ -11,11 +11,11 @@ use aya_ebpf::btf_maps::HashMap;
 use aya_ebpf::helpers::generated::bpf_probe_read_user_str;
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::btf_map;
-use nprof_common::jni::{CRITICAL_SECTIONS, JNI_SHARDS, NO_CALLER, pair};
+use nprof_common::jni::{CRITICAL_SECTIONS, JNI_SHARDS, LETS_UNKNOWN_GO, NO_CALLER, pair};
 use nprof_common::stats::KIND_SHIFT;
 use nprof_common::{Frame, Frames, JniCalls, JniHold, JniKind, JniShards, Loss, MethodStats};
 
-use crate::{atomic, calls, counters, losses, threads, vm};
+use crate::{atomic, calls, counters, held, losses, threads, vm};
 
 /// The calls by native method and function. The loader says for how many pairs there is room, and of the next for how many
 /// look-ups and threads.
@@ -83,13 +83,16 @@ pub(crate) unsafe fn subject(stats: *const MethodStats, regs: *const pt_regs) ->
             klass => text(text(mixed(klass), second), third),
         },
         CLASS => text(MIX, first),
-        LETS_GO => u64::from(first != 0),
-        LETS_ELEMENTS_GO => u64::from(third as u32 != JNI_COMMIT),
+        LETS_GO if first == 0 => 0,
+        LETS_GO => held::let_go(stats, first, second),
+        LETS_ELEMENTS_GO if third as u32 == JNI_COMMIT => 0,
+        LETS_ELEMENTS_GO => held::let_go(stats, first, second),
         CLEARS => u64::from(counters::is_pending(env)),
         LEAVES => {
             leave();
-            1
+            held::let_go(stats, first, second)
         }
+        MAKES | ENTERS => held::object(stats, first),
         _ => env,
     }
 }
@@ -109,10 +112,11 @@ pub(crate) unsafe fn count(stats: *const MethodStats, index: u32, regs: *const p
     add(unsafe { &raw mut (*calls).calls }, 1);
     let is_known_at_entry = matches!(kind, LETS_GO | LETS_ELEMENTS_GO | CLEARS | LEAVES);
     // SAFETY: the caller's promise.
-    if is_known_at_entry && unsafe { subject(stats, regs) } == 0 {
-        // SAFETY: as above.
-        add(unsafe { &raw mut (*calls).vain }, 1);
-    }
+    let about = if is_known_at_entry { unsafe { subject(stats, regs) } } else { 1 };
+    // SAFETY: as above.
+    let (vain, unknown) = unsafe { (&raw mut (*calls).vain, &raw mut (*calls).unknown) };
+    add(vain, u64::from(about == 0));
+    add(unknown, u64::from(kind != CLEARS && about == LETS_UNKNOWN_GO));
 }
 
 /// Records a call of a JNI function that has returned and was just taken off `frames`, with how long its thread was not running in it
@@ -156,6 +160,11 @@ pub(crate) unsafe fn end(stats: *const MethodStats, frames: *const Frames, time_
         look_up(kind, caller, frame, time_ns.saturating_sub(frame.child_ns + off_ns));
     } else if kind == ENTERS {
         enter(caller, frame, frame.start_ns + time_ns);
+    }
+    let is_unknown = frame.env == LETS_UNKNOWN_GO && matches!(kind, LETS_GO | LETS_ELEMENTS_GO | LEAVES);
+    add(&raw mut calls.unknown, u64::from(is_unknown));
+    if !is_null && (kind == MAKES || kind == ENTERS) {
+        held::hold(stats, caller, frame, frame.start_ns + time_ns, returned);
     }
 }
 

@@ -19,6 +19,7 @@ mod counters;
 mod events;
 mod frozen;
 mod handover;
+mod held;
 mod jni;
 mod losses;
 mod maps;

@@ -20,6 +20,7 @@ pub struct JniReport {
     pub methods: Vec<JniMethodRow>,
     pub functions: BTreeMap<String, JniFunctionRow>,
     pub references: BTreeMap<String, ReferencesRow>,
+    pub leaks: Option<Vec<LeakRow>>,
     pub look_ups: LookUpsRow,
     pub exceptions: ExceptionsRow,
     pub critical: Option<CriticalRow>,
@@ -82,6 +83,23 @@ pub struct JniFunctionRow {
 pub struct ReferencesRow {
     pub made: u64,
     pub released: u64,
+    pub made_before: Option<u64>,
+    pub live: Option<u64>,
+    pub exact: Option<bool>,
+}
+
+/// Things that were made and not let go.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct LeakRow {
+    pub kind: String,
+    pub class: Option<String>,
+    pub method: Option<String>,
+    pub function: Option<String>,
+    pub count: u64,
+    pub elements: u64,
+    pub oldest_ns: u64,
+    pub youngest_ns: u64,
 }
 
 /// All look-ups.

@@ -4,6 +4,9 @@ import java.util.Map;
 
 /** Natives that ask the VM for as much as they are told to. */
 public final class Asking {
+    /** What references are made to. */
+    private static final Object KEPT = new Other();
+
     private static int number;
     private int field;
 
@@ -17,6 +20,12 @@ public final class Asking {
 
     /** Makes so many references, characters and elements of each kind, and keeps as many as it is told to. */
     static native void refer(String text, int[] array, int made, int kept);
+
+    /** The same with an object, with nested critical sections in between. Keeps 20 global, 10 weak, 40 characters and 8 elements, or none. */
+    static native void leak(Object object, String text, int[] array, int made, int kept);
+
+    /** Makes a global reference, or lets that one go. */
+    static native void keep(Object object);
 
     /** Throws so many exceptions and clears them, and then one that it leaves if it is to. */
     static native void fail(int cleared, boolean leaves);
@@ -87,6 +96,9 @@ public final class Asking {
             case "lookUp": lookUp(); break;
             case "lookUpIn": lookUpIn(Other.class); break;
             case "refer": refer("text", new int[8], amount, 1); break;
+            case "leak": leak(KEPT, "text", new int[8], amount, 1); break;
+            case "leakNothing": leak(KEPT, "text", new int[8], amount, 0); break;
+            case "keep": keep(KEPT); break;
             case "clear": fail(amount, false); break;
             case "throw":
                 try {

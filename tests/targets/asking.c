@@ -82,6 +82,55 @@ NATIVE(void, refer)(JNIEnv *env, jclass class, jstring text, jintArray array, ji
     (void)class;
 }
 
+/* Elements of an array without any are nothing; those of null characters are not given. */
+NATIVE(void, leak)(JNIEnv *env, jclass class, jobject object, jstring text, jintArray array, jint made, jint kept) {
+    jintArray none = (*env)->NewIntArray(env, 0);
+    for (jint i = 0; i < made; i++) {
+        jobject global = (*env)->NewGlobalRef(env, object);
+        jweak weak = (*env)->NewWeakGlobalRef(env, object);
+        const char *chars = (*env)->GetStringUTFChars(env, text, NULL);
+        jint *elements = (*env)->GetIntArrayElements(env, array, NULL);
+        jint *nothing = (*env)->GetIntArrayElements(env, none, NULL);
+        (*env)->ReleaseIntArrayElements(env, array, elements, JNI_COMMIT);
+        (*env)->ReleaseIntArrayElements(env, none, nothing, 0);
+        if (i >= 20 * kept) {
+            (*env)->DeleteGlobalRef(env, global);
+        }
+        if (i >= 10 * kept) {
+            (*env)->DeleteWeakGlobalRef(env, weak);
+        }
+        if (i >= 40 * kept) {
+            (*env)->ReleaseStringUTFChars(env, text, chars);
+        }
+        if (i >= 8 * kept) {
+            (*env)->ReleaseIntArrayElements(env, array, elements, 0);
+        }
+        void *outer = (*env)->GetPrimitiveArrayCritical(env, array, NULL);
+        void *inner = (*env)->GetPrimitiveArrayCritical(env, array, NULL);
+        (*env)->ReleasePrimitiveArrayCritical(env, array, inner, JNI_ABORT);
+        (*env)->ReleasePrimitiveArrayCritical(env, array, outer, 0);
+    }
+    if ((*env)->NewGlobalRef(env, NULL) != NULL) {
+        abort();
+    }
+    (*env)->DeleteGlobalRef(env, NULL);
+    (*env)->DeleteWeakGlobalRef(env, NULL);
+    (*env)->DeleteLocalRef(env, none);
+    (void)class;
+}
+
+/* One of each is made by one call, and let go by the next. */
+NATIVE(void, keep)(JNIEnv *env, jclass class, jobject object) {
+    static jobject kept;
+    (void)class;
+    if (kept == NULL) {
+        kept = (*env)->NewGlobalRef(env, object);
+        return;
+    }
+    (*env)->DeleteGlobalRef(env, kept);
+    kept = NULL;
+}
+
 NATIVE(void, fail)(JNIEnv *env, jclass class, jint cleared, jboolean leaves) {
     (void)class;
     for (jint i = 0; i < cleared; i++) {

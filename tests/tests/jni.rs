@@ -108,7 +108,7 @@ fn must_refer(report: &JniReport) -> Result<()> {
     ] {
         ensure!(effective(makes) == Some((5 * CALLS, 5 * CALLS)), "{uses:?}");
         ensure!(effective(lets_go) == Some(((4 + in_vain) * CALLS, 4 * CALLS)), "{uses:?}");
-        let ReferencesRow { made, released } = report.references[kind];
+        let ReferencesRow { made, released, .. } = report.references[kind];
         ensure!(made >= 5 * CALLS && made - released == CALLS, "{kind}: {:?}", report.references);
     }
     ensure!(effective("NewLocalRef") == Some((5 * CALLS, 5 * CALLS)), "{uses:?}");
@@ -125,7 +125,7 @@ fn critical_sections() -> Result<()> {
         let CriticalRow { sections, total_ns, longest_ns } = critical;
         ensure!(sections == CALLS && longest_ns >= 2_000_000 && total_ns >= 2_000_000 * CALLS, "{critical:?}");
         ensure!(report.method(Some("hold"))?.critical == report.critical, "{report:?}");
-        let ReferencesRow { made, released } = report.references["critical"];
+        let ReferencesRow { made, released, .. } = report.references["critical"];
         ensure!(made >= 2 * CALLS && made == released, "{:?}", report.references);
         Ok(())
     })

@@ -35,6 +35,7 @@ mod inside;
 mod interrupted;
 mod inventory;
 mod jni;
+mod jni_leaks;
 mod kernel;
 mod kernels;
 mod killed;

@@ -109,6 +109,22 @@ impl<M: RemoteMemory> Unwinder<M> {
         Ok(found.filter(|_| now.first() == Some(&Some(collections))))
     }
 
+    /// The same of an object whose class is known to be loaded still, because the object is: collections do not matter.
+    ///
+    /// # Errors
+    /// As [`Self::heap_places`].
+    pub fn living_object(&mut self, copied: &Referent) -> Result<Option<HeapObject>, MemoryError> {
+        self.reader.forget();
+        if self.objects_and_told()?.is_none() {
+            return Ok(None);
+        }
+        let Self { reader, layout, known, .. } = self;
+        let (Some(objects), Some(told)) = (&known.objects, known.told) else {
+            return Ok(None);
+        };
+        Reading { reader, layout, objects, told }.object(copied)
+    }
+
     /// How objects lie, and the classes of which more is told. Both stay as they are for the life of the VM.
     fn objects_and_told(&mut self) -> Result<Option<(&Objects, ToldClasses)>, MemoryError> {
         let Self { reader, layout, known, .. } = self;

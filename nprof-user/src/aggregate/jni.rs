@@ -1,11 +1,14 @@
-//! From the records of callers and functions to who has called which JNI function.
+//! From the records of callers and functions to who has called which JNI function, and who holds what.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use nprof_common::JniCalls;
 use nprof_common::jni::CRITICAL_SECTIONS;
 
-use crate::model::{CriticalSections, JniSnapshot, JniUse, MethodSnapshot, Price, Snapshot};
+use crate::model::{
+    CriticalSections, JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot, JniUse, MethodSnapshot, Price, Snapshot,
+};
 
 /// What the kernel keeps besides the records.
 #[derive(Debug, Clone, Default)]
@@ -14,6 +17,23 @@ pub struct JniPairs {
     pub pairs: Vec<((u32, u32), JniCalls)>,
     /// The index of a record's function.
     pub records: HashMap<u32, u32>,
+    /// What is held, where that is followed, and from which age on it is told.
+    pub held: Option<(Vec<HeldThing>, Duration)>,
+}
+
+/// Something that native code has made and not let go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldThing {
+    /// What it is.
+    pub resource: JniResource,
+    /// The records of native method and function.
+    pub records: (u32, u32),
+    /// Of which class the object is that it was made of, and of an array the length.
+    pub class: Option<(String, Option<u32>)>,
+    /// How often it is held.
+    pub times: u64,
+    /// For how long.
+    pub age: Duration,
 }
 
 /// Places in [`Snapshot::methods`]: of a native method, if there is one, and of a JNI function; `None` for critical sections.
@@ -35,13 +55,55 @@ pub fn jni(snapshot: Snapshot, known: &JniPairs, unseen: Vec<&'static str>, tell
             }),
         }
     }
-    JniSnapshot { snapshot, uses, critical, unseen, tells_members }
+    let held = known.held.as_ref().map(|(things, older_than)| {
+        let place = places_of(&snapshot, known);
+        held(things, *older_than, |(caller, function)| (place(caller), place(function)))
+    });
+    JniSnapshot { snapshot, uses, critical, unseen, tells_members, held }
+}
+
+/// What is held, by who has made it, of what class and how: the most first.
+fn held(
+    things: &[HeldThing],
+    older_than: Duration,
+    places: impl Fn((u32, u32)) -> (Option<usize>, Option<usize>),
+) -> JniHeldSnapshot {
+    let (mut groups, mut live) = (HashMap::<_, JniHeldGroup>::new(), Vec::<(JniResource, u64)>::new());
+    for thing in things {
+        match live.iter_mut().find(|(kind, _)| *kind == thing.resource) {
+            Some((_, count)) => *count += thing.times,
+            None => live.push((thing.resource, thing.times)),
+        }
+        if thing.age < older_than {
+            continue;
+        }
+        let ((method, function), class) = (places(thing.records), thing.class.as_ref().map(|(class, _)| class.clone()));
+        let key = (thing.resource.as_str(), method, function, class.clone());
+        let group = groups.entry(key).or_insert_with(|| JniHeldGroup {
+            resource: thing.resource,
+            method,
+            function,
+            class,
+            count: 0,
+            elements: 0,
+            oldest: thing.age,
+            youngest: thing.age,
+        });
+        let length = thing.class.as_ref().and_then(|(_, length)| *length).unwrap_or(0);
+        group.count += thing.times;
+        group.elements += u64::from(length);
+        (group.oldest, group.youngest) = (group.oldest.max(thing.age), group.youngest.min(thing.age));
+    }
+    let mut groups: Vec<JniHeldGroup> = groups.into_values().collect();
+    groups.sort_by(|a, b| {
+        let others = |group: &JniHeldGroup| (group.resource.as_str(), group.method, group.function);
+        b.count.cmp(&a.count).then_with(|| others(a).cmp(&others(b))).then_with(|| a.class.cmp(&b.class))
+    });
+    JniHeldSnapshot { groups, live, older_than }
 }
 
 fn sums(snapshot: &Snapshot, known: &JniPairs) -> HashMap<Places, JniCalls> {
-    let rows = snapshot.methods.iter().enumerate();
-    let places: HashMap<u32, usize> = rows.map(|(place, method)| (method.index, place)).collect();
-    let place = |record: u32| places.get(known.records.get(&record)?).copied();
+    let place = places_of(snapshot, known);
     let mut sums: HashMap<Places, JniCalls> = HashMap::new();
     for &((caller, function), calls) in &known.pairs {
         let of_function = place(function);
@@ -51,6 +113,13 @@ fn sums(snapshot: &Snapshot, known: &JniPairs) -> HashMap<Places, JniCalls> {
         }
     }
     sums
+}
+
+/// The place of a record's row.
+fn places_of<'a>(snapshot: &Snapshot, known: &'a JniPairs) -> impl Fn(u32) -> Option<usize> + use<'a> {
+    let rows = snapshot.methods.iter().enumerate();
+    let places: HashMap<u32, usize> = rows.map(|(place, method)| (method.index, place)).collect();
+    move |record: u32| places.get(known.records.get(&record)?).copied()
 }
 
 fn use_of(known: &MethodSnapshot, (method, function): (Option<usize>, usize), calls: JniCalls) -> JniUse {
@@ -90,7 +159,16 @@ mod tests {
         let nested = JniCalls { child_ns: 950, ..calls(1, 1000) };
         let pairs =
             vec![((50, 60), calls(2, 500)), ((0, 60), calls(1, 300)), ((77, 60), nested), ((50, 0), calls(3, 30))];
-        let known = JniPairs { pairs, records: HashMap::from([(50, 5), (60, 6)]) };
+        let thing = |records, times, seconds| HeldThing {
+            resource: JniResource::Global,
+            records,
+            class: Some(("a.Class".to_owned(), None)),
+            times,
+            age: Duration::from_secs(seconds),
+        };
+        let held = vec![thing((50, 60), 1, 9), thing((50, 60), 1, 4), thing((77, 60), 1, 5), thing((50, 60), 1, 2)];
+        let held = Some((held, Duration::from_secs(4)));
+        let known = JniPairs { pairs, records: HashMap::from([(50, 5), (60, 6)]), held };
         let mut known = jni(snapshot, &known, Vec::new(), true);
         known.uses.sort_by_key(|made| made.method);
         let of = |at: usize| (known.uses[at].method, known.uses[at].function, known.uses[at].calls.calls);
@@ -98,6 +176,10 @@ mod tests {
         assert_eq!([0, 1].map(|at: usize| known.uses[at].calls.total_ns), [1300 - 200, 500 - 200]);
         assert_eq!(known.uses[1].calls.max_ns, 50);
         let longest_ns = 150;
+        let held = known.held.unwrap();
+        let ages = |group: &JniHeldGroup| (group.method, group.count, group.oldest.as_secs(), group.youngest.as_secs());
+        assert_eq!(held.groups.iter().map(ages).collect::<Vec<_>>(), [(Some(0), 2, 9, 4), (None, 1, 5, 5)]);
+        assert_eq!((held.live(JniResource::Global), held.live(JniResource::Weak)), (4, 0));
         assert_eq!(known.critical, [CriticalSections { method: Some(0), sections: 3, total_ns: 30, longest_ns }]);
     }
 }

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nprof_common::alloc::AllocCookie;
 use nprof_common::histogram::BUCKETS;
-use nprof_common::stats::{BRIEF, KIND_SHIFT, RETURNS_SHIFT};
+use nprof_common::stats::{BRIEF, HOLDS_SHIFT, KIND_SHIFT, RETURNS_SHIFT};
 use nprof_common::{
-    Consumed, Cookie, JniKind, Lane, Loss, MethodStats, Pace, Returns, SlowPace, SlowStats, Switch, maps, shared,
+    Consumed, Cookie, JniHolds, JniKind, Lane, Loss, MethodStats, Pace, Returns, SlowPace, SlowStats, Switch, maps,
+    shared,
 };
 
 use super::feeds::{Collect, Feeds, fixed_point};
@@ -114,7 +115,7 @@ impl Engine {
         let (anchors, slots) = (object.take_anchors()?, object.take_slots()?);
         let vms = Arc::new(VmTable::new(object.take_vms()?));
         let (off_cpu, off_cpu_in_slots) = (object.take_off_cpu(), object.off_cpu_in_slots);
-        let jni = Some(JniTable::new(object.take_jni()?));
+        let jni = Some(JniTable::new(object.take_jni()?, object.take_held()?));
         let feeds = Feeds { stacks, calls, anchors, slots, vms, pace, slow_pace, off_cpu, off_cpu_in_slots, jni };
         Ok((Arc::new(self), feeds))
     }
@@ -365,8 +366,8 @@ impl Engine {
     }
 
     /// Says what a function returns, for the programs that count results, and what is looked at if it is a JNI function.
-    pub(super) fn describe(&self, record: u32, returns: Returns, kind: JniKind) {
-        let described = (returns as u64) << RETURNS_SHIFT | (kind as u64) << KIND_SHIFT;
+    pub(super) fn describe(&self, record: u32, returns: Returns, (kind, holds): (JniKind, JniHolds)) {
+        let described = (returns as u64) << RETURNS_SHIFT | (kind as u64) << KIND_SHIFT | (holds as u64) << HOLDS_SHIFT;
         self.store(record, offset_of!(MethodStats, brief), described);
     }
 

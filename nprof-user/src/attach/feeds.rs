@@ -78,6 +78,8 @@ pub struct Collect {
     pub shares: bool,
     /// Calls of JNI functions by the native method that makes them, and what their look-ups are told apart by.
     pub jni: Option<MirrorPlaces>,
+    /// Of JNI functions also what they make, until it is let go.
+    pub held: bool,
 }
 
 /// How the programs find the exception that is pending in a thread; zeros if that is not known, or if there are several VMs.
@@ -114,6 +116,7 @@ impl Collect {
             rows: 0,
             shares: false,
             jni: None,
+            held: false,
         }
     }
 
@@ -148,6 +151,7 @@ impl Collect {
             (self.tells_args(), collect::ARGS),
             (self.tells_args() && self.args == ArgsWanted::Contents, collect::CONTENTS),
             (self.jni.is_some(), collect::JNI),
+            (self.held, collect::HELD),
         ];
         bits.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, bit)| all | bit)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use aya::maps::{HashMap, MapData};
 use nprof_common::jni::of_pair;
-use nprof_common::{JniCalls, JniShards};
+use nprof_common::{JniCalls, JniHandle, JniHeld, JniShards};
 use zerocopy::transmute;
 
 /// For how many pairs of native method and JNI function there is room: a method calls some ten of them, and few methods call any.
@@ -13,24 +13,43 @@ pub(super) const PAIRS: u32 = 1 << 14;
 pub(super) const LOOK_UPS: u32 = 1 << 16;
 /// How many threads can be in critical sections.
 pub(super) const THREADS: u32 = 1 << 12;
+/// How much can be held at once that is followed: 20 MB.
+pub(super) const HELD: u32 = 1 << 17;
 
 /// [`JniShards`] as aya passes them.
 pub(super) type JniEntry = [u64; size_of::<JniShards>() / size_of::<u64>()];
 
-/// The calls of JNI functions by native method.
-pub struct JniTable(HashMap<MapData, u64, JniEntry>);
+/// [`JniHandle`] as aya passes them, and [`JniHeld`].
+pub(super) type HandleEntry = [u64; 2];
+/// See [`HandleEntry`].
+pub(super) type HeldEntry = [u64; size_of::<JniHeld>() / size_of::<u64>()];
+
+/// The calls of JNI functions by native method, and what is held.
+pub struct JniTable {
+    calls: HashMap<MapData, u64, JniEntry>,
+    held: HashMap<MapData, HandleEntry, HeldEntry>,
+}
 
 impl JniTable {
-    pub(super) fn new(map: HashMap<MapData, u64, JniEntry>) -> Self {
-        Self(map)
+    pub(super) fn new(calls: HashMap<MapData, u64, JniEntry>, held: HashMap<MapData, HandleEntry, HeldEntry>) -> Self {
+        Self { calls, held }
     }
 
     /// The calls of each pair so far: the records of native method and function ([`nprof_common::jni`]), and the sums.
     pub fn read(&self) -> Vec<((u32, u32), JniCalls)> {
-        let entries = self.0.iter().filter_map(|entry| {
+        let entries = self.calls.iter().filter_map(|entry| {
             entry.inspect_err(|error| tracing::warn!("not all calls of JNI functions can be read: {error}")).ok()
         });
         entries.map(|(pair, entry)| (of_pair(pair), sum(transmute!(entry)))).collect()
+    }
+
+    /// What is held now. Whoever reads while the target runs sees each at one moment, not all at the same; what is let go meanwhile may
+    /// have the kernel begin again, so not more are looked at than there can be twice.
+    pub fn held(&self) -> std::collections::HashMap<JniHandle, JniHeld> {
+        let entries = self.held.iter().take(2 * HELD as usize).filter_map(|entry| {
+            entry.inspect_err(|error| tracing::warn!("not all that is held can be read: {error}")).ok()
+        });
+        entries.map(|(handle, held)| (transmute!(handle), transmute!(held))).collect()
     }
 }
 

@@ -14,7 +14,7 @@ use nprof_common::{SLOTS, globals, maps, programs, shared};
 use super::counters::{self, TaskFields};
 use super::error::{Error, refusal};
 use super::feeds::{Collect, LastJavaFrameEntry, Slot};
-use super::jni::{self, JniEntry};
+use super::jni::{self, HandleEntry, HeldEntry, JniEntry};
 use super::loss_log;
 use super::relocate::{data, relocate};
 use super::rows;
@@ -93,6 +93,7 @@ impl Object {
             .map_max_entries(maps::JNI, collect.for_jni(jni::PAIRS))
             .map_max_entries(maps::LOOK_UPS, collect.for_jni(jni::LOOK_UPS))
             .map_max_entries(maps::HOLDS, collect.for_jni(jni::THREADS))
+            .map_max_entries(maps::HELD, if collect.held { jni::HELD } else { 1 })
             .override_global(globals::SHARD_MASK, &shard_mask, true)
             .override_global(globals::FILTERED, &filtered, true)
             .override_global(globals::COLLECT, &bits, true)
@@ -183,6 +184,14 @@ impl Object {
     /// As [`Self::take_ring`].
     pub(super) fn take_jni(&mut self) -> Result<HashMap<MapData, u64, JniEntry>, Error> {
         HashMap::try_from(self.take(maps::JNI)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+    }
+
+    /// What native code has made and not let go.
+    ///
+    /// # Errors
+    /// As [`Self::take_ring`].
+    pub(super) fn take_held(&mut self) -> Result<HashMap<MapData, HandleEntry, HeldEntry>, Error> {
+        HashMap::try_from(self.take(maps::HELD)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
     }
 
     /// How long threads have not been running; `None` if this kernel's map of that cannot be read.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 
-use nprof_common::{JniKind, Lane, Returns};
+use nprof_common::{JniHolds, JniKind, Lane, Returns};
 
 use super::engine::Engine;
 use super::error::{Error, in_full};
@@ -15,7 +15,7 @@ use super::links::{IndexedSite, Links, close};
 use super::switches::{Due, Seen, Switches};
 use super::target::Target;
 use super::user_programs::{ProgramLinks, UserPrograms};
-use crate::model::{Bound, CallEnd, Library, LibraryId, Probe, Tracing, argument_kinds, jni};
+use crate::model::{Bound, CallEnd, JniResource, Library, LibraryId, Probe, Tracing, argument_kinds, jni};
 
 /// Tells hand-overs apart.
 static EPOCH: AtomicU32 = AtomicU32::new(1);
@@ -447,9 +447,12 @@ fn kinds(probe: &Probe) -> u64 {
 }
 
 /// What is looked at of a probe's function if it is a JNI function.
-fn kind(probe: &Probe) -> JniKind {
+fn kind(probe: &Probe) -> (JniKind, JniHolds) {
     let function = probe.methods.first().filter(|known| known.bound == Bound::JniFunction);
-    function.map_or(JniKind::Method, |function| jni::kind(&function.method.name))
+    function.map_or((JniKind::Method, JniHolds::Nothing), |function| {
+        let name = &function.method.name;
+        (jni::kind(name), JniResource::followed(name))
+    })
 }
 
 fn chosen(probes: &[Probe], indices: &[u32]) -> Vec<Probe> {

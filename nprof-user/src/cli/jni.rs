@@ -42,6 +42,12 @@ pub(super) struct JniArgs {
     /// JVM and puts functions of it before those that look ids up. No probes
     #[arg(long, conflicts_with_all = ["patterns", "exclude", "library", "by"])]
     id_cache: bool,
+    /// Also show what was made and not let go: global and weak references, characters of strings, elements of arrays, critical holds
+    #[arg(long, conflicts_with = "id_cache")]
+    leaks: bool,
+    /// Of these only what is at least so old, such as 30s
+    #[arg(long, value_name = "TIME", requires = "leaks", value_parser = crate::config::duration::parse)]
+    older_than: Option<Duration>,
     /// Stop after this time, such as 10s or 1m30s
     #[arg(short, long, value_name = "TIME", value_parser = crate::config::duration::parse)]
     duration: Option<Duration>,
@@ -86,6 +92,11 @@ impl JniArgs {
         IdCacheArgs { pid: Pid(self.pid), duration: self.duration, top, is_json }
     }
 
+    /// The age from which on things are shown that were not let go, if they are.
+    fn held_from(&self) -> Option<Duration> {
+        self.leaks.then(|| self.older_than.unwrap_or_default())
+    }
+
     fn view(&self) -> JniView {
         let by = match self.by {
             By::Method => JniBy::Method,
@@ -120,7 +131,7 @@ async fn trace(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         Ok(prepared) => prepared,
         Err(code) => return Ok(code),
     };
-    let mut tracer = prepared.jni()?;
+    let mut tracer = prepared.jni(args.held_from())?;
     if !quiet {
         announce(&tracer);
     }

@@ -31,6 +31,7 @@ impl Sample {
             critical: Vec::new(),
             unseen: Vec::new(),
             tells_members: true,
+            held: None,
         };
         Self { jni, earlier: None, waits_for_critical: Some(true) }
     }

@@ -1,13 +1,15 @@
 //! JNI functions: what they are for, and what is looked at when they are called.
 
+mod held;
 mod table;
 
 use std::iter::Sum;
 
-use nprof_common::{JniCalls, JniKind};
+use nprof_common::{JniCalls, JniHolds, JniKind};
 
 use self::table::TABLE;
 use super::{MethodSnapshot, Snapshot};
+pub use held::{JniHeldGroup, JniHeldSnapshot};
 
 /// How many places the table has before the version that made it longer.
 const LENGTHS: [(u32, usize); 3] = [(19, 234), (24, 235), (u32::MAX, TABLE.len())];
@@ -126,6 +128,30 @@ impl JniResource {
     /// Every one, in the order of documents.
     pub const ALL: [Self; 6] = [Self::Global, Self::Weak, Self::Local, Self::Chars, Self::Elements, Self::Critical];
 
+    /// What the programs are told of a function that makes or lets go what is followed. Local references are not: the VM lets them go
+    /// when the native method returns, without any function.
+    #[must_use]
+    pub fn followed(function: &str) -> JniHolds {
+        match Self::made_by(function).or_else(|| Self::let_go_by(function)) {
+            None | Some(Self::Local) => JniHolds::Nothing,
+            Some(Self::Global) => JniHolds::Global,
+            Some(Self::Weak) => JniHolds::Weak,
+            Some(Self::Chars) => JniHolds::Chars,
+            Some(Self::Elements) => JniHolds::Elements,
+            Some(Self::Critical) => JniHolds::Critical,
+        }
+    }
+
+    /// What a number stands for that the programs were told; nothing if that is not followed.
+    #[must_use]
+    pub fn of_holds(holds: u64) -> Option<Self> {
+        let place = usize::try_from(holds.checked_sub(1)?).ok()?;
+        Self::FOLLOWED.get(place).copied()
+    }
+
+    /// Those that are followed from being made to being let go, in the order of their numbers.
+    pub const FOLLOWED: [Self; 5] = [Self::Global, Self::Weak, Self::Chars, Self::Elements, Self::Critical];
+
     /// The word for documents.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -228,6 +254,8 @@ pub struct JniSnapshot {
     pub unseen: Vec<&'static str>,
     /// Whether it is told which look-ups of members are the same.
     pub tells_members: bool,
+    /// What was made and not let go, where that is followed.
+    pub held: Option<JniHeldSnapshot>,
 }
 
 impl JniSnapshot {
@@ -246,7 +274,9 @@ impl JniSnapshot {
             let (name, times) = (self.function(made.function), made.calls.calls.saturating_sub(made.calls.vain));
             for (resource, sums) in &mut all {
                 sums.made += if JniResource::made_by(name) == Some(*resource) { times } else { 0 };
-                sums.let_go += if JniResource::let_go_by(name) == Some(*resource) { times } else { 0 };
+                let lets_go = JniResource::let_go_by(name) == Some(*resource);
+                sums.let_go += if lets_go { times } else { 0 };
+                sums.made_before += if lets_go { made.calls.unknown } else { 0 };
             }
         }
         all
@@ -262,12 +292,17 @@ impl JniSnapshot {
     /// them belong together.
     #[must_use]
     pub fn has_all_sections(&self) -> bool {
-        let is_critical = |place: usize| {
+        self.has_all_of(JniResource::Critical)
+    }
+
+    /// The same of the functions that make and let go one kind of things.
+    #[must_use]
+    pub fn has_all_of(&self, resource: JniResource) -> bool {
+        let is_one = |place: usize| {
             let name = self.function(place);
-            JniResource::made_by(name) == Some(JniResource::Critical)
-                || JniResource::let_go_by(name) == Some(JniResource::Critical)
+            JniResource::made_by(name) == Some(resource) || JniResource::let_go_by(name) == Some(resource)
         };
-        !self.snapshot.methods.iter().enumerate().any(|(place, row)| is_critical(place) && is_partial(row))
+        !self.snapshot.methods.iter().enumerate().any(|(place, row)| is_one(place) && is_partial(row))
     }
 
     /// The sums of the uses of some functions.
@@ -288,6 +323,8 @@ pub struct Resources {
     pub made: u64,
     /// Given back by it.
     pub let_go: u64,
+    /// Of `let_go`, those that were made before anybody looked; told only where what is held is followed.
+    pub made_before: u64,
 }
 
 /// Uses added up.

@@ -36,7 +36,9 @@ pub use invocation::{
     Difference, EntrySummary, Invocation, InvocationGroup, Missing, NodeException, PathDifference, PathSum,
     SlowestInvocation, TreeCall, TreeNode, TreeSummary, Unfinished,
 };
-pub use jni::{CriticalSections, JniFamily, JniResource, JniSnapshot, JniSum, JniUse, Resources};
+pub use jni::{
+    CriticalSections, JniFamily, JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot, JniSum, JniUse, Resources,
+};
 pub use jvm::{Jvm, JvmKind, StartTime};
 pub use labels::JvmLabels;
 pub use nprof_hotspot::model::{

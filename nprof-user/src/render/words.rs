@@ -64,6 +64,14 @@ fn loss(reason: &str) -> Option<&'static str> {
         "tree-no-ring" => {
             "events of threads for which there was no room: their invocations are not seen; nothing to do"
         }
+        "no-held-room" => {
+            "no room to remember what native code has made (131,072 things at once): counted, but not known as not let go, and as \
+             made before when it is let go"
+        }
+        "unseen-release" => {
+            "the VM gave a reference or address again and nprof had not seen it let go: the earlier one is taken to have been let go; \
+             run with --max-overhead off"
+        }
         _ => return None,
     })
 }

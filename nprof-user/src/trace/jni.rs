@@ -4,14 +4,16 @@
 //! has called which function.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use nprof_common::MirrorPlaces;
 
+use super::held::HeldWatch;
 use super::prepared::Prepared;
 use super::sampling::libjvm_of;
 use super::vm::ended_or;
 use super::{Error, SlowWatch, Tracer, calibrate};
-use crate::aggregate::{self, JniPairs};
+use crate::aggregate::{self, HeldThing, JniPairs};
 use crate::attach::{Collect, Engine, JniTable};
 use crate::discover::Proc;
 use crate::hotspot;
@@ -32,6 +34,9 @@ pub struct JniTracer {
     functions: usize,
     unseen: Vec<&'static str>,
     tells_members: bool,
+    held: Option<HeldWatch>,
+    /// What was held before the probes were detached.
+    held_at_end: Option<(Vec<HeldThing>, Duration)>,
 }
 
 /// The functions of a VM.
@@ -44,17 +49,19 @@ struct Functions {
 }
 
 impl Prepared {
-    /// Attaches everything that is planned, and JNI functions.
+    /// Attaches everything that is planned, and JNI functions. With `held_from` it is also followed what native code makes and does not
+    /// let go, and told of what is as old.
     ///
     /// # Errors
     /// As [`Prepared::attach`]; [`Error::NoJni`] if the VM's table of functions is not found.
-    pub fn jni(mut self) -> Result<JniTracer, Error> {
+    pub fn jni(mut self, held_from: Option<Duration>) -> Result<JniTracer, Error> {
         let (proc, jvm) = (self.proc().clone(), self.jvm().clone());
         let known = functions(&proc, &jvm).and_then(|functions| Ok((functions, mirrors(&proc, &jvm)?)));
         let (Functions { methods, unseen }, mirrors) = known.map_err(|error| ended_or(error, &proc, &jvm))?;
         self.plan_jni(&methods);
         let collect = Collect {
             jni: Some(mirrors.unwrap_or_default()),
+            held: held_from.is_some(),
             pending: self.pending_places()?,
             off_cpu: true,
             ..self.engine_collects()
@@ -63,10 +70,11 @@ impl Prepared {
         let calibrated = calibrate(&proc, &engine)?;
         let taken_twice = || Error::Defect { what: "the calls of JNI functions are read already".to_owned() };
         let table = feeds.take_jni().ok_or_else(taken_twice)?;
+        let held = held_from.map(|from| HeldWatch::begin(&proc, &jvm, feeds.vms(), from)).transpose()?;
         let slow = collect.slow.then(|| SlowWatch::start(proc, &engine, feeds)).transpose()?;
         let tracer = self.attach_to(&engine, calibrated, slow)?;
         let (functions, tells_members) = (methods.len(), mirrors.is_some());
-        Ok(JniTracer { tracer, table, functions, unseen, tells_members })
+        Ok(JniTracer { tracer, table, functions, unseen, tells_members, held, held_at_end: None })
     }
 }
 
@@ -92,10 +100,14 @@ impl JniTracer {
 
     /// Detaches all probes: see [`Tracer::stop`].
     pub fn stop(&mut self) {
+        // As long as the probes are there: what is let go while they are detached is not seen.
+        if self.held_at_end.is_none() {
+            self.held_at_end = self.held.as_mut().map(|held| held.read(&self.table));
+        }
         self.tracer.stop();
     }
 
-    /// Everything measured from the start to now, or to the end if tracing was stopped.
+    /// Everything measured from the start to now, or to the end if tracing was stopped. What is held is known once it was.
     #[must_use]
     pub fn snapshot(&self) -> JniSnapshot {
         // First who has called, then how often was called: a function has never been called less than by all its callers.
@@ -103,7 +115,7 @@ impl JniTracer {
         let snapshot = self.tracer.snapshot();
         let records: HashMap<u32, u32> =
             self.tracer.traced_jvm().records().map(|(index, record)| (record, index)).collect();
-        let known = JniPairs { pairs, records };
+        let known = JniPairs { pairs, records, held: self.held_at_end.clone() };
         aggregate::jni(snapshot, &known, self.unseen.clone(), self.tells_members)
     }
 }

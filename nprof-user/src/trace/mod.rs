@@ -23,6 +23,7 @@ mod end;
 mod error;
 mod event;
 mod exemplars;
+mod held;
 mod host;
 mod id_cache;
 mod jni;

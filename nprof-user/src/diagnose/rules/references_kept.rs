@@ -41,7 +41,7 @@ fn concerns(function: &str, kind: JniResource) -> bool {
 
 fn of_kind(measured: &Measured<'_>, kind: JniResource) -> Option<Fault> {
     let jni = measured.jni;
-    let Resources { made, let_go } = resources(jni, kind);
+    let Resources { made, let_go, .. } = resources(jni, kind);
     let kept = made.checked_sub(let_go).filter(|kept| *kept >= LEAST_KEPT && is_known(jni, kind))?;
     let rate = measured.per_second(kept as f64);
     if rate < LEAST_PER_SECOND || (kept as f64) < LEAST_SHARE * made as f64 || !still_grows(measured, kind, kept) {
@@ -71,7 +71,7 @@ fn resources(jni: &JniSnapshot, kind: JniResource) -> Resources {
 
 fn still_grows(measured: &Measured<'_>, kind: JniResource, kept: u64) -> bool {
     measured.earlier.is_none_or(|earlier| {
-        let Resources { made, let_go } = resources(earlier, kind);
+        let Resources { made, let_go, .. } = resources(earlier, kind);
         let before = made as f64 - let_go as f64;
         kept as f64 - before >= LEAST_LATER * kept as f64
     })

@@ -7,8 +7,13 @@ use nprof_common::Counter;
 use serde::Serialize;
 
 use super::groups::is_function;
-use crate::model::{CriticalSections, JniFamily, JniSnapshot, JniSum, JniUse, Losses, MethodSnapshot};
+use super::held;
+use crate::model::{
+    CriticalSections, JniFamily, JniHeldGroup, JniResource, JniSnapshot, JniSum, JniUse, Losses, MethodSnapshot,
+    Resources,
+};
 use crate::render::json::{MeasuredTarget, SCHEMA, as_map, line, nanoseconds};
+use crate::render::names;
 
 /// Writes what was measured as one document on one line.
 ///
@@ -28,6 +33,7 @@ struct Document<'a> {
     methods: Vec<Method<'a>>,
     functions: BTreeMap<&'a str, Function>,
     references: BTreeMap<&'static str, References>,
+    leaks: Option<Vec<Leak<'a>>>,
     partial: bool,
     look_ups: LookUps,
     exceptions: Exceptions,
@@ -90,6 +96,34 @@ struct Function {
 struct References {
     made: u64,
     released: u64,
+    /// The rest only where it is followed what is held.
+    #[serde(flatten)]
+    held: Option<Held>,
+}
+
+#[derive(Serialize)]
+struct Held {
+    /// Of those released.
+    made_before: u64,
+    live: u64,
+    exact: bool,
+}
+
+/// Things of one kind that were made and not let go.
+#[derive(Serialize)]
+struct Leak<'a> {
+    kind: &'static str,
+    class: Option<&'a str>,
+    /// `class::method` of the native method; `null` for what no traced one has made.
+    method: Option<String>,
+    signature: Option<&'a str>,
+    function: Option<&'a str>,
+    count: u64,
+    elements: u64,
+    oldest_ns: u64,
+    youngest_ns: u64,
+    /// The Java stack is not taken.
+    stack: [String; 0],
 }
 
 #[derive(Serialize)]
@@ -162,8 +196,9 @@ impl<'a> Document<'a> {
             references: jni
                 .resources()
                 .into_iter()
-                .map(|(of, sums)| (of.as_str(), References { made: sums.made, released: sums.let_go }))
+                .map(|(of, sums)| (of.as_str(), References::of(jni, of, sums)))
                 .collect(),
+            leaks: jni.held.as_ref().map(|held| held.groups.iter().map(|group| Leak::of(jni, group)).collect()),
             partial: jni.is_partial(),
             look_ups: LookUps {
                 calls: look_ups.calls,
@@ -175,6 +210,35 @@ impl<'a> Document<'a> {
             critical: critical(made.values().flat_map(|made| made.sections.iter().copied())),
             not_seen: &jni.unseen,
             losses: snapshot.losses.clone(),
+        }
+    }
+}
+
+impl References {
+    fn of(jni: &JniSnapshot, resource: JniResource, sums: Resources) -> Self {
+        let held = jni.held.as_ref().filter(|_| JniResource::FOLLOWED.contains(&resource)).map(|held| Held {
+            made_before: sums.made_before,
+            live: held.live(resource),
+            exact: held::is_exact(jni, resource),
+        });
+        Self { made: sums.made, released: sums.let_go, held }
+    }
+}
+
+impl<'a> Leak<'a> {
+    fn of(jni: &'a JniSnapshot, group: &'a JniHeldGroup) -> Self {
+        let method = group.method.and_then(|place| Some(&jni.snapshot.methods.get(place)?.methods.first()?.method));
+        Self {
+            kind: group.resource.as_str(),
+            class: group.class.as_deref(),
+            method: method.map(names::qualified),
+            signature: method.map(|method| &*method.signature),
+            function: group.function.map(|function| jni.function(function)),
+            count: group.count,
+            elements: group.elements,
+            oldest_ns: nanoseconds(group.oldest),
+            youngest_ns: nanoseconds(group.youngest),
+            stack: [],
         }
     }
 }

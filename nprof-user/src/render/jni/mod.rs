@@ -1,6 +1,7 @@
 //! What native code asks of the VM: the table of `jni`, and its document.
 
 mod groups;
+mod held;
 mod id_cache;
 mod json;
 mod notes;
@@ -58,6 +59,12 @@ pub fn table(jni: &JniSnapshot, view: JniView, screen: Screen, w: &mut impl Writ
     if shown < groups.len() {
         let left_ns = groups[shown..].iter().map(|group| group.sum.on_cpu_ns).fold(0, u64::saturating_add);
         writeln!(w, "left out: {} further rows with {} (--top)", groups.len() - shown, units::duration(left_ns))?;
+    }
+    if let Some(grid) = held::grid(jni, view.top) {
+        for line in grid.lines(screen) {
+            writeln!(w, "{line}")?;
+        }
+        writeln!(w)?;
     }
     for line in notes::lines(jni) {
         writeln!(w, "{line}")?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nprof_common::Counter;
 
 use super::groups::is_function;
-use super::{lost, share};
+use super::{held, lost, share};
 use crate::model::{JniFamily, JniResource, JniSnapshot, JniSum, Resources};
 use crate::render::json::nanoseconds;
 use crate::render::marks::Mark;
@@ -27,6 +27,7 @@ pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
     lines.extend(families(jni));
     lines.extend(look_ups(jni));
     lines.extend(references(jni));
+    lines.extend(held::lines(jni));
     lines.extend(critical(jni));
     lines.extend(exceptions(jni));
     lines.push(TIME.to_owned());
@@ -103,7 +104,7 @@ fn references(jni: &JniSnapshot) -> Option<String> {
         .then(|| format!("references: {} (local ones are also let go when the native method returns)", each.join("; ")))
 }
 
-fn noun(resource: JniResource) -> &'static str {
+pub(super) fn noun(resource: JniResource) -> &'static str {
     match resource {
         JniResource::Local => "local",
         JniResource::Global => "global",

@@ -18,6 +18,7 @@ const CALLS: JniCalls = JniCalls {
     off_ns: 20_000,
     max_ns: 9_000,
     vain: 10,
+    unknown: 0,
     redundant: 80,
     redundant_ns: 24_000,
 };
@@ -46,6 +47,7 @@ fn sample() -> JniSnapshot {
         critical: vec![critical],
         unseen: vec!["GetIntField"],
         tells_members: true,
+        held: None,
     }
 }
 

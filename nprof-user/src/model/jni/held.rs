@@ -1,0 +1,45 @@
+//! What native code has made and not let go.
+
+use std::time::Duration;
+
+use super::JniResource;
+
+/// Everything that is held, and was made while nprof looked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JniHeldSnapshot {
+    /// What is older than is asked for, the most first.
+    pub groups: Vec<JniHeldGroup>,
+    /// How many of each are held, of any age.
+    pub live: Vec<(JniResource, u64)>,
+    /// The age from which on something is in `groups`.
+    pub older_than: Duration,
+}
+
+impl JniHeldSnapshot {
+    /// How many of one kind are held.
+    #[must_use]
+    pub fn live(&self, resource: JniResource) -> u64 {
+        self.live.iter().find(|(kind, _)| *kind == resource).map_or(0, |(_, count)| *count)
+    }
+}
+
+/// Things of one kind and class that the same native method has made by the same function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JniHeldGroup {
+    /// What they are.
+    pub resource: JniResource,
+    /// As in [`super::JniUse`].
+    pub method: Option<usize>,
+    /// As there; `None` if its row is gone.
+    pub function: Option<usize>,
+    /// Of which class the object is that they were made of, as Java names it; `None` if that is not certain.
+    pub class: Option<String>,
+    /// How many.
+    pub count: u64,
+    /// Of elements of arrays and critical holds of these, how many elements they have together, as far as that is known.
+    pub elements: u64,
+    /// How long the oldest has been held.
+    pub oldest: Duration,
+    /// The same of the youngest.
+    pub youngest: Duration,
+}

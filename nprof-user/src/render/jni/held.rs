@@ -1,0 +1,102 @@
+//! What was made and not let go: rows of the table of `jni`, and what there is to say of them.
+
+use std::time::Duration;
+
+use super::notes::noun;
+use crate::model::{JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot};
+use crate::render::grid::{Align, Elastic, Grid};
+use crate::render::json::nanoseconds;
+use crate::render::{names, units};
+
+/// The rows, the most first; `None` where nothing is held that is old enough.
+pub(super) fn grid(jni: &JniSnapshot, top: Option<usize>) -> Option<Grid<'static>> {
+    let groups = &jni.held.as_ref()?.groups;
+    if groups.is_empty() {
+        return None;
+    }
+    let right = |title| (title, Align::Right);
+    let headers =
+        vec![right("HELD"), right("OLDEST"), right("YOUNGEST"), ("WHAT", Align::Left), ("MADE BY", Align::Left)];
+    Some(Grid {
+        rows: groups.iter().take(top.unwrap_or(groups.len())).map(|group| line(jni, group)).collect(),
+        elastic: vec![Elastic::names(headers.len() - 1)],
+        headers,
+        expendable: &["YOUNGEST"],
+    })
+}
+
+fn line(jni: &JniSnapshot, group: &JniHeldGroup) -> Vec<String> {
+    let of = group.class.as_ref().map_or_else(String::new, |class| format!(": {}", names::printable(class)));
+    let elements =
+        if group.elements > 0 { format!(" ({} in all)", units::count(group.elements)) } else { String::new() };
+    vec![
+        units::count(group.count),
+        age(group.oldest),
+        age(group.youngest),
+        format!("{}{of}{elements}", noun(group.resource)),
+        maker(jni, group),
+    ]
+}
+
+fn age(age: Duration) -> String {
+    units::duration(nanoseconds(age))
+}
+
+/// Who has made them, and how.
+fn maker(jni: &JniSnapshot, group: &JniHeldGroup) -> String {
+    let method = group.method.and_then(|place| jni.snapshot.methods.get(place)?.methods.first());
+    let method = method.map(|known| names::printable(&names::qualified(&known.method)).into_owned());
+    let method = method.unwrap_or_else(|| "(outside of traced native methods)".to_owned());
+    match group.function {
+        Some(function) => format!("{method}, {}", jni.function(function)),
+        None => method,
+    }
+}
+
+/// What there is to say of the rows.
+pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
+    let Some(held) = &jni.held else { return Vec::new() };
+    let mut lines = vec![total(held)];
+    lines.extend(left_before(jni));
+    lines.extend(inexact(jni));
+    lines.push(
+        "not followed: local references (let go by the VM when the native method returns) and the memory of direct buffers (let go \
+         by no JNI function)"
+            .to_owned(),
+    );
+    lines
+}
+
+fn total(held: &JniHeldSnapshot) -> String {
+    let count: u64 = held.groups.iter().map(|group| group.count).sum();
+    let age =
+        if held.older_than.is_zero() { String::new() } else { format!(" for {} or longer", age(held.older_than)) };
+    let all: u64 = held.live.iter().map(|(_, count)| count).sum();
+    let of = if held.older_than.is_zero() { String::new() } else { format!(" (of {} of any age)", units::count(all)) };
+    format!("made and not let go{age}: {}{of}, of what was made since tracing began", units::count(count))
+}
+
+/// Releases of what nobody has seen being made.
+fn left_before(jni: &JniSnapshot) -> Option<String> {
+    let before: u64 = jni.resources().iter().map(|(_, sums)| sums.made_before).sum();
+    (before > 0).then(|| format!("let go, but made before tracing began: {}", units::count(before)))
+}
+
+/// Where counts may be wrong.
+fn inexact(jni: &JniSnapshot) -> Option<String> {
+    let kinds: Vec<&str> = JniResource::FOLLOWED.into_iter().filter(|kind| !is_exact(jni, *kind)).map(noun).collect();
+    (!kinds.is_empty()).then(|| {
+        format!(
+            "not exact: {}: not all calls of the functions that make them and let them go were seen and timed; --max-overhead off sees \
+             all",
+            kinds.join(", ")
+        )
+    })
+}
+
+/// Whether everything of a kind was seen being made and let go.
+pub(super) fn is_exact(jni: &JniSnapshot, kind: JniResource) -> bool {
+    let harms = ["unreturned", "too-deep", "no-frame", "bad-index", "no-held-room", "unseen-release"];
+    let lost = jni.snapshot.losses.counts.iter().any(|(reason, count)| *count > 0 && harms.contains(reason));
+    jni.has_all_of(kind) && !lost
+}

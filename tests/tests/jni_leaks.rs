@@ -1,0 +1,130 @@
+//! What natives make and do not let go is found to the unit, whatever else is made and let go meanwhile.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use nprof_tests::jdk::Jdk;
+use nprof_tests::jni_report::{Jni, JniReport};
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::require::traced_on_every_jdk;
+
+const JSON: [&str; 4] = ["--format", "json", "--leaks", "targets.Asking"];
+const THREADS: u64 = 6;
+/// How often each thread makes one of each kind, in one call.
+const MADE: u64 = 4_000;
+/// What each of these calls keeps, the class of what it was made of, and how many elements that has.
+const KEPT: [(&str, &str, u64, &str, u64); 4] = [
+    ("global", "NewGlobalRef", 20, "targets.Asking$Other", 0),
+    ("weak", "NewWeakGlobalRef", 10, "targets.Asking$Other", 0),
+    ("utf", "GetStringUTFChars", 40, "java.lang.String", 0),
+    ("elements", "GetIntArrayElements", 8, "int[]", 8),
+];
+
+/// Whether the classes are known of all that is held: with collectors that stop the program, if none did while an object was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Classes {
+    Known,
+    Unknown,
+}
+
+/// Has threads leak, and others make as much and keep nothing.
+fn leaked(jdk: &Jdk, options: &[&str]) -> Result<JniReport> {
+    let mut target = RemoteProcess::asking(jdk, options)?;
+    let jni = Jni::start(target.pid(), &JSON)?;
+    target.run(&format!("ask leak {THREADS} 1 {MADE}"))?;
+    target.run(&format!("ask leakNothing {THREADS} 1 {MADE}"))?;
+    let report = jni.finish()?;
+    target.exit()?;
+    let lost: Vec<_> = report.losses.iter().filter(|(_, lost)| **lost > 0).collect();
+    ensure!(lost.is_empty(), "lost: {lost:?}");
+    Ok(report)
+}
+
+/// Check what was kept: each kind in as many as were planted, by this native method and this function, of this class, and that made and
+/// let go add up.
+fn must_hold(report: &JniReport, classes: Classes) -> Result<()> {
+    let leaks = report.leaks.as_ref().context("no leaks")?;
+    let of_leak = leaks.iter().filter(|leak| leak.method.as_deref() == Some("targets.Asking::leak"));
+    let mut found: BTreeMap<(&str, &str, Option<&str>), (u64, u64)> = BTreeMap::new();
+    for leak in of_leak {
+        ensure!(leak.youngest_ns <= leak.oldest_ns && leak.oldest_ns < report.elapsed_ns, "{leak:?}");
+        let function = leak.function.as_deref().context("no function")?;
+        found.insert((&leak.kind, function, leak.class.as_deref()), (leak.count, leak.elements));
+    }
+    let expected = KEPT.map(|(kind, function, each, class, elements)| {
+        let (class, elements) = if classes == Classes::Known { (Some(class), elements) } else { (None, 0) };
+        ((kind, function, class), (each * THREADS, elements * each * THREADS))
+    });
+    ensure!(found == BTreeMap::from(expected), "{found:?}, not {expected:?}");
+    for (kind, _, each, ..) in KEPT {
+        let row = report.references[kind];
+        ensure!(row.live >= Some(each * THREADS) && row.exact == Some(true), "{kind}: {row:?}");
+        let before = row.made_before.context("not told")?;
+        ensure!(row.made == row.released - before + row.live.unwrap_or(0), "{kind}: {row:?}");
+    }
+    let critical = report.references["critical"];
+    ensure!(critical.live == Some(0) && critical.made >= 4 * MADE * THREADS, "{critical:?}");
+    Ok(())
+}
+
+/// Check the planted numbers with tens of thousands of releases in between, among them nested critical holds, copies back and nulls.
+#[test]
+fn planted_leaks() -> Result<()> {
+    traced_on_every_jdk(|jdk| must_hold(&leaked(jdk, &["-XX:+UseSerialGC"])?, Classes::Known))
+}
+
+/// Check the same where the VM interprets, and where it checks, whose functions are others.
+#[test]
+fn interpreted_and_checked() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        must_hold(&leaked(jdk, &["-Xint"])?, Classes::Known)?;
+        must_hold(&leaked(jdk, &["-Xcheck:jni", "-XX:+UseParallelGC"])?, Classes::Known)
+    })
+}
+
+/// Check the same with a collector whose handles are no addresses: everything but the classes.
+#[test]
+fn without_addresses() -> Result<()> {
+    traced_on_every_jdk(|jdk| must_hold(&leaked(jdk, &["-XX:+UseZGC"])?, Classes::Unknown))
+}
+
+/// Check that what was made before is told apart when it is let go, and that what is not old enough is not shown, but counted.
+#[test]
+fn born_before_and_too_young() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::asking(jdk, &[])?;
+        target.run("ask keep 1 1 0")?;
+        let jni = Jni::start(target.pid(), &[&JSON[..], &["--older-than", "1h"]].concat())?;
+        // Lets it go, and makes another one.
+        target.run("ask keep 1 2 0")?;
+        let report = jni.finish()?;
+        target.exit()?;
+        let global = report.references["global"];
+        ensure!(global.made_before >= Some(1) && global.live >= Some(1), "{global:?}");
+        let uses = &report.method(Some("keep"))?.jni;
+        ensure!(uses["NewGlobalRef"].calls == 1 && uses["DeleteGlobalRef"].calls == 1, "{uses:?}");
+        ensure!(report.leaks.as_ref().is_some_and(Vec::is_empty), "{:?}", report.leaks);
+        Ok(())
+    })
+}
+
+/// Check the table.
+#[test]
+fn table() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::asking(jdk, &["-XX:+UseSerialGC"])?;
+        let jni = Jni::start(target.pid(), &["--leaks", "targets.Asking::leak"])?;
+        target.run(&format!("ask leak 1 1 {MADE}"))?;
+        let text = jni.text()?;
+        let row = |kept: &str, what: &str| {
+            let mut lines = text.lines().map(str::trim_start);
+            lines.any(|line| line.starts_with(kept) && line.contains(what) && line.contains("targets.Asking::leak, "))
+        };
+        ensure!(
+            row("20 ", "global: targets.Asking$Other") && row("8 ", "elements of arrays: int[] (64 in all)"),
+            "{text}"
+        );
+        ensure!(text.contains("made and not let go: ") && text.contains("not followed: "), "{text}");
+        target.exit()
+    })
+}
