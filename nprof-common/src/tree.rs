@@ -18,7 +18,7 @@ pub const THREW: (&str, &str) = ("threw", "(Ljava/lang/Throwable;I)V");
 /// How many threads can have rings at a time.
 pub const RINGS: usize = 512;
 /// How many events there is room for in a ring; a power of two.
-pub const RING_EVENTS: usize = 8_192;
+pub const RING_EVENTS: usize = 32_768;
 
 /// Words before the heads of the rings. The first counts events of threads without a ring.
 const LOSS_WORDS: usize = 512;

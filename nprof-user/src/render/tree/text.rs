@@ -157,7 +157,8 @@ impl Tree<'_> {
             large.truncate(MOST);
             others = shown.iter().copied().filter(|child| !large.contains(child)).collect();
             // One line for one node says more.
-            if others.len() == 1 && large.len() < MOST {
+            let is_leaf = |child: &u32| self.node(*child).children.is_empty();
+            if others.len() == 1 && others.iter().all(is_leaf) && large.len() < MOST {
                 others.clear();
             } else {
                 shown.retain(|child| large.contains(child));
