@@ -33,7 +33,9 @@ pub(crate) fn class_file_loaded(redefined: Option<Class>, file: &[u8]) -> Option
     if !RETRANSFORMS.get() {
         return None;
     }
-    CHANGES.with_borrow_mut(|changes| changes.as_mut()?(redefined?, file))
+    // One that is loaded on the way is none of these.
+    let redefined = redefined?;
+    CHANGES.with_borrow_mut(|changes| changes.as_mut()?(redefined, file))
 }
 
 /// Retransforms classes, of which the VM shows the files one by one.
