@@ -119,7 +119,7 @@ fn calling(with_bootstraps: bool, question: &Question) -> Result<Planned> {
 /// What the entry method of `Calling.java` reaches with two calls.
 const REACHED: [&str; 9] = [
     "0 Calling::entry(Worker;) <- ",
-    "1 Calling::entry(I) <- Calling::entry(Worker; Calling::entry(I",
+    "1 Calling::entry(I) <- Calling::entry(I Calling::entry(Worker;",
     "1 Calling::lambda$entry$0() <- Calling::entry(Worker;",
     "1 Own::<init>() <- Calling::entry(Worker;",
     "1 Own::work(I) <- Calling::entry(Worker;",
