@@ -18,7 +18,7 @@ pub const THREW: (&str, &str) = ("threw", "(Ljava/lang/Throwable;I)V");
 /// How many threads can have rings at a time.
 pub const RINGS: usize = 512;
 /// How many events there is room for in a ring; a power of two.
-pub const RING_EVENTS: usize = 8_192;
+pub const RING_EVENTS: usize = 32_768;
 
 /// Words before the heads of the rings. The first counts events of threads without a ring.
 const LOSS_WORDS: usize = 512;
@@ -45,6 +45,7 @@ pub const fn head_of(ring: usize) -> usize {
 /// Where an event of a ring is, by how many were written before.
 #[must_use]
 #[inline]
+#[expect(clippy::cast_possible_truncation, reason = "below the number of events of a ring")]
 pub const fn place_of(ring: usize, written: u64) -> usize {
     AREA + AREA_WORDS + ring * RING_WORDS + (written % RING_EVENTS as u64) as usize * EVENT_WORDS
 }
@@ -116,7 +117,7 @@ impl Event {
     }
 }
 
-const _: () = assert!(RING_EVENTS.is_power_of_two() && RINGS.is_power_of_two() && WORDS * 8 % 4_096 == 0);
+const _: () = assert!(RING_EVENTS.is_power_of_two() && RINGS.is_power_of_two() && (WORDS * 8).is_multiple_of(4_096));
 
 #[cfg(test)]
 mod tests {

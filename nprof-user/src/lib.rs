@@ -8,7 +8,8 @@
 //!                                                        └─ govern (cost) ─┘           └─> export
 //! ```
 //!
-//! [`elf`] reads ELF files for all of them.
+//! [`elf`] reads ELF files for all of them, [`classfile`] class files. [`calls`] finds which methods a Java method may call, and
+//! [`enhance`] makes those that are chosen tell when they are entered and left.
 //!
 //! [`trace`] puts the stages together, for one JVM or all of a host. [`service`] keeps that running by a [`config`], for
 //! scrapes ([`export`]), receivers ([`push`]) and commands ([`control`]). [`cli`] is what users type.

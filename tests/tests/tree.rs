@@ -116,7 +116,7 @@ fn told_while(tracer: &mut TreeTracer, target: &mut RemoteProcess, command: &str
             tracer.tick(&mut |event| told.take(event))?;
             thread::sleep(STEP);
         }
-        running.join().map_err(|_| anyhow::anyhow!("the thread that runs commands panicked"))?.map(drop)
+        running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map(drop)
     })?;
     for _ in 0..3 {
         tracer.tick(&mut |event| told.take(event))?;

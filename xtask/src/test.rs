@@ -57,6 +57,7 @@ const SIDE_BY_SIDE: &[&str] = &[
     "stubs::",
     "targets::",
     "tiers::",
+    "tree::",
     "unwind::",
 ];
 /// They wait more than they compute: one more than the CPUs of the smallest machine.

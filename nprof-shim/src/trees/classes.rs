@@ -7,7 +7,7 @@
 //! another access flag), which it refuses before it stops any thread. What other agents make of the class is in it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::ptr::with_exposed_provenance_mut;
 use std::rc::Rc;
@@ -33,7 +33,9 @@ pub(crate) fn class_file_loaded(redefined: Option<Class>, file: &[u8]) -> Option
     if !RETRANSFORMS.get() {
         return None;
     }
-    CHANGES.with_borrow_mut(|changes| changes.as_mut()?(redefined?, file))
+    // One that is loaded on the way is none of these.
+    let redefined = redefined?;
+    CHANGES.with_borrow_mut(|changes| changes.as_mut()?(redefined, file))
 }
 
 /// Retransforms classes, of which the VM shows the files one by one.
@@ -258,13 +260,13 @@ fn methods_row(methods: &[(u32, CString, CString)]) -> Vec<u8> {
 struct Identities {
     jvmti: Jvmti,
     jni: Jni,
-    by_hash: HashMap<i32, Vec<(u32, jobject)>>,
+    by_hash: BTreeMap<i32, Vec<(u32, jobject)>>,
     count: u32,
 }
 
 impl Identities {
     fn new(jvmti: Jvmti, jni: Jni) -> Self {
-        Self { jvmti, jni, by_hash: HashMap::new(), count: 0 }
+        Self { jvmti, jni, by_hash: BTreeMap::new(), count: 0 }
     }
 
     fn find(&self, object: jobject) -> Option<u32> {

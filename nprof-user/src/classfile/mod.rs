@@ -13,6 +13,8 @@ mod instruction;
 pub mod opcode;
 mod pool;
 mod reader;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub(crate) use class::ATTRIBUTE_HEADER;
 pub use class::{Attribute, ClassFile, MethodInfo};

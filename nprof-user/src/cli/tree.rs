@@ -196,6 +196,7 @@ async fn follow(args: &TreeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
 fn nothing_matched(tracer: &TreeTracer) -> ExitCode {
     let jvm = tracer.jvm();
     say(format_args!("no method of {} ({}) that could tell of itself is selected", jvm.pid, jvm.main));
+    say("only methods of loaded classes are known, also by a descriptor: 'com.acme.Svc::get(I)V'");
     for left_out in tracer.plan().left_out.iter().take(5) {
         say(format_args!("left out: {}", left_out.what));
     }

@@ -19,6 +19,8 @@ mod refusal;
 mod sites;
 mod state;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 pub use refusal::Refusal;
 

@@ -355,19 +355,19 @@ mod tests {
     /// Check that a regular expression is about whole names, that a package has those below it, and that a wrong expression is one.
     #[test]
     fn regexes_and_packages() {
-        let selects = |pattern: &super::Pattern, class: &str, method: &str| {
+        let selects = |pattern: &Pattern, class: &str, method: &str| {
             pattern.matches_class(&super::ClassName::of(class)) && pattern.matches_method(method, "()V")
         };
-        let regex = super::Pattern::regex(r"com\.acme\..*::(get|put)").unwrap();
+        let regex = Pattern::regex(r"com\.acme\..*::(get|put)").unwrap();
         assert!(selects(&regex, "com.acme.Svc", "get") && selects(&regex, "com.acme.a.B", "put"));
         assert!(!selects(&regex, "com.acme.Svc", "getAll") && !selects(&regex, "x.com.acme.Svc", "get"));
-        let package = super::Pattern::package("com.acme").unwrap();
+        let package = Pattern::package("com.acme").unwrap();
         assert!(selects(&package, "com.acme.A", "a") && selects(&package, "com.acme.b.C$D", "a"));
         assert!(!selects(&package, "com.acmex.A", "a") && !selects(&package, "comXacme.A", "a"));
-        let unnamed = super::Pattern::package("").unwrap();
+        let unnamed = Pattern::package("").unwrap();
         assert!(selects(&unnamed, "Main", "a") && !selects(&unnamed, "a.Main", "a"));
         for wrong in ["(", "a)|(b", "a::(", r"\w{9999}"] {
-            assert!(!super::Pattern::regex(wrong).unwrap_err().reason.is_empty(), "{wrong}");
+            assert!(!Pattern::regex(wrong).unwrap_err().reason.is_empty(), "{wrong}");
         }
     }
 

@@ -1,9 +1,9 @@
 //! What the search of calls finds, in classes as the compiler makes them.
 
-use std::convert::Infallible;
+use std::collections::HashMap;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use nprof::calls::{Bytecode, Classes, Constants, DeclaredMethod, Limits, LoadedClass, Planned, Question, plan};
 use nprof::classfile::{CODE, ClassFile, Code, Reader};
 use nprof::model::{LeftOutReason, TreeKind, TreePlan};
@@ -33,35 +33,15 @@ impl Files {
 }
 
 impl Classes for Files {
-    type Error = Infallible;
+    type Error = Error;
 
-    fn loaded(&mut self) -> Result<Vec<LoadedClass>, Infallible> {
+    fn loaded(&mut self) -> Result<Vec<LoadedClass>> {
         let names = self.names();
-        let numbers: std::collections::HashMap<&str, u32> =
-            names.iter().enumerate().map(|(number, name)| (&name[..], u32::try_from(number).unwrap())).collect();
-        let loaded = self.files.iter().zip(&names).map(|(file, name)| {
-            let class = ClassFile::parse(file).unwrap();
-            let number = |at| numbers.get(&*String::from_utf8_lossy(class.pool.class(at)?)).copied();
-            let text = |at| class.pool.text(at).unwrap();
-            let method = |method: &nprof::classfile::MethodInfo<'_>| DeclaredMethod {
-                name: text(method.name).into(),
-                signature: text(method.descriptor).into(),
-                flags: method.flags,
-            };
-            LoadedClass {
-                name: name.replace('/', ".").into(),
-                loader: 0,
-                superclass: number(class.super_class),
-                interfaces: class.interfaces.iter().filter_map(|at| number(*at)).collect(),
-                flags: class.flags,
-                is_modifiable: true,
-                methods: class.methods.iter().map(method).collect(),
-            }
-        });
-        Ok(loaded.collect())
+        let numbers: HashMap<&str, u32> = (0..).zip(&names).map(|(number, name)| (&name[..], number)).collect();
+        self.files.iter().zip(&names).map(|(file, name)| loaded(file, name, &numbers)).collect()
     }
 
-    fn constants(&mut self, class: u32) -> Result<Option<Constants>, Infallible> {
+    fn constants(&mut self, class: u32) -> Result<Option<Constants>> {
         let Some(file) = self.class(class) else { return Ok(None) };
         let bootstraps = file.attributes.iter().find(|one| file.pool.utf8(one.name) == Some(b"BootstrapMethods"));
         let bootstraps = bootstraps.map(|attribute| attribute.content.to_vec()).filter(|_| self.with_bootstraps);
@@ -69,17 +49,39 @@ impl Classes for Files {
         Ok(Some(Constants { count: file.pool_count, bytes, bootstraps }))
     }
 
-    fn bytecode(&mut self, class: u32, method: u32) -> Result<Option<Bytecode>, Infallible> {
+    fn bytecode(&mut self, class: u32, method: u32) -> Result<Option<Bytecode>> {
         let Some(file) = self.class(class) else { return Ok(None) };
         let Some(code) = file.methods[method as usize].attribute(&file.pool, CODE) else { return Ok(None) };
-        let code = Code::parse(code.content).unwrap();
-        let lines = code.attributes.iter().find(|one| file.pool.utf8(one.name) == Some(b"LineNumberTable"));
-        let lines = lines.map_or(Ok(Vec::new()), |table| {
+        let code = Code::parse(code.content)?;
+        let mut lines = Vec::new();
+        if let Some(table) = code.attributes.iter().find(|one| file.pool.utf8(one.name) == Some(b"LineNumberTable")) {
             let mut reader = Reader::new(table.content);
-            (0..reader.u16()?).map(|_| Ok((reader.u16()?, reader.u16()?))).collect::<Result<_>>()
-        });
-        Ok(Some(Bytecode { bytes: code.bytes.to_vec(), lines: lines.unwrap() }))
+            for _ in 0..reader.u16()? {
+                lines.push((reader.u16()?, reader.u16()?));
+            }
+        }
+        Ok(Some(Bytecode { bytes: code.bytes.to_vec(), lines }))
     }
+}
+
+/// A class as a VM would list it.
+fn loaded(file: &[u8], name: &str, numbers: &HashMap<&str, u32>) -> Result<LoadedClass> {
+    let class = ClassFile::parse(file)?;
+    let number = |at| numbers.get(&*String::from_utf8_lossy(class.pool.class(at)?)).copied();
+    let text = |at| class.pool.text(at).context("a text");
+    let methods = class.methods.iter().map(|method| {
+        let (name, signature) = (text(method.name)?.into(), text(method.descriptor)?.into());
+        Ok(DeclaredMethod { name, signature, flags: method.flags })
+    });
+    Ok(LoadedClass {
+        name: name.replace('/', ".").into(),
+        loader: 0,
+        superclass: number(class.super_class),
+        interfaces: class.interfaces.iter().filter_map(|at| number(*at)).collect(),
+        flags: class.flags,
+        is_modifiable: true,
+        methods: methods.collect::<Result<_>>()?,
+    })
 }
 
 fn question(entry: &str, package: &str, depth: u32) -> Result<Question> {
@@ -111,13 +113,13 @@ fn written(plan: &TreePlan) -> Vec<String> {
 fn calling(with_bootstraps: bool, question: &Question) -> Result<Planned> {
     let prepared = Prepared::new(&["Calling"])?;
     let files = class_files(&prepared.classes())?.iter().map(std::fs::read).collect::<Result<_, _>>()?;
-    Ok(plan(&mut Files { files, with_bootstraps }, question)?)
+    plan(&mut Files { files, with_bootstraps }, question)
 }
 
 /// What the entry method of `Calling.java` reaches with two calls.
 const REACHED: [&str; 9] = [
     "0 Calling::entry(Worker;) <- ",
-    "1 Calling::entry(I) <- Calling::entry(Worker; Calling::entry(I",
+    "1 Calling::entry(I) <- Calling::entry(I Calling::entry(Worker;",
     "1 Calling::lambda$entry$0() <- Calling::entry(Worker;",
     "1 Own::<init>() <- Calling::entry(Worker;",
     "1 Own::work(I) <- Calling::entry(Worker;",

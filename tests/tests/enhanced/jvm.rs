@@ -17,6 +17,9 @@ pub(crate) const HOOKS: Hooks<'static> =
 /// How long it may take to change all classes of a JDK, in seconds: it only ends what hangs.
 const PATIENCE: &str = "600";
 
+/// Gives the new class file for one; nothing if it is to stay.
+pub(crate) type Change<'a> = dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>> + 'a;
+
 /// Compiled hooks and programs.
 pub(crate) struct Prepared {
     directory: TempDir,
@@ -76,12 +79,7 @@ impl Prepared {
     }
 
     /// Has classes changed by `change`, which gives nothing for those that stay.
-    pub(crate) fn transform(
-        &self,
-        jdk: &Jdk,
-        what: &[&str],
-        change: &mut dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>>,
-    ) -> Result<Outcome> {
+    pub(crate) fn transform(&self, jdk: &Jdk, what: &[&str], change: &mut Change<'_>) -> Result<Outcome> {
         let agent = self.agent()?;
         let mut java = self.java(jdk);
         java.args(["--add-modules", "ALL-SYSTEM", "-Xmx1g"]).arg(format!("-javaagent:{}", agent.display()));
@@ -112,11 +110,7 @@ impl Prepared {
     }
 }
 
-fn converse(
-    mut requests: impl Read,
-    mut answers: impl Write,
-    change: &mut dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>>,
-) -> Result<Outcome> {
+fn converse(mut requests: impl Read, mut answers: impl Write, change: &mut Change<'_>) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     loop {
         let mut kind = [0];

@@ -20,6 +20,8 @@ impl Names {
         let arguments = |of: &TreeMethod| descriptor::short_arguments(&of.signature).unwrap_or_default();
         let longer = |i: usize| format!("{}::{}{}", class(&methods[i]), methods[i].method, arguments(&methods[i]));
         tell_apart(&mut short, longer);
+        let result = |of: &TreeMethod| descriptor::short(&of.signature).unwrap_or_default();
+        tell_apart(&mut short, |i| format!("{}::{}{}", class(&methods[i]), methods[i].method, result(&methods[i])));
         tell_apart(&mut short, |i| format!("{}::{}{}", class(&methods[i]), methods[i].method, methods[i].signature));
         Self { short: short.iter().map(|name| printable(name).into_owned()).collect() }
     }
@@ -29,6 +31,17 @@ impl Names {
         let place = usize::try_from(number).unwrap_or(usize::MAX);
         self.short.get(place).map_or("(no method)", |name| name)
     }
+}
+
+/// `class::method` with a descriptor as people read it: `com.acme.Svc::get(int)`.
+pub(super) fn readable(text: &str) -> String {
+    let signature = text.find('(').filter(|at| text[..*at].contains("::"));
+    let end = |at: usize| text[at..].find([' ', ',']).map_or(text.len(), |blank| at + blank);
+    let readable = signature.and_then(|at| {
+        let arguments = descriptor::short_arguments(&text[at..end(at)])?;
+        Some(format!("{}{arguments}{}", &text[..at], &text[end(at)..]))
+    });
+    printable(&readable.unwrap_or_else(|| text.to_owned())).into_owned()
 }
 
 /// For each class the shortest end of its name, from a dot on, that no other class has.
@@ -65,7 +78,7 @@ fn end(class: &str, parts: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::Names;
+    use super::{Names, readable};
     use crate::model::{TreeKind, TreeMethod};
 
     fn method(class: &str, method: &str, signature: &str) -> TreeMethod {
@@ -91,9 +104,11 @@ mod tests {
             method("Page", "get", "()V"),
             method("com.acme.Main$$Lambda/0x00007f.12", "run", "()V"),
             method("com.acme.Bad", "a\u{1b}", "()V"),
+            method("com.acme.It", "next", "()Ljava/lang/Object;"),
+            method("com.acme.It", "next", "()Ljava/lang/String;"),
         ];
         let names = Names::of(&methods);
-        let short: Vec<&str> = (0..7).map(|number| names.short(number)).collect();
+        let short: Vec<&str> = (0..9).map(|number| names.short(number)).collect();
         let expected = [
             "Svc::get(int)",
             "Svc::get(String)",
@@ -102,8 +117,19 @@ mod tests {
             "Page::get",
             "Main$$Lambda/0x00007f.12::run",
             "Bad::a\\u{1b}",
+            "It::next() -> Object",
+            "It::next() -> String",
         ];
         assert_eq!(short, expected);
-        assert_eq!(names.short(7), "(no method)");
+        assert_eq!(names.short(9), "(no method)");
+    }
+
+    /// Check that descriptors are read, and that what is none stays as it is.
+    #[test]
+    fn descriptors_are_readable() {
+        assert_eq!(readable("a.B::c(I[Ljava/lang/String;)V"), "a.B::c(int, String[])");
+        assert_eq!(readable("a.B::c(I)V, called by it"), "a.B::c(int), called by it");
+        assert_eq!(readable("a.B::c(I)V in d"), "a.B::c(int) in d");
+        assert_eq!(readable("some (thing)"), "some (thing)");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 
 use super::TreeContext;
+use super::names::readable;
 use super::paragraph::{columns, wrapped};
 use crate::model::{LeftOutReason, TreeKind, TreeMethod, TreePlan};
 use crate::render::grid::{Align, Elastic, Grid, Screen};
@@ -40,7 +41,7 @@ fn grid(context: &TreeContext, order: &[u32]) -> Grid<'static> {
         let method = context.method(*number)?;
         let name = printable(&format!("{}::{}", method.class, method.method)).into_owned();
         // Overloads have their arguments in their short names.
-        let arguments = context.short(*number).rfind('(').map_or("", |at| &context.short(*number)[at..]);
+        let arguments = context.short(*number).find('(').map_or("", |at| &context.short(*number)[at..]);
         let kind = match method.kind {
             TreeKind::Java if method.is_entry => "entry",
             TreeKind::Java => "java",
@@ -89,7 +90,7 @@ fn notes(plan: &TreePlan, not_listed: usize) -> Vec<String> {
         plural(natives as u64, "native method"),
     ));
     for (why, found) in left_out(plan) {
-        let examples: Vec<String> = found.iter().take(NAMED).map(|what| printable(what).into_owned()).collect();
+        let examples: Vec<String> = found.iter().take(NAMED).map(|what| readable(what)).collect();
         let more = if found.len() > NAMED { ", …" } else { "" };
         let (words, _, detail) = reason(why);
         let detail = detail.map_or_else(String::new, |detail| format!(": {}", printable(detail)));

@@ -148,14 +148,17 @@ impl Tree<'_> {
         let node = self.node(place);
         let (mut shown, mut others) = (node.children.clone(), Vec::new());
         if !self.is_whole {
-            let least = self.invocation.root().total_ns / LEAST_SHARE;
+            // Where the end was not seen, what is known is compared with the longest that is.
+            let longest = self.invocation.nodes.iter().map(|node| node.total_ns).max().unwrap_or(0);
+            let least = self.invocation.total_ns().unwrap_or(longest) / LEAST_SHARE;
             let is_large = |child: &u32| notable[*child as usize] || self.node(*child).total_ns >= least;
             let mut large: Vec<u32> = shown.iter().copied().filter(is_large).collect();
             large.sort_by_key(|child| (!notable[*child as usize], std::cmp::Reverse(self.node(*child).total_ns)));
             large.truncate(MOST);
             others = shown.iter().copied().filter(|child| !large.contains(child)).collect();
             // One line for one node says more.
-            if others.len() == 1 && large.len() < MOST {
+            let is_leaf = |child: &u32| self.node(*child).children.is_empty();
+            if others.len() == 1 && others.iter().all(is_leaf) && large.len() < MOST {
                 others.clear();
             } else {
                 shown.retain(|child| large.contains(child));

@@ -24,6 +24,7 @@ struct Line {
 }
 
 impl Line {
+    #[expect(clippy::cast_possible_truncation, reason = "a cast of what is too large, or no number, gives the nearest")]
     fn ns(&self, ticks: u64) -> u64 {
         let scaled = |ticks: u64| (ticks as f64 * self.ns_per_tick).round() as u64;
         match ticks.checked_sub(self.from.ticks) {
