@@ -2,13 +2,10 @@
 
 use super::frames::{self, Frame, Shape, Type};
 use super::layout::Layout;
-use super::method::Names;
+use super::names::{FRAMES, Names};
 use super::sites::{Site, is_for};
 use super::{Refusal, tables};
 use crate::classfile::{ATTRIBUTE_HEADER, ClassFile, Code, Handler};
-
-/// The attribute with the frames.
-pub(super) const FRAMES: &[u8] = b"StackMapTable";
 
 /// What the handlers need on the operand stack: an exception, the same again, and a number.
 const HANDLER_STACK: u16 = 3;

@@ -1,12 +1,13 @@
 //! What is inserted into one method.
 
 use super::additions::Additions;
-use super::body::{Body, FRAMES};
+use super::body::Body;
 use super::constructor::{self, CONSTRUCTOR};
 use super::frames::{self, Frame};
 use super::layout::Layout;
+use super::names::{FRAMES, Names};
 use super::sites::{Searched, Site};
-use super::{Hooks, Refusal, Wanted};
+use super::{Refusal, Wanted};
 use crate::classfile::{ClassFile, Code, MethodInfo, opcode};
 
 /// The first version of class files that are verified by frames.
@@ -14,36 +15,6 @@ const FIRST_WITH_FRAMES: u16 = 50;
 
 /// The last version in which `jsr` and `ret` may be: where a frame is missing there, the VM verifies as before.
 const LAST_WITH_SUBROUTINES: u16 = 50;
-
-/// The constants that all methods of a class share.
-#[derive(Debug)]
-pub(super) struct Names {
-    enter: u16,
-    leave: u16,
-    threw: u16,
-    /// The class of all exceptions.
-    pub(super) throwable: u16,
-    /// The name of the attribute with the frames.
-    pub(super) frames: u16,
-}
-
-impl Names {
-    pub(super) fn add(hooks: &Hooks<'_>, class: &ClassFile<'_>, additions: &mut Additions) -> Result<Self, Refusal> {
-        let holder = additions.class(hooks.class.as_bytes())?;
-        let number = additions.utf8(b"(I)V")?;
-        let both = additions.utf8(b"(Ljava/lang/Throwable;I)V")?;
-        Ok(Self {
-            enter: additions.method(holder, hooks.enter, number)?,
-            leave: additions.method(holder, hooks.leave, number)?,
-            threw: additions.method(holder, hooks.threw, both)?,
-            throwable: additions.class(b"java/lang/Throwable")?,
-            frames: match class.pool.find_utf8(FRAMES) {
-                Some(known) => known,
-                None => additions.utf8(FRAMES)?,
-            },
-        })
-    }
-}
 
 /// Pushes a number and calls a hook with it.
 fn call(hook: u16, number: u32, additions: &mut Additions) -> Result<Vec<u8>, Refusal> {

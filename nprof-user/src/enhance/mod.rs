@@ -15,6 +15,7 @@ mod frames;
 mod layout;
 mod locals;
 mod method;
+mod names;
 mod refusal;
 mod sites;
 mod state;
@@ -26,7 +27,8 @@ pub use refusal::Refusal;
 
 use crate::classfile::{CODE, ClassFile, MethodInfo};
 use additions::Additions;
-use method::{Changed, Names};
+use method::Changed;
+use names::Names;
 
 /// The static methods that enhanced methods call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
