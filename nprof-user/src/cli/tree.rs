@@ -17,7 +17,8 @@ use super::trace::{Stop, every};
 use crate::aggregate::Trees;
 use crate::calls::{Limits, Question};
 use crate::discover::Proc;
-use crate::model::{Jvm, Pid, TreeEvent, TreeKind, TreePlan, TreeThread};
+use crate::model::{Jvm, LeftOut, Pid, TreeEvent, TreeKind, TreePlan, TreeThread};
+use crate::render::tree::left_out_words;
 use crate::resolve::pattern::{PATTERN_HELP, Pattern};
 use crate::trace::{self, TreeEnd, TreeTracer};
 
@@ -153,7 +154,7 @@ async fn follow(args: &TreeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     };
     let mut tracer = opened?;
     if !tracer.plan().methods.iter().any(|method| method.is_entry) {
-        return Ok(nothing_matched(&tracer));
+        return Ok(nothing_matched(args, &tracer));
     }
     if args.plan {
         output::print_plan(args, tracer.plan())?;
@@ -193,12 +194,18 @@ async fn follow(args: &TreeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// Nothing that can be entered is selected.
-fn nothing_matched(tracer: &TreeTracer) -> ExitCode {
-    let jvm = tracer.jvm();
+fn nothing_matched(args: &TreeArgs, tracer: &TreeTracer) -> ExitCode {
+    let (jvm, left_out) = (tracer.jvm(), &tracer.plan().left_out);
     say(format_args!("no method of {} ({}) that could tell of itself is selected", jvm.pid, jvm.main));
-    say("only methods of loaded classes are known, also by a descriptor: 'com.acme.Svc::get(I)V'");
-    for left_out in tracer.plan().left_out.iter().take(5) {
-        say(format_args!("left out: {}", left_out.what));
+    for LeftOut { what, why } in left_out.iter().take(5) {
+        say(format_args!("left out: {what} ({})", left_out_words(why)));
+    }
+    if left_out.is_empty() {
+        let nearest: Vec<String> = args.entries.iter().flat_map(|entry| tracer.nearest(entry)).collect();
+        if !nearest.is_empty() {
+            say(format_args!("nearest: {}", nearest.join(", ")));
+        }
+        say("only methods of classes that are loaded by now can be selected: have the program call it once, or wait");
     }
     ExitCode::from(NOTHING_MATCHED)
 }

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use self::json::{tree_json, tree_plan_json, tree_summary_json};
 pub use self::perfetto::TreeTimeline;
-pub use self::plan::tree_plan;
+pub use self::plan::{left_out_words, tree_plan};
 pub use self::summary::{tree_notes, tree_summary, tree_title};
 pub use self::text::tree_text;
 

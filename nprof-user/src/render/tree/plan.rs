@@ -110,6 +110,13 @@ pub(super) fn left_out(plan: &TreePlan) -> BTreeMap<&LeftOutReason, Vec<&str>> {
     by_reason
 }
 
+/// Why something is no node of a tree, in words.
+#[must_use]
+pub fn left_out_words(why: &LeftOutReason) -> String {
+    let (words, _, detail) = reason(why);
+    detail.map_or_else(|| words.to_owned(), |detail| format!("{words}: {}", printable(detail)))
+}
+
 /// A reason in words, as a word, and with what it says itself.
 pub(super) fn reason(why: &LeftOutReason) -> (&'static str, &'static str, Option<&str>) {
     match why {

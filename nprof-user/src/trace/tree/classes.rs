@@ -6,6 +6,8 @@ use nprof_common::wire::ClassesListed;
 
 use crate::calls::{DeclaredMethod, LoadedClass};
 use crate::hotspot;
+use crate::model::{Method, NativeCode, VirtAddr};
+use crate::resolve::nearest::nearest;
 use crate::resolve::pattern::{ClassName, Pattern};
 
 /// All of them. The number of a class is its place.
@@ -60,6 +62,20 @@ impl ClassList {
             }
         }
         packages.into_iter().filter_map(|package| Pattern::package(package).ok()).collect()
+    }
+
+    /// The names of methods that a pattern may have meant which selects none.
+    pub(super) fn nearest(&self, pattern: &str) -> Vec<String> {
+        let methods = self.classes.iter().flat_map(|class| {
+            class.methods.iter().map(|method| Method {
+                id: VirtAddr(0),
+                class: class.name.clone(),
+                name: method.name.clone(),
+                signature: method.signature.clone(),
+                code: NativeCode::Unbound,
+            })
+        });
+        nearest(pattern, &methods.collect::<Vec<Method>>())
     }
 
     /// The classes of a name, which several loaders may have.

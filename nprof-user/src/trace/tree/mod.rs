@@ -115,6 +115,12 @@ impl TreeTracer {
         })
     }
 
+    /// The names of methods that an entry pattern may have meant which selects none, the most likely first.
+    #[must_use]
+    pub fn nearest(&self, pattern: &str) -> Vec<String> {
+        self.list.nearest(pattern)
+    }
+
     /// The JVM.
     #[must_use]
     pub fn jvm(&self) -> &Jvm {
