@@ -15,7 +15,7 @@ use nprof::trace::{TreeLosses, TreeTracer};
 use nprof_tests::child::PATIENCE;
 use nprof_tests::jdk::Jdk;
 use nprof_tests::process::RemoteProcess;
-use nprof_tests::require::{does_not_concern, say, traced_on_every_jdk};
+use nprof_tests::require::{does_not_concern, traced_on_every_jdk};
 
 /// How often rings are emptied.
 const STEP: Duration = Duration::from_millis(2);
@@ -362,46 +362,6 @@ fn the_plan_is_followed() -> Result<()> {
         let lambda = u32::try_from(lambda.context("no lambda")?)?;
         ensure!(told.methods.get(&lambda).map(|counts| counts[0]) == Some(2 * u64::from(ROUNDS)), "{told:?}");
         tracer.stop(&mut |_| {})?;
-        target.exit()
-    })
-}
-
-/// Measures what an enhanced call costs, entered and left, in code that is compiled, beside two readings of the clock by Java.
-#[test]
-#[ignore = "a measurement"]
-fn the_cost_of_a_call() -> Result<()> {
-    const MANY: u32 = 1_000_000;
-    /// Five times as many find room in a ring.
-    const CALLS: u32 = 600;
-    traced_on_every_jdk(|jdk| {
-        let mut target = RemoteProcess::trees(jdk, &[])?;
-        let proc = Proc::host();
-        target.run(&format!("time {MANY}"))?;
-        let before = target.run(&format!("time {CALLS}"))?;
-        let method = |method: &str, signature: &str, class: &str, is_entry| TreeMethod {
-            class: class.into(),
-            method: method.into(),
-            signature: signature.into(),
-            kind: TreeKind::Java,
-            is_entry,
-            depth: 0,
-            callers: Vec::new(),
-        };
-        let timed = method("timed", "(I)I", "targets.Trees", true);
-        let leaf = method("leaf", "(I)I", "targets.Trees$Work", false);
-        let plan = TreePlan { methods: vec![timed, leaf], ..TreePlan::default() };
-        let mut tracer = TreeTracer::with_plan(&proc, proc.jvm(Pid(target.pid()))?, plan)?;
-        tracer.begin()?;
-        let crowded = target.run(&format!("time {MANY}"))?;
-        tracer.tick(&mut |_| {})?;
-        let lost = tracer.losses();
-        let told = target.run(&format!("time {CALLS}"))?;
-        ensure!(tracer.losses() == lost, "{:?} after {lost:?}", tracer.losses());
-        tracer.stop(&mut |_| {})?;
-        let after = target.run(&format!("time {MANY}"))?;
-        say(&format!(
-            "{jdk}: ns a call, and for two readings: {before:?}, enhanced {told:?}, without room {crowded:?}, restored {after:?}"
-        ));
         target.exit()
     })
 }

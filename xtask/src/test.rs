@@ -58,6 +58,7 @@ const SIDE_BY_SIDE: &[&str] = &[
     "targets::",
     "tiers::",
     "tree::",
+    "tree_cli::",
     "unwind::",
 ];
 /// They wait more than they compute: one more than the CPUs of the smallest machine.

@@ -1,0 +1,113 @@
+//! `nprof tree` as users run it: what it prints, what it says of what cannot be followed, and what is left when it is killed.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use nprof_tests::child::{Child, PATIENCE, Stream};
+use nprof_tests::nprof::{Outcome, outcome, run, spawn};
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::require::traced_on_every_jdk;
+use rustix::process::Signal;
+use serde_json::Value;
+
+const ENTRY: &str = "targets.Trees$Work::entry";
+/// So many invocations are shown.
+const SHOWN: u64 = 20;
+
+/// A command that follows a target, with everything in place.
+fn follow(target: &RemoteProcess, args: &[&str]) -> Result<Child> {
+    let pid = target.pid().to_string();
+    let mut child = spawn(&[&["tree", "--pid", &pid, ENTRY, "--package", "targets.**"], args].concat())?;
+    child.line_with_prefix(Stream::Stderr, "following ")?;
+    Ok(child)
+}
+
+/// The calls of a method in a tree.
+fn calls(node: &Value, method: &str) -> u64 {
+    let own = if node["method"] == method { node["calls"].as_u64().unwrap_or(0) } else { 0 };
+    own + node["children"].as_array().into_iter().flatten().map(|child| calls(child, method)).sum::<u64>()
+}
+
+/// Check the tree of the invocation with this seed against what the target does with it.
+fn must_be_the_tree_of(seed: u64, tree: &Value) -> Result<()> {
+    let root = &tree["root"];
+    ensure!(tree["number"] == seed + 1 && tree["entry"] == ENTRY && root["calls"] == 1, "{tree}");
+    let fails = seed % 10 == 9;
+    let exception = if fails { Value::from("targets.Trees$Failure") } else { Value::Null };
+    ensure!(root["exception"] == exception, "{tree}");
+    let levels = if seed.is_multiple_of(3) { 3 } else { 0 } + if fails { 4 } else { 0 };
+    let expected = [("recursive", seed % 7 + 1), ("leaf", seed % 7 + 3), ("level", levels), ("locked", 1)];
+    for (method, made) in expected {
+        ensure!(calls(root, method) == made, "{method} of {seed}: {made} were made: {tree}");
+    }
+    let own = |node: &Value| node["self_ns"].as_u64().unwrap_or(0);
+    ensure!(own(root) <= tree["total_ns"].as_u64().context("no total")?, "{tree}");
+    Ok(())
+}
+
+/// Check that each invocation is a line with its tree, and that the last line adds them up.
+#[test]
+fn a_line_for_each_invocation() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        let child = follow(&target, &["--format", "json", "-n", &SHOWN.to_string()])?;
+        target.run(&format!("run 1 {SHOWN} platform"))?;
+        let Outcome { code, stdout, stderr } = outcome(child)?;
+        ensure!(code == Some(0), "{code:?}: {stderr:?}");
+        let lines = stdout.lines().map(|line| Ok(serde_json::from_str(line)?)).collect::<Result<Vec<Value>>>()?;
+        let (summary, trees) = lines.split_last().context("nothing was printed")?;
+        ensure!(trees.len() as u64 == SHOWN, "{} lines", trees.len());
+        (0..).zip(trees).try_for_each(|(seed, tree)| must_be_the_tree_of(seed, tree))?;
+        ensure!(summary["summary"]["entries"][0]["invocations"] == SHOWN, "{summary}");
+        ensure!(summary["summary"]["entries"][0]["failed"] == SHOWN / 10, "{summary}");
+        target.exit()
+    })
+}
+
+/// Check that a pattern without a match is answered with what may have been meant, and that what telling itself takes is refused.
+#[test]
+fn what_cannot_be_followed_is_said() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        let pid = target.pid().to_string();
+        let said = |entry: &str| -> Result<String> {
+            let Outcome { code, stderr, stdout } = run(&["tree", "--pid", &pid, entry])?;
+            ensure!(code == Some(1) && stdout.is_empty(), "{code:?}: {stdout:?}");
+            Ok(stderr)
+        };
+        let answer = said("targets.Trees$Work::entri")?;
+        ensure!(answer.contains(&format!("nearest: {ENTRY}")), "{answer}");
+        if jdk.version >= 21 {
+            let answer = said("java.lang.Thread::isVirtual")?;
+            ensure!(answer.contains("that nprof itself needs in the JVM"), "{answer}");
+        }
+        target.run("run 2 20 platform")?;
+        target.exit()
+    })
+}
+
+/// Check that a target goes on when nprof is killed, and that the next one finds it as if nobody had been there.
+#[test]
+fn sigkill_leaves_nothing() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        let mut child = follow(&target, &[])?;
+        target.run("run 2 50 platform")?;
+        child.signal(Signal::KILL)?;
+        child.wait()?;
+        target.run("run 2 50 platform")?;
+        // The shim notices by itself that nprof has gone, and restores classes before it lets the next one in.
+        let deadline = Instant::now() + PATIENCE;
+        let child = loop {
+            match follow(&target, &["--format", "json", "-n", "40"]) {
+                Err(_) if Instant::now() < deadline => {}
+                followed => break followed?,
+            }
+        };
+        target.run("run 2 20 platform")?;
+        let Outcome { code, stdout, stderr } = outcome(child)?;
+        let lines = stdout.lines().count();
+        ensure!(code == Some(0) && lines == 41, "{code:?}, {lines} lines: {stderr}");
+        target.exit()
+    })
+}
