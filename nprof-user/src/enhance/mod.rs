@@ -2,7 +2,7 @@
 //!
 //! What is inserted are calls of three static methods, the [`Hooks`]: at a method's start, before each of its returns, and in a handler for
 //! all exceptions that nothing else in the method catches. Everything that was in the file keeps its bytes, apart from the code
-//! of these methods: it is copied instruction by instruction, and what names places in it ([`layout`], [`frames`], [`tables`]) follows. The
+//! of these methods: it is copied instruction by instruction, and what names places in it (`layout`, `frames`, `tables`) follows. The
 //! constant pool only grows at its end. So what other agents have done, and what a VM adds of its own, is still there.
 //!
 //! A method that cannot be changed rightly is refused with the reason ([`Refusal`]), and the rest of its class is changed without it.
