@@ -56,9 +56,10 @@ fn maker(jni: &JniSnapshot, group: &JniHeldGroup) -> String {
 /// What there is to say of the rows.
 pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
     let Some(held) = &jni.held else { return Vec::new() };
-    let mut lines = vec![total(held)];
-    lines.extend(left_before(jni));
-    lines.extend(inexact(jni));
+    let inexact: Vec<JniResource> = JniResource::FOLLOWED.into_iter().filter(|kind| !is_exact(jni, *kind)).collect();
+    let mut lines = vec![total(held, inexact.is_empty())];
+    lines.extend(left_before(jni, inexact.is_empty()));
+    lines.extend(not_exact(&inexact));
     lines.push(
         "not followed: local references (let go by the VM when the native method returns) and the memory of direct buffers (let go \
          by no JNI function)"
@@ -67,28 +68,31 @@ pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
     lines
 }
 
-fn total(held: &JniHeldSnapshot) -> String {
+fn total(held: &JniHeldSnapshot, is_exact: bool) -> String {
     let count: u64 = held.groups.iter().map(|group| group.count).sum();
     let age =
         if held.older_than.is_zero() { String::new() } else { format!(" for {} or longer", age(held.older_than)) };
     let all: u64 = held.live.iter().map(|(_, count)| count).sum();
     let of = if held.older_than.is_zero() { String::new() } else { format!(" (of {} of any age)", units::count(all)) };
-    format!("made and not let go{age}: {}{of}, of what was made since tracing began", units::count(count))
+    let least = if is_exact { "" } else { "at least " };
+    format!("made and not let go{age}: {least}{}{of}, of what was made since tracing began", units::count(count))
 }
 
 /// Releases of what nobody has seen being made.
-fn left_before(jni: &JniSnapshot) -> Option<String> {
+fn left_before(jni: &JniSnapshot, is_exact: bool) -> Option<String> {
     let before: u64 = jni.resources().iter().map(|(_, sums)| sums.made_before).sum();
-    (before > 0).then(|| format!("let go, but made before tracing began: {}", units::count(before)))
+    let when =
+        if is_exact { "before tracing began" } else { "before tracing began, or in a call that was only counted" };
+    (before > 0).then(|| format!("let go, but made {when}: {}", units::count(before)))
 }
 
 /// Where counts may be wrong.
-fn inexact(jni: &JniSnapshot) -> Option<String> {
-    let kinds: Vec<&str> = JniResource::FOLLOWED.into_iter().filter(|kind| !is_exact(jni, *kind)).map(noun).collect();
+fn not_exact(kinds: &[JniResource]) -> Option<String> {
+    let kinds: Vec<&str> = kinds.iter().map(|kind| noun(*kind)).collect();
     (!kinds.is_empty()).then(|| {
         format!(
-            "not exact: {}: not all calls of the functions that make them and let them go were seen and timed; --max-overhead off sees \
-             all",
+            "not exact: {}: to keep to the budget, some calls that made them were only counted, and what these made is not among what was \
+             not let go (compare what was made and let go in all, above); --max-overhead off follows all",
             kinds.join(", ")
         )
     })
