@@ -171,14 +171,11 @@ impl<'a, C: Classes> Search<'a, C> {
             self.leave_out(format!("{what}, called by {by}"), LeftOutReason::Reflection);
             return;
         }
-        let Some(targets) = self.targets(caller.id.0, reference) else {
+        let targets = self.targets(caller.id.0, reference);
+        // A class that is loaded and was never used does not tell of its methods.
+        let Some((named, targets)) = targets.and_then(|targets| Some((targets.named?, targets))) else {
             let is_asked_for = self.is_in_packages(&reference.class);
             let why = if is_asked_for { LeftOutReason::NotLoaded } else { LeftOutReason::Package };
-            self.leave_out(what, why);
-            return;
-        };
-        let Some(named) = targets.named else {
-            let why = LeftOutReason::ClassFile("its class has no such method".to_owned());
             return self.leave_out(what, why);
         };
         if targets.methods.is_empty() {

@@ -70,7 +70,7 @@ pub enum LeftOutReason {
     Abstract,
     /// Called by reflection or a method handle: what that calls is not known before.
     Reflection,
-    /// Its class is not loaded yet.
+    /// Its class is not loaded, or not used, yet.
     NotLoaded,
     /// A native method that is called where another one may be meant: the call is of a method that others override.
     Ambiguous,

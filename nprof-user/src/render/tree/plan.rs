@@ -126,7 +126,7 @@ pub(super) fn reason(why: &LeftOutReason) -> (&'static str, &'static str, Option
         LeftOutReason::Reflection => {
             ("called by reflection or method handles: what that leads to is not known before", "reflection", None)
         }
-        LeftOutReason::NotLoaded => ("of classes that are not loaded yet", "not-loaded", None),
+        LeftOutReason::NotLoaded => ("of classes that are not loaded, or not used, yet", "not-loaded", None),
         LeftOutReason::Ambiguous => ("native, at calls that may mean a method that overrides it", "ambiguous", None),
         LeftOutReason::Unmodifiable => ("of classes that the VM lets nobody change", "unmodifiable", None),
         LeftOutReason::Reserved => ("that nprof itself needs in the JVM to tell of others", "reserved", None),
