@@ -14,10 +14,10 @@ const ENTRY: &str = "targets.Trees$Work::entry";
 /// So many invocations are shown.
 const SHOWN: u64 = 20;
 
-/// A command that follows a target, with everything in place.
-fn follow(target: &RemoteProcess, args: &[&str]) -> Result<Child> {
+/// A command that follows a method of a target, with everything in place.
+fn follow(target: &RemoteProcess, entry: &str, args: &[&str]) -> Result<Child> {
     let pid = target.pid().to_string();
-    let mut child = spawn(&[&["tree", "--pid", &pid, ENTRY, "--package", "targets.**"], args].concat())?;
+    let mut child = spawn(&[&["tree", "--pid", &pid, entry, "--package", "targets.**"], args].concat())?;
     child.line_with_prefix(Stream::Stderr, "following ")?;
     Ok(child)
 }
@@ -50,7 +50,7 @@ fn must_be_the_tree_of(seed: u64, tree: &Value) -> Result<()> {
 fn a_line_for_each_invocation() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut target = RemoteProcess::trees(jdk, &[])?;
-        let child = follow(&target, &["--format", "json", "-n", &SHOWN.to_string()])?;
+        let child = follow(&target, ENTRY, &["--format", "json", "-n", &SHOWN.to_string()])?;
         target.run(&format!("run 1 {SHOWN} platform"))?;
         let Outcome { code, stdout, stderr } = outcome(child)?;
         ensure!(code == Some(0), "{code:?}: {stderr:?}");
@@ -86,12 +86,53 @@ fn what_cannot_be_followed_is_said() -> Result<()> {
     })
 }
 
+/// The nanoseconds that a call in a loop of so many takes at best.
+fn best(target: &mut RemoteProcess, calls: u32) -> Result<f64> {
+    let answer = target.run(&format!("time {calls}"))?;
+    let (call, _) = answer.first().and_then(|line| line.split_once(' ')).context("no times")?;
+    Ok(call.parse()?)
+}
+
+/// Check that a method that is called all the time tells no more, so that it is about as quick as before, and that this is said; `off` goes on.
+#[test]
+fn what_is_called_too_often_is_silenced() -> Result<()> {
+    const CALLS: u32 = 10_000_000;
+    /// Told of, a call takes a hundred times as long.
+    const MOST: f64 = 20.0;
+    const LEAF: &str = "targets.Trees$Work::leaf";
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        best(&mut target, CALLS)?;
+        let before = best(&mut target, CALLS)?;
+        for budget in ["5%", "off"] {
+            let child = follow(&target, "targets.Trees::timed", &["--format", "json", "--max-overhead", budget])?;
+            best(&mut target, CALLS)?;
+            let after = best(&mut target, CALLS)?;
+            child.signal(Signal::INT)?;
+            let Outcome { code, stdout, stderr } = outcome(child)?;
+            ensure!(code == Some(0), "{code:?}: {stderr}");
+            let summary: Value = serde_json::from_str(stdout.lines().last().context("nothing was printed")?)?;
+            let silenced = &summary["summary"]["silenced"];
+            if budget == "off" {
+                ensure!(
+                    silenced.as_array().is_some_and(Vec::is_empty) && after > MOST * before,
+                    "{after}, {before}: {silenced}"
+                );
+                continue;
+            }
+            ensure!(silenced[0] == LEAF && silenced[1].is_null(), "{summary}");
+            ensure!(after < MOST * before, "{after} ns a call, {before} without nprof");
+        }
+        target.exit()
+    })
+}
+
 /// Check that a target goes on when nprof is killed, and that the next one finds it as if nobody had been there.
 #[test]
 fn sigkill_leaves_nothing() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut target = RemoteProcess::trees(jdk, &[])?;
-        let mut child = follow(&target, &[])?;
+        let mut child = follow(&target, ENTRY, &[])?;
         target.run("run 2 50 platform")?;
         child.signal(Signal::KILL)?;
         child.wait()?;
@@ -99,7 +140,7 @@ fn sigkill_leaves_nothing() -> Result<()> {
         // The shim notices by itself that nprof has gone, and restores classes before it lets the next one in.
         let deadline = Instant::now() + PATIENCE;
         let child = loop {
-            match follow(&target, &["--format", "json", "-n", "40"]) {
+            match follow(&target, ENTRY, &["--format", "json", "-n", "40"]) {
                 Err(_) if Instant::now() < deadline => {}
                 followed => break followed?,
             }

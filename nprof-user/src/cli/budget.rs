@@ -13,7 +13,7 @@ pub(super) struct BudgetArgs {
 
 /// A share of a JVM's time; `None` for any cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Budget(Option<f64>);
+pub(super) struct Budget(pub(super) Option<f64>);
 
 impl BudgetArgs {
     /// The share of the JVM's time; `None` for any cost.
@@ -22,6 +22,7 @@ impl BudgetArgs {
     }
 }
 
-fn budget(text: &str) -> Result<Budget, String> {
+/// Reads a budget.
+pub(super) fn budget(text: &str) -> Result<Budget, String> {
     crate::config::share(text).map(Budget)
 }

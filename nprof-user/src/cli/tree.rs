@@ -12,6 +12,7 @@ use tokio::time::{Instant, Interval, timeout};
 
 use self::output::Output;
 use super::NOTHING_MATCHED;
+use super::budget::{Budget, budget};
 use super::terminal::{harmless, say};
 use super::trace::{Stop, every};
 use crate::aggregate::Trees;
@@ -60,6 +61,10 @@ pub(super) struct TreeArgs {
     /// Change at most this many methods; those that are called first go first
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     max_methods: u32,
+    /// The most that telling may cost the JVM, as a share of its CPU time: methods that are called too often tell no more, and are part of
+    /// their callers then. `off` follows all of them, whatever that costs
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = budget)]
+    max_overhead: Budget,
     /// Show only invocations that took this long or longer, such as 10ms
     #[arg(long, value_name = "TIME", value_parser = crate::config::duration::parse)]
     min: Option<Duration>,
@@ -160,6 +165,7 @@ async fn follow(args: &TreeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         output::print_plan(args, tracer.plan())?;
         return Ok(ExitCode::SUCCESS);
     }
+    tracer.limit(args.max_overhead.0);
     let Some((tracer, begun)) = stop
         .unless_stopped(move || {
             let begun = tracer.begin();
@@ -313,7 +319,7 @@ impl Session<'_> {
         // What threads had told until then counts, also where the JVM is gone.
         self.hand_on(&mut output)?;
         let losses = self.tracer.losses();
-        output.finish(&self.trees, losses)?;
+        output.finish(&self.trees, losses, self.tracer.silenced())?;
         Ok((end, self.tracer.jvm().clone()))
     }
 }

@@ -126,7 +126,7 @@ impl Output {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(super) fn finish(mut self, trees: &Trees, losses: TreeLosses) -> io::Result<()> {
+    pub(super) fn finish(mut self, trees: &Trees, losses: TreeLosses, silenced: &[u32]) -> io::Result<()> {
         let summary = self.sums.summary(trees.unfinished());
         let losses = named(losses);
         let elapsed = self.begun.elapsed();
@@ -137,6 +137,7 @@ impl Output {
             elapsed,
             shown: self.shown,
             min_ns: self.min_ns,
+            silenced,
             losses: &losses,
         };
         match self.format {
@@ -149,7 +150,8 @@ impl Output {
             }
             Format::Folded => folded::write(&self.sums.weighed(&context.plan().methods), out)?,
             Format::Svg => {
-                let captions = Captions { title: tree::tree_title(context, &run), notes: tree::tree_notes(&run) };
+                let notes = tree::tree_notes(context, &run);
+                let captions = Captions { title: tree::tree_title(context, &run), notes };
                 svg::write(&self.sums.weighed(&context.plan().methods), &captions, out)?;
             }
         }

@@ -61,6 +61,7 @@ pub fn tree_summary_json(context: &TreeContext, run: &TreeRun<'_>, w: &mut impl 
         entries: run.summary.entries.iter().map(|entry| Entry::of(context, entry)).collect(),
         unfinished: unfinished.into(),
         paths_left_out: run.summary.paths_left_out,
+        silenced: run.silenced.iter().map(|&method| context.full(method)).collect(),
         losses: run.losses,
     };
     line(&SummaryLine { schema: SCHEMA, summary }, w)
@@ -236,6 +237,7 @@ struct Summary<'a> {
     entries: Vec<Entry>,
     unfinished: UnfinishedOf,
     paths_left_out: u64,
+    silenced: Vec<String>,
     #[serde(serialize_with = "as_map")]
     losses: &'a Losses,
 }

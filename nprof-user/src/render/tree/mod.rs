@@ -64,6 +64,8 @@ pub struct TreeRun<'a> {
     pub shown: u64,
     /// The least time of those, in nanoseconds.
     pub min_ns: Option<u64>,
+    /// The methods that tell no more, since they were called too often for the budget.
+    pub silenced: &'a [u32],
     /// What was lost.
     pub losses: &'a Losses,
 }

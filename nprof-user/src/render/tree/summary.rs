@@ -14,6 +14,8 @@ use crate::render::{units, words};
 
 /// Columns for the names of a path.
 const MOST_WIDTH: usize = 40;
+/// How many methods are named that are not followed any more.
+const EXAMPLES: usize = 5;
 /// How many paths are compared.
 const PATHS: usize = 8;
 
@@ -50,14 +52,14 @@ pub fn tree_summary(
             }
         }
     }
-    tree_notes(run).iter().try_for_each(|line| say(line, w))
+    tree_notes(context, run).iter().try_for_each(|line| say(line, w))
 }
 
 /// What is not shown and not counted, a line each; the losses are the last.
 #[must_use]
-pub fn tree_notes(run: &TreeRun<'_>) -> Vec<String> {
+pub fn tree_notes(context: &TreeContext, run: &TreeRun<'_>) -> Vec<String> {
     let notes = shown(run).into_iter().chain(unfinished(run.summary.unfinished));
-    notes.chain(paths_left_out(run)).chain(words::losses(run.losses)).collect()
+    notes.chain(paths_left_out(run)).chain(silenced(context, run)).chain(words::losses(run.losses)).collect()
 }
 
 /// What all invocations are, in one line.
@@ -225,6 +227,20 @@ fn unfinished(unfinished: Unfinished) -> Vec<String> {
     .map(|(n, what)| format!("not counted: {} {what}", plural(n, "invocation")))
     .chain((unknown > 0).then(|| format!("{unknown} events fit no method: a defect of nprof, please report it")))
     .collect()
+}
+
+/// What is not followed any more, to keep to the budget.
+fn silenced(context: &TreeContext, run: &TreeRun<'_>) -> Option<String> {
+    let count = run.silenced.len();
+    let names: Vec<&str> = run.silenced.iter().take(EXAMPLES).map(|&method| context.short(method)).collect();
+    let all = if count > names.len() { format!(", … ({count} in all)") } else { String::new() };
+    (count > 0).then(|| {
+        format!(
+            "not followed any more, as they were called too often for the budget (--max-overhead): {}{all}; their time is part of their \
+             callers' SELF since then; follow fewer methods (--depth, --package), or --max-overhead off",
+            printable(&names.join(", "))
+        )
+    })
 }
 
 fn paths_left_out(run: &TreeRun<'_>) -> Option<String> {

@@ -88,7 +88,15 @@ fn text(invocation: &Invocation, columns: Option<usize>) -> String {
 }
 
 fn run<'a>(summary: &'a TreeSummary, jvm: &'a Jvm, losses: &'a Losses) -> TreeRun<'a> {
-    TreeRun { jvm, summary, elapsed: Duration::from_secs(30), shown: 3, min_ns: Some(10_000_000), losses }
+    TreeRun {
+        jvm,
+        summary,
+        elapsed: Duration::from_secs(30),
+        shown: 3,
+        min_ns: Some(10_000_000),
+        silenced: &[2, 1],
+        losses,
+    }
 }
 
 /// Sums of quick invocations and slow ones.

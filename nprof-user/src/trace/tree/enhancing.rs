@@ -21,15 +21,55 @@ pub(super) fn enhance_all(
     list: &ClassList,
     planned: &mut Planned,
 ) -> Result<usize, shim::Error> {
+    let numbers: Vec<u32> = planned.classes.iter().map(|class| class.class).collect();
+    enhance_some(session, list, planned, &numbers)
+}
+
+/// Has methods tell no more: their classes are enhanced anew without that, and those of which nothing is left to tell are as they were.
+pub(super) fn silence(
+    session: &mut Session,
+    list: &ClassList,
+    planned: &mut Planned,
+    methods: &[u32],
+) -> Result<(), shim::Error> {
+    let mut changed = Vec::new();
+    for class in &mut planned.classes {
+        if silence_in(&mut class.wanted, methods) {
+            changed.push(class.class);
+        }
+    }
+    enhance_some(session, list, planned, &changed).map(drop)
+}
+
+/// Takes methods out of what is wanted of a class. Returns whether there were any.
+fn silence_in(wanted: &mut Vec<Wanted>, methods: &[u32]) -> bool {
+    let mut is_changed = false;
+    for wanted in &mut *wanted {
+        is_changed |= wanted.number.take_if(|number| methods.contains(number)).is_some();
+        let calls = wanted.native_calls.len();
+        wanted.native_calls.retain(|call| !methods.contains(&call.number));
+        is_changed |= wanted.native_calls.len() < calls;
+    }
+    wanted.retain(|wanted| wanted.number.is_some() || !wanted.native_calls.is_empty());
+    is_changed
+}
+
+fn enhance_some(
+    session: &mut Session,
+    list: &ClassList,
+    planned: &mut Planned,
+    numbers: &[u32],
+) -> Result<usize, shim::Error> {
     let wanted: BTreeMap<u32, &[Wanted]> =
         planned.classes.iter().map(|class| (class.class, &class.wanted[..])).collect();
-    let numbers: Vec<u32> = wanted.keys().copied().collect();
     let mut enhancing = Enhancing { session, wanted: &wanted, list, left_out: BTreeSet::new(), classes: 0 };
     for group in numbers.chunks(AT_A_TIME) {
         enhancing.group(group)?;
     }
     let Enhancing { left_out, classes, .. } = enhancing;
-    planned.plan.left_out.extend(left_out);
+    let known = |left_out: &LeftOut| planned.plan.left_out.contains(left_out);
+    let new: Vec<LeftOut> = left_out.into_iter().filter(|left_out| !known(left_out)).collect();
+    planned.plan.left_out.extend(new);
     Ok(classes)
 }
 
@@ -64,7 +104,8 @@ impl Enhancing<'_> {
         let Self { session, wanted, list, left_out, .. } = self;
         let mut change = |class: u32, file: &[u8]| {
             let name = &list.classes.get(class as usize)?.name;
-            let wanted = *wanted.get(&class)?;
+            // Of which nothing is wanted any more stays as the VM shows it.
+            let wanted = wanted.get(&class).copied().filter(|wanted| !wanted.is_empty())?;
             match enhance(file, wanted, &HOOKS) {
                 Ok(done) => {
                     left_out.extend(done.refused.iter().filter_map(|(place, why)| {

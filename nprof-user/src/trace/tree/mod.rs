@@ -3,6 +3,7 @@
 //! `session` talks with the shim, `classes` is what it lists, `reading` shows that to the search for calls, `enhancing` has methods enhanced; `rings`, `order`, `clock` and `threads` make events
 //! of what they tell.
 
+mod budget;
 mod classes;
 mod clock;
 mod enhancing;
@@ -14,6 +15,7 @@ mod threads;
 
 use nprof_common::tree::{Event, EventKind, UNKNOWN_EXCEPTION, VIRTUAL};
 
+use self::budget::Budget;
 use self::classes::ClassList;
 use self::clock::TickClock;
 use self::order::Order;
@@ -64,6 +66,8 @@ pub struct TreeTracer {
     clock: TickClock,
     first: Moment,
     tids: Tids,
+    budget: Option<Budget>,
+    silenced: Vec<u32>,
 }
 
 impl TreeTracer {
@@ -112,7 +116,21 @@ impl TreeTracer {
             order: Order::new(0),
             clock: TickClock::new(first, Moment::now()),
             first,
+            budget: None,
+            silenced: Vec::new(),
         })
+    }
+
+    /// Bounds what telling may cost, as a share of the JVM's CPU time, from [`Self::begin`] on. Without that there is no bound.
+    pub fn limit(&mut self, share: Option<f64>) {
+        let (pid, methods) = (self.jvm.pid, self.planned.plan.methods.len());
+        self.budget = share.map(|share| Budget::new(pid, share, methods));
+    }
+
+    /// The methods that tell no more, since they were called too often for the budget, in the order in which that was found.
+    #[must_use]
+    pub fn silenced(&self) -> &[u32] {
+        &self.silenced
     }
 
     /// The names of methods that an entry pattern may have meant which selects none, the most likely first.
@@ -156,7 +174,19 @@ impl TreeTracer {
         let heard = self.session.listen();
         self.clock.refine(Moment::now());
         self.drain(heard.is_err(), consume)?;
-        heard.map_err(|error| self.ended(error))
+        heard.and_then(|()| self.govern()).map_err(|error| self.ended(error))
+    }
+
+    /// Has methods tell no more that cost too much.
+    fn govern(&mut self) -> Result<(), shim::Error> {
+        let Some(budget) = &mut self.budget else { return Ok(()) };
+        let too_expensive = budget.too_expensive(&self.planned.plan.methods, &self.silenced);
+        if too_expensive.is_empty() {
+            return Ok(());
+        }
+        enhancing::silence(&mut self.session, &self.list, &mut self.planned, &too_expensive)?;
+        self.silenced.extend(too_expensive);
+        Ok(())
     }
 
     /// The class of an exception, dotted, by the number that events have.
@@ -224,7 +254,11 @@ impl TreeTracer {
             self.session.name_exceptions().map_err(|error| self.ended(error))?;
         }
         for event in &events {
-            consume(self.event(event));
+            let event = self.event(event);
+            if let Some(budget) = &mut self.budget {
+                budget.add(&event);
+            }
+            consume(event);
         }
         Ok(())
     }
