@@ -48,6 +48,12 @@ impl<'a> Layout<'a> {
         Ok(Self { code, prologue: Vec::new(), placed, new: vec![0; code.len() + 1], begins })
     }
 
+    /// Whether not all instructions are reached one after the other.
+    pub(super) fn has_branches(&self) -> bool {
+        let is_branch = |of: &Instruction| of.is_short_branch() || of.is_wide_branch() || of.is_switch();
+        self.placed.iter().any(|placed| is_branch(&placed.instruction))
+    }
+
     /// The old code.
     pub(super) fn code(&self) -> &'a [u8] {
         self.code

@@ -57,7 +57,7 @@ pub(super) fn enhanced(
     let code = Code::parse(content)?;
     let mut layout = Layout::new(code.bytes)?;
     refuse_subroutines(class, &layout)?;
-    let frames = old_frames(class, &code)?;
+    let frames = old_frames(class, &code, &layout)?;
     let is_constructor = class.pool.utf8(method.name) == Some(CONSTRUCTOR);
     let first = if is_constructor { constructor::other_call(class, &layout)? + 1 } else { 0 };
     let handled_from = wanted.number.map(|_| first);
@@ -76,13 +76,18 @@ pub(super) fn enhanced(
     Ok(Changed { content: body.write(frames)?, untold })
 }
 
-/// The frames of code that is verified by frames; none are as good as an empty table.
-fn old_frames(class: &ClassFile<'_>, code: &Code<'_>) -> Result<Option<Vec<Frame>>, Refusal> {
+/// The frames of code that is verified by frames. Without branches and handlers there need be none. A VM keeps none of classes that it does not
+/// verify: its own, where they come from no archive.
+fn old_frames(class: &ClassFile<'_>, code: &Code<'_>, layout: &Layout<'_>) -> Result<Option<Vec<Frame>>, Refusal> {
     if class.major_version < FIRST_WITH_FRAMES {
         return Ok(None);
     }
     let table = code.attributes.iter().find(|attribute| class.pool.utf8(attribute.name) == Some(FRAMES));
-    Ok(Some(table.map(|table| frames::read(table.content)).transpose()?.unwrap_or_default()))
+    match table {
+        Some(table) => Ok(Some(frames::read(table.content)?)),
+        None if code.handlers.is_empty() && !layout.has_branches() => Ok(Some(Vec::new())),
+        None => Ok(None),
+    }
 }
 
 fn refuse_subroutines(class: &ClassFile<'_>, layout: &Layout<'_>) -> Result<(), Refusal> {

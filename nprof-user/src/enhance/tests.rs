@@ -232,6 +232,26 @@ fn natives() -> Vec<NativeCall> {
     vec![NativeCall { class, name, signature, number: 70_000 }]
 }
 
+/// Check that a call under a handler is told of also where the VM has kept no frames, as it does not verify the class: then there are none of ours either.
+#[test]
+fn without_frames() {
+    let mut builder = Builder::new(55);
+    let native = builder.member("Other", "native", "()V").to_be_bytes();
+    // 0: iconst_0; 1: ifeq 4; 4: invokestatic; 7: return; 8: athrow
+    let bytes = [0x03, 0x99, 0, 3, opcode::INVOKESTATIC, native[0], native[1], opcode::RETURN, opcode::ATHROW];
+    let handlers = [Handler { start: 0, end: 7, handler: 8, class: 0 }];
+    builder.method(STATIC, "m", "()V", Some(Made { bytes: &bytes, handlers: &handlers, ..Made::default() }));
+    let [class, name, signature] = ["Other", "native", "()V"].map(str::to_owned);
+    let native_calls = vec![NativeCall { class, name, signature, number: 2 }];
+    let Enhanced { class_file, changed, untold, .. } =
+        enhance(&builder.finish(), &[Wanted { native_calls, ..wanted("m", 1) }], &HOOKS).unwrap();
+    assert_eq!((changed, untold), (1, Vec::new()));
+    with_code(&class_file, |class, code| {
+        assert_eq!(code.handlers.len(), 6, "{:?}", code.handlers);
+        assert!(code.attributes.iter().all(|attribute| class.pool.utf8(attribute.name) != Some(b"StackMapTable")));
+    });
+}
+
 /// Check that no broken class file makes it panic, and that whatever it makes is a class file.
 #[test]
 fn broken_files_break_nothing() {

@@ -7,11 +7,13 @@ use nprof_common::tree::{ENTER, HOOK_CLASS, LEAVE, THREW};
 use super::classes::ClassList;
 use super::session::Session;
 use crate::calls::{Planned, PlannedClass};
-use crate::enhance::{Hooks, NativeCall, Wanted, enhance};
+use crate::enhance::{Enhanced, Hooks, NativeCall, Wanted, enhance};
 use crate::model::{LeftOut, LeftOutReason, TreeKind, TreeMethod, TreePlan};
 use crate::shim;
 
 const HOOKS: Hooks<'_> = Hooks { class: HOOK_CLASS, enter: ENTER.0, leave: LEAVE.0, threw: THREW.0 };
+/// Why calls of native methods are not told of.
+const UNTOLD: &str = "what the locals hold at a call that may be caught is not known";
 /// So many classes are enhanced at a time: for each time all threads stop for a moment.
 const AT_A_TIME: usize = 64;
 
@@ -108,11 +110,7 @@ impl Enhancing<'_> {
             let wanted = wanted.get(&class).copied().filter(|wanted| !wanted.is_empty())?;
             match enhance(file, wanted, &HOOKS) {
                 Ok(done) => {
-                    left_out.extend(done.refused.iter().filter_map(|(place, why)| {
-                        let method = wanted.get(*place)?;
-                        let what = format!("{name}::{}{}", method.name, method.signature);
-                        Some(LeftOut { what, why: LeftOutReason::ClassFile(why.to_string()) })
-                    }));
+                    left_out.extend(of_methods(name, wanted, &done));
                     (done.changed > 0).then_some(done.class_file)
                 }
                 Err(why) => {
@@ -136,6 +134,19 @@ impl Enhancing<'_> {
         };
         self.left_out.insert(LeftOut { what, why });
     }
+}
+
+/// What of a class's methods could not be done.
+fn of_methods(class: &str, wanted: &[Wanted], done: &Enhanced) -> Vec<LeftOut> {
+    let name = |place: usize| wanted.get(place).map(|method| format!("{class}::{}{}", method.name, method.signature));
+    let refused = done.refused.iter().filter_map(|(place, why)| {
+        Some(LeftOut { what: name(*place)?, why: LeftOutReason::ClassFile(why.to_string()) })
+    });
+    let untold = done.untold.iter().filter_map(|(place, calls)| {
+        let why = LeftOutReason::ClassFile(UNTOLD.to_owned());
+        Some(LeftOut { what: format!("{calls} calls of native methods in {}", name(*place)?), why })
+    });
+    refused.chain(untold).collect()
 }
 
 /// What the VM means by an error.
