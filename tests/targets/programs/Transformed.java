@@ -31,7 +31,8 @@ import java.util.stream.Stream;
  * Has classes changed by whoever reads its output: of the JDK ({@code jdk}), or of all jars in a directory ({@code jars DIRECTORY}).
  *
  * <p>It writes {@code C}, and a class file with its length in front, as the VM has it; and reads the new one, or nothing. {@code E} and a text is a class that
- * the VM did not take, {@code S} how many classes it took, and how many could not be loaded without their neighbours.
+ * the VM did not take, {@code S} how many classes it took, and how many could not be loaded without their
+ * neighbours, or retransformed as they are.
  */
 public final class Transformed implements ClassFileTransformer {
     private static final int TOGETHER = 500;
@@ -44,6 +45,7 @@ public final class Transformed implements ClassFileTransformer {
     private final DataInputStream in = new DataInputStream(new BufferedInputStream(new FileInputStream(FileDescriptor.in), 1 << 20));
     private final List<Class<?>> classes = new ArrayList<>();
     private int unusable;
+    private boolean leaves;
 
     public static void premain(String arguments, Instrumentation given) {
         instrumentation = given;
@@ -80,6 +82,10 @@ public final class Transformed implements ClassFileTransformer {
         } catch (UncheckedIOException e) {
             throw e.getCause();
         } catch (Exception | LinkageError | InternalError e) {
+            if (some.size() == 1 && isRefusedAsItIs(some.get(0))) {
+                unusable++;
+                return 0;
+            }
             if (some.size() == 1) {
                 out.writeByte('E');
                 out.writeUTF(some.get(0).getName() + ": " + shortened(e.toString()));
@@ -90,13 +96,26 @@ public final class Transformed implements ClassFileTransformer {
         }
     }
 
+    /** Whether the VM does not even take a class unchanged: events of JFR, which it writes itself. */
+    private boolean isRefusedAsItIs(Class<?> some) {
+        leaves = true;
+        try {
+            instrumentation.retransformClasses(some);
+            return false;
+        } catch (Exception | LinkageError | InternalError e) {
+            return true;
+        } finally {
+            leaves = false;
+        }
+    }
+
     private static String shortened(String text) {
         return text.substring(0, Math.min(text.length(), 2_000));
     }
 
     @Override
     public byte[] transform(ClassLoader loader, String name, Class<?> changed, ProtectionDomain domain, byte[] file) {
-        if (changed == null) {
+        if (changed == null || leaves) {
             return null;
         }
         try {

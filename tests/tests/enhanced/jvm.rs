@@ -82,7 +82,9 @@ impl Prepared {
     pub(crate) fn transform(&self, jdk: &Jdk, what: &[&str], change: &mut Change<'_>) -> Result<Outcome> {
         let agent = self.agent()?;
         let mut java = self.java(jdk);
-        java.args(["--add-modules", "ALL-SYSTEM", "-Xmx1g"]).arg(format!("-javaagent:{}", agent.display()));
+        // The VM's own warnings would stand among what the program says.
+        java.args(["-Xlog:disable", "--add-modules", "ALL-SYSTEM", "-Xmx1g"])
+            .arg(format!("-javaagent:{}", agent.display()));
         java.arg("-cp").arg(&agent).arg("targets.Transformed").args(what);
         let mut process = java.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let requests = BufReader::new(process.stdout.take().context("a pipe")?);
