@@ -12,8 +12,10 @@ use crate::attach::Session;
 use crate::collect::Reader;
 use crate::sys::priority;
 
-/// How many probes that are not hit are on their way out at the same time: that is how many one that is hit has to wait for.
+/// How many probes that are not hit go in a step, if none is: that is how many one that is hit has to wait for.
 const TOGETHER: usize = 8;
+/// How many are on their way out at the same time. The kernel waits for running programs at the end of each.
+const UNDER_WAY: usize = 64;
 /// How often it is looked which are hit.
 const STEP: Duration = Duration::from_millis(1);
 /// From so many calls in a step on a probe goes at once.
@@ -87,7 +89,9 @@ fn receive(receiver: &Receiver<Left>, left: &mut Vec<Left>) -> bool {
 
 /// Has the next probes go.
 fn step(left: &mut [Left]) {
-    let mut room = TOGETHER.saturating_sub(left.iter_mut().map(|one| one.session.closing()).sum());
+    let under_way: usize = left.iter_mut().map(|one| one.session.closing()).sum();
+    let is_any_hit = left.iter().flat_map(|one| &one.functions).any(Function::is_hit);
+    let mut room = if is_any_hit { 0 } else { TOGETHER.min(UNDER_WAY.saturating_sub(under_way)) };
     for Left { session, functions } in left {
         for function in next(functions, &mut room) {
             session.drop_single(&[function.index]);
@@ -97,11 +101,17 @@ fn step(left: &mut [Left]) {
 
 /// Those of the functions that are next: all that are hit, and others as long as there is room.
 fn next(functions: &mut Vec<Function>, room: &mut usize) -> Vec<Function> {
-    let mut next: Vec<Function> = functions.extract_if(.., |function| function.hits >= HIT).collect();
+    let mut next: Vec<Function> = functions.extract_if(.., |function| function.is_hit()).collect();
     let quiet = functions.drain(..(*room).min(functions.len()));
     *room -= quiet.len();
     next.extend(quiet);
     next
+}
+
+impl Function {
+    fn is_hit(&self) -> bool {
+        self.hits >= HIT
+    }
 }
 
 impl Left {
