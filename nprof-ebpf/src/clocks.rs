@@ -6,6 +6,7 @@
 
 use aya_ebpf::bindings::task_struct;
 use aya_ebpf::btf_maps::Array;
+use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::btf_map;
 
 use crate::{maps, threads};
@@ -13,6 +14,18 @@ use crate::{maps, threads};
 /// How far the monotonic clock is ahead, as found last with any thread; 0 before that. For threads that were never seen to run again.
 #[btf_map]
 static NPROF_AHEAD: Array<i64, 1, 0> = Array::new();
+
+/// The thread that a CPU was last seen to switch to, and when.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct First {
+    task: u64,
+    back_ns: u64,
+}
+
+/// By CPU. On CPUs without a place nothing is learned.
+#[btf_map]
+static NPROF_FIRST: Array<First, 256, 0> = Array::new();
 
 /// By how much what is known of any thread may be behind what was found last, in nanoseconds.
 const NEAR_NS: u64 = 10_000;
@@ -57,7 +70,30 @@ pub(crate) unsafe fn away_ns(task: *mut task_struct, since_ns: u64, ahead_ns: i6
     if arrival_ns == 0 || ahead_ns == 0 {
         return None;
     }
-    arrival_ns.wrapping_add_signed(ahead_ns).checked_sub(since_ns)
+    // What is known may be behind, as the least difference was taken; then a short wait seems to end before it began.
+    let back_ns = arrival_ns.wrapping_add_signed(ahead_ns);
+    if back_ns < since_ns && since_ns - back_ns <= NEAR_NS { Some(0) } else { back_ns.checked_sub(since_ns) }
+}
+
+/// A switch on this CPU, as long as nothing is known of the clocks: any thread of the host shows how far they are apart, and what
+/// the first traced threads wait may be hidden.
+///
+/// # Safety
+/// Both tasks are live, `prev` is the current one, and `next` runs from now on.
+#[inline(always)]
+pub(crate) unsafe fn learn(prev: *mut task_struct, next: *mut task_struct) {
+    if maps::task_arrival() == 0 || of_any() != Some(0) {
+        return;
+    }
+    // SAFETY: the helper takes no pointer.
+    let Some(first) = NPROF_FIRST.get_ptr_mut(unsafe { bpf_get_smp_processor_id() }) else { return };
+    // SAFETY: the map gave the pointer, and only this CPU comes here.
+    unsafe {
+        if (*first).task == prev as u64 {
+            compare(prev, (*first).back_ns, 0);
+        }
+        *first = First { task: next as u64, back_ns: bpf_ktime_get_ns() };
+    }
 }
 
 #[inline(always)]

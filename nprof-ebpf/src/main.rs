@@ -165,6 +165,8 @@ fn nprof_tick(_ctx: PerfEventContext) -> u32 {
 fn nprof_switch(ctx: BtfTracePointContext) -> i32 {
     // All threads of the host pass here, and nearly all of them are of no interest: for those not even the clock is read.
     // SAFETY: the kernel gives both tasks.
+    unsafe { clocks::learn(ctx.arg(1), ctx.arg(2)) };
+    // SAFETY: as above.
     if let Some(away) = unsafe { off_cpu::of(ctx.arg(1)) } {
         // SAFETY: as above, and this one is the current task.
         unsafe { off_cpu::stop(away, ctx.arg(1), bpf_ktime_get_ns()) };
