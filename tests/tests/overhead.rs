@@ -118,7 +118,7 @@ fn a_hot_native_is_demoted() -> Result<()> {
 }
 
 /// Check that a function that is single-stepped has links of its own, so that it can be detached at once when it is called in a
-/// burst, and that it shares them where nothing is ever detached.
+/// burst, and so have those that each collection has called; and that they share them where nothing is ever detached.
 #[test]
 fn what_may_be_expensive_at_once_stands_apart() -> Result<()> {
     traced_on_every_jdk(|jdk| {
@@ -128,17 +128,21 @@ fn what_may_be_expensive_at_once_stands_apart() -> Result<()> {
             target.run(&format!("{command} 1"))?;
         }
         let pid = target.pid().to_string();
-        let natives = ["pushFirst", "movFirst"].map(|method| format!("targets.Entries::{method}"));
-        for (budget, expected) in [("off", &[2, 2][..]), ("5%", &[1, 1, 1, 1])] {
-            let mut nprof = start(&["--pid", &pid, "--max-overhead", budget, &natives[0], &natives[1]])?;
-            let began = Instant::now();
-            // Those of the look before the start are closed meanwhile.
-            while uprobes_of_links(nprof.pid(), "libshapes.so")? != expected {
-                let links = uprobes_of_links(nprof.pid(), "libshapes.so")?;
-                ensure!(began.elapsed() < GIVE_UP_AFTER, "{budget}: {links:?} instead of {expected:?}");
-                nprof.line(Stream::Stdout)?;
+        for (library, natives) in [
+            ("libshapes.so", ["targets.Entries::pushFirst", "targets.Entries::movFirst"]),
+            ("libjvm.so", ["java.lang.Object::notify", "java.lang.Object::notifyAll"]),
+        ] {
+            for (budget, expected) in [("off", &[2, 2][..]), ("5%", &[1, 1, 1, 1])] {
+                let mut nprof = start(&["--pid", &pid, "--max-overhead", budget, natives[0], natives[1]])?;
+                let began = Instant::now();
+                // Those of the look before the start are closed meanwhile.
+                while uprobes_of_links(nprof.pid(), library)? != expected {
+                    let links = uprobes_of_links(nprof.pid(), library)?;
+                    ensure!(began.elapsed() < GIVE_UP_AFTER, "{library}, {budget}: {links:?} instead of {expected:?}");
+                    nprof.line(Stream::Stdout)?;
+                }
+                finish(nprof)?;
             }
-            finish(nprof)?;
         }
         target.exit()
     })

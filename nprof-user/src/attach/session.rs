@@ -1,13 +1,16 @@
 //! One target with its probes attached.
 
+mod closing;
 mod shared;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nprof_common::{JniHolds, JniKind, Lane, Returns};
 
+use self::closing::Closing;
 use super::engine::Engine;
 use super::error::{Error, in_full};
 use super::linker::{Kind, Linker};
@@ -16,6 +19,10 @@ use super::switches::{Due, Seen, Switches};
 use super::target::Target;
 use super::user_programs::{ProgramLinks, UserPrograms};
 use crate::model::{Bound, CallEnd, JniResource, Library, LibraryId, Probe, Tracing, argument_kinds, jni};
+
+/// How long it is waited for calls to return whose probes are to go, and between two looks. Most natives take less.
+const DRAIN: Duration = Duration::from_millis(2);
+const DRAIN_STEP: Duration = Duration::from_micros(50);
 
 /// Tells hand-overs apart.
 static EPOCH: AtomicU32 = AtomicU32::new(1);
@@ -30,8 +37,7 @@ pub struct Session {
     switches: Arc<Switches>,
     /// Programs of the user's that run beside the probes.
     programs: Option<ProgramLinks>,
-    /// Links that are being closed.
-    closing: Vec<JoinHandle<()>>,
+    closing: Closing,
     /// Whether links may hold its functions that serve others too, and how many changes of these it has seen.
     shares: Option<u64>,
 }
@@ -64,7 +70,7 @@ impl Session {
     #[must_use]
     pub fn new(engine: Arc<Engine>, target: Target) -> Self {
         let switches = Arc::new(Switches::new(Arc::clone(&engine), target.timed));
-        let (entries, returns, closing) = (Links::default(), Links::default(), Vec::new());
+        let (entries, returns, closing) = (Links::default(), Links::default(), Closing::default());
         Self { target, engine, entries, returns, switches, programs: None, closing, shares: None }
     }
 
@@ -170,7 +176,7 @@ impl Session {
                 programs.add((id, &libraries[id.0]), &sites, end);
             }
         }
-        self.close_meanwhile(old);
+        self.closing.replaced(old);
     }
 
     /// Whether this kernel runs the probes of a hit in the order that a hand-over relies on: the newer first.
@@ -209,45 +215,26 @@ impl Session {
         self.end_programs();
         self.stop_sharing();
         close(self.entries.take().chain(self.returns.take()).collect());
-        self.wait_for_closing();
+        self.closing.wait();
     }
 
     /// Has no program of the user's run any more.
     fn end_programs(&mut self) {
         if let Some(programs) = &mut self.programs {
             programs.shut();
-            let links = programs.take();
-            self.close_meanwhile(links);
-        }
-    }
-
-    /// Closes links without waiting for the kernel.
-    fn close_meanwhile<L: Send + 'static>(&mut self, links: Vec<L>) {
-        self.closing.retain(|closing| !closing.is_finished());
-        if !links.is_empty() {
-            self.closing.push(thread::spawn(move || close(links)));
+            self.closing.last(programs.take());
         }
     }
 
     /// How many times links are being closed without anybody who waits for that.
     pub fn closing(&mut self) -> usize {
-        self.closing.retain(|closing| !closing.is_finished());
-        self.closing.len()
+        self.closing.under_way()
     }
 
     /// Whether no links are being closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.closing.iter().all(JoinHandle::is_finished)
-    }
-
-    /// Waits until the links are gone that are being closed. There are two lanes: a third link to a site would count what
-    /// one of the others counts.
-    fn wait_for_closing(&mut self) {
-        for closing in self.closing.drain(..) {
-            // A panic there has been reported by its thread.
-            drop(closing.join());
-        }
+        self.closing.is_over()
     }
 
     /// Detaches all probes, which go on counting until they are gone: so it is known what they have cost.
@@ -319,7 +306,7 @@ impl Session {
         if indices.is_empty() {
             return;
         }
-        self.wait_for_closing();
+        self.closing.wait();
         for (library, sites) in by_library(libraries, &chosen(probes, indices)) {
             let mut result = Attached::default();
             let linked = self.link(libraries, library, &sites, kind, &mut result);
@@ -366,16 +353,17 @@ impl Session {
         let replaced = self.returns.replace(libraries, &indices, &mut link);
         self.switches.attached(replaced.dropped.iter().copied(), true, false);
         self.switches.stuck(&replaced.stuck);
-        self.close_meanwhile(replaced.links);
+        self.closing.replaced(replaced.links);
     }
 
     /// Takes away both probes of functions that have their own links, at once and without waiting for the kernel: they
-    /// are what is called most. Those with open calls are left, for these need their returns. Returns the others.
+    /// are what is called most. Those with calls that stay open are left, for these need their returns. Returns the others.
     pub fn drop_single(&mut self, indices: &[u32]) -> Vec<u32> {
         let mut dropped = Vec::new();
+        let until = Instant::now() + DRAIN;
         for &index in indices {
             let Some(record) = self.switches.record(index) else { continue };
-            if self.engine.in_flight(record) > 0 {
+            if !self.entries.is_single(index) || !self.is_drained(record, until) {
                 continue;
             }
             let Some(entry) = self.entries.take_single(index) else { continue };
@@ -387,10 +375,22 @@ impl Session {
             if links[1].is_some() {
                 self.switches.attached([index], true, false);
             }
-            self.close_meanwhile(links.into_iter().flatten().collect());
+            self.closing.last(links.into_iter().flatten().collect());
             dropped.push(index);
         }
         dropped
+    }
+
+    /// Whether no call of a function is open, or none is any more soon: it is switched off, so none begins. One that is called all the
+    /// time would be found inside a call as often as not, whoever calls it having been put off the CPU there.
+    fn is_drained(&self, record: u32, until: Instant) -> bool {
+        while self.engine.in_flight(record) > 0 {
+            if Instant::now() >= until {
+                return false;
+            }
+            thread::sleep(DRAIN_STEP);
+        }
+        true
     }
 
     /// Hands functions over to the lanes where they have newer probes. `sites` are theirs.
@@ -409,7 +409,7 @@ impl Session {
         if indices.is_empty() {
             return;
         }
-        self.wait_for_closing();
+        self.closing.wait_for_replaced();
         let linker = Linker::of(&self.engine, self.target);
         let switches = &self.switches;
         let mut link =
@@ -418,7 +418,7 @@ impl Session {
         self.switches.attached(replaced.dropped.iter().copied(), false, false);
         self.switches.stuck(&replaced.stuck);
         self.hand_over(libraries, &replaced.kept, &switches.to_other_lane(&replaced.kept_indices()));
-        self.close_meanwhile(replaced.links);
+        self.closing.replaced(replaced.links);
     }
 }
 

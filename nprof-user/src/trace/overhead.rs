@@ -29,6 +29,10 @@ const MOST_WARM: usize = 32;
 /// Functions that are single-stepped have their own links even if nobody calls them: a burst of calls, of those that free memory
 /// after a collection for instance, stops its callers as long as the probe is there.
 const MOST_SINGLE_STEPPED: usize = 64;
+/// So have natives of these classes, which VM and class library call in bursts in every program: for each reference that a
+/// collection has cleared, `Object.notifyAll` tells its queue.
+const BURSTS: [&str; 4] =
+    ["java.lang.Object", "java.lang.ref.Reference", "java.lang.ref.PhantomReference", "java.lang.ref.Finalizer"];
 
 /// Functions that were not called are watched for a sudden start as long as no more shards of records have to be read for
 /// it: some 0.1 ms each time.
@@ -140,6 +144,9 @@ impl Overhead {
         let single_stepped = probes.iter().filter(|probe| probe.site.cost == ProbeCost::SingleStepped);
         let mut apart = self.warmest(&observed);
         apart.extend(single_stepped.map(|probe| probe.index).take(MOST_SINGLE_STEPPED));
+        apart.extend(probes.iter().filter(|probe| comes_in_bursts(probe)).map(|probe| probe.index));
+        apart.sort_unstable();
+        apart.dedup();
         apart
     }
 
@@ -369,6 +376,11 @@ impl Overhead {
         self.spent.dearer = self.governor.dearer();
         traced_jvm.set_spent(self.spent.clone());
     }
+}
+
+/// Whether a native is one that VM and class library call in bursts.
+fn comes_in_bursts(probe: &Probe) -> bool {
+    probe.methods.iter().any(|known| BURSTS.contains(&&*known.method.class))
 }
 
 /// Whether there is less that can be done at a function's calls. Without that it is never urgent.

@@ -232,7 +232,7 @@ impl Session {
         if moves.to_own.is_empty() && moves.to_shared.is_empty() {
             return;
         }
-        self.wait_for_closing();
+        self.closing.wait();
         let mut moved = self.link_own(libraries, &moves.to_own);
         let (from_shared, from_own): (Vec<_>, Vec<_>) =
             moves.to_shared.into_iter().partition(|(function, _)| function.placed.lane.is_shared());
@@ -247,10 +247,10 @@ impl Session {
         moved.iter().for_each(|(function, _)| by_library.entry(function.library).or_default().push(function.site));
         sites.extend(by_library);
         self.hand_over(libraries, &sites, &lanes);
-        self.close_meanwhile(replaced.links);
+        self.closing.replaced(replaced.links);
         // The shared links hold the returns too: the second probe of a return finds nothing to end.
         let returns = self.take_out(libraries, &replaced.dropped, Kind::Return);
-        self.close_meanwhile(returns.links);
+        self.closing.replaced(returns.links);
     }
 
     /// Gives functions that a shared link holds their own, besides. Returns those that have them, with the lane.
