@@ -8,6 +8,8 @@ use crate::model::{ProbeCost, Tracing};
 /// The share of one core's time that a JVM is taken to use at least. Without it, a handful of calls would be a large
 /// part of what an idle JVM does.
 const LEAST_CORES: f64 = 0.1;
+/// The CPU time in nanoseconds that it is taken to use at least in a period. A hundred calls in a short one are no burden for anybody.
+const LEAST_NS: f64 = 25e6;
 
 /// What is done at the calls of a function: a rung of the ladder between nothing and everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -262,7 +264,7 @@ impl Period {
     /// nothing but call one function the same at any speed, so what the share will be in another state is known though
     /// the thread will then call more or less often.
     pub(super) fn own_ns(&self, cost_ns: f64) -> f64 {
-        let least = LEAST_CORES * nanoseconds(self.length);
+        let least = LEAST_NS.max(LEAST_CORES * nanoseconds(self.length));
         (nanoseconds(self.target_cpu) - cost_ns).max(least)
     }
 }

@@ -1,5 +1,6 @@
 //! What a probe costs on this machine: measured on functions of nprof's own, with the programs that trace.
 
+mod caches;
 mod cool;
 mod inside;
 mod stubs;

@@ -19,8 +19,9 @@ const FIRST_PERIOD: Duration = Duration::from_millis(100);
 const FIRST: Duration = Duration::from_secs(2);
 /// How long a JVM that was at rest is taken to be.
 const REST: Duration = Duration::from_secs(1);
-/// A JVM is taken to use at least so many cores where a period's budget is spent before the period is over.
-const LEAST_CORES: f64 = 0.2;
+/// A JVM is taken to use at least so many cores where a period's budget is spent before the period is over: then the governor, which
+/// takes it to use less, lowers something.
+const LEAST_CORES: f64 = 0.25;
 /// The share of a core that a function costs from which on it gets its own links: what may soon be too expensive is to be gone
 /// at once then.
 const WARM: f64 = 0.001;

@@ -4,16 +4,22 @@
 //! make the budget twice as large as it is said to be.
 
 use std::hint::black_box;
+use std::ops::RangeInclusive;
 use std::time::Instant;
 
+use super::caches;
 use crate::sys::probe_target::ProbeTarget;
 
-/// What the other work reads through, in bytes: more than the caches hold that a core has for itself.
-const BYTES: usize = 1 << 20;
+/// The other work reads through so many times what the caches hold that a core has for itself.
+const CACHES: usize = 2;
+/// The least and the most of that, in bytes: what is read through takes time.
+const BYTES: RangeInclusive<usize> = 1 << 20..=8 << 20;
+/// The same where the kernel does not tell of caches: more than most cores have.
+const UNKNOWN: usize = 4 << 20;
 /// The size of a line of the caches.
 const LINE: usize = 64;
 /// Calls of a measurement, of which the middle one counts: a machine with other work interrupts some.
-const CALLS: usize = 200;
+const CALLS: usize = 64;
 /// A trap does not cost more than so many times what it costs in a loop.
 const MOST: f64 = 4.0;
 
@@ -23,7 +29,8 @@ pub(super) struct OtherWork(Vec<u8>);
 
 impl Default for OtherWork {
     fn default() -> Self {
-        Self(vec![1; BYTES])
+        let bytes = caches::second_level().map_or(UNKNOWN, |size| size.saturating_mul(CACHES));
+        Self(vec![1; bytes.clamp(*BYTES.start(), *BYTES.end())])
     }
 }
 

@@ -10,7 +10,7 @@ use crate::sys::probe_target::ProbeTarget;
 /// Calls that follow each other at once.
 const WARM_CALLS: usize = 300;
 /// Calls after other work.
-const COOL_CALLS: usize = 100;
+const COOL_CALLS: usize = 64;
 /// How far the error is at least, as a share: while the other thread of its core is busy, a thread takes 1.2 to 1.35 times as
 /// long for the same trap, and nobody knows whether it was so when this was measured.
 const LEAST_ERROR: f64 = 0.3;
