@@ -101,6 +101,30 @@ public final class Trees {
         }
     }
 
+    /** Calls methods in whose place compilers put code of their own. */
+    static final class Replaced {
+        static final int TIMES = 10;
+        private static final String[] TEXTS = {new String("a text"), new String("a text"), "another"};
+        private static final byte[] FROM = new byte[64];
+
+        static int replaced(int seed) {
+            int sum = 0;
+            for (int i = 0; i < TIMES; i++) {
+                sum += TEXTS[seed % 3].equals(TEXTS[i % 3]) ? 1 : 0;
+                sum += Math.max(i, seed) + Integer.bitCount(seed);
+            }
+            byte[] to = new byte[64];
+            System.arraycopy(FROM, 0, to, 0, 1 + (seed & 31));
+            return sum + to[seed & 31];
+        }
+
+        static void rounds(int rounds) {
+            for (int round = 0; round < rounds; round++) {
+                sink += replaced(round);
+            }
+        }
+    }
+
     static void guarded(int seed) {
         try {
             sink = Work.entry(seed);
@@ -185,6 +209,7 @@ public final class Trees {
     public static void main(String[] args) throws Exception {
         Callable<?> warm = () -> {
             guarded(9);
+            Replaced.rounds(1);
             new Made(1);
             return null;
         };
@@ -194,6 +219,8 @@ public final class Trees {
         }
         Target.serve(Map.of("run", (a, out) -> {
             run(Integer.parseInt(a[0]), Integer.parseInt(a[1]), a[2].equals("virtual"));
+        }, "replaced", (a, out) -> {
+            Replaced.rounds(Integer.parseInt(a[0]));
         }, "counts", (a, out) -> {
             out.println(ENTRIES + " " + RECURSIONS + " " + THROWN + " " + NATIVES + " " + MADE);
         }, "time", (a, out) -> {

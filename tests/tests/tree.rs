@@ -365,3 +365,54 @@ fn the_plan_is_followed() -> Result<()> {
         target.exit()
     })
 }
+
+/// Check that calls of methods in whose place compilers put code of their own are told of where they are made: no less when it is compiled.
+#[test]
+fn intrinsics_are_told_of_by_their_callers() -> Result<()> {
+    const ROUNDS: u64 = 200;
+    const TIMES: u64 = 10;
+    /// Texts that are the same object are equal without a look.
+    const SAME: [u64; 3] = [4, 3, 3];
+    let looks = (0..ROUNDS as usize).map(|seed| TIMES - SAME[seed % SAME.len()]).sum();
+    let expected = [
+        ("java.lang.Integer::bitCount", TreeKind::Intrinsic, ROUNDS * TIMES),
+        ("java.lang.Math::max", TreeKind::Intrinsic, ROUNDS * TIMES),
+        ("java.lang.String::equals", TreeKind::Java, ROUNDS * TIMES),
+        ("java.lang.StringLatin1::equals", TreeKind::Intrinsic, looks),
+        ("java.lang.System::arraycopy", TreeKind::Native, ROUNDS),
+        ("targets.Trees$Replaced::replaced", TreeKind::Java, ROUNDS),
+    ];
+    let expected: BTreeMap<_, _> =
+        expected.into_iter().map(|(name, kind, calls)| (name.to_owned(), (kind, calls))).collect();
+    let packages = ["Integer", "Math", "String", "StringLatin1", "System"];
+    let question = Question {
+        entries: vec![Pattern::parse("targets.Trees$Replaced::replaced")?],
+        packages: packages
+            .map(|class| Pattern::parse(&format!("java.lang.{class}")))
+            .into_iter()
+            .collect::<Result<_, _>>()?,
+        depth: 2,
+        ..Question::default()
+    };
+    traced_on_every_jdk(|jdk| {
+        for options in [&["-Xcomp", "-XX:-TieredCompilation"][..], &["-Xint"]] {
+            let mut target = RemoteProcess::trees(jdk, options)?;
+            let proc = Proc::host();
+            let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question)?;
+            tracer.begin()?;
+            let told = told_while(&mut tracer, &mut target, &format!("replaced {ROUNDS}"))?;
+            ensure!(told.wrong.is_empty() && tracer.losses() == TreeLosses::default(), "{:?}", told.wrong.first());
+            let calls: BTreeMap<String, (TreeKind, u64)> = (0..)
+                .zip(&tracer.plan().methods)
+                .map(|(number, method)| {
+                    let calls = told.methods.get(&number).map_or(0, |counts| counts[0]);
+                    (format!("{}::{}", method.class, method.method), (method.kind, calls))
+                })
+                .collect();
+            ensure!(calls == expected, "{jdk} {options:?}: {calls:?}");
+            tracer.stop(&mut |_| {})?;
+            target.exit()?;
+        }
+        Ok(())
+    })
+}

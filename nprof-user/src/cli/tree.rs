@@ -18,7 +18,7 @@ use super::trace::{Stop, every};
 use crate::aggregate::Trees;
 use crate::calls::{Limits, Question};
 use crate::discover::Proc;
-use crate::model::{Jvm, LeftOut, Pid, TreeEvent, TreeKind, TreePlan, TreeThread};
+use crate::model::{Jvm, LeftOut, Pid, TreeEvent, TreeKind, TreeThread};
 use crate::render::tree::left_out_words;
 use crate::resolve::pattern::{PATTERN_HELP, Pattern};
 use crate::trace::{self, TreeEnd, TreeTracer};
@@ -220,8 +220,9 @@ fn nothing_matched(args: &TreeArgs, tracer: &TreeTracer) -> ExitCode {
 #[expect(clippy::print_stderr, reason = "the announcement has its own form")]
 fn announce(tracer: &TreeTracer) {
     let jvm = tracer.jvm();
-    let of = |plan: &TreePlan, kind| plan.methods.iter().filter(|method| method.kind == kind).count();
-    let (java, native) = (of(tracer.plan(), TreeKind::Java), of(tracer.plan(), TreeKind::Native));
+    let methods = &tracer.plan().methods;
+    let native = methods.iter().filter(|method| method.kind == TreeKind::Native).count();
+    let java = methods.len() - native;
     eprintln!("following {java} Java and {native} native methods of {} ({})", jvm.pid, harmless(&jvm.main));
 }
 

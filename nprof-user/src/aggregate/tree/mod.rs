@@ -32,7 +32,8 @@ pub struct Trees {
 #[derive(Debug, Clone, Copy)]
 struct Facts {
     is_entry: bool,
-    is_native: bool,
+    /// Whether its callers tell of it.
+    is_told_of: bool,
 }
 
 /// Where a thread is, if that is not outside.
@@ -52,7 +53,7 @@ impl Trees {
     #[must_use]
     pub fn new(methods: &[TreeMethod], keeps_calls: bool) -> Self {
         let facts =
-            |method: &TreeMethod| Facts { is_entry: method.is_entry, is_native: method.kind == TreeKind::Native };
+            |method: &TreeMethod| Facts { is_entry: method.is_entry, is_told_of: method.kind != TreeKind::Java };
         Self {
             methods: methods.iter().map(facts).collect(),
             keeps_calls,
@@ -74,7 +75,7 @@ impl Trees {
         match self.threads.get_mut(&event.thread) {
             Some(State::Inside(open)) => {
                 let methods = &self.methods;
-                open.take(event, |method| methods[method as usize].is_native);
+                open.take(event, |method| methods[method as usize].is_told_of);
                 if open.is_over() { self.hand_out(event.thread) } else { None }
             }
             _ if facts.is_entry => {

@@ -71,11 +71,11 @@ impl Open {
     }
 
     /// Takes in what the thread tells next.
-    pub(super) fn take(&mut self, event: &TreeEvent, is_native: impl Fn(u32) -> bool) {
+    pub(super) fn take(&mut self, event: &TreeEvent, is_told_of: impl Fn(u32) -> bool) {
         match event.kind {
             TreeEventKind::Enter => self.enter(event),
-            TreeEventKind::Return => self.leave(event, None, is_native),
-            TreeEventKind::Throw { exception } => self.leave(event, Some(exception), is_native),
+            TreeEventKind::Return => self.leave(event, None, is_told_of),
+            TreeEventKind::Throw { exception } => self.leave(event, Some(exception), is_told_of),
             TreeEventKind::Lost(events) => self.lose(events),
         }
     }
@@ -140,7 +140,7 @@ impl Open {
         Some(new)
     }
 
-    fn leave(&mut self, event: &TreeEvent, exception: Option<u32>, is_native: impl Fn(u32) -> bool) {
+    fn leave(&mut self, event: &TreeEvent, exception: Option<u32>, is_told_of: impl Fn(u32) -> bool) {
         if self.beyond > 0 {
             self.beyond -= 1;
             return;
@@ -150,9 +150,9 @@ impl Open {
             return;
         };
         while self.stack.len() > place + 1 {
-            // A native method does not tell that it is left by an exception: the method does that has called it.
+            // A method of which its caller tells does not tell that it is left by an exception.
             match self.stack.last() {
-                Some(inner) if exception.is_some() && is_native(inner.method) => self.close(event.at_ns, exception),
+                Some(inner) if exception.is_some() && is_told_of(inner.method) => self.close(event.at_ns, exception),
                 _ => {
                     self.abandon();
                 }

@@ -126,7 +126,7 @@ impl TreeSums {
 fn frame(method: &TreeMethod) -> ProfileFrame {
     ProfileFrame {
         kind: match method.kind {
-            TreeKind::Java => ProfileFrameKind::C2,
+            TreeKind::Java | TreeKind::Intrinsic => ProfileFrameKind::C2,
             TreeKind::Native => ProfileFrameKind::NativeMethod,
         },
         scope: method.class.to_string(),

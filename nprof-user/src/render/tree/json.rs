@@ -197,6 +197,7 @@ fn kind(kind: TreeKind) -> &'static str {
     match kind {
         TreeKind::Java => "java",
         TreeKind::Native => "native",
+        TreeKind::Intrinsic => "intrinsic",
     }
 }
 

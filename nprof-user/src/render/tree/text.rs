@@ -183,13 +183,13 @@ impl Tree<'_> {
         let mark = if is_slow { '>' } else { ' ' };
         let before = format!("{total:>8}  {own:>8}  {lines:>5} {mark} ");
         let indent = indent(depth);
-        let is_native = self.context.method(node.method).is_some_and(|method| method.kind == TreeKind::Native);
+        let kind = self.context.method(node.method).map_or(TreeKind::Java, |method| method.kind);
         let mut name = self.context.short(node.method).to_owned();
         if let Some(columns) = self.screen.columns {
             name = names::cut(&name, columns.saturating_sub(BEFORE + width(&indent)).max(16));
         }
-        let remarks = self.remarks(node, is_native);
-        let painted = self.paint(&name, is_native, is_slow);
+        let remarks = self.remarks(node, kind);
+        let painted = self.paint(&name, kind, is_slow);
         let room = columns(self.screen).saturating_sub(BEFORE + width(&indent));
         if remarks.is_empty() {
             return writeln!(w, "{before}{indent}{painted}");
@@ -203,19 +203,20 @@ impl Tree<'_> {
         wrapped(&remarks, room.saturating_sub(2).max(16), 0).iter().try_for_each(|line| writeln!(w, "{below}{line}"))
     }
 
-    fn paint(&self, name: &str, is_native: bool, is_slow: bool) -> String {
+    fn paint(&self, name: &str, kind: TreeKind, is_slow: bool) -> String {
         if !self.screen.ansi {
             return name.to_owned();
         }
-        let styled = if is_native { name.cyan() } else { name.stylize() };
+        let styled = if kind == TreeKind::Native { name.cyan() } else { name.stylize() };
         if is_slow { styled.bold().to_string() } else { styled.to_string() }
     }
 
-    fn remarks(&self, node: &TreeNode, is_native: bool) -> String {
-        let mut remarks = Vec::new();
-        if is_native {
-            remarks.push("native".to_owned());
-        }
+    fn remarks(&self, node: &TreeNode, kind: TreeKind) -> String {
+        let mut remarks: Vec<String> = match kind {
+            TreeKind::Java => Vec::new(),
+            TreeKind::Native => vec!["native".to_owned()],
+            TreeKind::Intrinsic => vec!["intrinsic".to_owned()],
+        };
         if node.calls > 1 {
             remarks.push(format!("×{}", units::count(node.calls)));
             if node.calls - node.unended > 1 {
