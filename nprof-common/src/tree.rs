@@ -1,10 +1,10 @@
 //! What enhanced methods tell: the class that they call, and the memory into which that writes.
 //!
 //! ```text
-//! head: losses, a page │ heads of the rings │ area: class files, lists of classes │ ring of a thread: events │ ring │ ...
+//! head: losses, a page │ heads of the rings │ calls not told, by method │ area: class files, lists of classes │ ring of a thread: events │ ring │ ...
 //! ```
 //!
-//! All of it is in 64-bit words, each whole. The target writes events and `WRITTEN`, nprof only `READ`.
+//! All of it is in 64-bit words, each whole. The target writes all of them but `READ` and, in turns, the area.
 
 /// The class that enhanced methods call. Of the VM's own package: every module reads it and every loader finds it.
 pub const HOOK_CLASS: &str = "java/lang/NprofTree";
@@ -20,16 +20,27 @@ pub const RINGS: usize = 512;
 /// How many events there is room for in a ring; a power of two.
 pub const RING_EVENTS: usize = 32_768;
 
-/// Words before the heads of the rings. The first counts events of threads without a ring.
+/// How many methods can have numbers.
+pub const METHODS: usize = 32_768;
+
+/// Words before the heads of the rings.
 const LOSS_WORDS: usize = 512;
+/// Counts events of threads without a ring.
+pub const WITHOUT_RING: usize = 0;
+/// Counts calls of enhanced methods of which nothing is told, in any thread. In a cache line of its own, as its parts are not.
+pub const UNTOLD: usize = 8;
+/// One of so many calls of a thread is counted, for all of them: a prime number, so that calls in turns are counted in turns.
+pub const UNTOLD_EVERY: u64 = 61;
 /// Words of the head of a ring: two cache lines, one for each who writes.
 pub const RING_HEAD_WORDS: usize = 16;
 /// Words of the area. What is passed there belongs to a message, which says how many bytes it is.
 pub const AREA_WORDS: usize = 4 << 17;
 /// The same in bytes: no class file may be longer, and no part of a list.
 pub const AREA_BYTES: usize = AREA_WORDS * 8;
+/// Where the same calls are counted by method.
+const UNTOLD_OF: usize = LOSS_WORDS + RINGS * RING_HEAD_WORDS;
 /// Where the area begins.
-pub const AREA: usize = LOSS_WORDS + RINGS * RING_HEAD_WORDS;
+pub const AREA: usize = UNTOLD_OF + METHODS;
 /// Words of the events of a ring.
 pub const RING_WORDS: usize = RING_EVENTS * EVENT_WORDS;
 /// Words of everything.
@@ -40,6 +51,13 @@ pub const WORDS: usize = AREA + AREA_WORDS + RINGS * RING_WORDS;
 #[inline]
 pub const fn head_of(ring: usize) -> usize {
     LOSS_WORDS + ring * RING_HEAD_WORDS
+}
+
+/// Where calls of a method are counted of which nothing is told; `None` of a number that no method has.
+#[must_use]
+#[inline]
+pub const fn untold_of(method: u32) -> Option<usize> {
+    if (method as usize) < METHODS { Some(UNTOLD_OF + method as usize) } else { None }
 }
 
 /// Where an event of a ring is, by how many were written before.

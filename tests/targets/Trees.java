@@ -191,6 +191,60 @@ public final class Trees {
         return sum;
     }
 
+    /** What an agent of the usual kind inserts: the clock of Java, and a stack of the thread's. */
+    static final class Plain {
+        private static final int LEVELS = 1_024;
+
+        private static final class Calls {
+            final long[] began = new long[LEVELS];
+            final long[] took = new long[LEVELS];
+            int depth;
+        }
+
+        private static final ThreadLocal<Calls> CALLS = ThreadLocal.withInitial(Calls::new);
+
+        static void enter(int method) {
+            Calls calls = CALLS.get();
+            calls.began[calls.depth++] = System.nanoTime();
+        }
+
+        static void leave(int method) {
+            Calls calls = CALLS.get();
+            calls.took[method] += System.nanoTime() - calls.began[--calls.depth];
+        }
+
+        static int leaf(int value) {
+            enter(1);
+            int result;
+            try {
+                result = value + sink;
+            } catch (Throwable thrown) {
+                leave(1);
+                throw thrown;
+            }
+            leave(1);
+            return result;
+        }
+
+        static int timed(int calls) {
+            int sum = 0;
+            for (int i = 0; i < calls; i++) {
+                sum += leaf(i);
+            }
+            return sum;
+        }
+
+        static double time(int calls) {
+            double best = Double.MAX_VALUE;
+            for (int run = 0; run < 5; run++) {
+                long start = System.nanoTime();
+                sink += timed(calls) & 1;
+                best = Math.min(best, (System.nanoTime() - start) / (double) calls);
+            }
+            return best;
+        }
+    }
+
     static double counters(int calls) {
         double best = Double.MAX_VALUE;
         for (int run = 0; run < 5; run++) {
@@ -224,7 +278,8 @@ public final class Trees {
         }, "counts", (a, out) -> {
             out.println(ENTRIES + " " + RECURSIONS + " " + THROWN + " " + NATIVES + " " + MADE);
         }, "time", (a, out) -> {
-            out.println(time(Integer.parseInt(a[0])) + " " + counters(Integer.parseInt(a[0])));
+            int calls = Integer.parseInt(a[0]);
+            out.println(time(calls) + " " + counters(calls) + " " + Plain.time(calls));
         }, "memory", (a, out) -> {
             System.gc();
             for (MemoryPoolMXBean pool : ManagementFactory.getMemoryPoolMXBeans()) {

@@ -127,6 +127,28 @@ fn what_is_called_too_often_is_silenced() -> Result<()> {
     })
 }
 
+/// Check that calls outside of entry methods are within the budget: a method that is called all the time elsewhere is silenced, too, and nothing
+/// is where nothing is called often.
+#[test]
+fn what_is_called_too_often_elsewhere_is_silenced() -> Result<()> {
+    const CALLS: u32 = 10_000_000;
+    const FEW: u32 = 100;
+    const LEAF: &str = "targets.Trees$Work::leaf";
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        for (calls, expected) in [(FEW, Value::Array(Vec::new())), (CALLS, Value::from(vec![LEAF]))] {
+            let child = follow(&target, ENTRY, &["--format", "json"])?;
+            best(&mut target, calls)?;
+            child.signal(Signal::INT)?;
+            let Outcome { code, stdout, stderr } = outcome(child)?;
+            ensure!(code == Some(0), "{code:?}: {stderr}");
+            let summary: Value = serde_json::from_str(stdout.lines().last().context("nothing was printed")?)?;
+            ensure!(summary["summary"]["silenced"] == expected, "{calls} calls: {summary}");
+        }
+        target.exit()
+    })
+}
+
 /// Check that a target goes on when nprof is killed, and that the next one finds it as if nobody had been there.
 #[test]
 fn sigkill_leaves_nothing() -> Result<()> {

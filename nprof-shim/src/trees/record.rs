@@ -1,6 +1,6 @@
 //! The natives of the hook: what an enhanced method tells is written to the ring of its thread.
 //!
-//! Of a platform thread only what happens within an entry method is written. A virtual thread is on another thread of the kernel
+//! Of a platform thread only what happens within an entry method is written; other calls are counted, since they cost as well. A virtual thread is on another thread of the kernel
 //! each time, so all that it tells is written, and nprof sorts it out. An invocation of an entry method for which there may not be room
 //! is left out as a whole, and counted; what finds none all the same is counted, and the ring tells of it as soon as there is room.
 
@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use jvmti_bindings::sys::jni::{JNIEnv, jboolean, jclass, jint, jlong, jobject};
 use nprof_common::tree::{
-    EVENT_WORDS, Event, EventKind, LOST, READ, RING_EVENTS, SKIPPED, VIRTUAL, WORDS, WRITTEN, head_of, place_of,
+    EVENT_WORDS, Event, EventKind, LOST, READ, RING_EVENTS, SKIPPED, UNTOLD, UNTOLD_EVERY, VIRTUAL, WITHOUT_RING,
+    WORDS, WRITTEN, head_of, place_of, untold_of,
 };
 
 use super::rows::Row;
@@ -67,19 +68,16 @@ struct Told {
     ring: usize,
     /// The number of a virtual thread, with [`VIRTUAL`].
     is_virtual: Option<u64>,
-    ticks: u64,
 }
 
 #[inline]
 fn with_thread(env: *mut JNIEnv, thread: jlong, is_virtual: jboolean, work: impl FnOnce(&Told)) {
-    // SAFETY: every x86-64 CPU has the instruction, and Linux lets all processes use it unless told not to.
-    let ticks = unsafe { _rdtsc() };
     let Some(trees) = TREES.get() else { return };
     if !trees.is_on.load(Ordering::Relaxed) {
         return;
     }
     let Some((number, row)) = trees.rows.of(env.addr()) else {
-        if let Some(rowless) = trees.shared().first() {
+        if let Some(rowless) = trees.shared().get(WITHOUT_RING) {
             rowless.fetch_add(1, Ordering::Relaxed);
         }
         return;
@@ -92,7 +90,7 @@ fn with_thread(env: *mut JNIEnv, thread: jlong, is_virtual: jboolean, work: impl
             row.begin_run(run);
         }
         let is_virtual = (is_virtual != 0).then_some(VIRTUAL | thread.cast_unsigned());
-        work(&Told { trees, row, shared: trees.shared(), ring: number, is_virtual, ticks });
+        work(&Told { trees, row, shared: trees.shared(), ring: number, is_virtual });
     }
     row.inside.store(0, Ordering::Release);
 }
@@ -116,7 +114,7 @@ impl Told {
         if self.is_virtual.is_none() {
             if row.depth.load(Ordering::Relaxed) == 0 {
                 if method >= self.trees.entries.load(Ordering::Relaxed) {
-                    return;
+                    return self.untold(method);
                 }
                 let is_full = self.in_ring(NEARLY_FULL) > NEARLY_FULL;
                 row.skips.store(is_full.into(), Ordering::Relaxed);
@@ -126,18 +124,40 @@ impl Told {
             }
             row.push(method);
             if row.skips.load(Ordering::Relaxed) != 0 {
-                return;
+                return self.untold(method);
             }
         }
-        self.write(method, EventKind::Enter, 0);
+        self.write(method, EventKind::Enter, 0, ticks());
     }
 
     #[inline]
     fn leave(&self, method: u32, kind: EventKind, detail: impl FnOnce() -> u64) {
+        if self.is_virtual.is_none() && self.row.is_outside() {
+            return;
+        }
+        // What follows is not the method's.
+        let ticks = ticks();
         if self.is_virtual.is_none() && (!self.row.pop(method) || self.row.skips.load(Ordering::Relaxed) != 0) {
             return;
         }
-        self.write(method, kind, detail());
+        self.write(method, kind, detail(), ticks);
+    }
+
+    /// A call of which nothing is told.
+    #[inline]
+    fn untold(&self, method: u32) {
+        match self.row.untold.load(Ordering::Relaxed).checked_sub(1) {
+            Some(left) => self.row.untold.store(left, Ordering::Relaxed),
+            None => self.count_untold(method),
+        }
+    }
+
+    #[cold]
+    fn count_untold(&self, method: u32) {
+        self.row.untold.store(UNTOLD_EVERY - 1, Ordering::Relaxed);
+        for place in untold_of(method).into_iter().chain([UNTOLD]).filter_map(|place| self.shared.get(place)) {
+            place.fetch_add(UNTOLD_EVERY, Ordering::Relaxed);
+        }
     }
 
     /// How many events are in the ring that nprof has not read; it is looked again if that is more than a limit.
@@ -154,7 +174,7 @@ impl Told {
     }
 
     #[inline]
-    fn write(&self, method: u32, kind: EventKind, detail: u64) {
+    fn write(&self, method: u32, kind: EventKind, detail: u64, ticks: u64) {
         let lost = self.row.lost.load(Ordering::Relaxed);
         let needed = 1 + u64::from(lost > 0);
         // What is no number of events in the ring is too many.
@@ -164,7 +184,7 @@ impl Told {
             return;
         }
         let thread = self.is_virtual.unwrap_or_else(|| self.tid().into());
-        let event = Event { ticks: self.ticks, thread, method, kind, detail };
+        let event = Event { ticks, thread, method, kind, detail };
         if lost > 0 {
             self.row.lost.store(0, Ordering::Relaxed);
             // Of which virtual threads events are missing is not known.
@@ -207,6 +227,12 @@ impl Told {
         self.row.tid.store(tid, Ordering::Relaxed);
         tid
     }
+}
+
+#[inline]
+fn ticks() -> u64 {
+    // SAFETY: every x86-64 CPU has the instruction, and Linux lets all processes use it unless told not to.
+    unsafe { _rdtsc() }
 }
 
 /// Counts in a ring's head, to which no other thread writes.

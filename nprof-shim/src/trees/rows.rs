@@ -16,7 +16,7 @@ use crate::memory::anonymous;
 const PROBES: usize = 16;
 const ROW_BITS: u32 = RINGS.trailing_zeros();
 /// How many methods of a tree a thread is in at most that are told apart.
-pub(super) const LEVELS: usize = 2_032;
+pub(super) const LEVELS: usize = 2_030;
 
 /// A thread's.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub(super) struct Row {
     pub(super) read: AtomicU64,
     /// Events without room, of which the ring does not tell yet.
     pub(super) lost: AtomicU64,
+    /// So many calls of which nothing is told are not counted until one is, for all of them.
+    pub(super) untold: AtomicU64,
     /// The number of the exception's class that came last.
     pub(super) exception: AtomicU32,
     /// The numbers of the methods.
@@ -115,7 +117,13 @@ impl Row {
         self.run.store(run, Ordering::Relaxed);
     }
 
-    /// The thread enters a method. Tells whether it was in none before.
+    /// Whether the thread is in no method of a tree.
+    #[inline]
+    pub(super) fn is_outside(&self) -> bool {
+        self.depth.load(Ordering::Relaxed) == 0 && self.beyond.load(Ordering::Relaxed) == 0
+    }
+
+    /// The thread enters a method.
     #[inline]
     pub(super) fn push(&self, method: u32) {
         let depth = self.depth.load(Ordering::Relaxed);

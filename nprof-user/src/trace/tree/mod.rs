@@ -180,6 +180,8 @@ impl TreeTracer {
     /// Has methods tell no more that cost too much.
     fn govern(&mut self) -> Result<(), shim::Error> {
         let Some(budget) = &mut self.budget else { return Ok(()) };
+        let memory = &self.session.memory;
+        budget.untold(memory.untold(), |method| memory.untold_of(method));
         let too_expensive = budget.too_expensive(&self.planned.plan.methods, &self.silenced);
         if too_expensive.is_empty() {
             return Ok(());
@@ -242,7 +244,12 @@ impl TreeTracer {
     fn drain(&mut self, is_end: bool, consume: &mut dyn FnMut(TreeEvent)) -> Result<(), Error> {
         let (rings, order, memory) = (&mut self.rings, &mut self.order, &self.session.memory);
         let mut events: Vec<Event> = Vec::new();
-        rings.drain(memory, |event| order.take(event, &mut |event| events.push(event)));
+        let mut budget = self.budget.as_mut();
+        rings.drain(memory, |event| {
+            // Of virtual threads also what is in no entry method.
+            budget.iter_mut().for_each(|budget| budget.add(&event));
+            order.take(event, &mut |event| events.push(event));
+        });
         if is_end {
             order.end(&mut |event| events.push(event));
         } else {
@@ -254,11 +261,7 @@ impl TreeTracer {
             self.session.name_exceptions().map_err(|error| self.ended(error))?;
         }
         for event in &events {
-            let event = self.event(event);
-            if let Some(budget) = &mut self.budget {
-                budget.add(&event);
-            }
-            consume(event);
+            consume(self.event(event));
         }
         Ok(())
     }
