@@ -81,6 +81,8 @@ pub const READ: usize = 8;
 pub const EVENT_WORDS: usize = 4;
 /// Set in [`Event::thread`] of a virtual thread. Without a number it stands for any of them.
 pub const VIRTUAL: u64 = 1 << 63;
+/// Told behind the entry into an entry method: nothing is known of how long the thread will not run within.
+pub const UNKNOWN_WAIT: u64 = u64::MAX;
 /// An exception whose class has no number.
 pub const UNKNOWN_EXCEPTION: u32 = 0;
 
@@ -96,6 +98,9 @@ pub enum EventKind {
     Threw = 3,
     /// Before this so many events found no room; the detail is how many.
     Lost = 4,
+    /// Since what it told last it has not been running for a time; the detail is how long, in nanoseconds, or [`UNKNOWN_WAIT`]. Where it was not so
+    /// nothing is told.
+    Waited = 5,
 }
 
 /// One thing that a thread tells.
@@ -129,6 +134,7 @@ impl Event {
             2 => EventKind::Leave,
             3 => EventKind::Threw,
             4 => EventKind::Lost,
+            5 => EventKind::Waited,
             _ => return None,
         };
         Some(Self { ticks, thread, method: (what >> 32) as u32, kind, detail })
@@ -144,11 +150,11 @@ mod tests {
     /// Check that an event comes out as it went in, and that words without a meaning are none.
     #[test]
     fn round_trips() {
-        for kind in [EventKind::Enter, EventKind::Leave, EventKind::Threw, EventKind::Lost] {
+        for kind in [EventKind::Enter, EventKind::Leave, EventKind::Threw, EventKind::Lost, EventKind::Waited] {
             let event = Event { ticks: 1, thread: VIRTUAL | 7, method: u32::MAX, kind, detail: 1 << 40 };
             assert_eq!(Event::of(event.words()), Some(event));
         }
         assert_eq!(Event::of([1, 2, 0, 3]), None);
-        assert_eq!(Event::of([1, 2, 5, 3]), None);
+        assert_eq!(Event::of([1, 2, 6, 3]), None);
     }
 }

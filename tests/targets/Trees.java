@@ -3,6 +3,7 @@ package targets;
 import java.lang.management.ManagementFactory;
 import java.lang.management.MemoryPoolMXBean;
 import java.lang.management.MemoryType;
+import java.lang.management.ThreadMXBean;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
@@ -125,6 +126,49 @@ public final class Trees {
         }
     }
 
+    /** Another agent changes its constants. The compiler copies them to whoever names them. */
+    static final class Marked {
+        static final int FIRST = 0x5eed_0100;
+        static final int SECOND = 0x5eed_0200;
+
+        static int first(int value) {
+            return FIRST + value;
+        }
+
+        static int second(int value) {
+            return SECOND + value;
+        }
+    }
+
+    /** Works for a time, and waits for a time. */
+    static final class Waiting {
+        private static final long NS = 20_000_000;
+
+        static void both() throws Exception {
+            works();
+            waits();
+        }
+
+        /** Uses that much of the CPU, however long that takes. */
+        static void works() {
+            ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+            long until = threads.getCurrentThreadCpuTime() + NS;
+            while (threads.getCurrentThreadCpuTime() < until) {
+                sink++;
+            }
+        }
+
+        static void waits() throws Exception {
+            Thread.sleep(NS / 1_000_000);
+        }
+
+        static void rounds(int rounds) throws Exception {
+            for (int round = 0; round < rounds; round++) {
+                both();
+            }
+        }
+    }
+
     static void guarded(int seed) {
         try {
             sink = Work.entry(seed);
@@ -170,6 +214,19 @@ public final class Trees {
         }
         for (Thread thread : all) {
             thread.join();
+        }
+    }
+
+    /** Has so many threads work all the time. */
+    private static void load(int threads) {
+        for (int i = 0; i < threads; i++) {
+            Thread working = new Thread(() -> {
+                for (int round = 0; ; round++) {
+                    guarded(round);
+                }
+            });
+            working.setDaemon(true);
+            working.start();
         }
     }
 
@@ -264,6 +321,7 @@ public final class Trees {
         Callable<?> warm = () -> {
             guarded(9);
             Replaced.rounds(1);
+            Waiting.rounds(1);
             new Made(1);
             return null;
         };
@@ -275,6 +333,24 @@ public final class Trees {
             run(Integer.parseInt(a[0]), Integer.parseInt(a[1]), a[2].equals("virtual"));
         }, "replaced", (a, out) -> {
             Replaced.rounds(Integer.parseInt(a[0]));
+        }, "waiting", (a, out) -> {
+            Waiting.rounds(Integer.parseInt(a[0]));
+        }, "marked", (a, out) -> {
+            int rounds = Integer.parseInt(a[0]);
+            for (int round = 1; round < rounds; round++) {
+                sink = Marked.first(0) + Marked.second(0);
+            }
+            out.println(Marked.first(0) - Marked.FIRST + " " + (Marked.second(0) - Marked.SECOND));
+        }, "collecting", (a, out) -> {
+            Thread collecting = new Thread(() -> {
+                while (true) {
+                    System.gc();
+                }
+            });
+            collecting.setDaemon(true);
+            collecting.start();
+        }, "load", (a, out) -> {
+            load(Integer.parseInt(a[0]));
         }, "counts", (a, out) -> {
             out.println(ENTRIES + " " + RECURSIONS + " " + THROWN + " " + NATIVES + " " + MADE);
         }, "time", (a, out) -> {

@@ -56,19 +56,21 @@ fn plan() -> TreePlan {
 
 /// What threads have told.
 #[derive(Debug, Default)]
-struct Told {
+pub(crate) struct Told {
     /// Whole invocations of the entry method.
-    trees: u64,
+    pub(crate) trees: u64,
     /// By method: entered, returned from, left by an exception.
     methods: BTreeMap<u32, [u64; 3]>,
     exceptions: BTreeMap<u32, u64>,
     open: HashMap<TreeThread, Vec<(u32, u64)>>,
     threads: BTreeMap<TreeThread, u64>,
-    wrong: Vec<String>,
+    pub(crate) wrong: Vec<String>,
+    /// How long threads have not been running, each time.
+    waits: Vec<Option<u64>>,
 }
 
 impl Told {
-    fn take(&mut self, event: TreeEvent) {
+    pub(crate) fn take(&mut self, event: TreeEvent) {
         let open = self.open.entry(event.thread).or_default();
         let counts = self.methods.entry(event.method).or_default();
         match event.kind {
@@ -83,6 +85,10 @@ impl Told {
                 *self.exceptions.entry(exception).or_default() += 1;
             }
             TreeEventKind::Lost(_) => self.wrong.push(format!("{event:?}")),
+            TreeEventKind::Waited(off_ns) => {
+                self.waits.push(off_ns);
+                return;
+            }
         }
         match open.pop() {
             Some((method, since)) if method == event.method && since <= event.at_ns => {}
@@ -96,14 +102,14 @@ impl Told {
 }
 
 /// A tracer of a target, for the methods above.
-fn open(target: &RemoteProcess) -> Result<TreeTracer> {
+pub(crate) fn open(target: &RemoteProcess) -> Result<TreeTracer> {
     let proc = Proc::host();
     let jvm = proc.jvm(Pid(target.pid()))?;
-    Ok(TreeTracer::with_plan(&proc, jvm, plan())?)
+    Ok(TreeTracer::with_plan(&proc, jvm, plan(), true)?)
 }
 
 /// Has the target do something while events are read.
-fn told_while(tracer: &mut TreeTracer, target: &mut RemoteProcess, command: &str) -> Result<Told> {
+pub(crate) fn told_while(tracer: &mut TreeTracer, target: &mut RemoteProcess, command: &str) -> Result<Told> {
     let mut told = Told::default();
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -177,7 +183,7 @@ fn files(tracer: &mut TreeTracer) -> Result<Vec<Vec<u8>>> {
 }
 
 /// Check that a class is what it was. The VM may keep constants that nothing uses any more, behind those that there were.
-fn must_be_the_same(before: &[u8], after: &[u8]) -> Result<()> {
+pub(crate) fn must_be_the_same(before: &[u8], after: &[u8]) -> Result<()> {
     let [ends @ .., _] = [before, after, &[]].map(|file| ClassFile::parse(file).map(|class| class.pool_end));
     let [of_before, of_after] = ends.map(Result::unwrap_or_default);
     ensure!(of_before > 0 && of_after >= of_before, "a class has lost constants");
@@ -188,7 +194,7 @@ fn must_be_the_same(before: &[u8], after: &[u8]) -> Result<()> {
 }
 
 /// As [`open`], as soon as the shim has finished with who was there before.
-fn open_again(target: &RemoteProcess) -> Result<TreeTracer> {
+pub(crate) fn open_again(target: &RemoteProcess) -> Result<TreeTracer> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match open(target) {
@@ -199,7 +205,7 @@ fn open_again(target: &RemoteProcess) -> Result<TreeTracer> {
 }
 
 /// A number that a command answers with, by its name.
-fn memory(target: &mut RemoteProcess) -> Result<BTreeMap<String, u64>> {
+pub(crate) fn memory(target: &mut RemoteProcess) -> Result<BTreeMap<String, u64>> {
     let answer = target.run("memory")?;
     let pool = |line: &String| Some((line.split_once(' ')?.0.to_owned(), line.split_once(' ')?.1.parse().ok()?));
     Ok(answer.iter().filter_map(pool).collect())
@@ -207,14 +213,20 @@ fn memory(target: &mut RemoteProcess) -> Result<BTreeMap<String, u64>> {
 
 fn follow(jdk: &Jdk, options: &[&str], threads: u32, mode: &str) -> Result<()> {
     let mut target = RemoteProcess::trees(jdk, options)?;
-    let mut tracer = open(&target)?;
+    follow_in(&mut target, threads, mode).with_context(|| format!("{jdk} {options:?}"))?;
+    target.exit()
+}
+
+/// Check that all of so many threads is told, and that classes are restored.
+pub(crate) fn follow_in(target: &mut RemoteProcess, threads: u32, mode: &str) -> Result<()> {
+    let mut tracer = open(target)?;
     let classes = tracer.begin()?;
     ensure!(classes == 3 && tracer.plan().left_out.is_empty(), "{classes} classes, {:?}", tracer.plan().left_out);
-    let told = told_while(&mut tracer, &mut target, &format!("run {threads} {ROUNDS} {mode}"))?;
-    must_be_exact(&tracer, &told, threads.into(), ROUNDS.into()).with_context(|| format!("{jdk} {options:?}"))?;
+    let told = told_while(&mut tracer, target, &format!("run {threads} {ROUNDS} {mode}"))?;
+    must_be_exact(&tracer, &told, threads.into(), ROUNDS.into())?;
     let end = tracer.stop(&mut |_| {})?;
     ensure!(end.restored == 3 && end.behind == 0, "{end:?}");
-    target.exit()
+    Ok(())
 }
 
 /// Check each invocation, on one thread and on many, in each mode of the VM.
@@ -346,7 +358,7 @@ fn the_plan_is_followed() -> Result<()> {
             depth: 5,
             ..Question::default()
         };
-        let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question)?;
+        let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, false)?;
         tracer.begin()?;
         let told = told_while(&mut tracer, &mut target, &format!("run 2 {ROUNDS} platform"))?;
         ensure!(told.wrong.is_empty() && tracer.losses() == TreeLosses::default(), "{:?}", told.wrong.first());
@@ -398,7 +410,7 @@ fn intrinsics_are_told_of_by_their_callers() -> Result<()> {
         for options in [&["-Xcomp", "-XX:-TieredCompilation"][..], &["-Xint"]] {
             let mut target = RemoteProcess::trees(jdk, options)?;
             let proc = Proc::host();
-            let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question)?;
+            let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, false)?;
             tracer.begin()?;
             let told = told_while(&mut tracer, &mut target, &format!("replaced {ROUNDS}"))?;
             ensure!(told.wrong.is_empty() && tracer.losses() == TreeLosses::default(), "{:?}", told.wrong.first());

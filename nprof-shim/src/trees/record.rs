@@ -9,17 +9,17 @@
     reason = "is called by the VM, with its pointers; the memory that is shared is found by its address"
 )]
 
-use std::arch::x86_64::_rdtsc;
 use std::ptr::with_exposed_provenance;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use jvmti_bindings::sys::jni::{JNIEnv, jboolean, jclass, jint, jlong, jobject};
 use nprof_common::tree::{
-    EVENT_WORDS, Event, EventKind, LOST, READ, RING_EVENTS, SKIPPED, UNTOLD, UNTOLD_EVERY, VIRTUAL, WITHOUT_RING,
-    WORDS, WRITTEN, head_of, place_of, untold_of,
+    EVENT_WORDS, Event, EventKind, LOST, READ, RING_EVENTS, SKIPPED, UNKNOWN_WAIT, UNTOLD, UNTOLD_EVERY, VIRTUAL,
+    WITHOUT_RING, WORDS, WRITTEN, head_of, place_of, untold_of,
 };
 
 use super::rows::Row;
+use super::waits::{Moment, moment};
 use super::{TREES, Trees};
 use crate::jni::Jni;
 use crate::memory::Words;
@@ -112,7 +112,8 @@ impl Told {
     fn enter(&self, method: u32) {
         let row = self.row;
         if self.is_virtual.is_none() {
-            if row.depth.load(Ordering::Relaxed) == 0 {
+            let is_first = row.depth.load(Ordering::Relaxed) == 0;
+            if is_first {
                 if method >= self.trees.entries.load(Ordering::Relaxed) {
                     return self.untold(method);
                 }
@@ -126,8 +127,45 @@ impl Told {
             if row.skips.load(Ordering::Relaxed) != 0 {
                 return self.untold(method);
             }
+            if is_first {
+                return self.enter_first(method);
+            }
         }
-        self.write(method, EventKind::Enter, 0, ticks());
+        self.write(method, EventKind::Enter, 0, self.moment());
+    }
+
+    /// Enters an entry method. How long the thread does not run is known from here on, or it is said that it is not.
+    fn enter_first(&self, method: u32) {
+        let row = self.row;
+        if self.trees.waits.are_known() && row.waits.load(Ordering::Relaxed) == 0 {
+            self.find_waits();
+        }
+        let moment = self.moment();
+        row.off_ns.store(moment.off_ns.unwrap_or(0), Ordering::Relaxed);
+        self.write(method, EventKind::Enter, 0, moment);
+        if self.trees.waits.are_known() && moment.off_ns.is_none() {
+            self.write(method, EventKind::Waited, UNKNOWN_WAIT, moment);
+        }
+    }
+
+    /// Looks for the thread's row. Asking for one takes the kernel a microsecond, so it is not asked for ever.
+    #[cold]
+    fn find_waits(&self) {
+        const MOST: u32 = 8;
+        let row = self.row;
+        let missed = row.waits_missed.load(Ordering::Relaxed);
+        if missed < MOST {
+            match self.trees.waits.find() {
+                Some(found) => row.waits.store(found, Ordering::Relaxed),
+                None => row.waits_missed.store(missed + 1, Ordering::Relaxed),
+            }
+        }
+    }
+
+    /// Now. A virtual thread may have been on another thread of the kernel since it told something.
+    #[inline]
+    fn moment(&self) -> Moment {
+        moment(if self.is_virtual.is_some() { 0 } else { self.row.waits.load(Ordering::Relaxed) })
     }
 
     #[inline]
@@ -136,11 +174,11 @@ impl Told {
             return;
         }
         // What follows is not the method's.
-        let ticks = ticks();
+        let moment = self.moment();
         if self.is_virtual.is_none() && (!self.row.pop(method) || self.row.skips.load(Ordering::Relaxed) != 0) {
             return;
         }
-        self.write(method, kind, detail(), ticks);
+        self.write(method, kind, detail(), moment);
     }
 
     /// A call of which nothing is told.
@@ -174,9 +212,10 @@ impl Told {
     }
 
     #[inline]
-    fn write(&self, method: u32, kind: EventKind, detail: u64, ticks: u64) {
+    fn write(&self, method: u32, kind: EventKind, detail: u64, Moment { ticks, off_ns }: Moment) {
         let lost = self.row.lost.load(Ordering::Relaxed);
-        let needed = 1 + u64::from(lost > 0);
+        let waited_ns = off_ns.map_or(0, |off_ns| off_ns.saturating_sub(self.row.off_ns.load(Ordering::Relaxed)));
+        let needed = 1 + u64::from(lost > 0) + u64::from(waited_ns > 0);
         // What is no number of events in the ring is too many.
         if self.in_ring(ROOM - needed) > ROOM - needed {
             self.row.lost.store(lost + 1, Ordering::Relaxed);
@@ -190,6 +229,10 @@ impl Told {
             // Of which virtual threads events are missing is not known.
             let thread = if self.is_virtual.is_some() { VIRTUAL } else { thread };
             self.put(&Event { thread, kind: EventKind::Lost, detail: lost, ..event });
+        }
+        if waited_ns > 0 {
+            self.row.off_ns.store(off_ns.unwrap_or(0), Ordering::Relaxed);
+            self.put(&Event { kind: EventKind::Waited, detail: waited_ns, ..event });
         }
         self.put(&event);
     }
@@ -227,12 +270,6 @@ impl Told {
         self.row.tid.store(tid, Ordering::Relaxed);
         tid
     }
-}
-
-#[inline]
-fn ticks() -> u64 {
-    // SAFETY: every x86-64 CPU has the instruction, and Linux lets all processes use it unless told not to.
-    unsafe { _rdtsc() }
 }
 
 /// Counts in a ring's head, to which no other thread writes.

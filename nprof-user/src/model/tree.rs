@@ -109,6 +109,9 @@ pub enum TreeEventKind {
     },
     /// So many events before this one are missing: there was no room for them.
     Lost(u64),
+    /// Since what it told last it has not been running for so many nanoseconds. `None` comes behind the entry into an entry method: that will not be
+    /// known until it is left.
+    Waited(Option<u64>),
 }
 
 /// One thing that a thread tells. Those of one thread come in the order in which they happened.

@@ -24,6 +24,7 @@ const MAX_INSIDE: usize = 100_000;
 pub struct Trees {
     methods: Vec<Facts>,
     keeps_calls: bool,
+    knows_off: bool,
     threads: HashMap<TreeThread, State>,
     unfinished: Unfinished,
 }
@@ -57,9 +58,16 @@ impl Trees {
         Self {
             methods: methods.iter().map(facts).collect(),
             keeps_calls,
+            knows_off: false,
             threads: HashMap::new(),
             unfinished: Unfinished::default(),
         }
+    }
+
+    /// The same, where platform threads tell how long they do not run.
+    #[must_use]
+    pub fn knowing_off(self, knows_off: bool) -> Self {
+        Self { knows_off, ..self }
     }
 
     /// Takes in what a thread tells. Returns the invocation that ends with it.
@@ -78,7 +86,7 @@ impl Trees {
                 open.take(event, |method| methods[method as usize].is_told_of);
                 if open.is_over() { self.hand_out(event.thread) } else { None }
             }
-            _ if facts.is_entry => {
+            _ if facts.is_entry && !matches!(event.kind, TreeEventKind::Waited(_)) => {
                 self.outside(event);
                 None
             }
@@ -113,7 +121,9 @@ impl Trees {
                     self.unfinished.crowded += 1;
                     return;
                 }
-                let mut open = Open::begin(event, self.keeps_calls);
+                // A virtual thread does not run, either, where it has no thread of the kernel.
+                let knows_off = self.knows_off && matches!(event.thread, TreeThread::Platform(_));
+                let mut open = Open::begin(event, self.keeps_calls, knows_off);
                 open.missing.is_after_loss = known.is_some();
                 self.threads.insert(event.thread, State::Inside(Box::new(open)));
             }

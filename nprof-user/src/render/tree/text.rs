@@ -51,13 +51,27 @@ fn heading(context: &TreeContext, shown: ShownInvocation<'_>) -> String {
     let entry = printable(&context.full(invocation.root().method)).into_owned();
     let took = match (invocation.total_ns(), invocation.failed_by()) {
         (None, _) => "was entered, its end was not seen".to_owned(),
-        (Some(ns), None) => format!("took {}", units::duration(ns)),
+        (Some(ns), None) => format!("took {}{}", units::duration(ns), off(invocation)),
         (Some(ns), Some(by)) => {
-            format!("threw {} after {}", printable(context.exception(by)), units::duration(ns))
+            format!("threw {} after {}{}", printable(context.exception(by)), units::duration(ns), off(invocation))
         }
     };
     let at = context.moment(invocation.started_ns).strftime("%H:%M:%S.%3f");
     format!("#{number} {entry} {took} in {}, {at} UTC", thread_label(invocation.thread, thread))
+}
+
+/// How long the thread did not run, if that is worth a word.
+fn off(invocation: &Invocation) -> String {
+    let off_ns = invocation.off_ns().and_then(|off_ns| off_ns.first().copied());
+    match off_ns.filter(|&off_ns| is_much(off_ns, invocation)) {
+        Some(off_ns) => format!(" ({} off-CPU)", units::duration(off_ns)),
+        None => String::new(),
+    }
+}
+
+/// Whether a time is at least half a percent of the invocation's.
+fn is_much(ns: u64, invocation: &Invocation) -> bool {
+    ns > 0 && ns.saturating_mul(LEAST_SHARE) >= invocation.root().total_ns
 }
 
 /// The nodes on which most of the time was spent: from each the one that took the most, if that is at least half.
@@ -222,6 +236,11 @@ impl Tree<'_> {
             if node.calls - node.unended > 1 {
                 remarks.push(range(node.min_ns, node.max_ns));
             }
+        }
+        let off_ns = node.self_off_ns();
+        if self.invocation.knows_off && is_much(off_ns, self.invocation) {
+            let of = if node.children.is_empty() { "" } else { " of SELF" };
+            remarks.push(format!("off-CPU {}{of}", units::duration(off_ns)));
         }
         if node.unended > 0 {
             let of = if node.calls > 1 { format!("of {} ", units::count(node.unended)) } else { String::new() };
