@@ -102,10 +102,14 @@ impl Told {
 }
 
 /// A tracer of a target, for the methods above.
-pub(crate) fn open(target: &RemoteProcess) -> Result<TreeTracer> {
+fn open(target: &RemoteProcess) -> Result<TreeTracer> {
+    open_with(target, true)
+}
+
+fn open_with(target: &RemoteProcess, off_cpu: bool) -> Result<TreeTracer> {
     let proc = Proc::host();
     let jvm = proc.jvm(Pid(target.pid()))?;
-    Ok(TreeTracer::with_plan(&proc, jvm, plan(), true)?)
+    Ok(TreeTracer::with_plan(&proc, jvm, plan(), off_cpu)?)
 }
 
 /// Has the target do something while events are read.
@@ -193,11 +197,11 @@ pub(crate) fn must_be_the_same(before: &[u8], after: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// As [`open`], as soon as the shim has finished with who was there before.
-pub(crate) fn open_again(target: &RemoteProcess) -> Result<TreeTracer> {
+/// A tracer as soon as the shim has finished with who was there before.
+pub(crate) fn open_again(target: &RemoteProcess, off_cpu: bool) -> Result<TreeTracer> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match open(target) {
+        match open_with(target, off_cpu) {
             Err(_) if Instant::now() < deadline => thread::yield_now(),
             opened => return opened,
         }
@@ -278,7 +282,7 @@ fn classes_are_restored() -> Result<()> {
                 ensure!(told.trees == 40 && end.restored == 3, "{} trees, {end:?}", told.trees);
             }
             drop(tracer);
-            tracer = open_again(&target)?;
+            tracer = open_again(&target, true)?;
             let mut told = Told::default();
             target.run("run 2 20 platform")?;
             tracer.tick(&mut |event| told.take(event))?;
@@ -323,7 +327,7 @@ fn nothing_grows() -> Result<()> {
         let mut target = RemoteProcess::trees(jdk, &["-Xint"])?;
         let mut warm = BTreeMap::new();
         for cycle in 0..CYCLES {
-            let mut tracer = open_again(&target)?;
+            let mut tracer = open_again(&target, cycle % 10 == 0)?;
             tracer.begin()?;
             let told = told_while(&mut tracer, &mut target, "run 4 100 platform")?;
             ensure!(told.trees == 400 && told.wrong.is_empty(), "{} trees in cycle {cycle}", told.trees);
