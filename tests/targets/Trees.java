@@ -107,12 +107,18 @@ public final class Trees {
         static final int TIMES = 10;
         private static final String[] TEXTS = {new String("a text"), new String("a text"), "another"};
         private static final byte[] FROM = new byte[64];
+        static volatile String text;
 
         static int replaced(int seed) {
             int sum = 0;
             for (int i = 0; i < TIMES; i++) {
                 sum += TEXTS[seed % 3].equals(TEXTS[i % 3]) ? 1 : 0;
                 sum += Math.max(i, seed) + Integer.bitCount(seed);
+            }
+            try {
+                text = new StringBuilder("text ").append(seed).toString();
+            } catch (IllegalStateException never) {
+                text = null;
             }
             byte[] to = new byte[64];
             System.arraycopy(FROM, 0, to, 0, 1 + (seed & 31));

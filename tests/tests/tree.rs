@@ -394,13 +394,16 @@ fn intrinsics_are_told_of_by_their_callers() -> Result<()> {
         ("java.lang.Integer::bitCount", TreeKind::Intrinsic, ROUNDS * TIMES),
         ("java.lang.Math::max", TreeKind::Intrinsic, ROUNDS * TIMES),
         ("java.lang.String::equals", TreeKind::Java, ROUNDS * TIMES),
+        ("java.lang.StringBuilder::<init>", TreeKind::Intrinsic, ROUNDS),
+        ("java.lang.StringBuilder::append", TreeKind::Intrinsic, ROUNDS),
+        ("java.lang.StringBuilder::toString", TreeKind::Intrinsic, ROUNDS),
         ("java.lang.StringLatin1::equals", TreeKind::Intrinsic, looks),
         ("java.lang.System::arraycopy", TreeKind::Native, ROUNDS),
         ("targets.Trees$Replaced::replaced", TreeKind::Java, ROUNDS),
     ];
     let expected: BTreeMap<_, _> =
         expected.into_iter().map(|(name, kind, calls)| (name.to_owned(), (kind, calls))).collect();
-    let packages = ["Integer", "Math", "String", "StringLatin1", "System"];
+    let packages = ["Integer", "Math", "String", "StringBuilder", "StringLatin1", "System"];
     let question = Question {
         entries: vec![Pattern::parse("targets.Trees$Replaced::replaced")?],
         packages: packages
