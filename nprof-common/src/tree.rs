@@ -1,10 +1,10 @@
 //! What enhanced methods tell: the class that they call, and the memory into which that writes.
 //!
 //! ```text
-//! head: losses, a page │ heads of the rings │ area: class files, lists of classes │ ring of a thread: events │ ring │ ...
+//! head: losses, a page │ heads of the rings │ calls not told, by method │ area: class files, lists of classes │ ring of a thread: events │ ring │ ...
 //! ```
 //!
-//! All of it is in 64-bit words, each whole. The target writes events and `WRITTEN`, nprof only `READ`.
+//! All of it is in 64-bit words, each whole. The target writes all of them but `READ` and, in turns, the area.
 
 /// The class that enhanced methods call. Of the VM's own package: every module reads it and every loader finds it.
 pub const HOOK_CLASS: &str = "java/lang/NprofTree";
@@ -20,16 +20,27 @@ pub const RINGS: usize = 512;
 /// How many events there is room for in a ring; a power of two.
 pub const RING_EVENTS: usize = 32_768;
 
-/// Words before the heads of the rings. The first counts events of threads without a ring.
+/// How many methods can have numbers.
+pub const METHODS: usize = 32_768;
+
+/// Words before the heads of the rings.
 const LOSS_WORDS: usize = 512;
+/// Counts events of threads without a ring.
+pub const WITHOUT_RING: usize = 0;
+/// Counts calls of enhanced methods of which nothing is told, in any thread. In a cache line of its own, as its parts are not.
+pub const UNTOLD: usize = 8;
+/// One of so many calls of a thread is counted, for all of them: a prime number, so that calls in turns are counted in turns.
+pub const UNTOLD_EVERY: u64 = 61;
 /// Words of the head of a ring: two cache lines, one for each who writes.
 pub const RING_HEAD_WORDS: usize = 16;
 /// Words of the area. What is passed there belongs to a message, which says how many bytes it is.
 pub const AREA_WORDS: usize = 4 << 17;
 /// The same in bytes: no class file may be longer, and no part of a list.
 pub const AREA_BYTES: usize = AREA_WORDS * 8;
+/// Where the same calls are counted by method.
+const UNTOLD_OF: usize = LOSS_WORDS + RINGS * RING_HEAD_WORDS;
 /// Where the area begins.
-pub const AREA: usize = LOSS_WORDS + RINGS * RING_HEAD_WORDS;
+pub const AREA: usize = UNTOLD_OF + METHODS;
 /// Words of the events of a ring.
 pub const RING_WORDS: usize = RING_EVENTS * EVENT_WORDS;
 /// Words of everything.
@@ -40,6 +51,13 @@ pub const WORDS: usize = AREA + AREA_WORDS + RINGS * RING_WORDS;
 #[inline]
 pub const fn head_of(ring: usize) -> usize {
     LOSS_WORDS + ring * RING_HEAD_WORDS
+}
+
+/// Where calls of a method are counted of which nothing is told; `None` of a number that no method has.
+#[must_use]
+#[inline]
+pub const fn untold_of(method: u32) -> Option<usize> {
+    if (method as usize) < METHODS { Some(UNTOLD_OF + method as usize) } else { None }
 }
 
 /// Where an event of a ring is, by how many were written before.
@@ -63,6 +81,8 @@ pub const READ: usize = 8;
 pub const EVENT_WORDS: usize = 4;
 /// Set in [`Event::thread`] of a virtual thread. Without a number it stands for any of them.
 pub const VIRTUAL: u64 = 1 << 63;
+/// Told behind the entry into an entry method: nothing is known of how long the thread will not run within.
+pub const UNKNOWN_WAIT: u64 = u64::MAX;
 /// An exception whose class has no number.
 pub const UNKNOWN_EXCEPTION: u32 = 0;
 
@@ -78,6 +98,9 @@ pub enum EventKind {
     Threw = 3,
     /// Before this so many events found no room; the detail is how many.
     Lost = 4,
+    /// Since what it told last it has not been running for a time; the detail is how long, in nanoseconds, or [`UNKNOWN_WAIT`]. Where it was not so
+    /// nothing is told.
+    Waited = 5,
 }
 
 /// One thing that a thread tells.
@@ -111,6 +134,7 @@ impl Event {
             2 => EventKind::Leave,
             3 => EventKind::Threw,
             4 => EventKind::Lost,
+            5 => EventKind::Waited,
             _ => return None,
         };
         Some(Self { ticks, thread, method: (what >> 32) as u32, kind, detail })
@@ -126,11 +150,11 @@ mod tests {
     /// Check that an event comes out as it went in, and that words without a meaning are none.
     #[test]
     fn round_trips() {
-        for kind in [EventKind::Enter, EventKind::Leave, EventKind::Threw, EventKind::Lost] {
+        for kind in [EventKind::Enter, EventKind::Leave, EventKind::Threw, EventKind::Lost, EventKind::Waited] {
             let event = Event { ticks: 1, thread: VIRTUAL | 7, method: u32::MAX, kind, detail: 1 << 40 };
             assert_eq!(Event::of(event.words()), Some(event));
         }
         assert_eq!(Event::of([1, 2, 0, 3]), None);
-        assert_eq!(Event::of([1, 2, 5, 3]), None);
+        assert_eq!(Event::of([1, 2, 6, 3]), None);
     }
 }

@@ -97,17 +97,7 @@ impl Records {
     /// # Errors
     /// When it is too short, it cannot be that many, or there is no room.
     pub fn with_rows(self, file: OwnedFd, rows: u32) -> io::Result<Self> {
-        let bytes = rows as usize * size_of::<ThreadRow>();
-        let is_possible = rows.is_power_of_two() && (LEAST_ROWS..=ROWS).contains(&rows);
-        let file = File::from(file);
-        let metadata = file.metadata()?;
-        // A BPF map refuses to be mapped beyond its end, a file does not.
-        if !is_possible || metadata.is_file() && metadata.len() < bytes as u64 {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        // Later ones, which may be more, find room where these were.
-        let most = ROWS as usize * size_of::<ThreadRow>();
-        Ok(Self { rows: Some(Shared::map_to_read(file.as_fd(), bytes, most)?), ..self })
+        Ok(Self { rows: Some(map_rows(file, rows)?), ..self })
     }
 
     /// What is collected of calls; `None` where that is nothing.
@@ -165,6 +155,24 @@ impl Records {
     fn words_of_method(&self) -> usize {
         (self.shards as usize + 1) * WORDS
     }
+}
+
+/// Maps so many rows of threads, to read them.
+///
+/// # Errors
+/// When the map or file is too short, they cannot be that many, or there is no room.
+pub(crate) fn map_rows(file: OwnedFd, rows: u32) -> io::Result<Shared> {
+    let bytes = rows as usize * size_of::<ThreadRow>();
+    let is_possible = rows.is_power_of_two() && (LEAST_ROWS..=ROWS).contains(&rows);
+    let file = File::from(file);
+    let metadata = file.metadata()?;
+    // A BPF map refuses to be mapped beyond its end, a file does not.
+    if !is_possible || metadata.is_file() && metadata.len() < bytes as u64 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // Later ones, which may be more, find room where these were.
+    let most = ROWS as usize * size_of::<ThreadRow>();
+    Shared::map_to_read(file.as_fd(), bytes, most)
 }
 
 /// Records of tests, and what they hold.

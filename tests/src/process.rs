@@ -236,6 +236,14 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Trees"))
     }
 
+    /// Those of `Loaded.java`: as many classes as one likes.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn loaded(jdk: &Jdk) -> Result<Self> {
+        Self::start(jdk, java(jdk, &Targets::get()?.classes()).arg("targets.Loaded"))
+    }
+
     /// The natives of `Bench.java` from a jar that starts it, in a JVM that is as small as can be: for tests with many of them, which
     /// tell them apart by [`NUMBER`].
     ///

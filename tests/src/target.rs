@@ -90,6 +90,18 @@ impl Targets {
         succeed(command.env("LC_ALL", "C.UTF-8"))
     }
 
+    /// Packs the classes into a jar of which one of them is a Java agent, that may retransform.
+    ///
+    /// # Errors
+    /// When the JDK's tool refuses.
+    pub fn pack_agent(&self, jdk: &Jdk, agent: &str, into: &Path) -> Result<()> {
+        let manifest = into.with_extension("manifest");
+        std::fs::write(&manifest, format!("Premain-Class: {agent}\nCan-Retransform-Classes: true\n"))?;
+        let mut command = Command::new(jdk.tool("jar"));
+        command.args(["--create", "--manifest"]).arg(manifest).arg("--file").arg(into);
+        succeed(command.arg("-C").arg(self.classes()).arg(".").env("LC_ALL", "C.UTF-8"))
+    }
+
     /// One of the C libraries, or the programs `calls` and `held`, by its file name.
     #[must_use]
     pub fn library(&self, name: &str) -> PathBuf {

@@ -3,6 +3,7 @@ package targets;
 import java.lang.management.ManagementFactory;
 import java.lang.management.MemoryPoolMXBean;
 import java.lang.management.MemoryType;
+import java.lang.management.ThreadMXBean;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
@@ -101,6 +102,79 @@ public final class Trees {
         }
     }
 
+    /** Calls methods in whose place compilers put code of their own. */
+    static final class Replaced {
+        static final int TIMES = 10;
+        private static final String[] TEXTS = {new String("a text"), new String("a text"), "another"};
+        private static final byte[] FROM = new byte[64];
+        static volatile String text;
+
+        static int replaced(int seed) {
+            int sum = 0;
+            for (int i = 0; i < TIMES; i++) {
+                sum += TEXTS[seed % 3].equals(TEXTS[i % 3]) ? 1 : 0;
+                sum += Math.max(i, seed) + Integer.bitCount(seed);
+            }
+            try {
+                text = new StringBuilder("text ").append(seed).toString();
+            } catch (IllegalStateException never) {
+                text = null;
+            }
+            byte[] to = new byte[64];
+            System.arraycopy(FROM, 0, to, 0, 1 + (seed & 31));
+            return sum + to[seed & 31];
+        }
+
+        static void rounds(int rounds) {
+            for (int round = 0; round < rounds; round++) {
+                sink += replaced(round);
+            }
+        }
+    }
+
+    /** Another agent changes its constants. The compiler copies them to whoever names them. */
+    static final class Marked {
+        static final int FIRST = 0x5eed_0100;
+        static final int SECOND = 0x5eed_0200;
+
+        static int first(int value) {
+            return FIRST + value;
+        }
+
+        static int second(int value) {
+            return SECOND + value;
+        }
+    }
+
+    /** Works for a time, and waits for a time. */
+    static final class Waiting {
+        private static final long NS = 20_000_000;
+
+        static void both() throws Exception {
+            works();
+            waits();
+        }
+
+        /** Uses that much of the CPU, however long that takes. */
+        static void works() {
+            ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+            long until = threads.getCurrentThreadCpuTime() + NS;
+            while (threads.getCurrentThreadCpuTime() < until) {
+                sink++;
+            }
+        }
+
+        static void waits() throws Exception {
+            Thread.sleep(NS / 1_000_000);
+        }
+
+        static void rounds(int rounds) throws Exception {
+            for (int round = 0; round < rounds; round++) {
+                both();
+            }
+        }
+    }
+
     static void guarded(int seed) {
         try {
             sink = Work.entry(seed);
@@ -149,6 +223,19 @@ public final class Trees {
         }
     }
 
+    /** Has so many threads work all the time. */
+    private static void load(int threads) {
+        for (int i = 0; i < threads; i++) {
+            Thread working = new Thread(() -> {
+                for (int round = 0; ; round++) {
+                    guarded(round);
+                }
+            });
+            working.setDaemon(true);
+            working.start();
+        }
+    }
+
     private static double time(int calls) {
         double best = Double.MAX_VALUE;
         for (int run = 0; run < 5; run++) {
@@ -165,6 +252,60 @@ public final class Trees {
             sum += Work.leaf(i);
         }
         return sum;
+    }
+
+    /** What an agent of the usual kind inserts: the clock of Java, and a stack of the thread's. */
+    static final class Plain {
+        private static final int LEVELS = 1_024;
+
+        private static final class Calls {
+            final long[] began = new long[LEVELS];
+            final long[] took = new long[LEVELS];
+            int depth;
+        }
+
+        private static final ThreadLocal<Calls> CALLS = ThreadLocal.withInitial(Calls::new);
+
+        static void enter(int method) {
+            Calls calls = CALLS.get();
+            calls.began[calls.depth++] = System.nanoTime();
+        }
+
+        static void leave(int method) {
+            Calls calls = CALLS.get();
+            calls.took[method] += System.nanoTime() - calls.began[--calls.depth];
+        }
+
+        static int leaf(int value) {
+            enter(1);
+            int result;
+            try {
+                result = value + sink;
+            } catch (Throwable thrown) {
+                leave(1);
+                throw thrown;
+            }
+            leave(1);
+            return result;
+        }
+
+        static int timed(int calls) {
+            int sum = 0;
+            for (int i = 0; i < calls; i++) {
+                sum += leaf(i);
+            }
+            return sum;
+        }
+
+        static double time(int calls) {
+            double best = Double.MAX_VALUE;
+            for (int run = 0; run < 5; run++) {
+                long start = System.nanoTime();
+                sink += timed(calls) & 1;
+                best = Math.min(best, (System.nanoTime() - start) / (double) calls);
+            }
+            return best;
+        }
     }
 
     static double counters(int calls) {
@@ -185,6 +326,8 @@ public final class Trees {
     public static void main(String[] args) throws Exception {
         Callable<?> warm = () -> {
             guarded(9);
+            Replaced.rounds(1);
+            Waiting.rounds(1);
             new Made(1);
             return null;
         };
@@ -194,10 +337,31 @@ public final class Trees {
         }
         Target.serve(Map.of("run", (a, out) -> {
             run(Integer.parseInt(a[0]), Integer.parseInt(a[1]), a[2].equals("virtual"));
+        }, "replaced", (a, out) -> {
+            Replaced.rounds(Integer.parseInt(a[0]));
+        }, "waiting", (a, out) -> {
+            Waiting.rounds(Integer.parseInt(a[0]));
+        }, "marked", (a, out) -> {
+            int rounds = Integer.parseInt(a[0]);
+            for (int round = 1; round < rounds; round++) {
+                sink = Marked.first(0) + Marked.second(0);
+            }
+            out.println(Marked.first(0) - Marked.FIRST + " " + (Marked.second(0) - Marked.SECOND));
+        }, "collecting", (a, out) -> {
+            Thread collecting = new Thread(() -> {
+                while (true) {
+                    System.gc();
+                }
+            });
+            collecting.setDaemon(true);
+            collecting.start();
+        }, "load", (a, out) -> {
+            load(Integer.parseInt(a[0]));
         }, "counts", (a, out) -> {
             out.println(ENTRIES + " " + RECURSIONS + " " + THROWN + " " + NATIVES + " " + MADE);
         }, "time", (a, out) -> {
-            out.println(time(Integer.parseInt(a[0])) + " " + counters(Integer.parseInt(a[0])));
+            int calls = Integer.parseInt(a[0]);
+            out.println(time(calls) + " " + counters(calls) + " " + Plain.time(calls));
         }, "memory", (a, out) -> {
             System.gc();
             for (MemoryPoolMXBean pool : ManagementFactory.getMemoryPoolMXBeans()) {

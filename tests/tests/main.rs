@@ -69,6 +69,7 @@ mod targets;
 mod tiers;
 mod timing;
 mod tree;
+mod tree_beside;
 mod tree_cli;
 mod unwind;
 mod user_programs;

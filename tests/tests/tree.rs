@@ -56,19 +56,21 @@ fn plan() -> TreePlan {
 
 /// What threads have told.
 #[derive(Debug, Default)]
-struct Told {
+pub(crate) struct Told {
     /// Whole invocations of the entry method.
-    trees: u64,
+    pub(crate) trees: u64,
     /// By method: entered, returned from, left by an exception.
     methods: BTreeMap<u32, [u64; 3]>,
     exceptions: BTreeMap<u32, u64>,
     open: HashMap<TreeThread, Vec<(u32, u64)>>,
     threads: BTreeMap<TreeThread, u64>,
-    wrong: Vec<String>,
+    pub(crate) wrong: Vec<String>,
+    /// How long threads have not been running, each time.
+    waits: Vec<Option<u64>>,
 }
 
 impl Told {
-    fn take(&mut self, event: TreeEvent) {
+    pub(crate) fn take(&mut self, event: TreeEvent) {
         let open = self.open.entry(event.thread).or_default();
         let counts = self.methods.entry(event.method).or_default();
         match event.kind {
@@ -83,6 +85,10 @@ impl Told {
                 *self.exceptions.entry(exception).or_default() += 1;
             }
             TreeEventKind::Lost(_) => self.wrong.push(format!("{event:?}")),
+            TreeEventKind::Waited(off_ns) => {
+                self.waits.push(off_ns);
+                return;
+            }
         }
         match open.pop() {
             Some((method, since)) if method == event.method && since <= event.at_ns => {}
@@ -97,13 +103,17 @@ impl Told {
 
 /// A tracer of a target, for the methods above.
 fn open(target: &RemoteProcess) -> Result<TreeTracer> {
+    open_with(target, true)
+}
+
+fn open_with(target: &RemoteProcess, off_cpu: bool) -> Result<TreeTracer> {
     let proc = Proc::host();
     let jvm = proc.jvm(Pid(target.pid()))?;
-    Ok(TreeTracer::with_plan(&proc, jvm, plan())?)
+    Ok(TreeTracer::with_plan(&proc, jvm, plan(), off_cpu)?)
 }
 
 /// Has the target do something while events are read.
-fn told_while(tracer: &mut TreeTracer, target: &mut RemoteProcess, command: &str) -> Result<Told> {
+pub(crate) fn told_while(tracer: &mut TreeTracer, target: &mut RemoteProcess, command: &str) -> Result<Told> {
     let mut told = Told::default();
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -177,7 +187,7 @@ fn files(tracer: &mut TreeTracer) -> Result<Vec<Vec<u8>>> {
 }
 
 /// Check that a class is what it was. The VM may keep constants that nothing uses any more, behind those that there were.
-fn must_be_the_same(before: &[u8], after: &[u8]) -> Result<()> {
+pub(crate) fn must_be_the_same(before: &[u8], after: &[u8]) -> Result<()> {
     let [ends @ .., _] = [before, after, &[]].map(|file| ClassFile::parse(file).map(|class| class.pool_end));
     let [of_before, of_after] = ends.map(Result::unwrap_or_default);
     ensure!(of_before > 0 && of_after >= of_before, "a class has lost constants");
@@ -187,11 +197,11 @@ fn must_be_the_same(before: &[u8], after: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// As [`open`], as soon as the shim has finished with who was there before.
-fn open_again(target: &RemoteProcess) -> Result<TreeTracer> {
+/// A tracer as soon as the shim has finished with who was there before.
+pub(crate) fn open_again(target: &RemoteProcess, off_cpu: bool) -> Result<TreeTracer> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match open(target) {
+        match open_with(target, off_cpu) {
             Err(_) if Instant::now() < deadline => thread::yield_now(),
             opened => return opened,
         }
@@ -199,7 +209,7 @@ fn open_again(target: &RemoteProcess) -> Result<TreeTracer> {
 }
 
 /// A number that a command answers with, by its name.
-fn memory(target: &mut RemoteProcess) -> Result<BTreeMap<String, u64>> {
+pub(crate) fn memory(target: &mut RemoteProcess) -> Result<BTreeMap<String, u64>> {
     let answer = target.run("memory")?;
     let pool = |line: &String| Some((line.split_once(' ')?.0.to_owned(), line.split_once(' ')?.1.parse().ok()?));
     Ok(answer.iter().filter_map(pool).collect())
@@ -207,14 +217,20 @@ fn memory(target: &mut RemoteProcess) -> Result<BTreeMap<String, u64>> {
 
 fn follow(jdk: &Jdk, options: &[&str], threads: u32, mode: &str) -> Result<()> {
     let mut target = RemoteProcess::trees(jdk, options)?;
-    let mut tracer = open(&target)?;
+    follow_in(&mut target, threads, mode).with_context(|| format!("{jdk} {options:?}"))?;
+    target.exit()
+}
+
+/// Check that all of so many threads is told, and that classes are restored.
+pub(crate) fn follow_in(target: &mut RemoteProcess, threads: u32, mode: &str) -> Result<()> {
+    let mut tracer = open(target)?;
     let classes = tracer.begin()?;
     ensure!(classes == 3 && tracer.plan().left_out.is_empty(), "{classes} classes, {:?}", tracer.plan().left_out);
-    let told = told_while(&mut tracer, &mut target, &format!("run {threads} {ROUNDS} {mode}"))?;
-    must_be_exact(&tracer, &told, threads.into(), ROUNDS.into()).with_context(|| format!("{jdk} {options:?}"))?;
+    let told = told_while(&mut tracer, target, &format!("run {threads} {ROUNDS} {mode}"))?;
+    must_be_exact(&tracer, &told, threads.into(), ROUNDS.into())?;
     let end = tracer.stop(&mut |_| {})?;
     ensure!(end.restored == 3 && end.behind == 0, "{end:?}");
-    target.exit()
+    Ok(())
 }
 
 /// Check each invocation, on one thread and on many, in each mode of the VM.
@@ -266,7 +282,7 @@ fn classes_are_restored() -> Result<()> {
                 ensure!(told.trees == 40 && end.restored == 3, "{} trees, {end:?}", told.trees);
             }
             drop(tracer);
-            tracer = open_again(&target)?;
+            tracer = open_again(&target, true)?;
             let mut told = Told::default();
             target.run("run 2 20 platform")?;
             tracer.tick(&mut |event| told.take(event))?;
@@ -311,7 +327,7 @@ fn nothing_grows() -> Result<()> {
         let mut target = RemoteProcess::trees(jdk, &["-Xint"])?;
         let mut warm = BTreeMap::new();
         for cycle in 0..CYCLES {
-            let mut tracer = open_again(&target)?;
+            let mut tracer = open_again(&target, cycle % 10 == 0)?;
             tracer.begin()?;
             let told = told_while(&mut tracer, &mut target, "run 4 100 platform")?;
             ensure!(told.trees == 400 && told.wrong.is_empty(), "{} trees in cycle {cycle}", told.trees);
@@ -346,7 +362,7 @@ fn the_plan_is_followed() -> Result<()> {
             depth: 5,
             ..Question::default()
         };
-        let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question)?;
+        let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, false)?;
         tracer.begin()?;
         let told = told_while(&mut tracer, &mut target, &format!("run 2 {ROUNDS} platform"))?;
         ensure!(told.wrong.is_empty() && tracer.losses() == TreeLosses::default(), "{:?}", told.wrong.first());
@@ -363,5 +379,59 @@ fn the_plan_is_followed() -> Result<()> {
         ensure!(told.methods.get(&lambda).map(|counts| counts[0]) == Some(2 * u64::from(ROUNDS)), "{told:?}");
         tracer.stop(&mut |_| {})?;
         target.exit()
+    })
+}
+
+/// Check that calls of methods in whose place compilers put code of their own are told of where they are made: no less when it is compiled.
+#[test]
+fn intrinsics_are_told_of_by_their_callers() -> Result<()> {
+    const ROUNDS: u64 = 200;
+    const TIMES: u64 = 10;
+    /// Texts that are the same object are equal without a look.
+    const SAME: [u64; 3] = [4, 3, 3];
+    let looks = SAME.iter().cycle().zip(0..ROUNDS).map(|(same, _)| TIMES - same).sum();
+    let expected = [
+        ("java.lang.Integer::bitCount", TreeKind::Intrinsic, ROUNDS * TIMES),
+        ("java.lang.Math::max", TreeKind::Intrinsic, ROUNDS * TIMES),
+        ("java.lang.String::equals", TreeKind::Java, ROUNDS * TIMES),
+        ("java.lang.StringBuilder::<init>", TreeKind::Intrinsic, ROUNDS),
+        ("java.lang.StringBuilder::append", TreeKind::Intrinsic, ROUNDS),
+        ("java.lang.StringBuilder::toString", TreeKind::Intrinsic, ROUNDS),
+        ("java.lang.StringLatin1::equals", TreeKind::Intrinsic, looks),
+        ("java.lang.System::arraycopy", TreeKind::Native, ROUNDS),
+        ("targets.Trees$Replaced::replaced", TreeKind::Java, ROUNDS),
+    ];
+    let expected: BTreeMap<_, _> =
+        expected.into_iter().map(|(name, kind, calls)| (name.to_owned(), (kind, calls))).collect();
+    let packages = ["Integer", "Math", "String", "StringBuilder", "StringLatin1", "System"];
+    let question = Question {
+        entries: vec![Pattern::parse("targets.Trees$Replaced::replaced")?],
+        packages: packages
+            .map(|class| Pattern::parse(&format!("java.lang.{class}")))
+            .into_iter()
+            .collect::<Result<_, _>>()?,
+        depth: 2,
+        ..Question::default()
+    };
+    traced_on_every_jdk(|jdk| {
+        for options in [&["-Xcomp", "-XX:-TieredCompilation"][..], &["-Xint"]] {
+            let mut target = RemoteProcess::trees(jdk, options)?;
+            let proc = Proc::host();
+            let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, false)?;
+            tracer.begin()?;
+            let told = told_while(&mut tracer, &mut target, &format!("replaced {ROUNDS}"))?;
+            ensure!(told.wrong.is_empty() && tracer.losses() == TreeLosses::default(), "{:?}", told.wrong.first());
+            let calls: BTreeMap<String, (TreeKind, u64)> = (0..)
+                .zip(&tracer.plan().methods)
+                .map(|(number, method)| {
+                    let calls = told.methods.get(&number).map_or(0, |counts| counts[0]);
+                    (format!("{}::{}", method.class, method.method), (method.kind, calls))
+                })
+                .collect();
+            ensure!(calls == expected, "{jdk} {options:?}: {calls:?}");
+            tracer.stop(&mut |_| {})?;
+            target.exit()?;
+        }
+        Ok(())
     })
 }

@@ -64,6 +64,48 @@ fn a_line_for_each_invocation() -> Result<()> {
     })
 }
 
+/// Check that waiting is told from work, in each method and in all of an invocation, and that it is not known where it was not asked for.
+#[test]
+fn waiting_is_told_from_work() -> Result<()> {
+    const ROUNDS: u64 = 5;
+    /// What each of both takes, by the target's own clocks.
+    const NS: f64 = 20e6;
+    const BOTH: &str = "targets.Trees$Waiting::both";
+    let number = |value: &Value| value.as_f64().with_context(|| format!("{value} is no number"));
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        for is_measured in [true, false] {
+            let rounds = ROUNDS.to_string();
+            let options = [&["--format", "json", "-n", &rounds][..], if is_measured { &[] } else { &["--no-off-cpu"] }];
+            let child = follow(&target, BOTH, &options.concat())?;
+            target.run(&format!("waiting {ROUNDS}"))?;
+            let Outcome { code, stdout, stderr } = outcome(child)?;
+            ensure!(code == Some(0), "{code:?}: {stderr:?}");
+            let lines = stdout.lines().map(|line| Ok(serde_json::from_str(line)?)).collect::<Result<Vec<Value>>>()?;
+            let (last, trees) = lines.split_last().context("nothing was printed")?;
+            ensure!(trees.len() as u64 == ROUNDS, "{stdout}");
+            for tree in trees {
+                if !is_measured {
+                    ensure!(tree["off_cpu_ns"].is_null() && tree["root"]["self_off_cpu_ns"].is_null(), "{tree}");
+                    continue;
+                }
+                let (of_works, of_waits) = (&tree["root"]["children"][0], &tree["root"]["children"][1]);
+                ensure!(of_works["method"] == "works" && of_waits["method"] == "waits", "{tree}");
+                let on_cpu =
+                    |node: &Value| Ok::<f64, anyhow::Error>(number(&node["total_ns"])? - number(&node["off_cpu_ns"])?);
+                let (works, waits) = (on_cpu(of_works)? / NS, number(&of_waits["self_off_cpu_ns"])? / NS);
+                ensure!((0.95..1.3).contains(&works) && waits > 0.95, "{works} of work, {waits} of waiting: {tree}");
+                ensure!(on_cpu(of_waits)? < NS / 4.0, "{tree}");
+                let both = number(&of_works["off_cpu_ns"])? + number(&of_waits["off_cpu_ns"])?;
+                ensure!(number(&tree["off_cpu_ns"])? >= both, "{tree}");
+            }
+            let of_all = &last["summary"]["entries"][0]["off_cpu_ns"];
+            ensure!(if is_measured { number(of_all)? > 0.95 * NS * ROUNDS as f64 } else { of_all.is_null() }, "{last}");
+        }
+        target.exit()
+    })
+}
+
 /// Check that a pattern without a match is answered with what may have been meant, and that what telling itself takes is refused.
 #[test]
 fn what_cannot_be_followed_is_said() -> Result<()> {
@@ -122,6 +164,28 @@ fn what_is_called_too_often_is_silenced() -> Result<()> {
             }
             ensure!(silenced[0] == LEAF && silenced[1].is_null(), "{summary}");
             ensure!(after < MOST * before, "{after} ns a call, {before} without nprof");
+        }
+        target.exit()
+    })
+}
+
+/// Check that calls outside of entry methods are within the budget: a method that is called all the time elsewhere is silenced, too, and nothing
+/// is where nothing is called often.
+#[test]
+fn what_is_called_too_often_elsewhere_is_silenced() -> Result<()> {
+    const CALLS: u32 = 10_000_000;
+    const FEW: u32 = 100;
+    const LEAF: &str = "targets.Trees$Work::leaf";
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        for (calls, expected) in [(FEW, Value::Array(Vec::new())), (CALLS, Value::from(vec![LEAF]))] {
+            let child = follow(&target, ENTRY, &["--format", "json"])?;
+            best(&mut target, calls)?;
+            child.signal(Signal::INT)?;
+            let Outcome { code, stdout, stderr } = outcome(child)?;
+            ensure!(code == Some(0), "{code:?}: {stderr}");
+            let summary: Value = serde_json::from_str(stdout.lines().last().context("nothing was printed")?)?;
+            ensure!(summary["summary"]["silenced"] == expected, "{calls} calls: {summary}");
         }
         target.exit()
     })

@@ -58,6 +58,7 @@ const SIDE_BY_SIDE: &[&str] = &[
     "targets::",
     "tiers::",
     "tree::",
+    "tree_beside::",
     "tree_cli::",
     "unwind::",
 ];

@@ -90,7 +90,7 @@ fn to_shim() -> Vec<ToShim> {
         ToShim::Detach,
         ToShim::KeepIds(7),
         ToShim::ForgetIds,
-        ToShim::PrepareTrees,
+        ToShim::PrepareTrees(7),
         ToShim::ListClasses(1),
         ToShim::ListMethods(6),
         ToShim::ReadClass(2),

@@ -25,9 +25,9 @@ pub enum ToShim {
     KeepIds(u64),
     /// Keep them no longer, and tell what came of it.
     ForgetIds,
-    /// Make ready to have methods tell of themselves, in the memory that comes along ([`crate::tree`]); also without a `Welcome`. Answered by
-    /// `TreesReady`.
-    PrepareTrees,
+    /// Make ready to have methods tell of themselves, in the memory that comes along ([`crate::tree`]), with so many rows of threads in another
+    /// ([`crate::rows`]), if any; also without a `Welcome`. Answered by `TreesReady`.
+    PrepareTrees(u32),
     /// List the loaded classes, from this number on. Zero makes a new list.
     ListClasses(u32),
     /// List the methods of these classes, from the class with this number on.
@@ -120,7 +120,7 @@ impl ToShim {
             Self::Detach => packet(buffer, DETACH, |to| ().write(to)),
             Self::KeepIds(pending) => packet(buffer, KEEP_IDS, |to| pending.write(to)),
             Self::ForgetIds => packet(buffer, FORGET_IDS, |to| ().write(to)),
-            Self::PrepareTrees => packet(buffer, PREPARE_TREES, |to| ().write(to)),
+            Self::PrepareTrees(rows) => packet(buffer, PREPARE_TREES, |to| rows.write(to)),
             Self::ListClasses(from) => packet(buffer, LIST_CLASSES, |to| from.write(to)),
             Self::ListMethods(from) => packet(buffer, LIST_METHODS, |to| from.write(to)),
             Self::ReadClass(number) => packet(buffer, READ_CLASS, |to| number.write(to)),
@@ -147,7 +147,7 @@ impl ToShim {
             DETACH => body.last().map(|()| Self::Detach),
             KEEP_IDS => body.last().map(Self::KeepIds),
             FORGET_IDS => body.last().map(|()| Self::ForgetIds),
-            PREPARE_TREES => body.last().map(|()| Self::PrepareTrees),
+            PREPARE_TREES => body.last().map(Self::PrepareTrees),
             LIST_CLASSES => body.last().map(Self::ListClasses),
             LIST_METHODS => body.last().map(Self::ListMethods),
             READ_CLASS => body.last().map(Self::ReadClass),

@@ -76,8 +76,7 @@ pub(super) fn follow(agent: &Agent, link: &Arc<Link>, message: ToShim, files: Fi
     }
     if trees::is_order(&message) {
         let _work = work_for(agent, link)?;
-        let [file, _] = files;
-        visit(agent, |jni| trees::follow(agent, link, jni, message, file))??;
+        visit(agent, |jni| trees::follow(agent, link, jni, message, files))??;
         return Ok(Next::Message);
     }
     if link.policy().is_none() {

@@ -1,6 +1,5 @@
 //! Trees, for nprof: its orders about classes, and what came of them.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,6 +7,7 @@ use nprof_common::tree::AREA_BYTES;
 use nprof_common::wire::{ClassFile, ClassesListed, Enhanced, ExceptionClass, FromShim, ToShim, TreesEnded};
 
 use super::Link;
+use super::socket::Files;
 use crate::agent::Agent;
 use crate::jni::Jni;
 use crate::trees::{self, Classes, Error, Memory, Restored};
@@ -23,16 +23,10 @@ pub(super) struct Session {
 }
 
 /// Does what one message says; `None` for a message that is about something else.
-pub(super) fn follow(
-    agent: &Agent,
-    link: &Arc<Link>,
-    jni: Jni,
-    message: ToShim,
-    file: Option<OwnedFd>,
-) -> Result<(), Error> {
+pub(super) fn follow(agent: &Agent, link: &Arc<Link>, jni: Jni, message: ToShim, files: Files) -> Result<(), Error> {
     match message {
-        ToShim::PrepareTrees => {
-            let memory = trees::prepare(agent, jni, file)?;
+        ToShim::PrepareTrees(rows) => {
+            let memory = trees::prepare(agent, jni, files, rows)?;
             *session(link) = Some(Session { memory, classes: Classes::default() });
             link.answer(&FromShim::TreesReady);
         }
@@ -65,7 +59,7 @@ pub(super) fn follow(
 pub(super) fn is_order(message: &ToShim) -> bool {
     matches!(
         message,
-        ToShim::PrepareTrees
+        ToShim::PrepareTrees(_)
             | ToShim::ListClasses(_)
             | ToShim::ListMethods(_)
             | ToShim::ReadClass(_)

@@ -22,6 +22,7 @@ mod exceptions;
 mod hook;
 mod record;
 mod rows;
+mod waits;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,9 +36,11 @@ pub(crate) use self::classes::{Classes, Restored, class_file_loaded};
 use self::exceptions::Exceptions;
 pub(crate) use self::exceptions::Named;
 use self::rows::Rows;
+use self::waits::Waits;
 use crate::agent::Agent;
 use crate::jni::Jni;
 use crate::memory::{Shared, Words};
+use crate::records::map_rows;
 use crate::{helper, jvmti};
 
 /// How long is waited at the end for threads that are writing, and how often it is looked.
@@ -48,7 +51,15 @@ const BYTES: usize = tree::WORDS * 8;
 
 static TREES: OnceLock<Trees> = OnceLock::new();
 /// The right to begin and to end. Not held by threads that are recorded.
-static CHANGE: Mutex<Option<Shared>> = Mutex::new(None);
+static CHANGE: Mutex<Option<Mapped>> = Mutex::new(None);
+
+/// What is mapped of nprof's.
+#[derive(Debug)]
+struct Mapped {
+    memory: Shared,
+    /// What the kernel knows of threads, if that is wanted.
+    rows: Option<Shared>,
+}
 
 /// All that threads need that are recorded. It stays once it is made.
 #[derive(Debug)]
@@ -61,6 +72,7 @@ struct Trees {
     /// The number of the run: what a thread keeps of an earlier one means nothing.
     run: AtomicU32,
     rows: Rows,
+    waits: Waits,
     exceptions: Exceptions,
 }
 
@@ -111,8 +123,13 @@ impl Memory {
     }
 }
 
-/// Makes ready: maps the memory and defines the hook. Nothing is recorded yet.
-pub(crate) fn prepare(agent: &Agent, jni: Jni, memory: Option<OwnedFd>) -> Result<Memory, Error> {
+/// Makes ready: maps the memory, and so many rows of threads, and defines the hook. Nothing is recorded yet.
+pub(crate) fn prepare(
+    agent: &Agent,
+    jni: Jni,
+    [memory, of_threads]: [Option<OwnedFd>; 2],
+    rows: u32,
+) -> Result<Memory, Error> {
     let mut change = change();
     if change.is_some() {
         return Err(Error::Twice);
@@ -121,9 +138,13 @@ pub(crate) fn prepare(agent: &Agent, jni: Jni, memory: Option<OwnedFd>) -> Resul
     let trees = trees()?;
     hook::define(agent, jni)?;
     let shared = Shared::map(memory.ok_or(Error::NoMemory)?.as_fd(), 0, BYTES, BYTES)?;
+    let of_threads = of_threads.filter(|_| rows > 0).map(|file| map_rows(file, rows)).transpose();
+    // What cannot be used is not kept. If not even that can be done, its addresses are left alone.
+    let of_threads = of_threads.inspect_err(|_unusable| drop(shared.let_go()))?;
     trees.memory.store(shared.words().as_ptr().expose_provenance(), Ordering::Release);
+    trees.waits.set(of_threads.map(|rows| rows.words()));
     trees.run.fetch_add(1, Ordering::AcqRel);
-    *change = Some(shared);
+    *change = Some(Mapped { memory: shared, rows: of_threads });
     Ok(Memory(shared.words()))
 }
 
@@ -155,14 +176,20 @@ pub(crate) fn pause_with_vm() {
 /// Lets go of the memory, after [`pause`].
 pub(crate) fn end() -> Result<(), Error> {
     let mut change = change();
-    let Some(shared) = change.take() else { return Ok(()) };
+    let Some(mapped) = change.take() else { return Ok(()) };
     for _ in 0..STEPS {
         std::thread::sleep(STEP);
         if !TREES.get().is_some_and(|trees| trees.rows.is_any_inside()) {
             break;
         }
     }
-    Ok(shared.let_go()?)
+    // Nobody finds them any more; who has found them reads zeros from now on.
+    if let Some(trees) = TREES.get() {
+        trees.waits.set(None);
+    }
+    let rows = mapped.rows.map_or(Ok(()), Shared::let_go);
+    mapped.memory.let_go()?;
+    Ok(rows?)
 }
 
 /// A thread has ended, whose environment may be another's from now on.
@@ -187,11 +214,12 @@ fn trees() -> Result<&'static Trees, Error> {
         memory: AtomicUsize::new(0),
         run: AtomicU32::new(0),
         rows: Rows::new()?,
+        waits: Waits::default(),
         exceptions: Exceptions::default(),
     };
     Ok(TREES.get_or_init(|| trees))
 }
 
-fn change() -> MutexGuard<'static, Option<Shared>> {
+fn change() -> MutexGuard<'static, Option<Mapped>> {
     CHANGE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! The natives of the hook: what an enhanced method tells is written to the ring of its thread.
 //!
-//! Of a platform thread only what happens within an entry method is written. A virtual thread is on another thread of the kernel
+//! Of a platform thread only what happens within an entry method is written; other calls are counted, since they cost as well. A virtual thread is on another thread of the kernel
 //! each time, so all that it tells is written, and nprof sorts it out. An invocation of an entry method for which there may not be room
 //! is left out as a whole, and counted; what finds none all the same is counted, and the ring tells of it as soon as there is room.
 
@@ -9,16 +9,17 @@
     reason = "is called by the VM, with its pointers; the memory that is shared is found by its address"
 )]
 
-use std::arch::x86_64::_rdtsc;
 use std::ptr::with_exposed_provenance;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use jvmti_bindings::sys::jni::{JNIEnv, jboolean, jclass, jint, jlong, jobject};
 use nprof_common::tree::{
-    EVENT_WORDS, Event, EventKind, LOST, READ, RING_EVENTS, SKIPPED, VIRTUAL, WORDS, WRITTEN, head_of, place_of,
+    EVENT_WORDS, Event, EventKind, LOST, READ, RING_EVENTS, SKIPPED, UNKNOWN_WAIT, UNTOLD, UNTOLD_EVERY, VIRTUAL,
+    WITHOUT_RING, WORDS, WRITTEN, head_of, place_of, untold_of,
 };
 
 use super::rows::Row;
+use super::waits::{Moment, moment};
 use super::{TREES, Trees};
 use crate::jni::Jni;
 use crate::memory::Words;
@@ -67,19 +68,16 @@ struct Told {
     ring: usize,
     /// The number of a virtual thread, with [`VIRTUAL`].
     is_virtual: Option<u64>,
-    ticks: u64,
 }
 
 #[inline]
 fn with_thread(env: *mut JNIEnv, thread: jlong, is_virtual: jboolean, work: impl FnOnce(&Told)) {
-    // SAFETY: every x86-64 CPU has the instruction, and Linux lets all processes use it unless told not to.
-    let ticks = unsafe { _rdtsc() };
     let Some(trees) = TREES.get() else { return };
     if !trees.is_on.load(Ordering::Relaxed) {
         return;
     }
     let Some((number, row)) = trees.rows.of(env.addr()) else {
-        if let Some(rowless) = trees.shared().first() {
+        if let Some(rowless) = trees.shared().get(WITHOUT_RING) {
             rowless.fetch_add(1, Ordering::Relaxed);
         }
         return;
@@ -92,7 +90,7 @@ fn with_thread(env: *mut JNIEnv, thread: jlong, is_virtual: jboolean, work: impl
             row.begin_run(run);
         }
         let is_virtual = (is_virtual != 0).then_some(VIRTUAL | thread.cast_unsigned());
-        work(&Told { trees, row, shared: trees.shared(), ring: number, is_virtual, ticks });
+        work(&Told { trees, row, shared: trees.shared(), ring: number, is_virtual });
     }
     row.inside.store(0, Ordering::Release);
 }
@@ -114,9 +112,10 @@ impl Told {
     fn enter(&self, method: u32) {
         let row = self.row;
         if self.is_virtual.is_none() {
-            if row.depth.load(Ordering::Relaxed) == 0 {
+            let is_first = row.depth.load(Ordering::Relaxed) == 0;
+            if is_first {
                 if method >= self.trees.entries.load(Ordering::Relaxed) {
-                    return;
+                    return self.untold(method);
                 }
                 let is_full = self.in_ring(NEARLY_FULL) > NEARLY_FULL;
                 row.skips.store(is_full.into(), Ordering::Relaxed);
@@ -126,18 +125,77 @@ impl Told {
             }
             row.push(method);
             if row.skips.load(Ordering::Relaxed) != 0 {
-                return;
+                return self.untold(method);
+            }
+            if is_first {
+                return self.enter_first(method);
             }
         }
-        self.write(method, EventKind::Enter, 0);
+        self.write(method, EventKind::Enter, 0, self.moment());
+    }
+
+    /// Enters an entry method. How long the thread does not run is known from here on, or it is said that it is not.
+    fn enter_first(&self, method: u32) {
+        let row = self.row;
+        if self.trees.waits.are_known() && row.waits.load(Ordering::Relaxed) == 0 {
+            self.find_waits();
+        }
+        let moment = self.moment();
+        row.off_ns.store(moment.off_ns.unwrap_or(0), Ordering::Relaxed);
+        self.write(method, EventKind::Enter, 0, moment);
+        if self.trees.waits.are_known() && moment.off_ns.is_none() {
+            self.write(method, EventKind::Waited, UNKNOWN_WAIT, moment);
+        }
+    }
+
+    /// Looks for the thread's row. Asking for one takes the kernel a microsecond, so it is not asked for ever.
+    #[cold]
+    fn find_waits(&self) {
+        const MOST: u32 = 8;
+        let row = self.row;
+        let missed = row.waits_missed.load(Ordering::Relaxed);
+        if missed < MOST {
+            match self.trees.waits.find() {
+                Some(found) => row.waits.store(found, Ordering::Relaxed),
+                None => row.waits_missed.store(missed + 1, Ordering::Relaxed),
+            }
+        }
+    }
+
+    /// Now. A virtual thread may have been on another thread of the kernel since it told something.
+    #[inline]
+    fn moment(&self) -> Moment {
+        moment(if self.is_virtual.is_some() { 0 } else { self.row.waits.load(Ordering::Relaxed) })
     }
 
     #[inline]
     fn leave(&self, method: u32, kind: EventKind, detail: impl FnOnce() -> u64) {
+        if self.is_virtual.is_none() && self.row.is_outside() {
+            return;
+        }
+        // What follows is not the method's.
+        let moment = self.moment();
         if self.is_virtual.is_none() && (!self.row.pop(method) || self.row.skips.load(Ordering::Relaxed) != 0) {
             return;
         }
-        self.write(method, kind, detail());
+        self.write(method, kind, detail(), moment);
+    }
+
+    /// A call of which nothing is told.
+    #[inline]
+    fn untold(&self, method: u32) {
+        match self.row.untold.load(Ordering::Relaxed).checked_sub(1) {
+            Some(left) => self.row.untold.store(left, Ordering::Relaxed),
+            None => self.count_untold(method),
+        }
+    }
+
+    #[cold]
+    fn count_untold(&self, method: u32) {
+        self.row.untold.store(UNTOLD_EVERY - 1, Ordering::Relaxed);
+        for place in untold_of(method).into_iter().chain([UNTOLD]).filter_map(|place| self.shared.get(place)) {
+            place.fetch_add(UNTOLD_EVERY, Ordering::Relaxed);
+        }
     }
 
     /// How many events are in the ring that nprof has not read; it is looked again if that is more than a limit.
@@ -154,9 +212,10 @@ impl Told {
     }
 
     #[inline]
-    fn write(&self, method: u32, kind: EventKind, detail: u64) {
+    fn write(&self, method: u32, kind: EventKind, detail: u64, Moment { ticks, off_ns }: Moment) {
         let lost = self.row.lost.load(Ordering::Relaxed);
-        let needed = 1 + u64::from(lost > 0);
+        let waited_ns = off_ns.map_or(0, |off_ns| off_ns.saturating_sub(self.row.off_ns.load(Ordering::Relaxed)));
+        let needed = 1 + u64::from(lost > 0) + u64::from(waited_ns > 0);
         // What is no number of events in the ring is too many.
         if self.in_ring(ROOM - needed) > ROOM - needed {
             self.row.lost.store(lost + 1, Ordering::Relaxed);
@@ -164,12 +223,16 @@ impl Told {
             return;
         }
         let thread = self.is_virtual.unwrap_or_else(|| self.tid().into());
-        let event = Event { ticks: self.ticks, thread, method, kind, detail };
+        let event = Event { ticks, thread, method, kind, detail };
         if lost > 0 {
             self.row.lost.store(0, Ordering::Relaxed);
             // Of which virtual threads events are missing is not known.
             let thread = if self.is_virtual.is_some() { VIRTUAL } else { thread };
             self.put(&Event { thread, kind: EventKind::Lost, detail: lost, ..event });
+        }
+        if waited_ns > 0 {
+            self.row.off_ns.store(off_ns.unwrap_or(0), Ordering::Relaxed);
+            self.put(&Event { kind: EventKind::Waited, detail: waited_ns, ..event });
         }
         self.put(&event);
     }

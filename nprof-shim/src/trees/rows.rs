@@ -16,7 +16,7 @@ use crate::memory::anonymous;
 const PROBES: usize = 16;
 const ROW_BITS: u32 = RINGS.trailing_zeros();
 /// How many methods of a tree a thread is in at most that are told apart.
-pub(super) const LEVELS: usize = 2_032;
+pub(super) const LEVELS: usize = 2_025;
 
 /// A thread's.
 #[derive(Debug)]
@@ -40,6 +40,14 @@ pub(super) struct Row {
     pub(super) read: AtomicU64,
     /// Events without room, of which the ring does not tell yet.
     pub(super) lost: AtomicU64,
+    /// Where the kernel's row of the thread is; 0 where it has none.
+    pub(super) waits: AtomicUsize,
+    /// How often it has looked for one in vain.
+    pub(super) waits_missed: AtomicU32,
+    /// How long it had not been running until what it told last.
+    pub(super) off_ns: AtomicU64,
+    /// So many calls of which nothing is told are not counted until one is, for all of them.
+    pub(super) untold: AtomicU64,
     /// The number of the exception's class that came last.
     pub(super) exception: AtomicU32,
     /// The numbers of the methods.
@@ -100,7 +108,8 @@ impl Row {
     /// Nothing is known of the thread yet.
     fn begin_thread(&self) {
         self.tid.store(0, Ordering::Relaxed);
-        for word in [&self.depth, &self.beyond, &self.skips] {
+        self.waits.store(0, Ordering::Relaxed);
+        for word in [&self.depth, &self.beyond, &self.skips, &self.waits_missed] {
             word.store(0, Ordering::Relaxed);
         }
     }
@@ -115,7 +124,13 @@ impl Row {
         self.run.store(run, Ordering::Relaxed);
     }
 
-    /// The thread enters a method. Tells whether it was in none before.
+    /// Whether the thread is in no method of a tree.
+    #[inline]
+    pub(super) fn is_outside(&self) -> bool {
+        self.depth.load(Ordering::Relaxed) == 0 && self.beyond.load(Ordering::Relaxed) == 0
+    }
+
+    /// The thread enters a method.
     #[inline]
     pub(super) fn push(&self, method: u32) {
         let depth = self.depth.load(Ordering::Relaxed);

@@ -3,6 +3,9 @@
 //! Breadth first from the entry methods. A call of a static method, a constructor or one of `super` leads to one method. Any other may lead to each method
 //! that overrides the one it names, in any class that is loaded. Lambdas and method references are called from where they
 //! are made. What reflection and method handles call is not known, and said to be so. [`Limits`] bound what is read and chosen.
+//!
+//! Native methods, and those that the VM puts code of its own in the place of (intrinsics), cannot tell of themselves. The methods that call them tell of them, so what they
+//! call themselves is not followed.
 
 mod hierarchy;
 mod native_entries;
@@ -92,6 +95,12 @@ pub trait Classes {
     /// # Errors
     /// When the VM cannot be asked.
     fn bytecode(&mut self, class: u32, method: u32) -> Result<Option<Bytecode>, Self::Error>;
+
+    /// The methods of a class that the VM may put code of its own in the place of. This is asked once for each class.
+    ///
+    /// # Errors
+    /// When the VM cannot be asked.
+    fn intrinsics(&mut self, class: u32) -> Result<Vec<u32>, Self::Error>;
 }
 
 /// What is to be done.

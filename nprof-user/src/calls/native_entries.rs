@@ -1,4 +1,4 @@
-//! Native methods as entry methods: they cannot tell of themselves, so that whoever may call them does.
+//! Native and intrinsic methods as entry methods: they cannot tell of themselves, so that whoever may call them does.
 
 use super::Classes;
 use super::hierarchy::MethodId;
@@ -7,9 +7,9 @@ use crate::classfile::{ConstantPool, flag, tag};
 use crate::enhance::NativeCall;
 use crate::model::{LeftOutReason, TreeKind};
 
-/// Finds the methods, in the packages that were asked for, that call a native entry method. They are no nodes by that.
+/// Finds the methods, in the packages that were asked for, that call such an entry method. They are no nodes by that.
 pub(super) fn find_callers<C: Classes>(search: &mut Search<'_, C>) -> Result<(), C::Error> {
-    let entries = search.nodes.iter().filter(|node| node.is_entry && node.kind == TreeKind::Native);
+    let entries = search.nodes.iter().filter(|node| node.is_entry && node.kind != TreeKind::Java);
     let entries: Vec<MethodId> = entries.map(|node| node.id).collect();
     if entries.is_empty() {
         return Ok(());
@@ -46,8 +46,8 @@ fn callers_in<C: Classes>(search: &mut Search<'_, C>, class: u32, entries: &[Met
         for reference in references {
             let Some(targets) = search.targets(class, &reference) else { continue };
             for native in targets.methods.iter().filter(|method| entries.contains(method)) {
-                match (search.native_call(*native, &reference, &targets), search.nodes.number(*native)) {
-                    (Ok(Some(call)), Some(number)) => search.nodes.tell(id, NativeCall { number, ..call }),
+                match (search.told_call(&reference, &targets), search.nodes.number(*native)) {
+                    (Ok(call), Some(number)) => search.nodes.tell(id, NativeCall { number, ..call }),
                     (Err(why), _) => leave_out(search, id, *native, why),
                     _ => {}
                 }

@@ -23,7 +23,7 @@ pub(super) struct Node {
 pub(super) struct Nodes {
     nodes: Vec<Node>,
     numbers: HashMap<MethodId, u32>,
-    /// The calls of native methods, by the method that makes them: most of these are nodes.
+    /// The calls of methods that cannot tell of themselves, by the method that makes them: most of these are nodes.
     calls: BTreeMap<MethodId, Vec<NativeCall>>,
 }
 
@@ -38,6 +38,10 @@ impl Nodes {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter()
+    }
+
+    pub(super) fn kind(&self, id: MethodId) -> Option<TreeKind> {
+        self.get(self.number(id)? as usize).map(|node| node.kind)
     }
 
     pub(super) fn number(&self, id: MethodId) -> Option<u32> {
@@ -59,7 +63,7 @@ impl Nodes {
         }
     }
 
-    /// A method tells of its calls of a native method.
+    /// A method tells of its calls of one that cannot tell of itself.
     pub(super) fn tell(&mut self, caller: MethodId, call: NativeCall) {
         let calls = self.calls.entry(caller).or_default();
         if !calls.contains(&call) {

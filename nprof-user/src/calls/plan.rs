@@ -13,7 +13,7 @@ use super::{Classes, Planned};
 pub fn plan<C: Classes>(classes: &mut C, question: &Question) -> Result<Planned, C::Error> {
     let hierarchy = Hierarchy::new(classes.loaded()?);
     let mut search = Search::new(classes, hierarchy, question);
-    search.choose_entries();
+    search.choose_entries()?;
     search.run()?;
     native_entries::find_callers(&mut search)?;
     Ok(search.finish())

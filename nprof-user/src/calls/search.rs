@@ -8,7 +8,7 @@ use super::nodes::Nodes;
 use super::question::{Limit, Question};
 use super::references::{Bootstraps, Reference, Source};
 use super::reserved::is_reserved;
-use super::{Bytecode, Classes, Constants, Planned};
+use super::{Bytecode, Classes, Constants, DeclaredMethod, LoadedClass, Planned};
 use crate::classfile::{ConstantPool, flag};
 use crate::enhance::NativeCall;
 use crate::model::{LeftOut, LeftOutReason, TreeKind};
@@ -36,6 +36,7 @@ pub(super) struct Search<'a, C: Classes> {
     left_out: BTreeSet<LeftOut>,
     limit: Option<Limit>,
     constants: HashMap<u32, Option<Rc<Constants>>>,
+    intrinsics: HashMap<u32, Rc<[u32]>>,
     bytes: usize,
     chosen_classes: HashMap<u32, bool>,
 }
@@ -50,6 +51,7 @@ impl<'a, C: Classes> Search<'a, C> {
             left_out: BTreeSet::new(),
             limit: None,
             constants: HashMap::new(),
+            intrinsics: HashMap::new(),
             bytes: 0,
             chosen_classes: HashMap::new(),
         }
@@ -60,10 +62,10 @@ impl<'a, C: Classes> Search<'a, C> {
     }
 
     /// Makes nodes of the entry methods. Of an interface's method, those that implement it are.
-    pub(super) fn choose_entries(&mut self) {
+    pub(super) fn choose_entries(&mut self) -> Result<(), C::Error> {
         for id in self.matching() {
             if !self.hierarchy.is(id, flag::ABSTRACT) {
-                self.choose(id, 0, true);
+                self.choose_entry(id)?;
                 continue;
             }
             let names = self.hierarchy.method(id).map(|(_, m)| (m.name.to_string(), m.signature.to_string()));
@@ -73,9 +75,38 @@ impl<'a, C: Classes> Search<'a, C> {
                 self.leave_out(self.name(id), LeftOutReason::Abstract);
             }
             for id in implementing {
-                self.choose(id, 0, true);
+                self.choose_entry(id)?;
             }
         }
+        Ok(())
+    }
+
+    fn choose_entry(&mut self, id: MethodId) -> Result<(), C::Error> {
+        let kind = self.kind(id)?;
+        self.choose(id, kind, 0, true);
+        Ok(())
+    }
+
+    /// What a method is as a node.
+    fn kind(&mut self, id: MethodId) -> Result<TreeKind, C::Error> {
+        if let Some(known) = self.nodes.kind(id) {
+            return Ok(known);
+        }
+        if self.hierarchy.is(id, flag::NATIVE) {
+            return Ok(TreeKind::Native);
+        }
+        let may_be = self.hierarchy.method(id).is_some_and(|(class, method)| may_be_intrinsic(class, method));
+        let is_one = may_be && self.intrinsics(id.0)?.contains(&id.1);
+        Ok(if is_one { TreeKind::Intrinsic } else { TreeKind::Java })
+    }
+
+    fn intrinsics(&mut self, class: u32) -> Result<Rc<[u32]>, C::Error> {
+        if let Some(known) = self.intrinsics.get(&class) {
+            return Ok(Rc::clone(known));
+        }
+        let found: Rc<[u32]> = self.classes.intrinsics(class)?.into();
+        self.intrinsics.insert(class, Rc::clone(&found));
+        Ok(found)
     }
 
     fn matching(&self) -> Vec<MethodId> {
@@ -115,7 +146,7 @@ impl<'a, C: Classes> Search<'a, C> {
         };
         for reference in references {
             let line = line_of(&lines, reference.at);
-            self.refer(caller, &reference, line);
+            self.refer(caller, &reference, line)?;
         }
         Ok(())
     }
@@ -164,32 +195,41 @@ impl<'a, C: Classes> Search<'a, C> {
         })
     }
 
-    fn refer(&mut self, caller: &Caller, reference: &Reference, line: Option<u16>) {
+    fn refer(&mut self, caller: &Caller, reference: &Reference, line: Option<u16>) -> Result<(), C::Error> {
         let what = format!("{}::{}{}", reference.class, reference.name, reference.signature);
         if REFLECTION.iter().any(|(class, name)| reference.class == *class && reference.name.starts_with(name)) {
             let by = self.name(caller.id);
             self.leave_out(format!("{what}, called by {by}"), LeftOutReason::Reflection);
-            return;
+            return Ok(());
         }
         let targets = self.targets(caller.id.0, reference);
         // A class that is loaded and was never used does not tell of its methods.
         let Some((named, targets)) = targets.and_then(|targets| Some((targets.named?, targets))) else {
             let is_asked_for = self.is_in_packages(&reference.class);
             let why = if is_asked_for { LeftOutReason::NotLoaded } else { LeftOutReason::Package };
-            return self.leave_out(what, why);
+            self.leave_out(what, why);
+            return Ok(());
         };
         if targets.methods.is_empty() {
             let why = if self.is_chosen(named.0) { LeftOutReason::Abstract } else { LeftOutReason::Package };
-            return self.leave_out(self.name(named), why);
+            self.leave_out(self.name(named), why);
+            return Ok(());
         }
-        self.refer_to_all(caller, reference, &targets, line);
+        self.refer_to_all(caller, reference, &targets, line)
     }
 
-    fn refer_to_all(&mut self, caller: &Caller, reference: &Reference, targets: &Targets, line: Option<u16>) {
+    fn refer_to_all(
+        &mut self,
+        caller: &Caller,
+        reference: &Reference,
+        targets: &Targets,
+        line: Option<u16>,
+    ) -> Result<(), C::Error> {
         let is_asked_for = targets.named.is_some_and(|named| self.is_chosen(named.0));
         if !is_asked_for && !targets.methods.iter().any(|method| self.is_in(*method)) {
             let named = targets.named.map(|named| self.name(named)).unwrap_or_default();
-            return self.leave_out(named, LeftOutReason::Package);
+            self.leave_out(named, LeftOutReason::Package);
+            return Ok(());
         }
         for method in &targets.methods {
             if !self.is_in(*method) {
@@ -199,29 +239,27 @@ impl<'a, C: Classes> Search<'a, C> {
                 }
                 continue;
             }
-            let native = self.native_call(*method, reference, targets);
-            if let Err(why) = native {
+            if self.nodes.number(*method).is_none() && caller.depth >= self.question.depth {
+                self.leave_out(self.name(*method), LeftOutReason::Depth);
+                continue;
+            }
+            let kind = self.kind(*method)?;
+            let told = if kind == TreeKind::Java { None } else { Some(self.told_call(reference, targets)) };
+            if let Some(Err(why)) = told {
                 self.leave_out(self.name(*method), why);
                 continue;
             }
-            let Some(number) = self.find_or_choose(*method, caller.depth + 1) else { continue };
+            let Some(number) = self.choose(*method, kind, caller.depth + 1, false) else { continue };
             self.nodes.connect(caller.number, number, line);
-            if let Ok(Some(call)) = native {
+            if let Some(Ok(call)) = told {
                 self.nodes.tell(caller.id, NativeCall { number, ..call });
             }
         }
+        Ok(())
     }
 
-    /// The call to tell of, if the method is native; its number is not known yet. It has to be the only one that the call may lead to.
-    pub(super) fn native_call(
-        &self,
-        method: MethodId,
-        reference: &Reference,
-        targets: &Targets,
-    ) -> Result<Option<NativeCall>, LeftOutReason> {
-        if !self.hierarchy.is(method, flag::NATIVE) {
-            return Ok(None);
-        }
+    /// The call that a caller is to tell of, since the method cannot; its number is not known yet. The method has to be the only one that the call may lead to.
+    pub(super) fn told_call(&self, reference: &Reference, targets: &Targets) -> Result<NativeCall, LeftOutReason> {
         if !reference.is_direct {
             return Err(LeftOutReason::Reflection);
         }
@@ -229,23 +267,12 @@ impl<'a, C: Classes> Search<'a, C> {
             return Err(LeftOutReason::Ambiguous);
         }
         let (name, signature) = (reference.name.clone(), reference.signature.clone());
-        Ok(Some(NativeCall { class: reference.class.replace('.', "/"), name, signature, number: 0 }))
+        Ok(NativeCall { class: reference.class.replace('.', "/"), name, signature, number: 0 })
     }
 
-    fn find_or_choose(&mut self, id: MethodId, depth: u32) -> Option<u32> {
-        match self.nodes.number(id) {
-            Some(number) => Some(number),
-            None if depth > self.question.depth => {
-                self.leave_out(self.name(id), LeftOutReason::Depth);
-                None
-            }
-            None => self.choose(id, depth, false),
-        }
-    }
-
-    fn choose(&mut self, id: MethodId, depth: u32, is_entry: bool) -> Option<u32> {
+    /// The number of a method, which is a node from now on if it can be one.
+    fn choose(&mut self, id: MethodId, kind: TreeKind, depth: u32, is_entry: bool) -> Option<u32> {
         let (class, method) = self.hierarchy.method(id)?;
-        let kind = if self.hierarchy.is(id, flag::NATIVE) { TreeKind::Native } else { TreeKind::Java };
         if let Some(known) = self.nodes.number(id) {
             return Some(known);
         }
@@ -309,6 +336,11 @@ struct Caller {
     id: MethodId,
     number: u32,
     depth: u32,
+}
+
+/// Whether it is worth asking. The constructor of `Object` is marked, too, but called all the same.
+fn may_be_intrinsic(class: &LoadedClass, method: &DeclaredMethod) -> bool {
+    class.is_modifiable && !(*method.name == *"<init>" && *class.name == *"java.lang.Object")
 }
 
 /// The line of the instruction at a place.

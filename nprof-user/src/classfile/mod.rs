@@ -7,6 +7,7 @@
 //!
 //! Nothing of a target is trusted: each read is bounded, and what is impossible is [`Malformed`], never a panic.
 
+mod annotations;
 mod class;
 mod code;
 mod instruction;
@@ -16,6 +17,7 @@ mod reader;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use annotations::is_intrinsic;
 pub(crate) use class::ATTRIBUTE_HEADER;
 pub use class::{Attribute, ClassFile, MethodInfo};
 pub use code::{Code, Handler};

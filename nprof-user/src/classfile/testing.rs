@@ -1,6 +1,6 @@
 //! Writes class files for tests.
 
-use super::{CODE, Handler, tag};
+use super::{CODE, Handler, flag, tag};
 
 /// A class file that is being written: `Made extends java.lang.Object`.
 pub(crate) struct Builder {
@@ -67,6 +67,14 @@ impl Builder {
             let content = self.code(&code);
             self.attribute(std::str::from_utf8(CODE).unwrap(), &content);
         }
+    }
+
+    /// A native method with annotations that a VM keeps.
+    pub(crate) fn annotated_method(&mut self, name: &str, annotations: &[u8]) {
+        let [name, signature] = [name, "()V"].map(|text| self.utf8(text));
+        self.method_count += 1;
+        self.methods.extend([flag::NATIVE, name, signature, 1].iter().flat_map(|number| number.to_be_bytes()));
+        self.attribute("RuntimeVisibleAnnotations", annotations);
     }
 
     fn code(&mut self, code: &Made<'_>) -> Vec<u8> {

@@ -18,7 +18,7 @@ use super::trace::{Stop, every};
 use crate::aggregate::Trees;
 use crate::calls::{Limits, Question};
 use crate::discover::Proc;
-use crate::model::{Jvm, LeftOut, Pid, TreeEvent, TreeKind, TreePlan, TreeThread};
+use crate::model::{Jvm, LeftOut, Pid, TreeEvent, TreeKind, TreeThread};
 use crate::render::tree::left_out_words;
 use crate::resolve::pattern::{PATTERN_HELP, Pattern};
 use crate::trace::{self, TreeEnd, TreeTracer};
@@ -74,6 +74,9 @@ pub(super) struct TreeArgs {
     /// Stop after this time, such as 10s or 1m30s
     #[arg(short, long, value_name = "TIME", value_parser = crate::config::duration::parse)]
     duration: Option<Duration>,
+    /// Do not measure how long threads wait: nothing of nprof runs in the kernel then
+    #[arg(long)]
+    no_off_cpu: bool,
     /// Only print what would be changed and what is left out and why; nothing is changed
     #[arg(long, conflicts_with_all = ["min", "count", "duration", "summary", "whole"])]
     plan: bool,
@@ -154,7 +157,8 @@ async fn follow(args: &TreeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let jvm = proc.jvm(Pid(args.pid))?;
     stop.with_target(&proc, &jvm)?;
     let question = args.question()?;
-    let Some(opened) = stop.unless_stopped(move || TreeTracer::open(&proc, jvm, &question)).await? else {
+    let off_cpu = !args.plan && !args.no_off_cpu;
+    let Some(opened) = stop.unless_stopped(move || TreeTracer::open(&proc, jvm, &question, off_cpu)).await? else {
         bail!("stopped before anything was changed");
     };
     let mut tracer = opened?;
@@ -180,7 +184,7 @@ async fn follow(args: &TreeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         announce(&tracer);
     }
     let mut output = Output::begin(args, &tracer)?;
-    let trees = Trees::new(&tracer.plan().methods, args.format == Format::Perfetto);
+    let trees = Trees::new(&tracer.plan().methods, args.format == Format::Perfetto).knowing_off(tracer.knows_off());
     let mut session =
         Session { args, tracer, trees, events: Vec::new(), look: every(LOOK), look_for_ended: every(LOOK_FOR_ENDED) };
     let lost = session.until_stopped(&mut stop, &mut output).await?;
@@ -220,8 +224,9 @@ fn nothing_matched(args: &TreeArgs, tracer: &TreeTracer) -> ExitCode {
 #[expect(clippy::print_stderr, reason = "the announcement has its own form")]
 fn announce(tracer: &TreeTracer) {
     let jvm = tracer.jvm();
-    let of = |plan: &TreePlan, kind| plan.methods.iter().filter(|method| method.kind == kind).count();
-    let (java, native) = (of(tracer.plan(), TreeKind::Java), of(tracer.plan(), TreeKind::Native));
+    let methods = &tracer.plan().methods;
+    let native = methods.iter().filter(|method| method.kind == TreeKind::Native).count();
+    let java = methods.len() - native;
     eprintln!("following {java} Java and {native} native methods of {} ({})", jvm.pid, harmless(&jvm.main));
 }
 

@@ -11,6 +11,8 @@ pub struct Invocation {
     pub started_ns: u64,
     /// Its nodes, parents before their children; the first is the entry method. Never empty.
     pub nodes: Vec<TreeNode>,
+    /// Whether it is known how long its thread did not run.
+    pub knows_off: bool,
     /// What is not in the numbers.
     pub missing: Missing,
     /// Its single calls as they ended, where they were asked for.
@@ -28,6 +30,21 @@ impl Invocation {
     #[must_use]
     pub fn total_ns(&self) -> Option<u64> {
         (self.root().unended == 0).then_some(self.root().total_ns)
+    }
+
+    /// For each node how long the thread did not run in it, nested calls included, in nanoseconds; `None` if that is not known.
+    #[must_use]
+    pub fn off_ns(&self) -> Option<Vec<u64>> {
+        if !self.knows_off {
+            return None;
+        }
+        let mut off_ns: Vec<u64> = self.nodes.iter().map(TreeNode::self_off_ns).collect();
+        // Children come behind their parents.
+        for (place, node) in self.nodes.iter().enumerate().rev() {
+            let nested: u64 = node.children.iter().map(|&child| off_ns[child as usize]).sum();
+            off_ns[place] = (off_ns[place] + nested).min(node.total_ns);
+        }
+        Some(off_ns)
     }
 
     /// The number of the exception that it was left by.
@@ -56,6 +73,8 @@ pub struct TreeNode {
     pub max_ns: u64,
     /// What nested calls took of their time.
     pub nested_ns: u64,
+    /// How long the thread did not run, without nested calls.
+    pub off_ns: u64,
     /// What was thrown here and caught here, by class.
     pub exceptions: Vec<NodeException>,
 }
@@ -65,6 +84,12 @@ impl TreeNode {
     #[must_use]
     pub fn self_ns(&self) -> u64 {
         self.total_ns.saturating_sub(self.nested_ns)
+    }
+
+    /// How much of that the thread did not run. The clocks of both differ by some nanoseconds.
+    #[must_use]
+    pub fn self_off_ns(&self) -> u64 {
+        self.off_ns.min(self.self_ns())
     }
 }
 
@@ -160,6 +185,8 @@ pub struct EntrySummary {
     pub endless: u64,
     /// The sum of their times.
     pub total_ns: u64,
+    /// How much of it their threads did not run; `None` if that is not known of all.
+    pub off_ns: Option<u64>,
     /// Their times.
     pub histogram: Histogram,
     /// The slowest.
@@ -203,9 +230,50 @@ pub struct InvocationGroup {
     pub min_ns: u64,
     /// The longest.
     pub max_ns: u64,
+    /// How long their threads did not run.
+    pub off_ns: u64,
+    /// Of how many that is not known.
+    pub unknown_off: u64,
 }
 
 impl InvocationGroup {
+    /// A single one.
+    #[must_use]
+    pub fn one(total_ns: u64, off_ns: Option<u64>) -> Self {
+        let unknown_off = u64::from(off_ns.is_none());
+        Self { invocations: 1, total_ns, min_ns: total_ns, max_ns: total_ns, off_ns: off_ns.unwrap_or(0), unknown_off }
+    }
+
+    /// Both.
+    #[must_use]
+    pub fn with(self, more: Self) -> Self {
+        let min_ns = match (self.invocations, more.invocations) {
+            (0, _) => more.min_ns,
+            (_, 0) => self.min_ns,
+            _ => self.min_ns.min(more.min_ns),
+        };
+        Self {
+            invocations: self.invocations + more.invocations,
+            total_ns: self.total_ns.saturating_add(more.total_ns),
+            min_ns,
+            max_ns: self.max_ns.max(more.max_ns),
+            off_ns: self.off_ns.saturating_add(more.off_ns),
+            unknown_off: self.unknown_off + more.unknown_off,
+        }
+    }
+
+    /// How long their threads did not run, if that is known of all.
+    #[must_use]
+    pub fn known_off_ns(&self) -> Option<u64> {
+        (self.unknown_off == 0).then_some(self.off_ns)
+    }
+
+    /// The mean of that.
+    #[must_use]
+    pub fn mean_off_ns(&self) -> Option<u64> {
+        self.known_off_ns()?.checked_div(self.invocations)
+    }
+
     /// The mean time.
     #[must_use]
     pub fn mean_ns(&self) -> u64 {
@@ -231,4 +299,15 @@ pub struct PathSum {
     pub calls: u64,
     /// Their time without nested calls.
     pub self_ns: u64,
+    /// How much of it their threads did not run, as far as that is known.
+    pub off_ns: u64,
+}
+
+impl PathSum {
+    /// Adds another one.
+    pub fn add(&mut self, more: Self) {
+        self.calls += more.calls;
+        self.self_ns += more.self_ns;
+        self.off_ns += more.off_ns;
+    }
 }

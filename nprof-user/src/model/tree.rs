@@ -9,6 +9,8 @@ pub enum TreeKind {
     Java,
     /// A native method, of which the chosen methods tell that call it.
     Native,
+    /// A Java method that the VM may put code of its own in the place of, so that it cannot tell of itself: as a native one.
+    Intrinsic,
 }
 
 /// A method that trees can have as a node. Its place in [`TreePlan::methods`] is its number.
@@ -72,7 +74,7 @@ pub enum LeftOutReason {
     Reflection,
     /// Its class is not loaded, or not used, yet.
     NotLoaded,
-    /// A native method that is called where another one may be meant: the call is of a method that others override.
+    /// A native or intrinsic method that is called where another one may be meant: the call is of a method that others override.
     Ambiguous,
     /// The VM does not let its class be changed.
     Unmodifiable,
@@ -107,6 +109,9 @@ pub enum TreeEventKind {
     },
     /// So many events before this one are missing: there was no room for them.
     Lost(u64),
+    /// Since what it told last it has not been running for so many nanoseconds. `None` comes behind the entry into an entry method: that will not be
+    /// known until it is left.
+    Waited(Option<u64>),
 }
 
 /// One thing that a thread tells. Those of one thread come in the order in which they happened.

@@ -64,6 +64,9 @@ fn loss(reason: &str) -> Option<&'static str> {
         "tree-no-ring" => {
             "events of threads for which there was no room: their invocations are not seen; nothing to do"
         }
+        "tree-waits" => {
+            "the kernel did not tell how long a thread was not running: that is taken to be work; nothing to do if they are few"
+        }
         "no-held-room" => {
             "no room to remember what native code has made (131,072 things at once): counted, but not known as not let go, and as \
              made before when it is let go"

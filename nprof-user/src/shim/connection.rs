@@ -96,12 +96,15 @@ impl Connection {
         self.send_with(ToShim::Welcome(welcome), maps)
     }
 
-    /// Has the shim make ready for trees, in this memory.
+    /// Has the shim make ready for trees, in this memory, with so many rows of threads in another if there are some.
     ///
     /// # Errors
     /// As [`Self::send`].
-    pub fn prepare_trees(&mut self, memory: BorrowedFd<'_>) -> Result<(), Error> {
-        self.send_with(ToShim::PrepareTrees, &[memory])
+    pub fn prepare_trees(&mut self, memory: BorrowedFd<'_>, rows: Option<(BorrowedFd<'_>, u32)>) -> Result<(), Error> {
+        match rows {
+            Some((map, rows)) => self.send_with(ToShim::PrepareTrees(rows), &[memory, map]),
+            None => self.send_with(ToShim::PrepareTrees(0), &[memory]),
+        }
     }
 
     /// Tells the shim something, with up to two descriptors.

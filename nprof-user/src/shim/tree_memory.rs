@@ -70,7 +70,19 @@ impl TreeMemory {
     /// How many events threads had to leave out that have no ring.
     #[must_use]
     pub fn without_ring(&self) -> u64 {
-        self.mapped.load(0).unwrap_or(0)
+        self.mapped.load(tree::WITHOUT_RING).unwrap_or(0)
+    }
+
+    /// About how many calls of enhanced methods there were of which nothing was told.
+    #[must_use]
+    pub fn untold(&self) -> u64 {
+        self.mapped.load(tree::UNTOLD).unwrap_or(0)
+    }
+
+    /// The same of one method.
+    #[must_use]
+    pub fn untold_of(&self, method: u32) -> u64 {
+        tree::untold_of(method).and_then(|place| self.mapped.load(place)).unwrap_or(0)
     }
 
     /// A word of a ring's head.

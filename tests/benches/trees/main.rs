@@ -1,12 +1,18 @@
-//! What an enhanced call costs, entered and left, in code that the VM has compiled, beside two readings of the clock by Java.
+//! What an enhanced call costs, entered and left, in code that the VM has compiled: within an entry method and outside, beside two readings of
+//! the clock by Java, and beside what agents of the usual kind insert (the clock of Java, and a stack of the thread's). And how long it takes to
+//! find out what would be enhanced.
 //!
 //! A run is as long as a thread's ring has room, and the best of five counts: what else the machine does only adds to it.
 
 #![expect(clippy::print_stdout, reason = "the result of a benchmark is what it prints")]
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, ensure};
+use nprof::calls::Question;
 use nprof::discover::Proc;
 use nprof::model::{Pid, TreeKind, TreeMethod, TreePlan};
+use nprof::resolve::pattern::Pattern;
 use nprof::trace::TreeTracer;
 use nprof_tests::bars::Bars;
 use nprof_tests::jdk::Jdk;
@@ -18,36 +24,54 @@ const WARM_UP: u32 = 1_000_000;
 const CALLS: u32 = 600;
 /// An enhanced call is to add at most so many times two readings.
 const READINGS: f64 = 2.5;
+/// And at most this share of what agents of the usual kind add.
+const OF_PLAIN: f64 = 0.5;
+/// What a large program has.
+const CLASSES: usize = 20_000;
+/// In so many seconds it is known there what would be enhanced, from the shim's loading on.
+const PLANNED: f64 = 1.0;
 
-/// Nanoseconds of a call, and of two readings.
+/// Nanoseconds of a call, of two readings, and of a call as agents of the usual kind make them.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     call: f64,
     readings: f64,
+    plain: f64,
 }
 
 fn main() -> Result<()> {
     let mut bars = Bars::default();
-    println!("| | ns a call | enhanced | restored | two readings of the clock |\n| --- | --- | --- | --- | --- |");
+    println!(
+        "| | ns a call | enhanced | outside of entry methods | restored | two readings of the clock | as usual agents do |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
     for jdk in Jdk::find_all()? {
-        let [before, enhanced, restored] = measure(&jdk).with_context(|| format!("on {jdk}"))?;
-        let (plain, told, after) = (before.call, enhanced.call, restored.call);
-        println!("| {jdk} | {plain:.2} | {told:.1} | {after:.2} | {:.1} |", before.readings);
-        let added = (told - plain) / before.readings;
-        bars.add(format!("added to an enhanced call, in two readings of the clock, {jdk}"), added, READINGS);
+        let [before, enhanced, restored] = measure(&jdk, &[timed(), leaf()]).with_context(|| format!("on {jdk}"))?;
+        let [_, outside, _] = measure(&jdk, &[entry(), leaf()]).with_context(|| format!("on {jdk}, outside"))?;
+        let (call, told, after, outside) = (before.call, enhanced.call, restored.call, outside.call);
+        let Times { readings, plain, .. } = before;
+        println!("| {jdk} | {call:.2} | {told:.1} | {outside:.1} | {after:.2} | {readings:.1} | {plain:.1} |");
+        let added = told - call;
+        bars.add(format!("added to an enhanced call, in two readings of the clock, {jdk}"), added / readings, READINGS);
+        bars.add(format!("the same, in what usual agents add, {jdk}"), added / (plain - call), OF_PLAIN);
+    }
+    println!("\n| | classes | methods of the plan | left out | seconds |\n| --- | --- | --- | --- | --- |");
+    for jdk in Jdk::find_all()? {
+        let seconds = planned(&jdk).with_context(|| format!("a plan on {jdk}"))?;
+        bars.add(format!("seconds for a plan in {CLASSES} classes, {jdk}"), seconds, PLANNED);
     }
     println!("\n{bars}");
     bars.must_be_met()
 }
 
 /// As it is, enhanced, and restored.
-fn measure(jdk: &Jdk) -> Result<[Times; 3]> {
+fn measure(jdk: &Jdk, methods: &[TreeMethod]) -> Result<[Times; 3]> {
     let mut target = RemoteProcess::trees(jdk, &[])?;
     times(&mut target, WARM_UP)?;
     let before = times(&mut target, CALLS)?;
     let proc = Proc::host();
-    let plan = TreePlan { methods: vec![timed(), leaf()], ..TreePlan::default() };
-    let mut tracer = TreeTracer::with_plan(&proc, proc.jvm(Pid(target.pid()))?, plan)?;
+    let plan = TreePlan { methods: methods.to_vec(), ..TreePlan::default() };
+    let mut tracer = TreeTracer::with_plan(&proc, proc.jvm(Pid(target.pid()))?, plan, true)?;
     tracer.begin()?;
     // Compiled again, for the most part without room in the ring.
     times(&mut target, WARM_UP)?;
@@ -62,15 +86,43 @@ fn measure(jdk: &Jdk) -> Result<[Times; 3]> {
     Ok([before, enhanced, restored])
 }
 
+/// How long a plan takes for the compiler, five calls deep.
+fn planned(jdk: &Jdk) -> Result<f64> {
+    let mut target = RemoteProcess::loaded(jdk)?;
+    let answer = target.run(&format!("load {CLASSES}"))?;
+    ensure!(answer == [CLASSES.to_string()], "{answer:?}");
+    let question = Question {
+        entries: vec![Pattern::parse("com.sun.tools.javac.main.JavaCompiler::compile")?],
+        packages: vec![Pattern::parse("com.sun.tools.javac.**")?],
+        depth: 5,
+        ..Question::default()
+    };
+    let proc = Proc::host();
+    let (jvm, begin) = (proc.jvm(Pid(target.pid()))?, Instant::now());
+    let tracer = TreeTracer::open(&proc, jvm, &question, false)?;
+    let (seconds, plan) = (begin.elapsed().as_secs_f64(), tracer.plan());
+    println!("| {jdk} | {CLASSES} | {} | {} | {seconds:.2} |", plan.methods.len(), plan.left_out.len());
+    drop(tracer);
+    target.exit()?;
+    Ok(seconds)
+}
+
 fn times(target: &mut RemoteProcess, calls: u32) -> Result<Times> {
     let answer = target.run(&format!("time {calls}"))?;
-    let (call, readings) = answer.first().and_then(|line| line.split_once(' ')).context("no times")?;
-    Ok(Times { call: call.parse()?, readings: readings.parse()? })
+    let line = answer.first().context("no times")?;
+    let times = line.split(' ').map(str::parse).collect::<Result<Vec<f64>, _>>()?;
+    let [call, readings, plain] = times[..] else { anyhow::bail!("{line:?}") };
+    Ok(Times { call, readings, plain })
 }
 
 /// The loop, and what it calls.
 fn timed() -> TreeMethod {
     TreeMethod { class: "targets.Trees".into(), method: "timed".into(), is_entry: true, ..leaf() }
+}
+
+/// An entry method that nobody calls.
+fn entry() -> TreeMethod {
+    TreeMethod { method: "entry".into(), is_entry: true, ..leaf() }
 }
 
 fn leaf() -> TreeMethod {

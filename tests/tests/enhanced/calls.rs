@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Error, Result, ensure};
 use nprof::calls::{Bytecode, Classes, Constants, DeclaredMethod, Limits, LoadedClass, Planned, Question, plan};
-use nprof::classfile::{CODE, ClassFile, Code, Reader};
+use nprof::classfile::{CODE, ClassFile, Code, Reader, is_intrinsic};
 use nprof::model::{LeftOutReason, TreeKind, TreePlan};
 use nprof::resolve::pattern::Pattern;
 use nprof_tests::require::{on_every_jdk, say};
@@ -61,6 +61,12 @@ impl Classes for Files {
             }
         }
         Ok(Some(Bytecode { bytes: code.bytes.to_vec(), lines }))
+    }
+
+    fn intrinsics(&mut self, class: u32) -> Result<Vec<u32>> {
+        let Some(file) = self.class(class) else { return Ok(Vec::new()) };
+        let methods = (0..).zip(&file.methods);
+        Ok(methods.filter(|(_, method)| is_intrinsic(method, &file.pool)).map(|(place, _)| place).collect())
     }
 }
 

@@ -75,16 +75,9 @@ struct Part {
 
 impl Part {
     fn add(&mut self, more: &Alike) {
-        let is_first = self.group.invocations == 0;
-        let InvocationGroup { invocations, total_ns, min_ns, max_ns } = more.group;
-        self.group.invocations += invocations;
-        self.group.total_ns = self.group.total_ns.saturating_add(total_ns);
-        self.group.min_ns = if is_first { min_ns } else { self.group.min_ns.min(min_ns) };
-        self.group.max_ns = self.group.max_ns.max(max_ns);
+        self.group = self.group.with(more.group);
         for (way, more) in &more.paths {
-            let sum = self.paths.entry(*way).or_default();
-            sum.calls += more.calls;
-            sum.self_ns += more.self_ns;
+            self.paths.entry(*way).or_default().add(*more);
         }
     }
 }

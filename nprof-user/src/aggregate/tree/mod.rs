@@ -24,6 +24,7 @@ const MAX_INSIDE: usize = 100_000;
 pub struct Trees {
     methods: Vec<Facts>,
     keeps_calls: bool,
+    knows_off: bool,
     threads: HashMap<TreeThread, State>,
     unfinished: Unfinished,
 }
@@ -32,7 +33,8 @@ pub struct Trees {
 #[derive(Debug, Clone, Copy)]
 struct Facts {
     is_entry: bool,
-    is_native: bool,
+    /// Whether its callers tell of it.
+    is_told_of: bool,
 }
 
 /// Where a thread is, if that is not outside.
@@ -52,13 +54,20 @@ impl Trees {
     #[must_use]
     pub fn new(methods: &[TreeMethod], keeps_calls: bool) -> Self {
         let facts =
-            |method: &TreeMethod| Facts { is_entry: method.is_entry, is_native: method.kind == TreeKind::Native };
+            |method: &TreeMethod| Facts { is_entry: method.is_entry, is_told_of: method.kind != TreeKind::Java };
         Self {
             methods: methods.iter().map(facts).collect(),
             keeps_calls,
+            knows_off: false,
             threads: HashMap::new(),
             unfinished: Unfinished::default(),
         }
+    }
+
+    /// The same, where platform threads tell how long they do not run.
+    #[must_use]
+    pub fn knowing_off(self, knows_off: bool) -> Self {
+        Self { knows_off, ..self }
     }
 
     /// Takes in what a thread tells. Returns the invocation that ends with it.
@@ -74,10 +83,10 @@ impl Trees {
         match self.threads.get_mut(&event.thread) {
             Some(State::Inside(open)) => {
                 let methods = &self.methods;
-                open.take(event, |method| methods[method as usize].is_native);
+                open.take(event, |method| methods[method as usize].is_told_of);
                 if open.is_over() { self.hand_out(event.thread) } else { None }
             }
-            _ if facts.is_entry => {
+            _ if facts.is_entry && !matches!(event.kind, TreeEventKind::Waited(_)) => {
                 self.outside(event);
                 None
             }
@@ -112,7 +121,9 @@ impl Trees {
                     self.unfinished.crowded += 1;
                     return;
                 }
-                let mut open = Open::begin(event, self.keeps_calls);
+                // A virtual thread does not run, either, where it has no thread of the kernel.
+                let knows_off = self.knows_off && matches!(event.thread, TreeThread::Platform(_));
+                let mut open = Open::begin(event, self.keeps_calls, knows_off);
                 open.missing.is_after_loss = known.is_some();
                 self.threads.insert(event.thread, State::Inside(Box::new(open)));
             }

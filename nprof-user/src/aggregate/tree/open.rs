@@ -27,6 +27,7 @@ pub(super) struct Open {
     beyond: u64,
     pub(super) missing: Missing,
     calls: Option<Vec<TreeCall>>,
+    knows_off: bool,
 }
 
 /// A call that is open.
@@ -37,6 +38,8 @@ struct Frame {
     node: Option<u32>,
     began_ns: u64,
     nested_ns: u64,
+    /// How long the thread did not run, without nested calls.
+    off_ns: u64,
     /// The method that was called last from here, and its node: in a loop it is the next one as well.
     latest: Option<(u32, u32)>,
     /// The class of the exception that has come last from a nested call, and of which nobody knows yet whether it is caught here.
@@ -44,8 +47,8 @@ struct Frame {
 }
 
 impl Open {
-    /// An entry method is entered.
-    pub(super) fn begin(event: &TreeEvent, keeps_calls: bool) -> Self {
+    /// An entry method is entered. `knows_off` says whether it is told how long the thread does not run.
+    pub(super) fn begin(event: &TreeEvent, keeps_calls: bool, knows_off: bool) -> Self {
         let mut open = Self {
             started_ns: event.at_ns,
             nodes: Vec::new(),
@@ -54,6 +57,7 @@ impl Open {
             beyond: 0,
             missing: Missing::default(),
             calls: keeps_calls.then(Vec::new),
+            knows_off,
         };
         open.enter(event);
         open
@@ -71,12 +75,14 @@ impl Open {
     }
 
     /// Takes in what the thread tells next.
-    pub(super) fn take(&mut self, event: &TreeEvent, is_native: impl Fn(u32) -> bool) {
+    pub(super) fn take(&mut self, event: &TreeEvent, is_told_of: impl Fn(u32) -> bool) {
         match event.kind {
             TreeEventKind::Enter => self.enter(event),
-            TreeEventKind::Return => self.leave(event, None, is_native),
-            TreeEventKind::Throw { exception } => self.leave(event, Some(exception), is_native),
+            TreeEventKind::Return => self.leave(event, None, is_told_of),
+            TreeEventKind::Throw { exception } => self.leave(event, Some(exception), is_told_of),
             TreeEventKind::Lost(events) => self.lose(events),
+            TreeEventKind::Waited(Some(off_ns)) => self.add_off(off_ns),
+            TreeEventKind::Waited(None) => self.knows_off = false,
         }
     }
 
@@ -88,8 +94,8 @@ impl Open {
 
     /// What it has become.
     pub(super) fn finish(self, thread: TreeThread) -> Invocation {
-        let Self { started_ns, nodes, missing, calls, .. } = self;
-        Invocation { thread, started_ns, nodes, missing, calls: calls.unwrap_or_default() }
+        let Self { started_ns, nodes, missing, calls, knows_off, .. } = self;
+        Invocation { thread, started_ns, nodes, knows_off, missing, calls: calls.unwrap_or_default() }
     }
 
     fn enter(&mut self, event: &TreeEvent) {
@@ -104,7 +110,7 @@ impl Open {
             None => self.missing.cut += 1,
         }
         let (method, began_ns) = (event.method, event.at_ns);
-        self.stack.push(Frame { method, node, began_ns, nested_ns: 0, latest: None, pending: None });
+        self.stack.push(Frame { method, node, began_ns, nested_ns: 0, off_ns: 0, latest: None, pending: None });
     }
 
     /// The node of a method that is called now; `None` where there is no room for it.
@@ -140,7 +146,7 @@ impl Open {
         Some(new)
     }
 
-    fn leave(&mut self, event: &TreeEvent, exception: Option<u32>, is_native: impl Fn(u32) -> bool) {
+    fn leave(&mut self, event: &TreeEvent, exception: Option<u32>, is_told_of: impl Fn(u32) -> bool) {
         if self.beyond > 0 {
             self.beyond -= 1;
             return;
@@ -150,9 +156,9 @@ impl Open {
             return;
         };
         while self.stack.len() > place + 1 {
-            // A native method does not tell that it is left by an exception: the method does that has called it.
+            // A method of which its caller tells does not tell that it is left by an exception.
             match self.stack.last() {
-                Some(inner) if exception.is_some() && is_native(inner.method) => self.close(event.at_ns, exception),
+                Some(inner) if exception.is_some() && is_told_of(inner.method) => self.close(event.at_ns, exception),
                 _ => {
                     self.abandon();
                 }
@@ -173,12 +179,15 @@ impl Open {
             node.max_ns = node.max_ns.max(took_ns);
             node.total_ns += took_ns;
             node.nested_ns += frame.nested_ns;
+            node.off_ns += frame.off_ns;
             throw(node, frame.pending, exception);
             self.keep(place, &frame, took_ns);
         }
         let Some(caller) = self.stack.last_mut() else { return };
         if frame.node.is_some() {
             caller.nested_ns += took_ns;
+        } else {
+            caller.off_ns += frame.off_ns;
         }
         if exception.is_some()
             && let Some(earlier) = std::mem::replace(&mut caller.pending, exception)
@@ -186,6 +195,13 @@ impl Open {
         {
             // Its caller went on after that one.
             sum(&mut self.nodes[place as usize], earlier).caught += 1;
+        }
+    }
+
+    /// The innermost call has not been running for so long.
+    fn add_off(&mut self, off_ns: u64) {
+        if let Some(frame) = self.stack.last_mut() {
+            frame.off_ns += off_ns;
         }
     }
 
@@ -206,6 +222,7 @@ impl Open {
             self.nodes[node as usize].unended += 1;
         }
         self.missing.unended += 1;
+        self.add_off(frame.off_ns);
         true
     }
 }

@@ -57,13 +57,13 @@ impl TreeSums {
             of.slowest = Some(SlowestInvocation { number, total_ns, thread, started_ns });
         }
         let alike = of.alike.entry(bucket_of(total_ns)).or_default();
-        alike.group = with(alike.group, total_ns);
+        let off_ns = invocation.off_ns().and_then(|off_ns| off_ns.first().copied());
+        alike.group = alike.group.with(InvocationGroup::one(total_ns, off_ns));
         for (node, way) in invocation.nodes.iter().zip(self.paths.of(invocation)) {
             match way {
                 Some(way) => {
-                    let sum = alike.paths.entry(way).or_default();
-                    sum.calls += node.calls;
-                    sum.self_ns += node.self_ns();
+                    let more = PathSum { calls: node.calls, self_ns: node.self_ns(), off_ns: node.self_off_ns() };
+                    alike.paths.entry(way).or_default().add(more);
                 }
                 None => self.paths_left_out += node.calls,
             }
@@ -94,6 +94,7 @@ impl TreeSums {
             failed: of.failed,
             endless: of.endless,
             total_ns: groups().map(|(_, group)| group.total_ns).sum(),
+            off_ns: groups().map(|(_, group)| group.known_off_ns()).sum(),
             histogram: Histogram {
                 buckets: groups()
                     .map(|(bucket, group)| (i32::try_from(bucket).unwrap_or(i32::MAX), group.invocations))
@@ -109,9 +110,7 @@ impl TreeSums {
     pub fn weighed(&self, methods: &[TreeMethod]) -> Weighed {
         let mut sums: BTreeMap<u32, PathSum> = BTreeMap::new();
         for (way, more) in self.entries.values().flat_map(|of| of.alike.values()).flat_map(|alike| &alike.paths) {
-            let sum = sums.entry(*way).or_default();
-            sum.calls += more.calls;
-            sum.self_ns += more.self_ns;
+            sums.entry(*way).or_default().add(*more);
         }
         let stacks: Vec<WeighedStack> = sums
             .iter()
@@ -126,7 +125,7 @@ impl TreeSums {
 fn frame(method: &TreeMethod) -> ProfileFrame {
     ProfileFrame {
         kind: match method.kind {
-            TreeKind::Java => ProfileFrameKind::C2,
+            TreeKind::Java | TreeKind::Intrinsic => ProfileFrameKind::C2,
             TreeKind::Native => ProfileFrameKind::NativeMethod,
         },
         scope: method.class.to_string(),
@@ -135,16 +134,5 @@ fn frame(method: &TreeMethod) -> ProfileFrame {
         line: None,
         hidden: false,
         library: String::new(),
-    }
-}
-
-/// The group with one more invocation.
-fn with(group: InvocationGroup, total_ns: u64) -> InvocationGroup {
-    let is_first = group.invocations == 0;
-    InvocationGroup {
-        invocations: group.invocations + 1,
-        total_ns: group.total_ns.saturating_add(total_ns),
-        min_ns: if is_first { total_ns } else { group.min_ns.min(total_ns) },
-        max_ns: group.max_ns.max(total_ns),
     }
 }

@@ -448,3 +448,33 @@ fn trees_become_stacks() {
     let stacks: Vec<_> = weighed.stacks.iter().map(|stack| (stack.frames.clone(), stack.value)).collect();
     assert_eq!(stacks, [(vec![0], 300), (vec![0, 2], 70)]);
 }
+
+/// Check that waiting belongs to the innermost call that is open, to its caller where that has no end, and to all around it; and that
+/// it is not known of virtual threads, nor where a thread says so.
+#[test]
+fn waiting_belongs_to_the_innermost_call() {
+    let new = || Script { trees: Trees::new(&methods(), true).knowing_off(true), now: 1000, done: Vec::new() };
+    let waited = |ns| TreeEventKind::Waited(Some(ns));
+    let one =
+        new().tell(0, waited(99)).enter(0).pass(100).tell(2, waited(40)).enter(2).pass(50).tell(2, waited(30)).leave(2);
+    // A call that does not tell of its end, and one that waits longer than it takes.
+    let one =
+        one.enter(3).tell(4, waited(7)).enter(4).pass(30).tell(4, waited(11)).leave(3).enter(5).tell(5, waited(1_000));
+    let one = one.leave(5).leave(0).one();
+    let own = |path: &[u32]| at(&one, path).self_off_ns();
+    assert_eq!((own(&[]), own(&[2]), own(&[3]), own(&[3, 4]), own(&[5])), (40, 30, 18, 0, 2));
+    let all = one.off_ns().unwrap();
+    assert_eq!((all[0], at(&one, &[5]).total_ns), (90, 2));
+    let mut sums = TreeSums::default();
+    sums.add(&one);
+    assert_eq!(sums.summary(Trees::new(&methods(), true).unfinished()).entries[0].off_ns, Some(90));
+
+    let unknown = new().enter(0).tell(0, TreeEventKind::Waited(None)).leave(0).one();
+    assert_eq!((unknown.off_ns(), Script::new().enter(0).leave(0).one().off_ns()), (None, None));
+    sums.add(&unknown);
+    assert_eq!(sums.summary(Trees::new(&methods(), true).unfinished()).entries[0].off_ns, None);
+    let mut trees = Trees::new(&methods(), true).knowing_off(true);
+    let event = |kind| TreeEvent { thread: TreeThread::Virtual(1), at_ns: 0, method: 0, kind };
+    assert!(trees.take(&event(TreeEventKind::Enter)).is_none());
+    assert_eq!(trees.take(&event(TreeEventKind::Return)).unwrap().off_ns(), None);
+}

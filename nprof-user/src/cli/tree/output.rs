@@ -161,8 +161,9 @@ impl Output {
 
 /// Losses by their names.
 fn named(losses: TreeLosses) -> Losses {
-    let TreeLosses { events, invocations, without_ring } = losses;
-    Losses { counts: vec![("tree-events", events), ("tree-invocations", invocations), ("tree-no-ring", without_ring)] }
+    let TreeLosses { events, invocations, without_ring, waits } = losses;
+    let of_rings = [("tree-events", events), ("tree-invocations", invocations), ("tree-no-ring", without_ring)];
+    Losses { counts: of_rings.into_iter().chain([("tree-waits", waits)]).collect() }
 }
 
 /// Now, by both clocks.

@@ -25,7 +25,8 @@ const HISTOGRAM_SCHEMA: u32 = 2;
 pub fn tree_json(context: &TreeContext, shown: ShownInvocation<'_>, w: &mut impl Write) -> io::Result<()> {
     let invocation = shown.invocation;
     let (tid, virtual_thread) = ids(invocation.thread);
-    let root = Node { context, invocation, place: 0, caller: None };
+    let off_ns = invocation.off_ns();
+    let root = Node { context, invocation, off_ns: off_ns.as_deref(), place: 0, caller: None };
     let entry = context.full(invocation.root().method);
     line(
         &InvocationLine {
@@ -37,6 +38,7 @@ pub fn tree_json(context: &TreeContext, shown: ShownInvocation<'_>, w: &mut impl
             virtual_thread,
             started: context.moment(invocation.started_ns).to_string(),
             total_ns: invocation.total_ns(),
+            off_cpu_ns: invocation.total_ns().and(off_ns.as_deref()).and_then(|off_ns| off_ns.first().copied()),
             missing: invocation.missing.into(),
             root,
         },
@@ -98,6 +100,7 @@ struct InvocationLine<'a> {
     virtual_thread: Option<u64>,
     started: String,
     total_ns: Option<u64>,
+    off_cpu_ns: Option<u64>,
     missing: MissingOf,
     root: Node<'a>,
 }
@@ -130,6 +133,8 @@ impl From<Missing> for MissingOf {
 struct Node<'a> {
     context: &'a TreeContext,
     invocation: &'a Invocation,
+    /// Of each node how long the thread did not run.
+    off_ns: Option<&'a [u64]>,
     place: u32,
     caller: Option<u32>,
 }
@@ -145,6 +150,8 @@ struct NodeOf<'a> {
     without_end: u64,
     total_ns: u64,
     self_ns: u64,
+    off_cpu_ns: Option<u64>,
+    self_off_cpu_ns: Option<u64>,
     min_ns: u64,
     max_ns: u64,
     exception: Option<&'a str>,
@@ -162,7 +169,7 @@ struct ExceptionOf<'a> {
 
 impl Serialize for Node<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { context, invocation, place, caller } = *self;
+        let Self { context, invocation, off_ns, place, caller } = *self;
         let node = &invocation.nodes[place as usize];
         let method = context.method(node.method);
         let class = |number| context.exception(number);
@@ -172,7 +179,7 @@ impl Serialize for Node<'_> {
             threw: sum.threw,
             caught: sum.caught,
         });
-        let children = Children { context, invocation, of: node.method, places: &node.children };
+        let children = Children { context, invocation, off_ns, of: node.method, places: &node.children };
         let of = NodeOf {
             class: method.map_or("", |method| &method.class),
             method: method.map_or("", |method| &method.method),
@@ -183,6 +190,8 @@ impl Serialize for Node<'_> {
             without_end: node.unended,
             total_ns: node.total_ns,
             self_ns: node.self_ns(),
+            off_cpu_ns: off_ns.and_then(|off_ns| off_ns.get(place as usize).copied()),
+            self_off_cpu_ns: off_ns.map(|_| node.self_off_ns()),
             min_ns: node.min_ns,
             max_ns: node.max_ns,
             exception: node.exceptions.iter().find(|sum| sum.left > 0).map(|sum| class(sum.exception)),
@@ -197,6 +206,7 @@ fn kind(kind: TreeKind) -> &'static str {
     match kind {
         TreeKind::Java => "java",
         TreeKind::Native => "native",
+        TreeKind::Intrinsic => "intrinsic",
     }
 }
 
@@ -204,16 +214,17 @@ fn kind(kind: TreeKind) -> &'static str {
 struct Children<'a> {
     context: &'a TreeContext,
     invocation: &'a Invocation,
+    off_ns: Option<&'a [u64]>,
     of: u32,
     places: &'a [u32],
 }
 
 impl Serialize for Children<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { context, invocation, of, places } = *self;
+        let Self { context, invocation, off_ns, of, places } = *self;
         let mut list = serializer.serialize_seq(Some(places.len()))?;
         for &place in places {
-            list.serialize_element(&Node { context, invocation, place, caller: Some(of) })?;
+            list.serialize_element(&Node { context, invocation, off_ns, place, caller: Some(of) })?;
         }
         list.end()
     }
@@ -267,6 +278,7 @@ struct Entry {
     failed: u64,
     without_end: u64,
     total_ns: u64,
+    off_cpu_ns: Option<u64>,
     p50_ns: Option<u64>,
     p90_ns: Option<u64>,
     p99_ns: Option<u64>,
@@ -299,6 +311,7 @@ impl Entry {
             failed: entry.failed,
             without_end: entry.endless,
             total_ns: entry.total_ns,
+            off_cpu_ns: entry.off_ns,
             p50_ns: of(0.5),
             p90_ns: of(0.9),
             p99_ns: of(0.99),
@@ -321,14 +334,15 @@ struct DifferenceOf {
 struct Group {
     invocations: u64,
     total_ns: u64,
+    off_cpu_ns: Option<u64>,
     min_ns: u64,
     max_ns: u64,
 }
 
 impl From<InvocationGroup> for Group {
     fn from(of: InvocationGroup) -> Self {
-        let InvocationGroup { invocations, total_ns, min_ns, max_ns } = of;
-        Self { invocations, total_ns, min_ns, max_ns }
+        let InvocationGroup { invocations, total_ns, min_ns, max_ns, .. } = of;
+        Self { invocations, total_ns, off_cpu_ns: of.known_off_ns(), min_ns, max_ns }
     }
 }
 
@@ -343,11 +357,13 @@ struct Path {
 struct Sum {
     calls: u64,
     self_ns: u64,
+    self_off_cpu_ns: Option<u64>,
 }
 
-impl From<PathSum> for Sum {
-    fn from(of: PathSum) -> Self {
-        Self { calls: of.calls, self_ns: of.self_ns }
+impl Sum {
+    fn of(of: PathSum, group: InvocationGroup) -> Self {
+        let self_off_cpu_ns = group.known_off_ns().map(|_| of.off_ns);
+        Self { calls: of.calls, self_ns: of.self_ns, self_off_cpu_ns }
     }
 }
 
@@ -355,8 +371,8 @@ impl DifferenceOf {
     fn of(context: &TreeContext, of: &Difference) -> Self {
         let paths = of.paths.iter().map(|path| Path {
             path: path.path.iter().map(|method| context.full(*method)).collect(),
-            slow: path.slow.into(),
-            quick: path.quick.into(),
+            slow: Sum::of(path.slow, of.slow),
+            quick: Sum::of(path.quick, of.quick),
         });
         Self { slow: of.slow.into(), quick: of.quick.into(), paths: paths.collect() }
     }

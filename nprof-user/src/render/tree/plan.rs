@@ -46,6 +46,7 @@ fn grid(context: &TreeContext, order: &[u32]) -> Grid<'static> {
             TreeKind::Java if method.is_entry => "entry",
             TreeKind::Java => "java",
             TreeKind::Native => "native",
+            TreeKind::Intrinsic => "intrinsic",
         };
         Some(vec![method.depth.to_string(), kind.to_owned(), format!("{name}{arguments}"), called_by(context, method)])
     });
@@ -76,7 +77,11 @@ fn notes(plan: &TreePlan, not_listed: usize) -> Vec<String> {
     if not_listed > 0 {
         notes.push(format!("and {} (--plan lists all)", plural(not_listed as u64, "more method")));
     }
-    let natives = plan.methods.iter().filter(|method| method.kind == TreeKind::Native).count();
+    let of = |kind| plan.methods.iter().filter(|method| method.kind == kind).count() as u64;
+    let intrinsics = match of(TreeKind::Intrinsic) {
+        0 => String::new(),
+        intrinsics => format!(" and {}", plural(intrinsics, "intrinsic")),
+    };
     // What turns out to be impossible is left out, but keeps its number.
     let left_out_of_all: HashSet<&str> = plan.left_out.iter().map(|left_out| left_out.what.as_str()).collect();
     let is_enhanced = |method: &&TreeMethod| {
@@ -85,9 +90,9 @@ fn notes(plan: &TreePlan, not_listed: usize) -> Vec<String> {
     };
     let enhanced = plan.methods.iter().filter(is_enhanced).count();
     notes.push(format!(
-        "plan: {} enhanced; {} seen where these call them",
+        "plan: {} enhanced; {}{intrinsics} seen where these call them",
         plural(enhanced as u64, "Java method"),
-        plural(natives as u64, "native method"),
+        plural(of(TreeKind::Native), "native method"),
     ));
     for (why, found) in left_out(plan) {
         let examples: Vec<String> = found.iter().take(NAMED).map(|what| readable(what)).collect();
@@ -127,7 +132,7 @@ pub(super) fn reason(why: &LeftOutReason) -> (&'static str, &'static str, Option
             ("called by reflection or method handles: what that leads to is not known before", "reflection", None)
         }
         LeftOutReason::NotLoaded => ("of classes that are not loaded, or not used, yet", "not-loaded", None),
-        LeftOutReason::Ambiguous => ("native, at calls that may mean a method that overrides it", "ambiguous", None),
+        LeftOutReason::Ambiguous => ("native or intrinsic, at calls that may mean another method", "ambiguous", None),
         LeftOutReason::Unmodifiable => ("of classes that the VM lets nobody change", "unmodifiable", None),
         LeftOutReason::Reserved => ("that nprof itself needs in the JVM to tell of others", "reserved", None),
         LeftOutReason::ClassFile(reason) => ("of classes that nprof cannot change", "class-file", Some(reason)),

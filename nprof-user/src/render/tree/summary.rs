@@ -117,12 +117,14 @@ fn compared(difference: &Difference) -> String {
     let Difference { slow, quick, .. } = difference;
     let more = slow.mean_ns().saturating_sub(quick.mean_ns());
     format!(
-        "the {} slowest took {} each{}, the others {}{}. Where the {} more went, per invocation:",
+        "the {} slowest took {} each{}{}, the others {}{}{}. Where the {} more went, per invocation:",
         units::count(slow.invocations),
         units::duration(slow.mean_ns()),
         from_to(slow),
+        off(slow),
         units::duration(quick.mean_ns()),
         from_to(quick),
+        off(quick),
         units::duration(more),
     )
 }
@@ -134,28 +136,50 @@ fn from_to(group: &InvocationGroup) -> String {
     }
 }
 
+/// How long threads did not run, if that is known and worth a word.
+fn off(group: &InvocationGroup) -> String {
+    let off_ns = group.mean_off_ns().filter(|&off_ns| is_much(off_ns, group));
+    off_ns.map_or_else(String::new, |off_ns| format!(", {} of it off-CPU", units::duration(off_ns)))
+}
+
+/// Whether a time is at least half a percent of what an invocation took.
+fn is_much(ns: u64, group: &InvocationGroup) -> bool {
+    ns > 0 && ns.saturating_mul(200) >= group.mean_ns()
+}
+
 /// What a path took in each invocation of a group.
 fn mean(sum: PathSum, group: InvocationGroup) -> u64 {
     sum.self_ns.checked_div(group.invocations).unwrap_or(0)
 }
 
 fn table(context: &TreeContext, difference: &Difference) -> Grid<'static> {
-    let rows = difference.paths.iter().take(PATHS).map(|path| row(context, difference, path));
+    let slow = &difference.slow;
+    let has_off = slow.mean_off_ns().is_some_and(|off_ns| is_much(off_ns, slow));
+    let rows = difference.paths.iter().take(PATHS).map(|path| row(context, difference, path, has_off));
     let right = |title| (title, Align::Right);
-    let headers = vec![right("MORE"), right("SLOW"), right("QUICK"), right("CALLS"), ("SELF TIME OF", Align::Left)];
+    let mut headers = vec![right("MORE"), right("SLOW"), right("QUICK"), right("CALLS"), ("SELF TIME OF", Align::Left)];
+    if has_off {
+        headers.insert(2, right("OFF-CPU"));
+    }
     Grid { rows: rows.collect(), headers, elastic: vec![], expendable: &[] }
 }
 
-fn row(context: &TreeContext, difference: &Difference, path: &PathDifference) -> Vec<String> {
+fn row(context: &TreeContext, difference: &Difference, path: &PathDifference, has_off: bool) -> Vec<String> {
     let (slow, quick) = (mean(path.slow, difference.slow), mean(path.quick, difference.quick));
     let sign = if slow < quick { "-" } else { "" };
-    vec![
+    let mut row = vec![
         format!("{sign}{}", units::duration(slow.abs_diff(quick))),
         units::duration(slow),
         units::duration(quick),
         format!("{} / {}", per(path.slow, difference.slow), per(path.quick, difference.quick)),
         name(context, &path.path),
-    ]
+    ];
+    if has_off {
+        // How much of SLOW.
+        let off_ns = path.slow.off_ns.checked_div(difference.slow.invocations).filter(|&off_ns| off_ns > 0);
+        row.insert(2, off_ns.map_or_else(String::new, units::duration));
+    }
+    row
 }
 
 /// Calls per invocation.

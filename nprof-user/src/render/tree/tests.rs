@@ -203,7 +203,8 @@ fn invocation_for_programs() {
     let expected = serde_json::json!({
         "class": "com.acme.net.Wire", "method": "read0", "signature": "()I", "kind": "native", "lines": [88],
         "calls": 12, "without_end": 0, "total_ns": 25_200_000, "self_ns": 25_200_000, "min_ns": 1_000_000,
-        "max_ns": 3_200_000, "exception": null, "exceptions": [], "children": [],
+        "max_ns": 3_200_000, "off_cpu_ns": null, "self_off_cpu_ns": null, "exception": null, "exceptions": [],
+        "children": [],
     });
     assert_eq!(read, &expected);
 }
@@ -258,4 +259,41 @@ fn timeline_of_invocations() {
         (&"OrderService::get".into(), &1_500_000.0.into(), &26_665.0.into())
     );
     assert_eq!(document["otherData"]["shown"], 3);
+}
+
+/// Check that waiting stands in the heading, at the methods themselves, and in the comparison of slow and quick ones, where it is much.
+#[test]
+fn waiting_is_shown() {
+    let waited = |us: u64| TreeEventKind::Waited(Some(us * 1_000));
+    let of = |us: u64| {
+        let mut one = invocation(&[
+            (0, 0, Enter),
+            (100, 1, Enter),
+            (us, 1, waited(us / 2)),
+            (10, 1, Return),
+            (50, 0, waited(30)),
+            (0, 0, Return),
+        ]);
+        one.knows_off = true;
+        one
+    };
+    let shown = text(&of(10_000), Some(80));
+    assert!(shown.contains("took 10.2 ms (5.03 ms off-CPU) in") && shown.contains(": off-CPU 5.00 ms\n"), "{shown}");
+    assert!(!shown.contains("of SELF"), "{shown}");
+    assert!(text(&of(100), Some(80)).contains(": off-CPU 30.0 us of SELF\n"));
+    let mut sums = TreeSums::default();
+    for us in [vec![1_000; 18], vec![10_000; 2]].concat() {
+        sums.add(&of(us));
+    }
+    let summary = sums.summary(Unfinished::default());
+    let (jvm, losses) = (samples::snapshot().jvm, Losses::default());
+    let mut out = Vec::new();
+    tree_summary(&context(), &run(&summary, &jvm, &losses), true, Screen { ansi: false, columns: Some(80) }, &mut out)
+        .unwrap();
+    let summary = String::from_utf8(out).unwrap().replace("\n  ", " ");
+    assert!(
+        summary.contains("took 10.2 ms each, 5.03 ms of it off-CPU, the others 1.16 ms, 530 us of it"),
+        "{summary}"
+    );
+    assert!(summary.contains("SLOW  OFF-CPU"), "{summary}");
 }

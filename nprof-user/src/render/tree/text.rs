@@ -51,13 +51,27 @@ fn heading(context: &TreeContext, shown: ShownInvocation<'_>) -> String {
     let entry = printable(&context.full(invocation.root().method)).into_owned();
     let took = match (invocation.total_ns(), invocation.failed_by()) {
         (None, _) => "was entered, its end was not seen".to_owned(),
-        (Some(ns), None) => format!("took {}", units::duration(ns)),
+        (Some(ns), None) => format!("took {}{}", units::duration(ns), off(invocation)),
         (Some(ns), Some(by)) => {
-            format!("threw {} after {}", printable(context.exception(by)), units::duration(ns))
+            format!("threw {} after {}{}", printable(context.exception(by)), units::duration(ns), off(invocation))
         }
     };
     let at = context.moment(invocation.started_ns).strftime("%H:%M:%S.%3f");
     format!("#{number} {entry} {took} in {}, {at} UTC", thread_label(invocation.thread, thread))
+}
+
+/// How long the thread did not run, if that is worth a word.
+fn off(invocation: &Invocation) -> String {
+    let off_ns = invocation.off_ns().and_then(|off_ns| off_ns.first().copied());
+    match off_ns.filter(|&off_ns| is_much(off_ns, invocation)) {
+        Some(off_ns) => format!(" ({} off-CPU)", units::duration(off_ns)),
+        None => String::new(),
+    }
+}
+
+/// Whether a time is at least half a percent of the invocation's.
+fn is_much(ns: u64, invocation: &Invocation) -> bool {
+    ns > 0 && ns.saturating_mul(LEAST_SHARE) >= invocation.root().total_ns
 }
 
 /// The nodes on which most of the time was spent: from each the one that took the most, if that is at least half.
@@ -183,13 +197,13 @@ impl Tree<'_> {
         let mark = if is_slow { '>' } else { ' ' };
         let before = format!("{total:>8}  {own:>8}  {lines:>5} {mark} ");
         let indent = indent(depth);
-        let is_native = self.context.method(node.method).is_some_and(|method| method.kind == TreeKind::Native);
+        let kind = self.context.method(node.method).map_or(TreeKind::Java, |method| method.kind);
         let mut name = self.context.short(node.method).to_owned();
         if let Some(columns) = self.screen.columns {
             name = names::cut(&name, columns.saturating_sub(BEFORE + width(&indent)).max(16));
         }
-        let remarks = self.remarks(node, is_native);
-        let painted = self.paint(&name, is_native, is_slow);
+        let remarks = self.remarks(node, kind);
+        let painted = self.paint(&name, kind, is_slow);
         let room = columns(self.screen).saturating_sub(BEFORE + width(&indent));
         if remarks.is_empty() {
             return writeln!(w, "{before}{indent}{painted}");
@@ -203,24 +217,30 @@ impl Tree<'_> {
         wrapped(&remarks, room.saturating_sub(2).max(16), 0).iter().try_for_each(|line| writeln!(w, "{below}{line}"))
     }
 
-    fn paint(&self, name: &str, is_native: bool, is_slow: bool) -> String {
+    fn paint(&self, name: &str, kind: TreeKind, is_slow: bool) -> String {
         if !self.screen.ansi {
             return name.to_owned();
         }
-        let styled = if is_native { name.cyan() } else { name.stylize() };
+        let styled = if kind == TreeKind::Native { name.cyan() } else { name.stylize() };
         if is_slow { styled.bold().to_string() } else { styled.to_string() }
     }
 
-    fn remarks(&self, node: &TreeNode, is_native: bool) -> String {
-        let mut remarks = Vec::new();
-        if is_native {
-            remarks.push("native".to_owned());
-        }
+    fn remarks(&self, node: &TreeNode, kind: TreeKind) -> String {
+        let mut remarks: Vec<String> = match kind {
+            TreeKind::Java => Vec::new(),
+            TreeKind::Native => vec!["native".to_owned()],
+            TreeKind::Intrinsic => vec!["intrinsic".to_owned()],
+        };
         if node.calls > 1 {
             remarks.push(format!("×{}", units::count(node.calls)));
             if node.calls - node.unended > 1 {
                 remarks.push(range(node.min_ns, node.max_ns));
             }
+        }
+        let off_ns = node.self_off_ns();
+        if self.invocation.knows_off && is_much(off_ns, self.invocation) {
+            let of = if node.children.is_empty() { "" } else { " of SELF" };
+            remarks.push(format!("off-CPU {}{of}", units::duration(off_ns)));
         }
         if node.unended > 0 {
             let of = if node.calls > 1 { format!("of {} ", units::count(node.unended)) } else { String::new() };

@@ -1,15 +1,20 @@
 //! Keeps what telling costs a JVM within a share of its CPU time: methods that are called too often are to tell no more.
 //!
-//! What is counted is what threads have told, so calls outside of entry methods, which cost less, are not in it.
+//! What is counted is what threads have told, and the calls of which they tell nothing, since they are outside of entry methods: these
+//! cost less, but may be many.
 
 use std::time::{Duration, Instant};
 
-use crate::model::{Pid, TreeEvent, TreeEventKind, TreeMethod};
+use nprof_common::tree::{Event, EventKind};
+
+use crate::model::{Pid, TreeMethod};
 use crate::sys::cpu_clock::CpuClock;
 
 /// What a thread takes to tell one thing, in nanoseconds: up to twice what `cargo xtask bench trees` finds, since other machines read their
 /// counter more slowly, and code around it is compiled worse than in a benchmark.
 const EVENT_NS: f64 = 20.0;
+/// What a call takes of which nothing is told, from its beginning to its end; likewise.
+const UNTOLD_NS: f64 = 32.0;
 /// How long the budget is added up before it is looked at, unless it is spent before that.
 const WINDOW: Duration = Duration::from_millis(100);
 /// A JVM is taken to use so many cores at least, as by the governor.
@@ -24,7 +29,29 @@ pub(super) struct Budget {
     clock: CpuClock,
     since: Instant,
     cpu: Duration,
-    told: Vec<u64>,
+    spent: Vec<Spent>,
+    untold: u64,
+}
+
+/// What a method has cost.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
+    /// So many times something was told of it.
+    told: u64,
+    /// So many calls were not told.
+    untold: u64,
+    /// So many of them until the last look.
+    untold_before: u64,
+}
+
+impl Spent {
+    fn ns(&self) -> f64 {
+        self.told as f64 * EVENT_NS + self.untold as f64 * UNTOLD_NS
+    }
+
+    fn forget(&mut self) {
+        (self.told, self.untold) = (0, 0);
+    }
 }
 
 impl Budget {
@@ -32,14 +59,27 @@ impl Budget {
     pub(super) fn new(pid: Pid, share: f64, methods: usize) -> Self {
         let clock = CpuClock::of(pid);
         let cpu = clock.read().unwrap_or_default();
-        Self { share, clock, since: Instant::now(), cpu, told: vec![0; methods] }
+        Self { share, clock, since: Instant::now(), cpu, spent: vec![Spent::default(); methods], untold: 0 }
     }
 
     /// A thread has told something, or had no room to.
-    pub(super) fn add(&mut self, event: &TreeEvent) {
-        let events = if let TreeEventKind::Lost(lost) = event.kind { lost } else { 1 };
-        if let Some(told) = usize::try_from(event.method).ok().and_then(|method| self.told.get_mut(method)) {
-            *told = told.saturating_add(events);
+    pub(super) fn add(&mut self, event: &Event) {
+        let events = if event.kind == EventKind::Lost { event.detail } else { 1 };
+        if let Some(spent) = self.spent.get_mut(event.method as usize) {
+            spent.told = spent.told.saturating_add(events);
+        }
+    }
+
+    /// So many calls were not told until now, of all methods and of each.
+    pub(super) fn untold(&mut self, all: u64, of: impl Fn(u32) -> u64) {
+        if all == self.untold {
+            return;
+        }
+        self.untold = all;
+        for (method, spent) in (0..).zip(&mut self.spent) {
+            let now = of(method);
+            spent.untold = spent.untold.saturating_add(now.saturating_sub(spent.untold_before));
+            spent.untold_before = now;
         }
     }
 
@@ -48,22 +88,23 @@ impl Budget {
     pub(super) fn too_expensive(&mut self, methods: &[TreeMethod], silenced: &[u32]) -> Vec<u32> {
         let length = self.since.elapsed();
         for &method in silenced {
-            self.told.get_mut(method as usize).into_iter().for_each(|told| *told = 0);
+            self.spent.get_mut(method as usize).into_iter().for_each(Spent::forget);
         }
-        let told: u64 = self.told.iter().sum();
+        let ns: f64 = self.spent.iter().map(Spent::ns).sum();
         let is_over = length >= WINDOW;
-        if !is_over && told as f64 * EVENT_NS <= self.allowed_ns(WINDOW, Duration::ZERO) {
+        if !is_over && ns <= self.allowed_ns(WINDOW, Duration::ZERO) {
             return Vec::new();
         }
         let now = self.clock.read().unwrap_or(self.cpu);
         let allowed_ns = self.allowed_ns(length.max(WINDOW), now.saturating_sub(self.cpu));
-        if !is_over && told as f64 * EVENT_NS <= allowed_ns {
+        if !is_over && ns <= allowed_ns {
             return Vec::new();
         }
         let is_fixed = |method: usize| methods.get(method).is_none_or(|method| method.is_entry);
-        let excess = excess(&self.told, is_fixed, allowed_ns / EVENT_NS);
+        let spent: Vec<f64> = self.spent.iter().map(Spent::ns).collect();
+        let excess = excess(&spent, is_fixed, allowed_ns);
         (self.since, self.cpu) = (Instant::now(), now);
-        self.told.fill(0);
+        self.spent.iter_mut().for_each(Spent::forget);
         excess
     }
 
@@ -73,21 +114,21 @@ impl Budget {
     }
 }
 
-/// The methods that told most, as many as it takes for the rest to be within the budget.
-fn excess(told: &[u64], is_fixed: impl Fn(usize) -> bool, most: f64) -> Vec<u32> {
-    let mut left: u64 = told.iter().sum();
-    if left as f64 <= most {
+/// The methods that cost most, as many as it takes for the rest to be within the budget.
+fn excess(spent: &[f64], is_fixed: impl Fn(usize) -> bool, most: f64) -> Vec<u32> {
+    let mut left: f64 = spent.iter().sum();
+    if left <= most {
         return Vec::new();
     }
-    let mut methods: Vec<(usize, u64)> = told.iter().copied().enumerate().collect();
-    methods.retain(|&(method, told)| told > 0 && !is_fixed(method));
-    methods.sort_by_key(|&(method, told)| (std::cmp::Reverse(told), method));
+    let mut methods: Vec<(usize, f64)> = spent.iter().copied().enumerate().collect();
+    methods.retain(|&(method, spent)| spent > 0.0 && !is_fixed(method));
+    methods.sort_by(|(method, spent), (other, more)| more.total_cmp(spent).then(method.cmp(other)));
     let mut excess = Vec::new();
-    for (method, told) in methods {
-        if left as f64 <= most * ROOM {
+    for (method, spent) in methods {
+        if left <= most * ROOM {
             break;
         }
-        left -= told;
+        left -= spent;
         excess.extend(u32::try_from(method));
     }
     excess
@@ -97,20 +138,19 @@ fn excess(told: &[u64], is_fixed: impl Fn(usize) -> bool, most: f64) -> Vec<u32>
 mod tests {
     use super::*;
 
-    /// Check that those that told most go first, no more of them than it takes, never entry methods, and none within the budget.
+    /// Check that those that cost most go first, no more of them than it takes, never entry methods, and none within the budget.
     #[test]
-    fn who_tells_most_goes_first() {
-        let told = [500, 10, 2_000, 0, 300, 2_000];
-        let of = |most| excess(&told, |method| method == 0, most);
+    fn who_costs_most_goes_first() {
+        let spent = [500.0, 10.0, 2_000.0, 0.0, 300.0, 2_000.0];
+        let of = |most| excess(&spent, |method| method == 0, most);
         assert_eq!(of(5_000.0), [0u32; 0]);
         assert_eq!(of(4_700.0), [2]);
         assert_eq!(of(1_500.0), [2, 5]);
         assert_eq!(of(100.0), [2, 5, 4, 1]);
     }
 
-    /// Check that a burst is noticed before its time is over, that what was lost counts, and that a new time begins after a look.
-    #[test]
-    fn a_burst_is_noticed() {
+    /// An entry method, and another one, in a process that does not exist, which uses no CPU time.
+    fn budget_of_two() -> ([TreeMethod; 2], Budget) {
         let entry = TreeMethod {
             class: "A".into(),
             method: "a".into(),
@@ -121,16 +161,35 @@ mod tests {
             callers: Vec::new(),
         };
         let methods = [entry.clone(), TreeMethod { is_entry: false, ..entry }];
-        // Of a process that does not exist, which uses no CPU time.
-        let mut budget = Budget::new(Pid(u32::MAX), 0.05, methods.len());
-        let event = |kind| TreeEvent { thread: crate::model::TreeThread::Platform(1), at_ns: 0, method: 1, kind };
-        budget.add(&event(TreeEventKind::Enter));
+        let budget = Budget::new(Pid(u32::MAX), 0.05, methods.len());
+        (methods, budget)
+    }
+
+    /// Check that a burst is noticed before its time is over, that what was lost counts, and that a new time begins after a look.
+    #[test]
+    fn a_burst_is_noticed() {
+        let (methods, mut budget) = budget_of_two();
+        let event = |kind, detail| Event { ticks: 0, thread: 1, method: 1, kind, detail };
+        budget.add(&event(EventKind::Enter, 0));
         assert_eq!(budget.too_expensive(&methods, &[]), [0u32; 0]);
-        budget.add(&event(TreeEventKind::Lost(1_000_000_000)));
+        budget.add(&event(EventKind::Lost, 1_000_000_000));
         assert_eq!(budget.too_expensive(&methods, &[]), [1]);
-        budget.add(&event(TreeEventKind::Lost(1_000_000_000)));
+        budget.add(&event(EventKind::Lost, 1_000_000_000));
         assert_eq!(budget.too_expensive(&methods, &[1]), [0u32; 0]);
-        budget.add(&event(TreeEventKind::Return));
+        budget.add(&event(EventKind::Leave, 0));
         assert_eq!(budget.too_expensive(&methods, &[]), [0u32; 0]);
+    }
+
+    /// Check that calls of which nothing is told cost as well, each once.
+    #[test]
+    fn untold_calls_cost() {
+        let (methods, mut budget) = budget_of_two();
+        let many = 1_000_000_000;
+        budget.untold(many, |method| u64::from(method) * many);
+        budget.untold(many, |_| unreachable!("nothing is new"));
+        assert_eq!(budget.too_expensive(&methods, &[]), [1]);
+        budget.untold(many + 1, |method| u64::from(method) * (many + 1));
+        assert_eq!(budget.too_expensive(&methods, &[]), [0u32; 0]);
+        assert_eq!((budget.spent[1].untold, budget.spent[0].untold), (1, 0));
     }
 }

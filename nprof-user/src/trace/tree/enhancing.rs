@@ -163,14 +163,14 @@ fn meaning(error: u32) -> String {
     known.to_owned()
 }
 
-/// What is wanted of the classes of a plan: methods that tell of themselves, and natives of which their callers tell. Of classes of the same
+/// What is wanted of the classes of a plan: methods that tell of themselves, and natives and intrinsics of which their callers tell. Of classes of the same
 /// name, all are wanted.
 pub(super) fn planned(plan: TreePlan, list: &ClassList) -> Planned {
     let mut by_class: BTreeMap<String, Vec<Wanted>> = BTreeMap::new();
     for (number, method) in (0..).zip(&plan.methods).filter(|(_, method)| method.kind == TreeKind::Java) {
         of_method(&mut by_class, method).number = Some(number);
     }
-    for (number, native) in (0..).zip(&plan.methods).filter(|(_, method)| method.kind == TreeKind::Native) {
+    for (number, native) in (0..).zip(&plan.methods).filter(|(_, method)| method.kind != TreeKind::Java) {
         let callers = native.callers.iter().filter_map(|caller| plan.methods.get(caller.method as usize));
         for caller in callers.filter(|caller| caller.kind == TreeKind::Java) {
             of_method(&mut by_class, caller).native_calls.push(NativeCall {

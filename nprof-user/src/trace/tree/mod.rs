@@ -1,7 +1,7 @@
 //! Follows chosen methods of one JVM, invocation by invocation: has them enhanced, and reads what they tell.
 //!
 //! `session` talks with the shim, `classes` is what it lists, `reading` shows that to the search for calls, `enhancing` has methods enhanced; `rings`, `order`, `clock` and `threads` make events
-//! of what they tell.
+//! of what they tell, and `waits` has the kernel say how long they do not run.
 
 mod budget;
 mod classes;
@@ -12,8 +12,9 @@ mod reading;
 mod rings;
 mod session;
 mod threads;
+mod waits;
 
-use nprof_common::tree::{Event, EventKind, UNKNOWN_EXCEPTION, VIRTUAL};
+use nprof_common::tree::{Event, EventKind, UNKNOWN_EXCEPTION, UNKNOWN_WAIT, VIRTUAL};
 
 use self::budget::Budget;
 use self::classes::ClassList;
@@ -23,12 +24,13 @@ use self::reading::LoadedClasses;
 use self::rings::Rings;
 use self::session::Session;
 use self::threads::Tids;
+use self::waits::Waits;
 use super::stubs::connect;
 use super::vm::{ended_or, wait_until_ready};
 use super::{Error, TierWanted};
 use crate::calls::{self, Planned, Question};
 use crate::discover::Proc;
-use crate::model::{Jvm, TreeEvent, TreeEventKind, TreePlan, TreeThread};
+use crate::model::{Jvm, TreeEvent, TreeEventKind, TreePlan, TreeThread, VirtAddr};
 use crate::shim;
 use crate::sys::ticks::Moment;
 
@@ -42,6 +44,8 @@ pub struct TreeLosses {
     pub invocations: u64,
     /// Events of threads that have no ring: there are more threads than rings.
     pub without_ring: u64,
+    /// Times that threads did not run, of which the kernel did not tell how long.
+    pub waits: u64,
 }
 
 /// How following a JVM has ended.
@@ -61,6 +65,7 @@ pub struct TreeTracer {
     planned: Planned,
     list: ClassList,
     session: Session,
+    waits: Option<Waits>,
     rings: Rings,
     order: Order,
     clock: TickClock,
@@ -72,12 +77,12 @@ pub struct TreeTracer {
 
 impl TreeTracer {
     /// Loads the shim, if it is not there, and finds out what to enhance. Nothing is enhanced yet. Where no packages are named, those of the
-    /// entry methods are meant, and those below.
+    /// entry methods are meant, and those below. With `off_cpu` threads tell how long they do not run, where that can be known.
     ///
     /// # Errors
     /// If the shim cannot be had, or is gone.
-    pub fn open(proc: &Proc, jvm: Jvm, question: &Question) -> Result<Self, Error> {
-        let mut tracer = Self::connected(proc, jvm)?;
+    pub fn open(proc: &Proc, jvm: Jvm, question: &Question, off_cpu: bool) -> Result<Self, Error> {
+        let mut tracer = Self::connected(proc, jvm, off_cpu)?;
         let mut question = question.clone();
         if question.packages.is_empty() {
             question.packages = tracer.list.packages(&question.entries);
@@ -92,17 +97,17 @@ impl TreeTracer {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn with_plan(proc: &Proc, jvm: Jvm, plan: TreePlan) -> Result<Self, Error> {
-        let mut tracer = Self::connected(proc, jvm)?;
+    pub fn with_plan(proc: &Proc, jvm: Jvm, plan: TreePlan, off_cpu: bool) -> Result<Self, Error> {
+        let mut tracer = Self::connected(proc, jvm, off_cpu)?;
         tracer.planned = enhancing::planned(plan, &tracer.list);
         Ok(tracer)
     }
 
-    fn connected(proc: &Proc, mut jvm: Jvm) -> Result<Self, Error> {
+    fn connected(proc: &Proc, mut jvm: Jvm, off_cpu: bool) -> Result<Self, Error> {
         wait_until_ready(proc, &mut jvm)?;
         let first = Moment::now();
-        let session = begin(proc, &jvm).map_err(|error| ended_or(error, proc, &jvm));
-        let mut session = session?;
+        let begun = begin(proc, &jvm, off_cpu).map_err(|error| ended_or(error, proc, &jvm));
+        let (mut session, waits) = begun?;
         let mut list = session.classes()?;
         session.methods(&mut list)?;
         Ok(Self {
@@ -112,6 +117,7 @@ impl TreeTracer {
             planned: Planned::default(),
             list,
             session,
+            waits,
             rings: Rings::new(),
             order: Order::new(0),
             clock: TickClock::new(first, Moment::now()),
@@ -125,6 +131,12 @@ impl TreeTracer {
     pub fn limit(&mut self, share: Option<f64>) {
         let (pid, methods) = (self.jvm.pid, self.planned.plan.methods.len());
         self.budget = share.map(|share| Budget::new(pid, share, methods));
+    }
+
+    /// Whether platform threads tell how long they do not run.
+    #[must_use]
+    pub fn knows_off(&self) -> bool {
+        self.waits.is_some()
     }
 
     /// The methods that tell no more, since they were called too often for the budget, in the order in which that was found.
@@ -180,6 +192,8 @@ impl TreeTracer {
     /// Has methods tell no more that cost too much.
     fn govern(&mut self) -> Result<(), shim::Error> {
         let Some(budget) = &mut self.budget else { return Ok(()) };
+        let memory = &self.session.memory;
+        budget.untold(memory.untold(), |method| memory.untold_of(method));
         let too_expensive = budget.too_expensive(&self.planned.plan.methods, &self.silenced);
         if too_expensive.is_empty() {
             return Ok(());
@@ -222,7 +236,7 @@ impl TreeTracer {
     #[must_use]
     pub fn losses(&self) -> TreeLosses {
         let rings::RingLosses { events, invocations, without_ring } = self.rings.losses(&self.session.memory);
-        TreeLosses { events, invocations, without_ring }
+        TreeLosses { events, invocations, without_ring, waits: self.waits.as_ref().map_or(0, Waits::lost) }
     }
 
     /// Restores all classes, and passes on what threads have told until then.
@@ -242,7 +256,12 @@ impl TreeTracer {
     fn drain(&mut self, is_end: bool, consume: &mut dyn FnMut(TreeEvent)) -> Result<(), Error> {
         let (rings, order, memory) = (&mut self.rings, &mut self.order, &self.session.memory);
         let mut events: Vec<Event> = Vec::new();
-        rings.drain(memory, |event| order.take(event, &mut |event| events.push(event)));
+        let mut budget = self.budget.as_mut();
+        rings.drain(memory, |event| {
+            // Of virtual threads also what is in no entry method.
+            budget.iter_mut().for_each(|budget| budget.add(&event));
+            order.take(event, &mut |event| events.push(event));
+        });
         if is_end {
             order.end(&mut |event| events.push(event));
         } else {
@@ -254,11 +273,7 @@ impl TreeTracer {
             self.session.name_exceptions().map_err(|error| self.ended(error))?;
         }
         for event in &events {
-            let event = self.event(event);
-            if let Some(budget) = &mut self.budget {
-                budget.add(&event);
-            }
-            consume(event);
+            consume(self.event(event));
         }
         Ok(())
     }
@@ -273,6 +288,7 @@ impl TreeTracer {
             EventKind::Leave => TreeEventKind::Return,
             EventKind::Threw => TreeEventKind::Throw { exception: exception(event).unwrap_or(UNKNOWN_EXCEPTION) },
             EventKind::Lost => TreeEventKind::Lost(event.detail),
+            EventKind::Waited => TreeEventKind::Waited(Some(event.detail).filter(|&off_ns| off_ns != UNKNOWN_WAIT)),
         };
         TreeEvent { thread, at_ns: self.clock.ns(event.ticks), method: event.method, kind }
     }
@@ -288,12 +304,15 @@ fn exception(event: &Event) -> Option<u32> {
     number.filter(|_| event.kind == EventKind::Threw)
 }
 
-fn begin(proc: &Proc, jvm: &Jvm) -> Result<Session, Error> {
+fn begin(proc: &Proc, jvm: &Jvm, off_cpu: bool) -> Result<(Session, Option<Waits>), Error> {
     let pid = jvm.pid;
     if shim::is_in_use(pid) {
         return Err(Error::Trees { pid, why: "another nprof uses the shim in it; end that one first" });
     }
     let connection = connect(proc, jvm, TierWanted::Stub, false)?;
     let connection = connection.ok_or(Error::Trees { pid, why: "there is no shim in it" })?;
-    Ok(Session::begin(pid, connection)?)
+    let site = VirtAddr(connection.hello().rowless_site);
+    let waits = if off_cpu { Waits::begin(proc, jvm, site) } else { None };
+    let session = Session::begin(pid, connection, waits.as_ref().map(Waits::map))?;
+    Ok((session, waits))
 }

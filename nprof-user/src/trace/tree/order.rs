@@ -76,6 +76,8 @@ impl Order {
             }
             EventKind::Enter => self.inside.get_mut(&event.thread).map(|inside| inside.push(event.method)).is_some(),
             EventKind::Leave | EventKind::Threw => self.leaves(event),
+            // Virtual threads do not tell.
+            EventKind::Waited => false,
         }
     }
 

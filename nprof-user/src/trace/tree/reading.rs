@@ -1,11 +1,11 @@
 //! The classes of a target, for the search of calls: what its shim lists, and the files of the classes that the search comes to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::classes::ClassList;
 use super::session::Session;
-use crate::calls::{Bytecode, Classes, Constants, LoadedClass};
-use crate::classfile::{Attribute, CODE, ClassFile, Code, Reader};
+use crate::calls::{Bytecode, Classes, Constants, DeclaredMethod, LoadedClass};
+use crate::classfile::{Attribute, CODE, ClassFile, Code, Reader, is_intrinsic};
 use crate::shim;
 
 const LINES: &[u8] = b"LineNumberTable";
@@ -68,6 +68,21 @@ impl Classes for LoadedClasses<'_> {
         let code = method.and_then(|method| method.attribute(&file.pool, CODE));
         let Some(code) = code.and_then(|code| Code::parse(code.content).ok()) else { return Ok(None) };
         Ok(Some(Bytecode { bytes: code.bytes.to_vec(), lines: lines(&code.attributes, &file) }))
+    }
+
+    fn intrinsics(&mut self, class: u32) -> Result<Vec<u32>, Self::Error> {
+        let list = self.list;
+        let Some((class, file)) = list.classes.get(class as usize).zip(self.file(class)?) else {
+            return Ok(Vec::new());
+        };
+        let marked = file.methods.iter().filter(|method| is_intrinsic(method, &file.pool));
+        let names: HashSet<(String, String)> = marked
+            .filter_map(|method| Some((file.pool.text(method.name)?, file.pool.text(method.descriptor)?)))
+            .collect();
+        let is_one = |method: &DeclaredMethod| {
+            !names.is_empty() && names.contains(&(method.name.to_string(), method.signature.to_string()))
+        };
+        Ok((0..).zip(&class.methods).filter(|(_, method)| is_one(method)).map(|(place, _)| place).collect())
     }
 }
 

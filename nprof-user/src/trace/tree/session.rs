@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use nprof_common::wire::{self, ToShim};
 
 use super::classes::ClassList;
+use crate::attach::RowMap;
 use crate::model::Pid;
 use crate::shim::{self, ClassFile, Connection, Enhanced, FromShimOwned, TreeMemory, TreesEnded};
 
@@ -27,10 +28,10 @@ pub(super) struct Session {
 pub(super) type Change<'a> = &'a mut dyn FnMut(u32, &[u8]) -> Option<Vec<u8>>;
 
 impl Session {
-    /// Has the shim make ready.
-    pub(super) fn begin(pid: Pid, mut connection: Connection) -> Result<Self, shim::Error> {
+    /// Has the shim make ready, with these rows of threads if there are to be some.
+    pub(super) fn begin(pid: Pid, mut connection: Connection, rows: Option<&RowMap>) -> Result<Self, shim::Error> {
         let memory = TreeMemory::new().map_err(|source| shim::Error::Memory { pid, source })?;
-        connection.prepare_trees(memory.memory())?;
+        connection.prepare_trees(memory.memory(), rows.map(|rows| (rows.map(), rows.rows())))?;
         let mut session = Self { pid, connection, memory, exceptions: HashMap::new() };
         session.answer(|message| matches!(message, FromShimOwned::TreesReady).then_some(()))?;
         Ok(session)

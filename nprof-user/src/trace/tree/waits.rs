@@ -1,0 +1,51 @@
+//! How long threads do not run: the programs of the kernel that keep a row of each thread of a target, which its shim maps and reads.
+
+use std::sync::Arc;
+
+use nprof_common::Loss;
+use nprof_common::rows::ROWS;
+
+use crate::attach::{Collect, Engine, RowMap, in_full};
+use crate::collect::Reader;
+use crate::discover::Proc;
+use crate::model::{Jvm, VirtAddr};
+use crate::trace::Error;
+use crate::trace::rowless::Rows;
+
+/// What keeps the rows of one JVM. They are not kept any more when this is dropped.
+#[derive(Debug)]
+pub(super) struct Waits {
+    rows: Rows,
+    reader: Reader,
+    _engine: Arc<Engine>,
+}
+
+impl Waits {
+    /// Has rows kept of the threads of a JVM, which pass `site` in its shim to get theirs. `None` where the kernel cannot, or nprof may not, which
+    /// is said.
+    pub(super) fn begin(proc: &Proc, jvm: &Jvm, site: VirtAddr) -> Option<Self> {
+        let begun = Self::try_begin(proc, jvm, site);
+        begun.inspect_err(|error| tracing::warn!("not known how long threads wait: {}", in_full(error))).ok()
+    }
+
+    fn try_begin(proc: &Proc, jvm: &Jvm, site: VirtAddr) -> Result<Self, Error> {
+        let collect = Collect { target: jvm.pid, off_cpu: true, rows: ROWS, ..Collect::nothing() };
+        let (engine, _feeds) = Engine::load_collecting(1, &collect)?;
+        let maps = engine.row_maps().ok_or(Error::NoRows { pid: jvm.pid })?;
+        let map = maps.make(proc.threads(jvm.pid)?)?;
+        let rows = Rows::give(map, (proc, jvm), &engine, site)?;
+        let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
+        Ok(Self { rows, reader, _engine: engine })
+    }
+
+    /// What the JVM is to map.
+    pub(super) fn map(&self) -> &RowMap {
+        self.rows.map()
+    }
+
+    /// How many times it was not known how long a thread did not run.
+    pub(super) fn lost(&self) -> u64 {
+        let losses = self.reader.losses();
+        losses.counts.iter().filter(|(reason, _)| *reason == Loss::NoOffCpu.as_str()).map(|(_, count)| count).sum()
+    }
+}

@@ -1,0 +1,131 @@
+//! Trees beside what else a JVM has: collectors that move objects all the time, another agent that changes the same class, and a thousand nprofs
+//! one after another.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nprof::calls::Question;
+use nprof::discover::Proc;
+use nprof::model::Pid;
+use nprof::resolve::pattern::Pattern;
+use nprof::trace::TreeTracer;
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::require::{say, traced_on_every_jdk};
+use nprof_tests::target::Targets;
+use tempfile::TempDir;
+
+use crate::tree::{Told, follow_in, memory, must_be_the_same, open_again};
+
+const MARKED: &str = "targets.Trees$Marked";
+
+/// Check each invocation with each collector, which collects all the time.
+#[test]
+fn each_collector() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        for collector in ["Serial", "Parallel", "G1", "Z", "Shenandoah"] {
+            let option = format!("-XX:+Use{collector}GC");
+            let mut target = RemoteProcess::trees(jdk, &[&option, "-Xmx256m"])?;
+            target.run("collecting")?;
+            follow_in(&mut target, 8, "platform").with_context(|| format!("{jdk} {option}"))?;
+            target.exit()?;
+        }
+        Ok(())
+    })
+}
+
+/// Check that what another agent has made of a class is there before, meanwhile and afterwards, whether it may retransform or not.
+#[test]
+fn another_agents_changes_stay() -> Result<()> {
+    const ROUNDS: u64 = 50;
+    traced_on_every_jdk(|jdk| {
+        let directory = TempDir::new()?;
+        let agent = directory.path().join("second.jar");
+        Targets::get()?.pack_agent(jdk, "targets.Second", &agent)?;
+        let mut target = RemoteProcess::trees(jdk, &[&format!("-javaagent:{}", agent.display())])?;
+        let run = format!("marked {ROUNDS}");
+        let is_marked = |target: &mut RemoteProcess| {
+            let answer = target.run(&run)?;
+            ensure!(answer == ["1 1"], "{answer:?}");
+            Ok(())
+        };
+        is_marked(&mut target)?;
+        let entries = ["first", "second"].map(|name| Pattern::parse(&format!("{MARKED}::{name}")));
+        let question = Question { entries: entries.into_iter().collect::<Result<_, _>>()?, ..Question::default() };
+        let proc = Proc::host();
+        let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, false)?;
+        let before = tracer.class_files(MARKED)?;
+        ensure!(before.len() == 1 && tracer.begin()? == 1, "{:?}", tracer.plan());
+        is_marked(&mut target)?;
+        let mut told = Told::default();
+        let end = tracer.stop(&mut |event| told.take(event))?;
+        ensure!(told.trees == 2 * ROUNDS && told.wrong.is_empty(), "{} trees, {:?}", told.trees, told.wrong.first());
+        ensure!(end.restored == 1 && end.behind == 0, "{end:?}");
+        is_marked(&mut target)?;
+        drop(tracer);
+        let mut tracer = open_again(&target, false)?;
+        must_be_the_same(&before[0], &tracer.class_files(MARKED)?[0])?;
+        target.exit()
+    })
+}
+
+/// What a JVM has, by name.
+fn kept(target: &mut RemoteProcess) -> Result<BTreeMap<String, u64>> {
+    let mut kept = memory(target)?;
+    let of = |what: &str| {
+        Ok::<u64, anyhow::Error>(std::fs::read_dir(format!("/proc/{}/{what}", target.pid()))?.count() as u64)
+    };
+    kept.extend([("threads".to_owned(), of("task")?), ("descriptors".to_owned(), of("fd")?)]);
+    Ok(kept)
+}
+
+/// Invocations in a second.
+fn pace(target: &mut RemoteProcess) -> Result<f64> {
+    let mut entries = || -> Result<f64> {
+        let answer = target.run("counts")?;
+        Ok(answer.first().and_then(|line| line.split(' ').next()).context("no counts")?.parse()?)
+    };
+    let (first, begin) = (entries()?, Instant::now());
+    thread::sleep(Duration::from_secs(2));
+    Ok((entries()? - first) / begin.elapsed().as_secs_f64())
+}
+
+/// Has classes enhanced and restored a thousand times while two threads work, and says what has grown. Threads, descriptors and pace are checked;
+/// what a VM that compiles keeps of old versions of classes goes when it sees fit.
+#[test]
+#[ignore = "takes minutes"]
+fn a_thousand_cycles() -> Result<()> {
+    const CYCLES: u32 = 1_000;
+    const WARM: u32 = 50;
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        target.run("load 2")?;
+        pace(&mut target)?;
+        let (before, mut warm) = (pace(&mut target)?, BTreeMap::new());
+        for cycle in 1..=CYCLES {
+            // The kernel takes longer to load programs than all the rest takes.
+            let mut tracer = open_again(&target, cycle % 10 == 0)?;
+            let classes = tracer.begin()?;
+            tracer.tick(&mut |_| {})?;
+            let end = tracer.stop(&mut |_| {})?;
+            ensure!(classes == 3 && end.restored == 3 && end.behind == 0, "{classes}, {end:?} in cycle {cycle}");
+            drop(tracer);
+            if cycle == WARM {
+                warm = kept(&mut target)?;
+            }
+            if cycle % 200 == 0 {
+                say(&format!("{jdk}, after {cycle} cycles: {:?}", kept(&mut target)?));
+            }
+        }
+        let (after, end) = (pace(&mut target)?, kept(&mut target)?);
+        say(&format!(
+            "{jdk}: {before:.0} invocations a second before, {after:.0} after; {warm:?} after {WARM} cycles, {end:?} at the end"
+        ));
+        for what in ["threads", "descriptors"] {
+            ensure!(end[what] <= warm[what], "{what}: {} -> {}", warm[what], end[what]);
+        }
+        ensure!(after > 0.7 * before, "{before} invocations a second before, {after} after");
+        target.exit()
+    })
+}
