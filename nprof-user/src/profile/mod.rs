@@ -9,6 +9,7 @@
 //! Sums       chance and times of each sample, added up by function and stack
 //! ```
 
+mod callers;
 mod interner;
 mod jvm_stacks;
 mod last_java_frames;
