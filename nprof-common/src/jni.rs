@@ -74,6 +74,27 @@ impl JniHandle {
     pub const fn holds(self) -> u64 {
         self.of & 0xff
     }
+
+    /// Takes it off the end of a record ([`crate::StackKind::Made`]), as the kernel laid it out. `None` if it is none.
+    #[cfg(not(target_arch = "bpf"))]
+    #[must_use]
+    pub fn at_end_of(record: &[u8]) -> Option<Self> {
+        Self::read_from_suffix(record).ok().map(|(_, handle)| handle)
+    }
+}
+
+/// How many stacks were taken in which a native method has made things of one class by one function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct JniMade {
+    /// How many.
+    pub taken: u64,
+    /// How many things are left out until the next one.
+    pub left: u64,
+    /// One of about `1 << shift` is taken.
+    pub shift: u64,
+    /// When the last one was, or it was last found that they have become seldom, in nanoseconds of the monotonic clock.
+    pub last_ns: u64,
 }
 
 /// Something that native code has made and not let go.

@@ -120,19 +120,25 @@ pub(crate) unsafe fn count(stats: *const MethodStats, index: u32, regs: *const p
 }
 
 /// Records a call of a JNI function that has returned and was just taken off `frames`, with how long its thread was not running in it
-/// and in no nested one.
+/// and in no nested one. Returns whether the stack is wanted in which something was made: 1, or 0.
 ///
 /// A function that is called: its variables have no room beside those of what calls it.
 ///
 /// # Safety
 /// `stats` and `frames` are of maps.
 #[inline(never)]
-pub(crate) unsafe fn end(stats: *const MethodStats, frames: *const Frames, time_ns: u64, off_ns: u64, returned: u64) {
+pub(crate) unsafe fn end(
+    stats: *const MethodStats,
+    frames: *const Frames,
+    time_ns: u64,
+    off_ns: u64,
+    returned: u64,
+) -> u64 {
     // SAFETY: the caller's promise; the frames are the current thread's.
     let Frames { depth, frames, .. } = unsafe { &*frames };
-    let Some(frame) = frames.get(*depth as usize) else { return };
+    let Some(frame) = frames.get(*depth as usize) else { return 0 };
     let caller = frames.get((*depth as usize).wrapping_sub(1)).map_or(NO_CALLER, caller_in);
-    let Some(calls) = calls_of(caller, frame.index) else { return };
+    let Some(calls) = calls_of(caller, frame.index) else { return 0 };
     // SAFETY: the map gave the pointer.
     let calls = unsafe { &mut *calls };
     let times = [
@@ -163,9 +169,8 @@ pub(crate) unsafe fn end(stats: *const MethodStats, frames: *const Frames, time_
     }
     let is_unknown = frame.env == LETS_UNKNOWN_GO && matches!(kind, LETS_GO | LETS_ELEMENTS_GO | LEAVES);
     add(&raw mut calls.unknown, u64::from(is_unknown));
-    if !is_null && (kind == MAKES || kind == ENTERS) {
-        held::hold(stats, caller, frame, frame.start_ns + time_ns, returned);
-    }
+    let makes = !is_null && (kind == MAKES || kind == ENTERS);
+    u64::from(makes && held::hold(stats, caller, frame, frame.start_ns + time_ns, returned))
 }
 
 /// Something was looked up and found: for the first time, or again. Which class a name means depends on who asks: of nobody's

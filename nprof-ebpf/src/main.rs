@@ -22,6 +22,7 @@ mod handover;
 mod held;
 mod jni;
 mod losses;
+mod made;
 mod maps;
 mod off_cpu;
 mod rows;

@@ -100,6 +100,17 @@ pub struct LeakRow {
     pub elements: u64,
     pub oldest_ns: u64,
     pub youngest_ns: u64,
+    pub stack: Vec<String>,
+    pub stacks_taken: u64,
+    pub stacks: Vec<MadeStackRow>,
+}
+
+/// From where in Java things were made.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct MadeStackRow {
+    pub seen: u64,
+    pub frames: Vec<String>,
 }
 
 /// All look-ups.

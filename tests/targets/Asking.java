@@ -1,6 +1,7 @@
 package targets;
 
 import java.util.Map;
+import java.util.concurrent.locks.LockSupport;
 
 /** Natives that ask the VM for as much as they are told to. */
 public final class Asking {
@@ -91,6 +92,21 @@ public final class Asking {
         }
     }
 
+    /** Keeps all of so few. For as long that stacks are taken now and then. */
+    private static void oneWay(int amount) {
+        LockSupport.parkNanos(1_000_000);
+        leak(KEPT, "text", new int[8], amount, 1);
+    }
+
+    private static void another(int amount) {
+        LockSupport.parkNanos(1_000_000);
+        further(amount);
+    }
+
+    private static void further(int amount) {
+        leak(KEPT, "text", new int[8], amount, 1);
+    }
+
     private static void once(String what, int amount) {
         switch (what) {
             case "lookUp": lookUp(); break;
@@ -98,6 +114,8 @@ public final class Asking {
             case "refer": refer("text", new int[8], amount, 1); break;
             case "leak": leak(KEPT, "text", new int[8], amount, 1); break;
             case "leakNothing": leak(KEPT, "text", new int[8], amount, 0); break;
+            case "leakOneWay": oneWay(amount); break;
+            case "leakAnother": another(amount); break;
             case "keep": keep(KEPT); break;
             case "clear": fail(amount, false); break;
             case "throw":

@@ -15,6 +15,8 @@ pub(super) const LOOK_UPS: u32 = 1 << 16;
 pub(super) const THREADS: u32 = 1 << 12;
 /// How much can be held at once that is followed: 20 MB.
 pub(super) const HELD: u32 = 1 << 17;
+/// Of how many groups of what is made stacks are taken: by native method, function and class.
+pub(super) const MADE: u32 = 1 << 12;
 
 /// [`JniShards`] as aya passes them.
 pub(super) type JniEntry = [u64; size_of::<JniShards>() / size_of::<u64>()];
@@ -50,6 +52,14 @@ impl JniTable {
             entry.inspect_err(|error| tracing::warn!("not all that is held can be read: {error}")).ok()
         });
         entries.map(|(handle, held)| (transmute!(handle), transmute!(held))).collect()
+    }
+
+    /// Whether something is still held that was made at this time.
+    #[must_use]
+    pub fn is_held(&self, handle: JniHandle, since_ns: u64) -> bool {
+        let key: HandleEntry = transmute!(handle);
+        let held: Option<JniHeld> = self.held.get(&key, 0).ok().map(|held| transmute!(held));
+        held.is_some_and(|held| held.since_ns == since_ns)
     }
 }
 

@@ -9,7 +9,7 @@ use nprof_common::{JniCalls, JniHolds, JniKind};
 
 use self::table::TABLE;
 use super::{MethodSnapshot, Snapshot};
-pub use held::{JniHeldGroup, JniHeldSnapshot};
+pub use held::{JniCallPath, JniHeldGroup, JniHeldSnapshot};
 
 /// How many places the table has before the version that made it longer.
 const LENGTHS: [(u32, usize); 3] = [(19, 234), (24, 235), (u32::MAX, TABLE.len())];

@@ -4,6 +4,7 @@
 //! has called which function.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nprof_common::MirrorPlaces;
@@ -12,7 +13,7 @@ use super::held::HeldWatch;
 use super::prepared::Prepared;
 use super::sampling::libjvm_of;
 use super::vm::ended_or;
-use super::{Error, SlowWatch, Tracer, calibrate};
+use super::{Error, SlowWatch, Tracer, calibrate, slow};
 use crate::aggregate::{self, HeldThing, JniPairs};
 use crate::attach::{Collect, Engine, JniTable};
 use crate::discover::Proc;
@@ -59,19 +60,27 @@ impl Prepared {
         let known = functions(&proc, &jvm).and_then(|functions| Ok((functions, mirrors(&proc, &jvm)?)));
         let (Functions { methods, unseen }, mirrors) = known.map_err(|error| ended_or(error, &proc, &jvm))?;
         self.plan_jni(&methods);
+        let others = self.engine_collects();
+        let others = if held_from.is_some() { self.collect_held(others)? } else { others };
         let collect = Collect {
             jni: Some(mirrors.unwrap_or_default()),
-            held: held_from.is_some(),
             pending: self.pending_places()?,
             off_cpu: true,
-            ..self.engine_collects()
+            ..others
         };
         let (engine, mut feeds) = Engine::load_measuring(self.capacity()?, &collect)?;
         let calibrated = calibrate(&proc, &engine)?;
         let taken_twice = || Error::Defect { what: "the calls of JNI functions are read already".to_owned() };
         let table = feeds.take_jni().ok_or_else(taken_twice)?;
-        let held = held_from.map(|from| HeldWatch::begin(&proc, &jvm, feeds.vms(), from)).transpose()?;
-        let slow = collect.slow.then(|| SlowWatch::start(proc, &engine, feeds)).transpose()?;
+        let vms = Arc::clone(feeds.vms());
+        let ring = collect.stacks().then(|| slow::ring(feeds)).transpose()?;
+        let with_ring = |wanted: bool| ring.clone().filter(|_| wanted);
+        let slow =
+            with_ring(collect.slow).map(|ring| SlowWatch::by_ring(proc.clone(), &engine, ring, Arc::clone(&vms)));
+        let held = with_ring(collect.held).zip(held_from);
+        let held =
+            held.map(|(ring, from)| HeldWatch::begin((&proc, &jvm), ring, Arc::clone(&vms), from)).transpose()?;
+        let slow = slow.transpose()?;
         let tracer = self.attach_to(&engine, calibrated, slow)?;
         let (functions, tells_members) = (methods.len(), mirrors.is_some());
         Ok(JniTracer { tracer, table, functions, unseen, tells_members, held, held_at_end: None })
@@ -95,6 +104,9 @@ impl JniTracer {
     pub fn tick(&mut self) {
         if self.tracer.is_due() {
             self.tracer.tick();
+            if let Some(held) = &self.held {
+                held.tick(&self.table);
+            }
         }
     }
 

@@ -122,8 +122,21 @@ struct Leak<'a> {
     elements: u64,
     oldest_ns: u64,
     youngest_ns: u64,
-    /// The Java stack is not taken.
-    stack: [String; 0],
+    /// The stack that most of those have whose stack was taken; empty if there is none.
+    stack: &'a [String],
+    /// Of how many of them that was.
+    stacks_taken: u64,
+    /// All different ones, the most frequent first.
+    stacks: Vec<Stack<'a>>,
+}
+
+/// From where in Java things were made.
+#[derive(Serialize)]
+struct Stack<'a> {
+    /// Of how many things it is the stack, of `stacks_taken`.
+    seen: u64,
+    /// The innermost first.
+    frames: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -238,7 +251,9 @@ impl<'a> Leak<'a> {
             elements: group.elements,
             oldest_ns: nanoseconds(group.oldest),
             youngest_ns: nanoseconds(group.youngest),
-            stack: [],
+            stack: group.paths.first().map_or(&[], |path| &path.frames),
+            stacks_taken: group.stacks(),
+            stacks: group.paths.iter().map(|path| Stack { seen: path.seen, frames: &path.frames }).collect(),
         }
     }
 }
