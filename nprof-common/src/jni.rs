@@ -131,6 +131,28 @@ impl JniHeld {
     }
 }
 
+/// Exceptions of one class that one native method has left pending or has cleared: what their number is kept by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct JniThrown {
+    /// The record of the native method, or [`NO_CALLER`].
+    pub method: u32,
+    /// [`Self::PENDING`] or [`Self::CLEARED`].
+    pub how: u32,
+    /// What says of which class they are, as in [`JniHeld::object`]; [`Self::UNKNOWN`] if that is not certain.
+    pub class: u64,
+}
+
+impl JniThrown {
+    /// They were pending when the native method returned.
+    pub const PENDING: u32 = 0;
+    /// They were cleared before.
+    pub const CLEARED: u32 = 1;
+    /// In place of a class.
+    pub const UNKNOWN: u64 = 1;
+}
+
 /// What [`crate::Frame::env`] says of a call that lets something go: nothing, something that was seen being made, or something else.
 pub const LETS_NOTHING_GO: u64 = 0;
 /// See [`LETS_NOTHING_GO`].

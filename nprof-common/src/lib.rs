@@ -38,7 +38,7 @@ pub use counters::{
 };
 pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
-pub use jni::{JniCalls, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniMade, JniShards, MirrorPlaces};
+pub use jni::{JniCalls, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniMade, JniShards, JniThrown, MirrorPlaces};
 pub use loss::Loss;
 pub use slow::{SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
 pub use stack::{
@@ -109,6 +109,8 @@ pub mod maps {
     pub const HELD: &str = "NPROF_HELD";
     /// `JniMade`s by native method, function and class.
     pub const MADE: &str = "NPROF_MADE";
+    /// Numbers of exceptions by `JniThrown`.
+    pub const THROWN: &str = "NPROF_THROWN";
 }
 
 /// Names of the constants that are set when the BPF object is loaded.
@@ -198,7 +200,7 @@ mod tests {
         let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU, maps::STORED];
         let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS];
         let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ARGS];
-        let jni = [maps::JNI, maps::LOOK_UPS, maps::HOLDS, maps::HELD, maps::MADE];
+        let jni = [maps::JNI, maps::LOOK_UPS, maps::HOLDS, maps::HELD, maps::MADE, maps::THROWN];
         let counters = [maps::CONSUMED, maps::COUNTERS, programs::SYSCALL, programs::RECEIVED, programs::SENT];
         let allocators = [maps::ASKED, programs::ALLOC];
         let rows =

@@ -36,7 +36,7 @@ pub(crate) fn object(stats: *const MethodStats, handle: u64) -> u64 {
 /// What is read while no collection stops the program, and none has begun since, is what was there. A collector that moves objects
 /// meanwhile has the handles lead to the new places.
 #[inline(never)]
-fn class_of(handle: u64) -> u64 {
+pub(crate) fn class_of(handle: u64) -> u64 {
     let Some(heap) = args::heap() else { return 0 };
     let Some(before) = args::standstill(heap) else { return 0 };
     let read = |addr: u64| vm::word(addr).unwrap_or(0);

@@ -15,7 +15,7 @@ use nprof_common::jni::{CRITICAL_SECTIONS, JNI_SHARDS, LETS_UNKNOWN_GO, NO_CALLE
 use nprof_common::stats::KIND_SHIFT;
 use nprof_common::{Frame, Frames, JniCalls, JniHold, JniKind, JniShards, Loss, MethodStats};
 
-use crate::{atomic, calls, counters, held, losses, threads, vm};
+use crate::{atomic, calls, held, losses, threads, thrown, vm};
 
 /// The calls by native method and function. The loader says for how many pairs there is room, and of the next for how many
 /// look-ups and threads.
@@ -87,7 +87,7 @@ pub(crate) unsafe fn subject(stats: *const MethodStats, regs: *const pt_regs) ->
         LETS_GO => held::let_go(stats, first, second),
         LETS_ELEMENTS_GO if third as u32 == JNI_COMMIT => 0,
         LETS_ELEMENTS_GO => held::let_go(stats, first, second),
-        CLEARS => u64::from(counters::is_pending(env)),
+        CLEARS => thrown::pending(env),
         LEAVES => {
             leave();
             held::let_go(stats, first, second)
@@ -117,6 +117,9 @@ pub(crate) unsafe fn count(stats: *const MethodStats, index: u32, regs: *const p
     let (vain, unknown) = unsafe { (&raw mut (*calls).vain, &raw mut (*calls).unknown) };
     add(vain, u64::from(about == 0));
     add(unknown, u64::from(kind != CLEARS && about == LETS_UNKNOWN_GO));
+    if kind == CLEARS && about != 0 {
+        thrown::note_cleared(calls::caller(), about);
+    }
 }
 
 /// Records a call of a JNI function that has returned and was just taken off `frames`, with how long its thread was not running in it
@@ -164,6 +167,8 @@ pub(crate) unsafe fn end(
         add(&raw mut calls.vain, 1);
     } else if kind == MEMBER || kind == CLASS {
         look_up(kind, caller, frame, time_ns.saturating_sub(frame.child_ns + off_ns));
+    } else if kind == CLEARS {
+        thrown::note_cleared(caller, frame.env);
     } else if kind == ENTERS {
         enter(caller, frame, frame.start_ns + time_ns);
     }

@@ -31,6 +31,7 @@ mod slow;
 mod stacks;
 mod task_storage;
 mod threads;
+mod thrown;
 mod vm;
 
 use aya_ebpf::EbpfContext;
