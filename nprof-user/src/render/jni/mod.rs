@@ -1,9 +1,11 @@
 //! What native code asks of the VM: the table of `jni`, and its document.
 
+mod exceptions;
 mod groups;
 mod held;
 mod id_cache;
 mod json;
+mod made;
 mod notes;
 
 use std::io::{self, Write};
