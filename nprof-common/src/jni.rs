@@ -74,6 +74,27 @@ impl JniHandle {
     pub const fn holds(self) -> u64 {
         self.of & 0xff
     }
+
+    /// Takes it off the end of a record ([`crate::StackKind::Made`]), as the kernel laid it out. `None` if it is none.
+    #[cfg(not(target_arch = "bpf"))]
+    #[must_use]
+    pub fn at_end_of(record: &[u8]) -> Option<Self> {
+        Self::read_from_suffix(record).ok().map(|(_, handle)| handle)
+    }
+}
+
+/// How many stacks were taken in which a native method has made things of one class by one function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct JniMade {
+    /// How many.
+    pub taken: u64,
+    /// How many things are left out until the next one.
+    pub left: u64,
+    /// One of about `1 << shift` is taken.
+    pub shift: u64,
+    /// When the last one was, or it was last found that they have become seldom, in nanoseconds of the monotonic clock.
+    pub last_ns: u64,
 }
 
 /// Something that native code has made and not let go.
@@ -108,6 +129,28 @@ impl JniHeld {
     pub const fn words_of(object: u64, place: u64) -> [u64; 2] {
         if place == 0 { [object & !0xffff_ffff | 1, object & 0xffff_ffff] } else { [1, object] }
     }
+}
+
+/// Exceptions of one class that one native method has left pending or has cleared: what their number is kept by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct JniThrown {
+    /// The record of the native method, or [`NO_CALLER`].
+    pub method: u32,
+    /// [`Self::PENDING`] or [`Self::CLEARED`].
+    pub how: u32,
+    /// What says of which class they are, as in [`JniHeld::object`]; [`Self::UNKNOWN`] if that is not certain.
+    pub class: u64,
+}
+
+impl JniThrown {
+    /// They were pending when the native method returned.
+    pub const PENDING: u32 = 0;
+    /// They were cleared before.
+    pub const CLEARED: u32 = 1;
+    /// In place of a class.
+    pub const UNKNOWN: u64 = 1;
 }
 
 /// What [`crate::Frame::env`] says of a call that lets something go: nothing, something that was seen being made, or something else.

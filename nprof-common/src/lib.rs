@@ -38,7 +38,7 @@ pub use counters::{
 };
 pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
-pub use jni::{JniCalls, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniShards, MirrorPlaces};
+pub use jni::{JniCalls, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniMade, JniShards, JniThrown, MirrorPlaces};
 pub use loss::Loss;
 pub use slow::{SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
 pub use stack::{
@@ -107,6 +107,10 @@ pub mod maps {
     pub const HOLDS: &str = "NPROF_HOLDS";
     /// `JniHeld`s by `JniHandle`.
     pub const HELD: &str = "NPROF_HELD";
+    /// `JniMade`s by native method, function and class.
+    pub const MADE: &str = "NPROF_MADE";
+    /// Numbers of exceptions by `JniThrown`.
+    pub const THROWN: &str = "NPROF_THROWN";
 }
 
 /// Names of the constants that are set when the BPF object is loaded.
@@ -196,7 +200,7 @@ mod tests {
         let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU, maps::STORED];
         let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS];
         let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ARGS];
-        let jni = [maps::JNI, maps::LOOK_UPS, maps::HOLDS, maps::HELD];
+        let jni = [maps::JNI, maps::LOOK_UPS, maps::HOLDS, maps::HELD, maps::MADE, maps::THROWN];
         let counters = [maps::CONSUMED, maps::COUNTERS, programs::SYSCALL, programs::RECEIVED, programs::SENT];
         let allocators = [maps::ASKED, programs::ALLOC];
         let rows =

@@ -23,7 +23,8 @@ pub enum Loss {
     /// The kernel could not give a thread a place for its counters, or calls were nested deeper than
     /// [`crate::MAX_COUNTED_FRAMES`]. What the call consumed is not known; it is counted and timed.
     NoCounters = 7,
-    /// There was no room to say which native method made a call of a JNI function. It is counted and timed.
+    /// There was no room to say which native method made a call of a JNI function, or of which class an exception was. It is counted
+    /// and timed.
     NoJniRoom = 8,
     /// It was not found out what a look-up looks up, or there was no room to remember it: whether it was the same again is
     /// not known. It is counted and timed.

@@ -67,7 +67,7 @@ impl SlowStats {
     }
 }
 
-/// How many stacks of slow calls are taken. Calls beyond are told without a stack.
+/// How many stacks of slow calls are taken, and of what native code makes. Slow calls beyond are told without a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct SlowPace {

@@ -32,6 +32,9 @@ pub enum StackKind {
     Slow = 5,
     /// The same of a call that a stub has timed: as [`Self::Stub`].
     SlowStub = 6,
+    /// A JNI function has returned something that native code is to let go: the registers are those of native code, `now_ns` is
+    /// [`crate::JniHeld::since_ns`], and the end of the record is a [`crate::JniHandle`].
+    Made = 7,
 }
 
 /// The record of a stack, without the pages that follow it.

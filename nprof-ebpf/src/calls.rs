@@ -18,7 +18,7 @@ use nprof_common::{CallEvent, Frame, Frames, Loss, MAX_FRAMES, MethodStats};
 
 use crate::off_cpu::Total;
 use crate::stacks::{Ended, Open};
-use crate::{args, atomic, counters, jni, losses, maps, off_cpu, slow, stacks, threads};
+use crate::{args, atomic, counters, jni, losses, made, maps, off_cpu, slow, stacks, threads};
 
 /// Calls on their way out, where a timeline is wanted. One page, the least that the kernel makes; whoever reads them asks
 /// for more.
@@ -92,7 +92,12 @@ pub(crate) unsafe fn end(sp: u64, now: u64, regs: *const pt_regs) {
             let Some((stats, ended)) = record(frames, frame, now) else { return };
             if maps::collects(collect::JNI) && jni::is_function(stats) {
                 // SAFETY: `record` has the record from its map.
-                unsafe { jni::end(stats, frames, ended.time_ns, ended.off_ns, returned) };
+                let is_wanted = unsafe { jni::end(stats, frames, ended.time_ns, ended.off_ns, returned) };
+                if maps::collects(collect::HELD) && is_wanted != 0 {
+                    let caller = top(frames).map_or(0, |caller| caller.env);
+                    // SAFETY: as above; the registers are the caller's promise.
+                    unsafe { made::tell(stats, (ended.index, ended.now_ns, returned), caller, regs) };
+                }
                 return;
             }
             if maps::collects(collect::JNI) {

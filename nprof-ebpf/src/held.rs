@@ -9,7 +9,7 @@ use nprof_common::stack::{PAGE, collect};
 use nprof_common::stats::HOLDS_SHIFT;
 use nprof_common::{Frame, JniHandle, JniHeld, JniHolds, Loss, MethodStats};
 
-use crate::{args, atomic, losses, maps, threads, vm};
+use crate::{args, atomic, losses, made, maps, threads, vm};
 
 /// What is held. The loader says for how many there is room.
 #[btf_map]
@@ -36,7 +36,7 @@ pub(crate) fn object(stats: *const MethodStats, handle: u64) -> u64 {
 /// What is read while no collection stops the program, and none has begun since, is what was there. A collector that moves objects
 /// meanwhile has the handles lead to the new places.
 #[inline(never)]
-fn class_of(handle: u64) -> u64 {
+pub(crate) fn class_of(handle: u64) -> u64 {
     let Some(heap) = args::heap() else { return 0 };
     let Some(before) = args::standstill(heap) else { return 0 };
     let read = |addr: u64| vm::word(addr).unwrap_or(0);
@@ -49,21 +49,23 @@ fn class_of(handle: u64) -> u64 {
     if is_still { object } else { 0 }
 }
 
-/// A function has returned something that is to be let go.
+/// A function has returned something that is to be let go. Returns whether the stack is wanted that it was made in.
 #[inline(always)]
-pub(crate) fn hold(stats: *const MethodStats, caller: u32, frame: &Frame, now_ns: u64, value: u64) {
+pub(crate) fn hold(stats: *const MethodStats, caller: u32, frame: &Frame, now_ns: u64, value: u64) -> bool {
     let holds = holds(stats);
     if holds == NOTHING {
-        return;
+        return false;
     }
-    let handle = JniHandle::new(value, holds, threads::current_tid());
+    let handle = handle(stats, value);
     let held = JniHeld { since_ns: now_ns, caller, function: frame.index, object: frame.env, depth: 1 };
     let loss = match NPROF_HELD.insert(handle, held, u64::from(BPF_NOEXIST)) {
-        Ok(()) => return,
+        Ok(()) => return made::is_stack_wanted(&held),
         Err(EEXIST) if holds == CRITICAL || may_be_shared(handle) => {
-            let Some(place) = NPROF_HELD.get_ptr_mut(handle) else { return };
-            // SAFETY: the map gave the pointer.
-            return unsafe { hold_again(place, held) };
+            if let Some(place) = NPROF_HELD.get_ptr_mut(handle) {
+                // SAFETY: the map gave the pointer.
+                unsafe { hold_again(place, held) };
+            }
+            return false;
         }
         Err(EEXIST) => {
             _ = NPROF_HELD.insert(handle, held, 0);
@@ -72,6 +74,13 @@ pub(crate) fn hold(stats: *const MethodStats, caller: u32, frame: &Frame, now_ns
         Err(_) => Loss::NoHeldRoom,
     };
     losses::lose(loss, frame.index, frame.sp);
+    false
+}
+
+/// What a value is known by that a function has returned in this thread.
+#[inline(always)]
+pub(crate) fn handle(stats: *const MethodStats, value: u64) -> JniHandle {
+    JniHandle::new(value, holds(stats), threads::current_tid())
 }
 
 /// A function is called that lets something go: its first argument if that is a reference, or else its second. Returns whether
@@ -83,7 +92,7 @@ pub(crate) fn let_go(stats: *const MethodStats, first: u64, second: u64) -> u64 
     if holds == NOTHING {
         return LETS_KNOWN_GO;
     }
-    forget(JniHandle::new(value, holds, threads::current_tid()))
+    forget(handle(stats, value))
 }
 
 #[inline(never)]

@@ -15,7 +15,7 @@ use nprof_common::jni::{CRITICAL_SECTIONS, JNI_SHARDS, LETS_UNKNOWN_GO, NO_CALLE
 use nprof_common::stats::KIND_SHIFT;
 use nprof_common::{Frame, Frames, JniCalls, JniHold, JniKind, JniShards, Loss, MethodStats};
 
-use crate::{atomic, calls, counters, held, losses, threads, vm};
+use crate::{atomic, calls, held, losses, threads, thrown, vm};
 
 /// The calls by native method and function. The loader says for how many pairs there is room, and of the next for how many
 /// look-ups and threads.
@@ -87,7 +87,7 @@ pub(crate) unsafe fn subject(stats: *const MethodStats, regs: *const pt_regs) ->
         LETS_GO => held::let_go(stats, first, second),
         LETS_ELEMENTS_GO if third as u32 == JNI_COMMIT => 0,
         LETS_ELEMENTS_GO => held::let_go(stats, first, second),
-        CLEARS => u64::from(counters::is_pending(env)),
+        CLEARS => thrown::pending(env),
         LEAVES => {
             leave();
             held::let_go(stats, first, second)
@@ -117,22 +117,31 @@ pub(crate) unsafe fn count(stats: *const MethodStats, index: u32, regs: *const p
     let (vain, unknown) = unsafe { (&raw mut (*calls).vain, &raw mut (*calls).unknown) };
     add(vain, u64::from(about == 0));
     add(unknown, u64::from(kind != CLEARS && about == LETS_UNKNOWN_GO));
+    if kind == CLEARS && about != 0 {
+        thrown::note_cleared(calls::caller(), about);
+    }
 }
 
 /// Records a call of a JNI function that has returned and was just taken off `frames`, with how long its thread was not running in it
-/// and in no nested one.
+/// and in no nested one. Returns whether the stack is wanted in which something was made: 1, or 0.
 ///
 /// A function that is called: its variables have no room beside those of what calls it.
 ///
 /// # Safety
 /// `stats` and `frames` are of maps.
 #[inline(never)]
-pub(crate) unsafe fn end(stats: *const MethodStats, frames: *const Frames, time_ns: u64, off_ns: u64, returned: u64) {
+pub(crate) unsafe fn end(
+    stats: *const MethodStats,
+    frames: *const Frames,
+    time_ns: u64,
+    off_ns: u64,
+    returned: u64,
+) -> u64 {
     // SAFETY: the caller's promise; the frames are the current thread's.
     let Frames { depth, frames, .. } = unsafe { &*frames };
-    let Some(frame) = frames.get(*depth as usize) else { return };
+    let Some(frame) = frames.get(*depth as usize) else { return 0 };
     let caller = frames.get((*depth as usize).wrapping_sub(1)).map_or(NO_CALLER, caller_in);
-    let Some(calls) = calls_of(caller, frame.index) else { return };
+    let Some(calls) = calls_of(caller, frame.index) else { return 0 };
     // SAFETY: the map gave the pointer.
     let calls = unsafe { &mut *calls };
     let times = [
@@ -158,14 +167,15 @@ pub(crate) unsafe fn end(stats: *const MethodStats, frames: *const Frames, time_
         add(&raw mut calls.vain, 1);
     } else if kind == MEMBER || kind == CLASS {
         look_up(kind, caller, frame, time_ns.saturating_sub(frame.child_ns + off_ns));
+    } else if kind == CLEARS {
+        thrown::note_cleared(caller, frame.env);
     } else if kind == ENTERS {
         enter(caller, frame, frame.start_ns + time_ns);
     }
     let is_unknown = frame.env == LETS_UNKNOWN_GO && matches!(kind, LETS_GO | LETS_ELEMENTS_GO | LEAVES);
     add(&raw mut calls.unknown, u64::from(is_unknown));
-    if !is_null && (kind == MAKES || kind == ENTERS) {
-        held::hold(stats, caller, frame, frame.start_ns + time_ns, returned);
-    }
+    let makes = !is_null && (kind == MAKES || kind == ENTERS);
+    u64::from(makes && held::hold(stats, caller, frame, frame.start_ns + time_ns, returned))
 }
 
 /// Something was looked up and found: for the first time, or again. Which class a name means depends on who asks: of nobody's

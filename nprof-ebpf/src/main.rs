@@ -22,6 +22,7 @@ mod handover;
 mod held;
 mod jni;
 mod losses;
+mod made;
 mod maps;
 mod off_cpu;
 mod rows;
@@ -30,6 +31,7 @@ mod slow;
 mod stacks;
 mod task_storage;
 mod threads;
+mod thrown;
 mod vm;
 
 use aya_ebpf::EbpfContext;

@@ -26,7 +26,7 @@ use crate::{args, atomic, counters, maps, threads, vm};
 #[btf_map]
 static NPROF_SLOW: Array<SlowStats, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
-/// How many stacks are taken.
+/// How many stacks are taken, of slow calls and of what is made ([`crate::made`]).
 #[btf_map]
 static NPROF_SLOW_PACE: Array<SlowPace, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
 
@@ -211,7 +211,7 @@ fn tell_without_stack(header: StackHeader, index: u32, known: Known<'_>) {
 
 /// Whether one more stack may be taken, which it then is.
 #[inline(always)]
-fn may_take() -> bool {
+pub(crate) fn may_take() -> bool {
     let Some(pace) = NPROF_SLOW_PACE.get_ptr_mut(0) else { return false };
     // SAFETY: the map gave the pointer. Volatile, because others write.
     let (taken, allowed) =
@@ -226,7 +226,7 @@ fn may_take() -> bool {
 
 /// Room in the ring; `None` if there is none.
 #[inline(always)]
-fn reserve(size: usize) -> Option<*mut u8> {
+pub(crate) fn reserve(size: usize) -> Option<*mut u8> {
     // SAFETY: the map is a ring buffer, and the verifier knows the size: it is made of constants.
     let record = unsafe { bpf_ringbuf_reserve(stacks::ring(), size as u64, 0) }.cast::<u8>();
     if record.is_null() { None } else { Some(record) }

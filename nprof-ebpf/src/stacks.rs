@@ -330,7 +330,7 @@ unsafe fn copy_pages(into: *mut u8, base: u64, pages: usize) -> u64 {
 /// The last Java frame of a thread as it notes it now, and its `JavaThread`; zeros if it is in Java or not known. Threads
 /// that user space has not met yet are known by the first argument of the call that they are in.
 #[inline(always)]
-fn anchor(tid: u32, env: u64) -> (LastJavaFrame, u64) {
+pub(crate) fn anchor(tid: u32, env: u64) -> (LastJavaFrame, u64) {
     let mut anchor = LastJavaFrame { sp: 0, pc: 0, fp: 0 };
     // SAFETY: nobody deletes while programs run: user space only adds.
     let place = unsafe { NPROF_ANCHORS.get(tid) }.copied().or_else(|| maps::anchor_place(env));

@@ -100,6 +100,17 @@ pub struct LeakRow {
     pub elements: u64,
     pub oldest_ns: u64,
     pub youngest_ns: u64,
+    pub stack: Vec<String>,
+    pub stacks_taken: u64,
+    pub stacks: Vec<MadeStackRow>,
+}
+
+/// From where in Java things were made.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct MadeStackRow {
+    pub seen: u64,
+    pub frames: Vec<String>,
 }
 
 /// All look-ups.
@@ -114,11 +125,35 @@ pub struct LookUpsRow {
 }
 
 /// Exceptions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[expect(missing_docs, reason = "the fields are described in the contract")]
 pub struct ExceptionsRow {
     pub pending: u64,
     pub cleared: u64,
+    pub classes: Vec<ExceptionClassRow>,
+}
+
+/// Exceptions of one class.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct ExceptionClassRow {
+    pub class: Option<String>,
+    pub pending: u64,
+    pub cleared: u64,
+}
+
+impl ExceptionsRow {
+    /// So many of these classes were pending, and cleared.
+    #[must_use]
+    pub fn of(classes: &[(Option<&str>, u64, u64)]) -> Self {
+        let row = |&(class, pending, cleared): &(Option<&str>, u64, u64)| ExceptionClassRow {
+            class: class.map(str::to_owned),
+            pending,
+            cleared,
+        };
+        let sum = |of: fn(&(Option<&str>, u64, u64)) -> u64| classes.iter().map(of).sum();
+        Self { pending: sum(|row| row.1), cleared: sum(|row| row.2), classes: classes.iter().map(row).collect() }
+    }
 }
 
 /// Critical sections.

@@ -1,6 +1,7 @@
 package targets;
 
 import java.util.Map;
+import java.util.concurrent.locks.LockSupport;
 
 /** Natives that ask the VM for as much as they are told to. */
 public final class Asking {
@@ -30,6 +31,9 @@ public final class Asking {
     /** Throws so many exceptions and clears them, and then one that it leaves if it is to. */
     static native void fail(int cleared, boolean leaves);
 
+    /** Has an exception thrown in one of three ways, and clears it or leaves it. */
+    static native void raise(int kind, boolean clears);
+
     /** Holds an array, and once more meanwhile, for so many milliseconds. */
     static native void hold(int[] array, int milliseconds);
 
@@ -50,8 +54,18 @@ public final class Asking {
         leaf();
     }
 
+    /** Called by {@link #raise}. */
+    static void failing() {
+        throw new Failure();
+    }
+
     int member() {
         return field + number;
+    }
+
+    /** What {@link #failing} throws. */
+    static final class Failure extends RuntimeException {
+        private static final long serialVersionUID = 1;
     }
 
     /** A class with the same members. */
@@ -91,6 +105,34 @@ public final class Asking {
         }
     }
 
+    private static void raise(boolean clears) {
+        for (int kind = 0; kind < 3; kind++) {
+            try {
+                raise(kind, clears);
+            } catch (NoSuchMethodError | Failure | IllegalStateException expected) {
+                continue;
+            }
+            if (!clears) {
+                throw new AssertionError("nothing was thrown");
+            }
+        }
+    }
+
+    /** Keeps all of so few. For as long that stacks are taken now and then. */
+    private static void oneWay(int amount) {
+        LockSupport.parkNanos(1_000_000);
+        leak(KEPT, "text", new int[8], amount, 1);
+    }
+
+    private static void another(int amount) {
+        LockSupport.parkNanos(1_000_000);
+        further(amount);
+    }
+
+    private static void further(int amount) {
+        leak(KEPT, "text", new int[8], amount, 1);
+    }
+
     private static void once(String what, int amount) {
         switch (what) {
             case "lookUp": lookUp(); break;
@@ -98,6 +140,8 @@ public final class Asking {
             case "refer": refer("text", new int[8], amount, 1); break;
             case "leak": leak(KEPT, "text", new int[8], amount, 1); break;
             case "leakNothing": leak(KEPT, "text", new int[8], amount, 0); break;
+            case "leakOneWay": oneWay(amount); break;
+            case "leakAnother": another(amount); break;
             case "keep": keep(KEPT); break;
             case "clear": fail(amount, false); break;
             case "throw":
@@ -107,6 +151,8 @@ public final class Asking {
                     break;
                 }
                 throw new AssertionError("nothing was thrown");
+            case "raiseAndClear": raise(true); break;
+            case "raiseAndLeave": raise(false); break;
             case "hold": hold(new int[8], amount); break;
             case "call": call(); break;
             case "outside": outside(amount); break;

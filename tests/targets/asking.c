@@ -11,6 +11,7 @@
 static JavaVM *vm;
 static jclass failure;
 static jmethodID back;
+static jmethodID failing;
 static jfieldID field;
 
 /* What is looked up here is found before anything is traced. */
@@ -24,8 +25,9 @@ JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM *loader, void *reserved) {
     failure = (*env)->NewGlobalRef(env, (*env)->FindClass(env, "java/lang/IllegalStateException"));
     jclass asking = (*env)->FindClass(env, "targets/Asking");
     back = (*env)->GetStaticMethodID(env, asking, "back", "()V");
+    failing = (*env)->GetStaticMethodID(env, asking, "failing", "()V");
     field = (*env)->GetFieldID(env, asking, "field", "I");
-    return failure == NULL || back == NULL || field == NULL ? JNI_ERR : JNI_VERSION_1_8;
+    return failure == NULL || back == NULL || failing == NULL || field == NULL ? JNI_ERR : JNI_VERSION_1_8;
 }
 
 /* From a buffer on the stack, as many libraries do it: the address of a name says nothing. */
@@ -141,6 +143,20 @@ NATIVE(void, fail)(JNIEnv *env, jclass class, jint cleared, jboolean leaves) {
     (*env)->ExceptionClear(env);
     if (leaves) {
         (*env)->ThrowNew(env, failure, "left");
+    }
+}
+
+/* The VM throws, what Java throws is passed on, or the native throws itself. */
+NATIVE(void, raise)(JNIEnv *env, jclass class, jint kind, jboolean clears) {
+    if (kind == 0) {
+        (*env)->GetMethodID(env, class, "missing", "()V");
+    } else if (kind == 1) {
+        (*env)->CallStaticVoidMethod(env, class, failing);
+    } else {
+        (*env)->ThrowNew(env, failure, "raised");
+    }
+    if (clears) {
+        (*env)->ExceptionClear(env);
     }
 }
 

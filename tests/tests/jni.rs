@@ -69,11 +69,12 @@ fn everything_to_the_unit() -> Result<()> {
         ensure!(report.not_seen.contains(&"GetIntField".to_owned()), "{:?}", report.not_seen);
         must_look_up(&report)?;
         must_refer(&report)?;
-        let [left, cleared] =
-            [ExceptionsRow { pending: CALLS, cleared: 2 * CALLS }, ExceptionsRow { pending: 0, cleared: CALLS }];
-        ensure!(report.method(Some("fail"))?.exceptions == Some(left), "{report:?}");
-        ensure!(report.method(Some("lookUp"))?.exceptions == Some(cleared), "{report:?}");
-        ensure!(report.exceptions == ExceptionsRow { pending: CALLS, cleared: 3 * CALLS }, "{report:?}");
+        let of = |left, cleared| (Some("java.lang.IllegalStateException"), left * CALLS, cleared * CALLS);
+        let not_found = (Some("java.lang.NoSuchMethodError"), 0, CALLS);
+        let exceptions = |native| Ok::<_, anyhow::Error>(report.method(Some(native))?.exceptions.clone());
+        ensure!(exceptions("fail")? == Some(ExceptionsRow::of(&[of(1, 2)])), "{report:?}");
+        ensure!(exceptions("lookUp")? == Some(ExceptionsRow::of(&[not_found])), "{report:?}");
+        ensure!(report.exceptions == ExceptionsRow::of(&[of(1, 2), not_found]), "{report:?}");
         Ok(())
     })
 }
@@ -113,6 +114,31 @@ fn must_refer(report: &JniReport) -> Result<()> {
     }
     ensure!(effective("NewLocalRef") == Some((5 * CALLS, 5 * CALLS)), "{uses:?}");
     Ok(())
+}
+
+/// Check that of 120 exceptions that are left and 90 that are cleared each class is told, whoever throws: the VM, Java that was called back, or
+/// the native. With a collector whose references are no addresses only how many there are is.
+#[test]
+fn exceptions_by_class() -> Result<()> {
+    const NAMES: [&str; 3] =
+        ["java.lang.IllegalStateException", "java.lang.NoSuchMethodError", "targets.Asking$Failure"];
+    traced_on_every_jdk(|jdk| {
+        let [serial, shenandoah, z] = ["-XX:+UseSerialGC", "-XX:+UseShenandoahGC", "-XX:+UseZGC"];
+        for options in [&[serial][..], &["-XX:+UseG1GC", "-Xint"], &["-Xcheck:jni"], &[shenandoah], &[z]] {
+            let mut target = RemoteProcess::asking(jdk, options)?;
+            let jni = Jni::start(target.pid(), &JSON)?;
+            target.run("ask raiseAndLeave 4 10 0")?;
+            target.run("ask raiseAndClear 3 10 0")?;
+            let report = jni.finish()?;
+            target.exit()?;
+            let is_known = !options.contains(&z);
+            let known = NAMES.map(|class| (Some(class), 40, 30));
+            let expected = ExceptionsRow::of(if is_known { &known } else { &[(None, 120, 90)] });
+            ensure!(report.method(Some("raise"))?.exceptions.as_ref() == Some(&expected), "{options:?}: {report:?}");
+            ensure!(report.exceptions == expected, "{options:?}: {report:?}");
+        }
+        Ok(())
+    })
 }
 
 /// Check that a critical section within another is no section of its own, and that the longest lasted as long as its native slept.

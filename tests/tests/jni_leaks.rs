@@ -1,10 +1,10 @@
 //! What natives make and do not let go is found to the unit, whatever else is made and let go meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use nprof_tests::jdk::Jdk;
-use nprof_tests::jni_report::{Jni, JniReport};
+use nprof_tests::jni_report::{Jni, JniReport, LeakRow};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::traced_on_every_jdk;
 
@@ -88,6 +88,55 @@ fn without_addresses() -> Result<()> {
     traced_on_every_jdk(|jdk| must_hold(&leaked(jdk, &["-XX:+UseZGC"])?, Classes::Unknown))
 }
 
+/// How often the native is called by each of two ways, and how many it keeps of each kind with each call.
+const CALLS: u64 = 400;
+const KEPT_AT_ONCE: u64 = 8;
+
+/// Check that of each kind both ways are found by which Java has come to make it, with all methods of each and in as many as there are
+/// stacks; that a way which was taken for nothing that is held is not there; and that no more stacks are told of than there are things.
+#[test]
+fn from_where_in_java() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        for options in [&["-XX:+UseSerialGC"], &["-Xint"], &["-XX:+UseZGC"]] {
+            let mut target = RemoteProcess::asking(jdk, options)?;
+            let jni = Jni::start(target.pid(), &JSON)?;
+            target.run(&format!("ask leakNothing 1 {CALLS} {KEPT_AT_ONCE}"))?;
+            target.run(&format!("ask leakOneWay 1 {CALLS} {KEPT_AT_ONCE}"))?;
+            target.run(&format!("ask leakAnother 1 {CALLS} {KEPT_AT_ONCE}"))?;
+            let report = jni.finish()?;
+            target.exit()?;
+            let leaks = report.leaks.context("no leaks")?;
+            let of_leak: Vec<_> =
+                leaks.iter().filter(|leak| leak.method.as_deref() == Some("targets.Asking::leak")).collect();
+            ensure!(of_leak.len() == KEPT.len(), "{options:?}: {of_leak:?}");
+            for leak in of_leak {
+                both_ways(leak).with_context(|| format!("{options:?}: {leak:?}"))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn both_ways(leak: &LeakRow) -> Result<()> {
+    let names = |frames: &[String]| -> Vec<String> {
+        let name = |frame: &String| frame.rsplit_once(':').map_or(frame.clone(), |(name, _line)| name.to_owned());
+        frames.iter().map(name).take_while(|name| !name.contains("lambda")).collect()
+    };
+    let found: BTreeSet<Vec<String>> = leak.stacks.iter().map(|stack| names(&stack.frames)).collect();
+    let way = |methods: &[&str]| -> Vec<String> {
+        methods.iter().map(|method| format!("targets.Asking::{method}")).collect()
+    };
+    let expected = BTreeSet::from([way(&["oneWay", "once"]), way(&["further", "another", "once"])]);
+    ensure!(found == expected, "{found:?}");
+    ensure!(
+        leak.stacks.iter().all(|stack| stack.frames.iter().any(|frame| frame.starts_with("java.lang.Thread::run")))
+    );
+    ensure!(leak.count == 2 * CALLS * KEPT_AT_ONCE && leak.stacks_taken <= leak.count);
+    ensure!(leak.stacks.iter().map(|stack| stack.seen).sum::<u64>() == leak.stacks_taken);
+    ensure!(leak.stack == leak.stacks[0].frames && leak.stacks.is_sorted_by(|a, b| a.seen >= b.seen));
+    Ok(())
+}
+
 /// Check that what was made before is told apart when it is let go, and that what is not old enough is not shown, but counted.
 #[test]
 fn born_before_and_too_young() -> Result<()> {
@@ -124,6 +173,8 @@ fn table() -> Result<()> {
             row("20 ", "global: targets.Asking$Other") && row("8 ", "elements of arrays: int[] (64 in all)"),
             "{text}"
         );
+        let called = |line: &str| line.contains(" stacks: called by targets.Asking::once:");
+        ensure!(text.lines().any(called) && text.contains("stacks: of "), "{text}");
         ensure!(text.contains("made and not let go: ") && text.contains("not followed: "), "{text}");
         target.exit()
     })

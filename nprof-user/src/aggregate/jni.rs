@@ -1,13 +1,15 @@
 //! From the records of callers and functions to who has called which JNI function, and who holds what.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nprof_common::JniCalls;
 use nprof_common::jni::CRITICAL_SECTIONS;
 
 use crate::model::{
-    CriticalSections, JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot, JniUse, MethodSnapshot, Price, Snapshot,
+    CriticalSections, JniCallPath, JniExceptions, JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot, JniUse,
+    MethodSnapshot, Price, Snapshot,
 };
 
 /// What the kernel keeps besides the records.
@@ -19,6 +21,21 @@ pub struct JniPairs {
     pub records: HashMap<u32, u32>,
     /// What is held, where that is followed, and from which age on it is told.
     pub held: Option<(Vec<HeldThing>, Duration)>,
+    /// Exceptions by record, how, and class.
+    pub thrown: Vec<ThrownSum>,
+}
+
+/// Exceptions of one class that a native method has left pending, or cleared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThrownSum {
+    /// The native method's record.
+    pub method: u32,
+    /// Whether they were cleared.
+    pub is_cleared: bool,
+    /// `None` if that is not certain.
+    pub class: Option<String>,
+    /// How many.
+    pub count: u64,
 }
 
 /// Something that native code has made and not let go.
@@ -34,6 +51,8 @@ pub struct HeldThing {
     pub times: u64,
     /// For how long.
     pub age: Duration,
+    /// Who had called native code when it was made, the innermost first; `None` if that stack was not taken.
+    pub path: Option<Arc<[String]>>,
 }
 
 /// Places in [`Snapshot::methods`]: of a native method, if there is one, and of a JNI function; `None` for critical sections.
@@ -59,7 +78,25 @@ pub fn jni(snapshot: Snapshot, known: &JniPairs, unseen: Vec<&'static str>, tell
         let place = places_of(&snapshot, known);
         held(things, *older_than, |(caller, function)| (place(caller), place(function)))
     });
-    JniSnapshot { snapshot, uses, critical, unseen, tells_members, held }
+    let thrown = thrown(&known.thrown, places_of(&snapshot, known));
+    JniSnapshot { snapshot, uses, critical, unseen, tells_members, held, thrown }
+}
+
+/// Exceptions by method and class, the most first.
+fn thrown(sums: &[ThrownSum], place: impl Fn(u32) -> Option<usize>) -> Vec<JniExceptions> {
+    let mut all = HashMap::<(Option<usize>, Option<&str>), JniExceptions>::new();
+    for sum in sums {
+        let (method, class) = (place(sum.method), sum.class.as_deref());
+        let new = || JniExceptions { method, class: sum.class.clone(), pending: 0, cleared: 0 };
+        let known = all.entry((method, class)).or_insert_with(new);
+        *(if sum.is_cleared { &mut known.cleared } else { &mut known.pending }) += sum.count;
+    }
+    let mut all: Vec<JniExceptions> = all.into_values().collect();
+    all.sort_by(|a, b| {
+        let sum = |of: &JniExceptions| of.pending + of.cleared;
+        sum(b).cmp(&sum(a)).then_with(|| (a.method, &a.class).cmp(&(b.method, &b.class)))
+    });
+    all
 }
 
 /// What is held, by who has made it, of what class and how: the most first.
@@ -88,18 +125,32 @@ fn held(
             elements: 0,
             oldest: thing.age,
             youngest: thing.age,
+            paths: Vec::new(),
         });
+        if let Some(path) = &thing.path {
+            add_path(&mut group.paths, path);
+        }
         let length = thing.class.as_ref().and_then(|(_, length)| *length).unwrap_or(0);
         group.count += thing.times;
         group.elements += u64::from(length);
         (group.oldest, group.youngest) = (group.oldest.max(thing.age), group.youngest.min(thing.age));
     }
     let mut groups: Vec<JniHeldGroup> = groups.into_values().collect();
+    for group in &mut groups {
+        group.paths.sort_by(|a, b| b.seen.cmp(&a.seen).then_with(|| a.frames.cmp(&b.frames)));
+    }
     groups.sort_by(|a, b| {
         let others = |group: &JniHeldGroup| (group.resource.as_str(), group.method, group.function);
         b.count.cmp(&a.count).then_with(|| others(a).cmp(&others(b))).then_with(|| a.class.cmp(&b.class))
     });
     JniHeldSnapshot { groups, live, older_than }
+}
+
+fn add_path(paths: &mut Vec<JniCallPath>, frames: &Arc<[String]>) {
+    match paths.iter_mut().find(|path| Arc::ptr_eq(&path.frames, frames)) {
+        Some(path) => path.seen += 1,
+        None => paths.push(JniCallPath { frames: Arc::clone(frames), seen: 1 }),
+    }
 }
 
 fn sums(snapshot: &Snapshot, known: &JniPairs) -> HashMap<Places, JniCalls> {
@@ -159,26 +210,36 @@ mod tests {
         let nested = JniCalls { child_ns: 950, ..calls(1, 1000) };
         let pairs =
             vec![((50, 60), calls(2, 500)), ((0, 60), calls(1, 300)), ((77, 60), nested), ((50, 0), calls(3, 30))];
+        let paths = ["a.One::a:1", "a.Other::b:2"].map(|path| Arc::from([path.to_owned()]));
         let thing = |records, times, seconds| HeldThing {
             resource: JniResource::Global,
             records,
             class: Some(("a.Class".to_owned(), None)),
             times,
             age: Duration::from_secs(seconds),
+            path: paths.get(usize::try_from(seconds).unwrap() % 3).cloned(),
         };
         let held = vec![thing((50, 60), 1, 9), thing((50, 60), 1, 4), thing((77, 60), 1, 5), thing((50, 60), 1, 2)];
         let held = Some((held, Duration::from_secs(4)));
-        let known = JniPairs { pairs, records: HashMap::from([(50, 5), (60, 6)]), held };
+        let threw = |method, is_cleared, count| ThrownSum { method, is_cleared, class: Some("E".to_owned()), count };
+        let thrown = vec![threw(50, true, 2), threw(50, false, 1), threw(77, true, 4), threw(78, true, 1)];
+        let known = JniPairs { pairs, records: HashMap::from([(50, 5), (60, 6)]), held, thrown };
         let mut known = jni(snapshot, &known, Vec::new(), true);
         known.uses.sort_by_key(|made| made.method);
         let of = |at: usize| (known.uses[at].method, known.uses[at].function, known.uses[at].calls.calls);
         assert_eq!((known.uses.len(), of(0), of(1)), (2, (None, 1, 2), (Some(0), 1, 2)));
         assert_eq!([0, 1].map(|at: usize| known.uses[at].calls.total_ns), [1300 - 200, 500 - 200]);
         assert_eq!(known.uses[1].calls.max_ns, 50);
+        let exceptions = |of: &JniExceptions| (of.method, of.pending, of.cleared);
+        assert_eq!(known.thrown.iter().map(exceptions).collect::<Vec<_>>(), [(None, 0, 5), (Some(0), 1, 2)]);
         let longest_ns = 150;
         let held = known.held.unwrap();
         let ages = |group: &JniHeldGroup| (group.method, group.count, group.oldest.as_secs(), group.youngest.as_secs());
         assert_eq!(held.groups.iter().map(ages).collect::<Vec<_>>(), [(Some(0), 2, 9, 4), (None, 1, 5, 5)]);
+        let paths = |group: &JniHeldGroup| group.paths.iter().map(|path| (path.frames[0].clone(), path.seen)).collect();
+        let paths: Vec<Vec<(String, u64)>> = held.groups.iter().map(paths).collect();
+        let [one, other] = ["a.One::a:1", "a.Other::b:2"].map(|path| (path.to_owned(), 1));
+        assert_eq!((paths, held.groups[1].stacks()), (vec![vec![one, other], vec![]], 0));
         assert_eq!((held.live(JniResource::Global), held.live(JniResource::Weak)), (4, 0));
         assert_eq!(known.critical, [CriticalSections { method: Some(0), sections: 3, total_ns: 30, longest_ns }]);
     }

@@ -115,7 +115,11 @@ impl Engine {
         let (anchors, slots) = (object.take_anchors()?, object.take_slots()?);
         let vms = Arc::new(VmTable::new(object.take_vms()?));
         let (off_cpu, off_cpu_in_slots) = (object.take_off_cpu(), object.off_cpu_in_slots);
-        let jni = Some(JniTable::new(object.take_jni()?, object.take_held()?));
+        let jni = Some(JniTable {
+            calls: object.take_jni(maps::JNI)?,
+            held: object.take_jni(maps::HELD)?,
+            thrown: object.take_jni(maps::THROWN)?,
+        });
         let feeds = Feeds { stacks, calls, anchors, slots, vms, pace, slow_pace, off_cpu, off_cpu_in_slots, jni };
         Ok((Arc::new(self), feeds))
     }

@@ -9,8 +9,8 @@ use std::{fmt, io};
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use nprof_common::stack::{MAX_PAGES, PAGE, collect};
 use nprof_common::{
-    CallArgs, CallEvent, Counter, Frame, Frames, LastJavaFramePlace, MirrorPlaces, OffCpu, Pace, SLOTS, SlowDetails,
-    SlowPace, StackHeader, alloc,
+    CallArgs, CallEvent, Counter, Frame, Frames, JniHandle, LastJavaFramePlace, MirrorPlaces, OffCpu, Pace, SLOTS,
+    SlowDetails, SlowPace, StackHeader, alloc,
 };
 use rustix::process::{PidfdFlags, pidfd_open};
 use zerocopy::{FromBytes as _, transmute};
@@ -78,7 +78,7 @@ pub struct Collect {
     pub shares: bool,
     /// Calls of JNI functions by the native method that makes them, and what their look-ups are told apart by.
     pub jni: Option<MirrorPlaces>,
-    /// Of JNI functions also what they make, until it is let go.
+    /// Of JNI functions also what they make, until it is let go, with stacks of some of it.
     pub held: bool,
 }
 
@@ -123,7 +123,7 @@ impl Collect {
     /// Whether any stacks are taken.
     #[must_use]
     pub fn stacks(&self) -> bool {
-        self.returns || self.inside || self.everywhere || self.stubs || self.slow
+        self.returns || self.inside || self.everywhere || self.stubs || self.slow || self.held
     }
 
     /// Whether it is known of each call how long its thread did not run.
@@ -167,7 +167,7 @@ impl Collect {
 
     pub(super) fn stack_ring_bytes(&self) -> u32 {
         let args = if self.tells_args() { size_of::<CallArgs>() } else { 0 };
-        let around = size_of::<StackHeader>() + size_of::<SlowDetails>() + args;
+        let around = size_of::<StackHeader>() + size_of::<SlowDetails>().max(size_of::<JniHandle>()) + args;
         let record = f64::from(self.pages()) * PAGE as f64 + around as f64;
         let wanted = if self.stacks() { record * f64::from(self.max_stacks) * RING_SECONDS } else { 0.0 };
         let wanted = if self.slow { wanted + around as f64 * FLOOD } else { wanted };

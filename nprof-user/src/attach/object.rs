@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
 use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
 use aya::programs::{BtfTracePoint, PerfEvent, ProgramError, RawTracePoint};
-use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use aya::{Btf, Ebpf, EbpfError, EbpfLoader, Pod};
 use nprof_common::rows::{JVMS, OWNER_PLACES};
 use nprof_common::stack::collect;
 use nprof_common::{SLOTS, globals, maps, programs, shared};
@@ -14,7 +14,7 @@ use nprof_common::{SLOTS, globals, maps, programs, shared};
 use super::counters::{self, TaskFields};
 use super::error::{Error, refusal};
 use super::feeds::{Collect, LastJavaFrameEntry, Slot};
-use super::jni::{self, HandleEntry, HeldEntry, JniEntry};
+use super::jni;
 use super::loss_log;
 use super::relocate::{data, relocate};
 use super::rows;
@@ -92,8 +92,10 @@ impl Object {
             .map_max_entries(maps::ARGS, if collect.tells_args() { SLOTS } else { 1 })
             .map_max_entries(maps::JNI, collect.for_jni(jni::PAIRS))
             .map_max_entries(maps::LOOK_UPS, collect.for_jni(jni::LOOK_UPS))
+            .map_max_entries(maps::THROWN, collect.for_jni(jni::THROWN))
             .map_max_entries(maps::HOLDS, collect.for_jni(jni::THREADS))
             .map_max_entries(maps::HELD, if collect.held { jni::HELD } else { 1 })
+            .map_max_entries(maps::MADE, if collect.held { jni::MADE } else { 1 })
             .override_global(globals::SHARD_MASK, &shard_mask, true)
             .override_global(globals::FILTERED, &filtered, true)
             .override_global(globals::COLLECT, &bits, true)
@@ -166,7 +168,7 @@ impl Object {
     ///
     /// # Errors
     /// As [`Self::take_ring`].
-    pub(super) fn take_array<T: aya::Pod>(&mut self, name: &'static str) -> Result<Array<MapData, T>, Error> {
+    pub(super) fn take_array<T: Pod>(&mut self, name: &'static str) -> Result<Array<MapData, T>, Error> {
         Array::try_from(self.take(name)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
     }
 
@@ -178,20 +180,12 @@ impl Object {
         HashMap::try_from(self.take(maps::VM)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
     }
 
-    /// The calls of JNI functions.
+    /// A map of what is kept of JNI functions.
     ///
     /// # Errors
     /// As [`Self::take_ring`].
-    pub(super) fn take_jni(&mut self) -> Result<HashMap<MapData, u64, JniEntry>, Error> {
-        HashMap::try_from(self.take(maps::JNI)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
-    }
-
-    /// What native code has made and not let go.
-    ///
-    /// # Errors
-    /// As [`Self::take_ring`].
-    pub(super) fn take_held(&mut self) -> Result<HashMap<MapData, HandleEntry, HeldEntry>, Error> {
-        HashMap::try_from(self.take(maps::HELD)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+    pub(super) fn take_jni<K: Pod, V: Pod>(&mut self, name: &'static str) -> Result<HashMap<MapData, K, V>, Error> {
+        HashMap::try_from(self.take(name)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
     }
 
     /// How long threads have not been running; `None` if this kernel's map of that cannot be read.

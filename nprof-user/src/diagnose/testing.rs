@@ -32,6 +32,7 @@ impl Sample {
             unseen: Vec::new(),
             tells_members: true,
             held: None,
+            thrown: Vec::new(),
         };
         Self { jni, earlier: None, waits_for_critical: Some(true) }
     }

@@ -9,7 +9,7 @@ use nprof_common::{JniCalls, JniHolds, JniKind};
 
 use self::table::TABLE;
 use super::{MethodSnapshot, Snapshot};
-pub use held::{JniHeldGroup, JniHeldSnapshot};
+pub use held::{JniCallPath, JniHeldGroup, JniHeldSnapshot};
 
 /// How many places the table has before the version that made it longer.
 const LENGTHS: [(u32, usize); 3] = [(19, 234), (24, 235), (u32::MAX, TABLE.len())];
@@ -256,6 +256,21 @@ pub struct JniSnapshot {
     pub tells_members: bool,
     /// What was made and not let go, where that is followed.
     pub held: Option<JniHeldSnapshot>,
+    /// Exceptions by native method and class: the most first.
+    pub thrown: Vec<JniExceptions>,
+}
+
+/// Exceptions of one class that a native method has left or cleared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JniExceptions {
+    /// As in [`JniUse`].
+    pub method: Option<usize>,
+    /// As Java names it; `None` if that is not certain.
+    pub class: Option<String>,
+    /// How many were pending when the method returned.
+    pub pending: u64,
+    /// How many were cleared before.
+    pub cleared: u64,
 }
 
 impl JniSnapshot {

@@ -5,13 +5,16 @@
 //! Sampler    a thread: reads the ring ─> unwinder ─> naming ─> Sums      every few milliseconds
 //! StackRing  the same for many JVMs: a thread reads the ring ─> JvmStacks, on a thread for each: unwinder ─> naming ─> Sums
 //! SlowCalls  a thread for each JVM: calls above a threshold, from the same ring ─> the slowest
+//! MadeStacks the same for stacks of what native code makes ─> by what was made
 //! rate controller      how likely calls are to be sampled from now on              every 20 ms
 //! Sums       chance and times of each sample, added up by function and stack
 //! ```
 
+mod callers;
 mod interner;
 mod jvm_stacks;
 mod last_java_frames;
+mod made;
 mod mounted;
 mod naming;
 mod off_cpu_samples;
@@ -26,6 +29,7 @@ mod stacks;
 mod sums;
 
 pub use jvm_stacks::JvmStacks;
+pub use made::{CallPath, MadeStacks};
 pub use open::OpenCall;
 pub use rate_controller::{Flow, Paces, RateController};
 pub use sampler::{Finished, Functions, Sampler, Setup};

@@ -29,9 +29,11 @@ const PACE_IN_A_HURRY: Duration = Duration::from_millis(20);
 const HURRY: u64 = 50;
 /// Stacks of a JVM that wait to be read: more than are taken in the time that a busy machine makes a reader wait.
 const QUEUED: usize = 64;
+/// The same of what native code makes, of which stacks may be taken one after the other.
+const QUEUED_MADE: usize = 256;
 /// The same of slow calls, several times as many as are kept of them: of more than that the shortest are passed over.
 const QUEUED_SLOW: usize = 1_024;
-/// The most stacks of slow calls in a second, and at once.
+/// The most stacks of slow calls and of what is made in a second, and at once.
 const SLOW_STACKS: f64 = 200.0;
 const SLOW_BURST: f64 = 100.0;
 
@@ -73,10 +75,20 @@ struct Watched {
 
 /// Where the stacks of a JVM are put.
 enum Entrance {
-    /// Those that are sampled, if there is room.
-    Sampled { queue: SyncSender<Box<[u8]>>, refused: Arc<AtomicU64> },
+    /// Those of one group that is no slow calls, if there is room.
+    Some { group: Group, queue: SyncSender<Box<[u8]>>, refused: Arc<AtomicU64> },
     /// Slow calls.
     Slow(SlowEntrance),
+}
+
+/// What stacks are of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Group {
+    /// Calls that are sampled.
+    Sampled,
+    Slow,
+    /// What native code makes.
+    Made,
 }
 
 /// The stacks of one JVM as they come.
@@ -105,10 +117,19 @@ impl StackRing {
     /// Has the stacks of a JVM taken from now on.
     #[must_use]
     pub fn add(&self, pid: Pid, functions: Box<dyn Functions>) -> StackQueue {
-        let (queue, stacks) = sync_channel(QUEUED);
+        self.add_queue(pid, Arc::new(Mutex::new(Some(functions))), (Group::Sampled, QUEUED))
+    }
+
+    /// Has the stacks taken from now on in which native code of a JVM makes something.
+    #[must_use]
+    pub fn add_made(&self, pid: Pid) -> StackQueue {
+        self.add_queue(pid, Source::default(), (Group::Made, QUEUED_MADE))
+    }
+
+    fn add_queue(&self, pid: Pid, functions: Source, (group, room): (Group, usize)) -> StackQueue {
+        let (queue, stacks) = sync_channel(room);
         let refused = Arc::new(AtomicU64::new(0));
-        let entrance = Entrance::Sampled { queue, refused: Arc::clone(&refused) };
-        let functions = Arc::new(Mutex::new(Some(functions)));
+        let entrance = Entrance::Some { group, queue, refused: Arc::clone(&refused) };
         let number = lock(&self.shared.jvms).add(Watched { pid, functions, entrance });
         StackQueue { number, stacks, refused }
     }
@@ -169,9 +190,9 @@ impl Jvms {
 
     /// Gives a stack to its JVM's reader, who misses it if he is too slow. Returns whether there is one.
     fn give(&self, record: &[u8]) -> bool {
-        let (pid, slow) = (process_of(record), is_slow(record));
+        let (pid, group) = (process_of(record), group_of(record));
         // Of two JVMs that one process has run, the later.
-        let of = |(_, watched): &(&u64, &Watched)| Some(watched.pid) == pid && watched.entrance.is_slow() == slow;
+        let of = |(_, watched): &(&u64, &Watched)| Some(watched.pid) == pid && watched.entrance.group() == group;
         let found = self.by_number.iter().filter(of).max_by_key(|(number, _)| **number);
         let Some((_, watched)) = found else { return false };
         watched.entrance.put(record)
@@ -179,14 +200,17 @@ impl Jvms {
 }
 
 impl Entrance {
-    fn is_slow(&self) -> bool {
-        matches!(self, Self::Slow(_))
+    fn group(&self) -> Group {
+        match self {
+            Self::Some { group, .. } => *group,
+            Self::Slow(_) => Group::Slow,
+        }
     }
 
     /// Puts a stack in. Returns whether somebody takes it out.
     fn put(&self, record: &[u8]) -> bool {
         let (queue, refused) = match self {
-            Self::Sampled { queue, refused } => (queue, refused),
+            Self::Some { queue, refused, .. } => (queue, refused),
             Self::Slow(entrance) => {
                 entrance.put(time_of(record), record);
                 return true;
@@ -321,10 +345,13 @@ fn patience(before: &Taken, now: &Taken) -> Duration {
     if now.over_pace - before.over_pace >= HURRY { PACE_IN_A_HURRY } else { PACE_EVERY }
 }
 
-/// Whether a record is a slow call, and not one that was sampled.
-fn is_slow(record: &[u8]) -> bool {
+/// What a record is of.
+fn group_of(record: &[u8]) -> Group {
+    const GROUPS: [(StackKind, Group); 3] =
+        [(StackKind::Slow, Group::Slow), (StackKind::SlowStub, Group::Slow), (StackKind::Made, Group::Made)];
     let kind = word_of(record, offset_of!(StackHeader, kind));
-    [StackKind::Slow, StackKind::SlowStub].iter().any(|slow| kind == Some(*slow as u32))
+    let known = GROUPS.iter().find(|(of, _)| kind == Some(*of as u32));
+    known.map_or(Group::Sampled, |(_, group)| *group)
 }
 
 /// The process whose stack a record is.

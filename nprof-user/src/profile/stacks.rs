@@ -92,6 +92,14 @@ impl Stacks {
         let in_java = self.java.contains_code(VirtAddr(header.pc));
         let calls = [StackKind::Return, StackKind::Stub, StackKind::Slow, StackKind::SlowStub];
         let is_call = calls.iter().any(|kind| header.kind == *kind as u32);
+        if header.kind == StackKind::Made as u32 {
+            // Only who has called from Java is of interest.
+            let frames = Frames::default();
+            return match noted(taken) {
+                Some(sample) => Ok(frames.called_by(self.java.unwind(&sample)?)),
+                None => Ok(frames),
+            };
+        }
         match (is_call, in_java) {
             // A native method has returned to Java: the registers are exact.
             (true, true) => Ok(Frames::default().called_by(self.java.unwind(&interrupted(taken))?)),
@@ -186,13 +194,10 @@ impl Stacks {
 
     /// The frames of Java that has called native code.
     fn beyond_native(&mut self, taken: &StackRecord<'_>, native: NativeStack) -> Result<Frames, MemoryError> {
-        let StackRecord { header, stack, .. } = *taken;
+        let header = taken.header;
         let native = self.through_upcalls(taken, native)?;
-        let (anchor, base) = (header.anchor, VirtAddr(header.base()));
-        let (sp, pc, fp) = (VirtAddr(anchor.sp), VirtAddr(anchor.pc), VirtAddr(anchor.fp));
         // What the thread itself notes is exact, however far the native frames could be followed.
-        let noted = (anchor.sp >= header.sp).then(|| Sample::at_anchor(sp, pc, fp, stack, base)).flatten();
-        let noted = noted.map(|sample| Sample { frozen: frozen(taken), collections: collections(taken), ..sample });
+        let noted = noted(taken);
         // Between the last native frame that was found and the noted one there may be more.
         let may_miss = noted.is_some() && matches!(native.end, NativeEnd::Cut(_));
         let is_guess = native.guessed > 0 || may_miss;
@@ -222,6 +227,15 @@ impl Frames {
     fn called_by(self, java: JavaStack) -> Self {
         Self { cut: cut(java.end), java: java.frames, ..self }
     }
+}
+
+/// The last Java frame as a thread notes it that is in native code.
+fn noted<'a>(taken: &StackRecord<'a>) -> Option<Sample<'a>> {
+    let StackRecord { header, stack, .. } = *taken;
+    let (anchor, base) = (header.anchor, VirtAddr(header.base()));
+    let (sp, pc, fp) = (VirtAddr(anchor.sp), VirtAddr(anchor.pc), VirtAddr(anchor.fp));
+    let noted = (anchor.sp >= header.sp).then(|| Sample::at_anchor(sp, pc, fp, stack, base)).flatten();
+    noted.map(|sample| Sample { frozen: frozen(taken), collections: collections(taken), ..sample })
 }
 
 /// The registers of a thread that was interrupted, for native code.

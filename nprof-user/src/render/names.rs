@@ -61,6 +61,14 @@ pub(super) fn tell_apart(labels: &mut [String], longer: impl Fn(usize) -> String
     }
 }
 
+/// `a < b < ...`: names of whoever has called the one before.
+pub(super) fn chain<'a>(names: impl Iterator<Item = &'a String>, most: usize) -> String {
+    let mut names = names.map(|name| printable(name));
+    let mut text: Vec<String> = names.by_ref().take(most).map(|name| name.to_string()).collect();
+    text.extend(names.next().map(|_| "...".to_owned()));
+    text.join(" < ")
+}
+
 /// How many columns a printable text takes on a terminal.
 pub(super) fn width(text: &str) -> usize {
     text.width()

@@ -64,7 +64,7 @@ fn of_call(run: Run<'_>, snapshot: &Snapshot, call: &SlowCall) -> Vec<String> {
         names::printable(&call.thread)
     );
     if !call.callers.is_empty() {
-        line.push_str(&format!(", called by {}", chain(call.callers.iter(), CALLERS)));
+        line.push_str(&format!(", called by {}", names::chain(call.callers.iter(), CALLERS)));
     }
     let consumed = consumed(snapshot, call).map(|consumed| format!("      consumed {consumed}"));
     let arguments = call.arguments.as_ref().map(|known| format!("      {}", arguments::text(known.as_deref())));
@@ -86,17 +86,9 @@ fn wait(wait: &SlowWait) -> String {
         return format!("      had no CPU for {took} at once");
     }
     let frames = wait.frames.iter().filter(|frame| !SAY_NOTHING.iter().any(|common| frame.starts_with(common)));
-    let place = chain(frames, KERNEL_FRAMES);
+    let place = names::chain(frames, KERNEL_FRAMES);
     let place = if place.is_empty() { String::new() } else { format!(" in {place}") };
     format!("      waited {took} at once{place}")
-}
-
-/// `a < b < ...`: names of whoever has called the one before.
-fn chain<'a>(names: impl Iterator<Item = &'a String>, most: usize) -> String {
-    let mut names = names.map(|name| names::printable(name));
-    let mut text: Vec<String> = names.by_ref().take(most).map(|name| name.to_string()).collect();
-    text.extend(names.next().map(|_| "...".to_owned()));
-    text.join(" < ")
 }
 
 /// What was collected of a call, as far as it is not nothing.

@@ -4,16 +4,18 @@
 //! has called which function.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use nprof_common::MirrorPlaces;
+use nprof_common::{JniThrown, MirrorPlaces};
 
+use super::classes::Classes;
 use super::held::HeldWatch;
 use super::prepared::Prepared;
 use super::sampling::libjvm_of;
 use super::vm::ended_or;
-use super::{Error, SlowWatch, Tracer, calibrate};
-use crate::aggregate::{self, HeldThing, JniPairs};
+use super::{Error, SlowWatch, Tracer, calibrate, slow};
+use crate::aggregate::{self, HeldThing, JniPairs, ThrownSum};
 use crate::attach::{Collect, Engine, JniTable};
 use crate::discover::Proc;
 use crate::hotspot;
@@ -34,6 +36,7 @@ pub struct JniTracer {
     functions: usize,
     unseen: Vec<&'static str>,
     tells_members: bool,
+    classes: Classes,
     held: Option<HeldWatch>,
     /// What was held before the probes were detached.
     held_at_end: Option<(Vec<HeldThing>, Duration)>,
@@ -59,22 +62,31 @@ impl Prepared {
         let known = functions(&proc, &jvm).and_then(|functions| Ok((functions, mirrors(&proc, &jvm)?)));
         let (Functions { methods, unseen }, mirrors) = known.map_err(|error| ended_or(error, &proc, &jvm))?;
         self.plan_jni(&methods);
+        let others = self.engine_collects();
+        let others = if held_from.is_some() { self.collect_held(others)? } else { others };
         let collect = Collect {
             jni: Some(mirrors.unwrap_or_default()),
-            held: held_from.is_some(),
             pending: self.pending_places()?,
             off_cpu: true,
-            ..self.engine_collects()
+            ..others
         };
         let (engine, mut feeds) = Engine::load_measuring(self.capacity()?, &collect)?;
         let calibrated = calibrate(&proc, &engine)?;
         let taken_twice = || Error::Defect { what: "the calls of JNI functions are read already".to_owned() };
         let table = feeds.take_jni().ok_or_else(taken_twice)?;
-        let held = held_from.map(|from| HeldWatch::begin(&proc, &jvm, feeds.vms(), from)).transpose()?;
-        let slow = collect.slow.then(|| SlowWatch::start(proc, &engine, feeds)).transpose()?;
+        let vms = Arc::clone(feeds.vms());
+        let classes = Classes::begin(&proc, &jvm, &vms)?;
+        let ring = collect.stacks().then(|| slow::ring(feeds)).transpose()?;
+        let with_ring = |wanted: bool| ring.clone().filter(|_| wanted);
+        let slow =
+            with_ring(collect.slow).map(|ring| SlowWatch::by_ring(proc.clone(), &engine, ring, Arc::clone(&vms)));
+        let held = with_ring(collect.held).zip(held_from);
+        let held =
+            held.map(|(ring, from)| HeldWatch::begin((&proc, &jvm), ring, Arc::clone(&vms), from)).transpose()?;
+        let slow = slow.transpose()?;
         let tracer = self.attach_to(&engine, calibrated, slow)?;
         let (functions, tells_members) = (methods.len(), mirrors.is_some());
-        Ok(JniTracer { tracer, table, functions, unseen, tells_members, held, held_at_end: None })
+        Ok(JniTracer { tracer, table, functions, unseen, tells_members, classes, held, held_at_end: None })
     }
 }
 
@@ -95,16 +107,29 @@ impl JniTracer {
     pub fn tick(&mut self) {
         if self.tracer.is_due() {
             self.tracer.tick();
+            self.learn_classes();
+            if let Some(held) = &self.held {
+                held.tick(&self.table);
+            }
         }
     }
 
     /// Detaches all probes: see [`Tracer::stop`].
     pub fn stop(&mut self) {
         // As long as the probes are there: what is let go while they are detached is not seen.
-        if self.held_at_end.is_none() {
-            self.held_at_end = self.held.as_mut().map(|held| held.read(&self.table));
-        }
+        let held = self.held.as_ref().filter(|_| self.held_at_end.is_none());
+        let read = held.map(|held| held.read(&self.table, &mut self.classes));
+        self.learn_classes();
         self.tracer.stop();
+        if let (Some(held), Some(read)) = (&self.held, read) {
+            self.held_at_end = Some(held.finish(read));
+        }
+    }
+
+    /// Names the classes of exceptions while they are loaded.
+    fn learn_classes(&mut self) {
+        let known = self.table.thrown().into_iter().map(|(thrown, _)| thrown.class);
+        known.filter(|class| *class != JniThrown::UNKNOWN).for_each(|class| self.classes.learn(class));
     }
 
     /// Everything measured from the start to now, or to the end if tracing was stopped. What is held is known once it was.
@@ -115,7 +140,13 @@ impl JniTracer {
         let snapshot = self.tracer.snapshot();
         let records: HashMap<u32, u32> =
             self.tracer.traced_jvm().records().map(|(index, record)| (record, index)).collect();
-        let known = JniPairs { pairs, records, held: self.held_at_end.clone() };
+        let thrown = self.table.thrown().into_iter().map(|(thrown, count)| ThrownSum {
+            method: thrown.method,
+            is_cleared: thrown.how == JniThrown::CLEARED,
+            class: self.classes.learnt(thrown.class).map(str::to_owned),
+            count,
+        });
+        let known = JniPairs { pairs, records, held: self.held_at_end.clone(), thrown: thrown.collect() };
         aggregate::jni(snapshot, &known, self.unseen.clone(), self.tells_members)
     }
 }

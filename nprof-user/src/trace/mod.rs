@@ -17,6 +17,7 @@ mod allocations;
 mod assemble;
 mod calibrate;
 mod chosen;
+mod classes;
 mod critical;
 mod downcalls;
 mod end;

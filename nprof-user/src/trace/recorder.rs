@@ -94,7 +94,7 @@ impl Prepared {
 
 impl Prepared {
     /// From a thread's `JNIEnv` to where it notes its last Java frame; zeros if that is not known.
-    fn anchor_from_env(&self) -> Result<[i64; 3], Error> {
+    pub(super) fn anchor_from_env(&self) -> Result<[i64; 3], Error> {
         let libjvm = libjvm_of(self.proc(), self.jvm())?;
         let mut threads = Threads::open(ProcessMemory::new(self.jvm().pid), &libjvm)?;
         let env = threads.refresh().and_then(|()| threads.jni_env_offset());

@@ -128,10 +128,7 @@ impl SlowWatch {
     /// The same besides what else is collected.
     #[must_use]
     pub fn collect_with(others: Collect) -> Collect {
-        let slow = Self::collect();
-        let max_stacks = slow.max_stacks.saturating_add(others.max_stacks);
-        let stack_bytes = slow.stack_bytes.max(others.stack_bytes);
-        Collect { slow: true, stubs: true, vms: VMS.max(others.vms), stack_bytes, max_stacks, ..others }
+        Collect { slow: true, stubs: true, vms: VMS.max(others.vms), ..with_stacks(others) }
     }
 
     /// Begins to take stacks. `engine` is one that collects slow calls.
@@ -140,9 +137,7 @@ impl SlowWatch {
     /// If there can be no thread for it, or the engine collects none.
     pub fn start(proc: Proc, engine: &Engine, feeds: Feeds) -> Result<Self, Error> {
         let vms = Arc::clone(feeds.vms());
-        let failed = |what: String| Error::Defect { what };
-        let ring = StackRing::start(feeds, MAX_STACKS).map_err(|error| failed(error.to_string()))?;
-        Self::by_ring(proc, engine, Arc::new(ring), vms)
+        Self::by_ring(proc, engine, ring(feeds)?, vms)
     }
 
     /// The same, by a ring that others use too.
@@ -355,6 +350,18 @@ impl JvmSlow {
             exemplars: Vec::new(),
         }
     }
+}
+
+/// With room for the stacks of single calls besides what else is collected.
+pub(super) fn with_stacks(others: Collect) -> Collect {
+    let max_stacks = MAX_STACKS.saturating_add(others.max_stacks);
+    Collect { stack_bytes: STACK_BYTES.max(others.stack_bytes), max_stacks, ..others }
+}
+
+/// Begins to take the stacks of single calls.
+pub(super) fn ring(feeds: Feeds) -> Result<Arc<StackRing>, Error> {
+    let ring = StackRing::start(feeds, MAX_STACKS);
+    ring.map(Arc::new).map_err(|error| Error::Defect { what: error.to_string() })
 }
 
 fn current(thresholds: &Shared) -> Arc<Thresholds> {

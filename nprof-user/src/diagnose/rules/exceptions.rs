@@ -18,11 +18,10 @@ pub(super) fn find(measured: &Measured<'_>) -> Vec<Fault> {
         let uses = callers.iter().find(|(method, _)| *method == Some(native.place));
         let uses = uses.map_or(&[][..], |(_, uses)| uses.as_slice());
         let pending = native.of_a_call(&[Counter::Exceptions]) * native.calls() as f64;
-        (native.name(), Thrown { pending, cleared: cleared(uses) }, uses)
+        (Some(native.place), Thrown { pending, cleared: cleared(uses) }, uses)
     });
     let outside = callers.iter().filter(|(method, _)| method.is_none());
-    let outside = outside
-        .map(|(method, uses)| (measured.name(*method), Thrown { pending: 0.0, cleared: cleared(uses) }, &uses[..]));
+    let outside = outside.map(|(method, uses)| (*method, Thrown { pending: 0.0, cleared: cleared(uses) }, &uses[..]));
     let thrown = natives.chain(outside).filter(|(_, thrown, _)| thrown.all() > 0.0);
     thrown.map(|(method, thrown, uses)| of(measured, method, thrown, uses)).collect()
 }
@@ -47,7 +46,7 @@ fn cleared(uses: &[Used<'_>]) -> f64 {
     clears.map(|used| used.of_all(used.sum().effective)).sum()
 }
 
-fn of(measured: &Measured<'_>, method: String, thrown: Thrown, uses: &[Used<'_>]) -> Fault {
+fn of(measured: &Measured<'_>, method: Option<usize>, thrown: Thrown, uses: &[Used<'_>]) -> Fault {
     let (ns, error_ns) = uses.iter().fold((0.0, 0.0), |(ns, error_ns), used| {
         let share = share(used);
         let (sum, of_all) = (used.sum(), |seen| used.of_all(seen) * share);
@@ -61,19 +60,26 @@ fn of(measured: &Measured<'_>, method: String, thrown: Thrown, uses: &[Used<'_>]
     };
     Fault {
         rule: NAME,
-        method,
+        method: measured.name(method),
         cost: FaultCost { ns_per_s: rounded(measured.per_second(ns)), kind: CostKind::Cpu, certainty },
         what: format!("{} exceptions a second in the ordinary course", units::rate(measured.per_second(thrown.all()))),
         evidence: format!(
-            "{} pending when it returned, {} cleared before; each is made with the stack of its thread",
+            "{} pending when it returned, {} cleared before{}; each is made with the stack of its thread",
             units::count(rounded(thrown.pending)),
-            units::count(rounded(thrown.cleared))
+            units::count(rounded(thrown.cleared)),
+            most(measured, method)
         ),
         stack: Vec::new(),
         advice:
             "return a value that says so instead; look up what may be missing once, and remember that it is missing"
                 .to_owned(),
     }
+}
+
+/// The class that there are most of, as far as that is known.
+fn most(measured: &Measured<'_>, method: Option<usize>) -> String {
+    let class = measured.jni.thrown.iter().find(|of| of.method == method).and_then(|of| of.class.as_deref());
+    class.map_or_else(String::new, |class| format!(", most often {class}"))
 }
 
 /// Which part of a function's time is that of exceptions: of look-ups that of those which found nothing.
@@ -91,7 +97,7 @@ mod tests {
 
     use super::find;
     use crate::diagnose::testing::{NATIVE, Sample};
-    use crate::model::Certainty;
+    use crate::model::{Certainty, JniExceptions};
 
     /// Check that what was left and what was cleared count, with the time of throwing and of look-ups in vain, and at least what an
     /// exception takes.
@@ -111,8 +117,11 @@ mod tests {
                 (used.calls, used.timed, used.total_ns, used.vain) = (calls, calls, calls * each_ns, vain);
             });
         }
+        let thrown = JniExceptions { method: Some(NATIVE), class: Some("a.E".to_owned()), pending: 6_000, cleared: 1 };
+        sample.jni.thrown.push(thrown);
         let fault = sample.only(find);
         assert_eq!((fault.cost.ns_per_s, fault.cost.certainty), (1_650_000, Certainty::Measured));
-        assert!(fault.evidence.starts_with("6,000 pending when it returned, 4,000 cleared"), "{}", fault.evidence);
+        let expected = "6,000 pending when it returned, 4,000 cleared before, most often a.E; ";
+        assert!(fault.evidence.starts_with(expected), "{}", fault.evidence);
     }
 }

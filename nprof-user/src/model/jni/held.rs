@@ -1,5 +1,6 @@
 //! What native code has made and not let go.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::JniResource;
@@ -42,4 +43,23 @@ pub struct JniHeldGroup {
     pub oldest: Duration,
     /// The same of the youngest.
     pub youngest: Duration,
+    /// From where in Java they were made, as far as stacks were taken: the most frequent first.
+    pub paths: Vec<JniCallPath>,
+}
+
+impl JniHeldGroup {
+    /// Of how many of them the stack was taken in which they were made.
+    #[must_use]
+    pub fn stacks(&self) -> u64 {
+        self.paths.iter().map(|path| path.seen).sum()
+    }
+}
+
+/// Java methods that had called one another, and at last native code, when things were made that are still held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JniCallPath {
+    /// The innermost first: `java.util.zip.Deflater::deflate:420`.
+    pub frames: Arc<[String]>,
+    /// Of how many things this is the stack, among those whose stack was taken.
+    pub seen: u64,
 }

@@ -1,7 +1,7 @@
 //! From a record of the ring to a slow call with names.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use nprof_common::{COUNTERS, CallArgs, Counters, Referent, SlowDetails, StackHeader, StackKind, ThreadCounts, Wait};
@@ -11,29 +11,21 @@ use crate::attach::{StackRecord, VmTable};
 use crate::discover::Proc;
 use crate::model::Pid;
 use crate::native::KernelSymbols;
+use crate::profile::callers::Callers;
 use crate::profile::open::monotonic_ns;
-use crate::profile::open_vm::{OpenVm, Unread};
-use crate::unwind::JavaFrame;
-
-/// How long it is until a VM is tried again that could not be read.
-const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// Reads the slow calls of one JVM. It belongs to one thread.
 pub(super) struct Reader {
     proc: Proc,
     pid: Pid,
-    vms: Arc<VmTable>,
-    vm: Option<OpenVm>,
-    /// When the VM could not be read.
-    failed: Option<Instant>,
+    callers: Callers,
 }
 
 impl Reader {
     /// Looks at the VM at once: the programs are to know it before the first call is slow.
     pub(super) fn new(proc: Proc, pid: Pid, vms: Arc<VmTable>) -> Self {
-        // One that is still starting is looked at again then.
-        let vm = OpenVm::open(&proc, pid, &vms).ok();
-        Self { proc, pid, vms, vm, failed: None }
+        let callers = Callers::new(proc.clone(), pid, vms, "slow calls have no stacks");
+        Self { proc, pid, callers }
     }
 
     /// A call as the programs have laid it out; `None` if it is none. What is not known of it is left out.
@@ -45,7 +37,7 @@ impl Reader {
         let args = args.map(|args| Box::new(self.arguments(&header, &args)));
         let mut callers = Vec::new();
         if header.stack_bytes > 0 {
-            StackRecord::read(record, |taken| callers = self.callers(taken));
+            StackRecord::read(record, |taken| callers = self.callers.of(taken));
         }
         Some(SlowSample {
             ended: ended(header.now_ns),
@@ -64,44 +56,9 @@ impl Reader {
 
     /// What a call was made with.
     fn arguments(&mut self, header: &StackHeader, args: &CallArgs) -> Arguments {
-        let Self { proc, pid, vm, .. } = self;
-        let object = |referent: &Referent| {
-            let described = vm.as_mut()?.object(referent, header.collections.checked_sub(1)?);
-            described.inspect_err(|error| tracing::debug!("process {pid}: an object is not read: {error}")).ok()?
-        };
+        let Self { proc, pid, callers } = self;
+        let object = |referent: &Referent| callers.object(referent, header.collections.checked_sub(1)?);
         Arguments::read(args, object, |fd| proc.file(*pid, fd))
-    }
-
-    /// Who made the call, the innermost first. The first frame is the native method itself, which everybody knows.
-    fn callers(&mut self, taken: &StackRecord<'_>) -> Vec<String> {
-        self.open();
-        let Some(vm) = &mut self.vm else { return Vec::new() };
-        let read = vm.read(taken).and_then(|frames| vm.learn().map(|()| frames));
-        match read {
-            Ok(frames) => {
-                frames.java().iter().filter(|frame| !frame.hidden && !frame.method.is_native).map(named).collect()
-            }
-            Err(error) => {
-                tracing::debug!("process {}: a stack is not read: {error}", self.pid);
-                Vec::new()
-            }
-        }
-    }
-
-    /// Looks at the VM, unless that has been done or has failed not long ago.
-    fn open(&mut self) {
-        if self.vm.is_some() || self.failed.is_some_and(|failed| failed.elapsed() < AGAIN_AFTER) {
-            return;
-        }
-        match OpenVm::open(&self.proc, self.pid, &self.vms) {
-            Ok(vm) => self.vm = Some(vm),
-            Err(error) => self.has_failed(&error),
-        }
-    }
-
-    fn has_failed(&mut self, error: &Unread) {
-        tracing::warn!("process {}: slow calls have no stacks: {error}", self.pid);
-        self.failed = Some(Instant::now());
     }
 }
 
@@ -127,9 +84,4 @@ pub(super) fn header_of(record: &[u8]) -> Option<StackHeader> {
 fn ended(then_ns: u64) -> Timestamp {
     let (now, ago) = (Timestamp::now(), Duration::from_nanos(monotonic_ns().saturating_sub(then_ns)));
     now.checked_sub(ago).unwrap_or(now)
-}
-
-fn named(frame: &JavaFrame) -> String {
-    let line = frame.line.map(|line| format!(":{line}")).unwrap_or_default();
-    format!("{}::{}{line}", frame.method.class, frame.method.name)
 }

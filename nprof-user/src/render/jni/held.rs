@@ -3,26 +3,57 @@
 use std::time::Duration;
 
 use super::notes::noun;
-use crate::model::{JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot};
-use crate::render::grid::{Align, Elastic, Grid};
+use crate::model::{JniCallPath, JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot};
+use crate::render::grid::{Align, Elastic, Grid, Screen};
 use crate::render::json::nanoseconds;
+use crate::render::notes::plural;
 use crate::render::{names, units};
 
-/// The rows, the most first; `None` where nothing is held that is old enough.
-pub(super) fn grid(jni: &JniSnapshot, top: Option<usize>) -> Option<Grid<'static>> {
-    let groups = &jni.held.as_ref()?.groups;
+/// How many call paths of a row are shown, and how many methods of each.
+const PATHS: usize = 3;
+const METHODS: usize = 6;
+
+/// The table, the most first, each row with where in Java it comes from; nothing where nothing is held that is old enough.
+pub(super) fn table(jni: &JniSnapshot, top: Option<usize>, screen: Screen) -> Vec<String> {
+    let groups = jni.held.as_ref().map_or(&[][..], |held| &held.groups);
     if groups.is_empty() {
-        return None;
+        return Vec::new();
     }
+    let mut rows = grid(jni, groups, top).lines(screen).into_iter();
+    let mut lines: Vec<String> = rows.next().into_iter().collect();
+    for (row, group) in rows.zip(groups) {
+        lines.push(row);
+        lines.extend(paths(group));
+    }
+    lines
+}
+
+fn grid(jni: &JniSnapshot, groups: &[JniHeldGroup], top: Option<usize>) -> Grid<'static> {
     let right = |title| (title, Align::Right);
     let headers =
         vec![right("HELD"), right("OLDEST"), right("YOUNGEST"), ("WHAT", Align::Left), ("MADE BY", Align::Left)];
-    Some(Grid {
+    Grid {
         rows: groups.iter().take(top.unwrap_or(groups.len())).map(|group| line(jni, group)).collect(),
         elastic: vec![Elastic::names(headers.len() - 1)],
         headers,
         expendable: &["YOUNGEST"],
-    })
+    }
+}
+
+/// From where in Java things were made, as far as stacks were taken.
+fn paths(group: &JniHeldGroup) -> Vec<String> {
+    let all = group.stacks();
+    let of = |path: &JniCallPath| {
+        let (seen, chain) = (units::count(path.seen), names::chain(path.frames.iter(), METHODS));
+        format!("      {seen} of {}: called by {chain}", plural(all, "stack"))
+    };
+    let mut lines: Vec<String> = group.paths.iter().take(PATHS).map(of).collect();
+    let more = group.paths.get(PATHS..).unwrap_or_default();
+    if !more.is_empty() {
+        let seen = units::count(more.iter().map(|path| path.seen).sum());
+        lines.push(format!("      {seen} by {} more (--format json lists all)", plural(more.len() as u64, "path")));
+    }
+    lines
 }
 
 fn line(jni: &JniSnapshot, group: &JniHeldGroup) -> Vec<String> {
@@ -58,6 +89,7 @@ pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
     let Some(held) = &jni.held else { return Vec::new() };
     let inexact: Vec<JniResource> = JniResource::FOLLOWED.into_iter().filter(|kind| !is_exact(jni, *kind)).collect();
     let mut lines = vec![total(held, inexact.is_empty())];
+    lines.extend(stacks(held));
     lines.extend(left_before(jni, inexact.is_empty()));
     lines.extend(not_exact(&inexact));
     lines.push(
@@ -76,6 +108,19 @@ fn total(held: &JniHeldSnapshot, is_exact: bool) -> String {
     let of = if held.older_than.is_zero() { String::new() } else { format!(" (of {} of any age)", units::count(all)) };
     let least = if is_exact { "" } else { "at least " };
     format!("made and not let go{age}: {least}{}{of}, of what was made since tracing began", units::count(count))
+}
+
+/// Of how many of the rows' things it is known where they come from.
+fn stacks(held: &JniHeldSnapshot) -> Option<String> {
+    let sum = |of: fn(&JniHeldGroup) -> u64| held.groups.iter().map(of).sum();
+    let (taken, all): (u64, u64) = (sum(JniHeldGroup::stacks), sum(|group| group.count));
+    (all > 0).then(|| {
+        format!(
+            "stacks: of {} of these, the first of each native method, function and class and some of the later ones; from where the \
+             others were made is not known",
+            units::count(taken)
+        )
+    })
 }
 
 /// Releases of what nobody has seen being made.

@@ -1,16 +1,16 @@
 //! The JSON document of `jni`. Times are whole nanoseconds, less what probes have put into them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use nprof_common::Counter;
 use serde::Serialize;
 
 use super::groups::is_function;
-use super::held;
+use super::made::Made;
+use super::{exceptions, held};
 use crate::model::{
-    CriticalSections, JniFamily, JniHeldGroup, JniResource, JniSnapshot, JniSum, JniUse, Losses, MethodSnapshot,
-    Resources,
+    CriticalSections, JniExceptions, JniFamily, JniHeldGroup, JniResource, JniSnapshot, JniSum, JniUse, Losses,
+    MethodSnapshot, Resources,
 };
 use crate::render::json::{MeasuredTarget, SCHEMA, as_map, line, nanoseconds};
 use crate::render::names;
@@ -36,7 +36,7 @@ struct Document<'a> {
     leaks: Option<Vec<Leak<'a>>>,
     partial: bool,
     look_ups: LookUps,
-    exceptions: Exceptions,
+    exceptions: Exceptions<'a>,
     critical: Option<Critical>,
     not_seen: &'a [&'static str],
     #[serde(serialize_with = "as_map")]
@@ -56,7 +56,7 @@ struct Method<'a> {
     jni_ns: u64,
     jni_on_cpu_ns: u64,
     jni: BTreeMap<&'a str, Use>,
-    exceptions: Option<Exceptions>,
+    exceptions: Option<Exceptions<'a>>,
     critical: Option<Critical>,
 }
 
@@ -122,8 +122,21 @@ struct Leak<'a> {
     elements: u64,
     oldest_ns: u64,
     youngest_ns: u64,
-    /// The Java stack is not taken.
-    stack: [String; 0],
+    /// The stack that most of those have whose stack was taken; empty if there is none.
+    stack: &'a [String],
+    /// Of how many of them that was.
+    stacks_taken: u64,
+    /// All different ones, the most frequent first.
+    stacks: Vec<Stack<'a>>,
+}
+
+/// From where in Java things were made.
+#[derive(Serialize)]
+struct Stack<'a> {
+    /// Of how many things it is the stack, of `stacks_taken`.
+    seen: u64,
+    /// The innermost first.
+    frames: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -136,10 +149,20 @@ struct LookUps {
 }
 
 #[derive(Serialize)]
-struct Exceptions {
+struct Exceptions<'a> {
     /// Pending when native methods returned.
     pending: u64,
     /// Cleared before.
+    cleared: u64,
+    /// The same by class, the most first.
+    classes: Vec<ExceptionClass<'a>>,
+}
+
+#[derive(Serialize)]
+struct ExceptionClass<'a> {
+    /// `null` if that is not certain.
+    class: Option<&'a str>,
+    pending: u64,
     cleared: u64,
 }
 
@@ -150,34 +173,15 @@ struct Critical {
     longest_ns: u64,
 }
 
-/// What a native method has done; or, of no method's place, what none that is traced has.
-#[derive(Default)]
-struct Made<'a> {
-    uses: Vec<&'a JniUse>,
-    sections: Vec<&'a CriticalSections>,
-}
-
-/// The same of each of them.
-fn by_method(jni: &JniSnapshot) -> HashMap<Option<usize>, Made<'_>> {
-    let mut all: HashMap<Option<usize>, Made<'_>> = HashMap::new();
-    for made in &jni.uses {
-        all.entry(made.method).or_default().uses.push(made);
-    }
-    let known = if jni.has_all_sections() { &jni.critical[..] } else { &[] };
-    for sections in known {
-        all.entry(sections.method).or_default().sections.push(sections);
-    }
-    all
-}
-
 impl<'a> Document<'a> {
     fn of(jni: &'a JniSnapshot) -> Self {
         let snapshot = &jni.snapshot;
         let places = (0..snapshot.methods.len()).filter(|place| !is_function(&snapshot.methods[*place]));
-        let made = by_method(jni);
+        let made = Made::by_method(jni);
         let method = |place| Method::of(jni, place, made.get(&place).unwrap_or(&Made::default()));
         let methods = sorted(places.map(Some).chain([None]).filter_map(method).collect());
         let functions = snapshot.methods.iter().enumerate().filter(|(_, row)| is_function(row));
+        let [pending, cleared] = exceptions::all(jni);
         let look_ups = jni.sum_of(|name| JniFamily::of(name) == JniFamily::LookUps);
         Self {
             schema: SCHEMA,
@@ -185,10 +189,7 @@ impl<'a> Document<'a> {
             started: snapshot.started.to_string(),
             elapsed_ns: nanoseconds(snapshot.elapsed),
             targets: [MeasuredTarget::of(snapshot)],
-            exceptions: Exceptions {
-                pending: methods.iter().filter_map(|method| Some(method.exceptions.as_ref()?.pending)).sum(),
-                cleared: cleared(jni, &jni.uses),
-            },
+            exceptions: Exceptions { pending, cleared, classes: classes(&jni.thrown) },
             methods,
             functions: functions
                 .map(|(place, row)| (jni.function(place), Function::of(jni.function(place), row)))
@@ -238,7 +239,9 @@ impl<'a> Leak<'a> {
             elements: group.elements,
             oldest_ns: nanoseconds(group.oldest),
             youngest_ns: nanoseconds(group.youngest),
-            stack: [],
+            stack: group.paths.first().map_or(&[], |path| &path.frames),
+            stacks_taken: group.stacks(),
+            stacks: group.paths.iter().map(|path| Stack { seen: path.seen, frames: &path.frames }).collect(),
         }
     }
 }
@@ -249,10 +252,10 @@ fn sorted(mut methods: Vec<Method<'_>>) -> Vec<Method<'_>> {
     methods
 }
 
-/// The exceptions that calls of `ExceptionClear` among these have cleared.
-fn cleared<'a>(jni: &JniSnapshot, uses: impl IntoIterator<Item = &'a JniUse>) -> u64 {
-    let clears = uses.into_iter().filter(|made| jni.function(made.function) == "ExceptionClear");
-    clears.map(|made| JniSum::from(made).effective).sum()
+/// Exceptions added up by class.
+fn classes<'a>(thrown: impl IntoIterator<Item = &'a JniExceptions>) -> Vec<ExceptionClass<'a>> {
+    let sums = exceptions::by_class(thrown).into_iter();
+    sums.map(|(class, [pending, cleared])| ExceptionClass { class, pending, cleared }).collect()
 }
 
 /// Critical sections added up, if there are any.
@@ -271,12 +274,12 @@ fn critical<'a>(sections: impl IntoIterator<Item = &'a CriticalSections>) -> Opt
 
 impl<'a> Method<'a> {
     /// What there is to say of a native method; nothing where it has called no function and thrown nothing.
-    fn of(jni: &'a JniSnapshot, place: Option<usize>, made: &Made<'_>) -> Option<Self> {
+    fn of(jni: &'a JniSnapshot, place: Option<usize>, made: &Made<'a>) -> Option<Self> {
         let row = place.and_then(|place| jni.snapshot.methods.get(place));
         let uses = || made.uses.iter().copied();
         let sum: JniSum = uses().map(JniSum::from).sum();
-        let pending = row.and_then(|row| Some(row.consumed.as_ref()?.own[Counter::Exceptions as usize]));
-        if sum.calls == 0 && pending.unwrap_or(0) == 0 {
+        let [pending, cleared] = made.exceptions(jni, place);
+        if sum.calls == 0 && pending == 0 {
             return None;
         }
         let method = row.and_then(|row| Some(&row.methods.first()?.method));
@@ -291,7 +294,7 @@ impl<'a> Method<'a> {
             jni_ns: sum.self_ns,
             jni_on_cpu_ns: sum.on_cpu_ns,
             jni: uses().map(|made| (jni.function(made.function), Use::of(jni, made))).collect(),
-            exceptions: row.map(|_| Exceptions { pending: pending.unwrap_or(0), cleared: cleared(jni, uses()) }),
+            exceptions: row.map(|_| Exceptions { pending, cleared, classes: classes(made.thrown.iter().copied()) }),
             critical: critical(made.sections.iter().copied()),
         })
     }

@@ -1,9 +1,11 @@
 //! What native code asks of the VM: the table of `jni`, and its document.
 
+mod exceptions;
 mod groups;
 mod held;
 mod id_cache;
 mod json;
+mod made;
 mod notes;
 
 use std::io::{self, Write};
@@ -60,10 +62,11 @@ pub fn table(jni: &JniSnapshot, view: JniView, screen: Screen, w: &mut impl Writ
         let left_ns = groups[shown..].iter().map(|group| group.sum.on_cpu_ns).fold(0, u64::saturating_add);
         writeln!(w, "left out: {} further rows with {} (--top)", groups.len() - shown, units::duration(left_ns))?;
     }
-    if let Some(grid) = held::grid(jni, view.top) {
-        for line in grid.lines(screen) {
-            writeln!(w, "{line}")?;
-        }
+    let held = held::table(jni, view.top, screen);
+    for line in &held {
+        writeln!(w, "{line}")?;
+    }
+    if !held.is_empty() {
         writeln!(w)?;
     }
     for line in notes::lines(jni) {

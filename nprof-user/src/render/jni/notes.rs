@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use nprof_common::Counter;
-
 use super::groups::is_function;
-use super::{held, lost, share};
+use super::{exceptions, held, lost, share};
 use crate::model::{JniFamily, JniResource, JniSnapshot, JniSum, Resources};
 use crate::render::json::nanoseconds;
 use crate::render::marks::Mark;
@@ -14,9 +12,6 @@ use crate::render::rows::Row;
 use crate::render::run::{Run, Scope};
 use crate::render::uncertain::Uncertain;
 use crate::render::{names, units, words};
-
-/// How many methods are named that return with exceptions.
-const THROWING: usize = 3;
 
 const TIME: &str = "ON-CPU is the part of TIME that threads ran. Both are without traced native methods that were called meanwhile; those of \
                     Call… and New… have the Java code in them that they run";
@@ -29,7 +24,7 @@ pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
     lines.extend(references(jni));
     lines.extend(held::lines(jni));
     lines.extend(critical(jni));
-    lines.extend(exceptions(jni));
+    lines.extend(exceptions::lines(jni));
     lines.push(TIME.to_owned());
     lines.extend(unseen(jni));
     lines.extend(cost(Run::new(std::slice::from_ref(&jni.snapshot), Scope::One)));
@@ -133,33 +128,6 @@ fn critical(jni: &JniSnapshot) -> Option<String> {
         units::duration(total_ns),
         units::duration(longest.longest_ns)
     ))
-}
-
-fn exceptions(jni: &JniSnapshot) -> Option<String> {
-    let cleared = jni.sum_of(|name| name == "ExceptionClear").effective;
-    let mut throwing: Vec<(u64, String)> = jni
-        .snapshot
-        .methods
-        .iter()
-        .filter(|row| !is_function(row))
-        .filter_map(|row| {
-            let pending = row.consumed.as_ref()?.own[Counter::Exceptions as usize];
-            let method = &row.methods.first()?.method;
-            (pending > 0).then(|| (pending, names::printable(&names::qualified(method)).into_owned()))
-        })
-        .collect();
-    throwing.sort_by(|a, b| b.cmp(a));
-    let pending: u64 = throwing.iter().map(|(pending, _)| pending).sum();
-    let named: Vec<String> =
-        throwing.iter().take(THROWING).map(|(pending, name)| format!("{} in {name}", units::count(*pending))).collect();
-    let named = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
-    (pending + cleared > 0).then(|| {
-        format!(
-            "exceptions: {} pending when a native method returned{named}, {} cleared before that by ExceptionClear",
-            units::count(pending),
-            units::count(cleared)
-        )
-    })
 }
 
 /// The blind spot.

@@ -6,7 +6,7 @@ use nprof_common::JniCalls;
 use serde_json::Value;
 
 use super::{JniBy, JniView, json, table};
-use crate::model::{Bound, CriticalSections, JniSnapshot, JniUse, MethodSnapshot};
+use crate::model::{Bound, CriticalSections, JniExceptions, JniSnapshot, JniUse, MethodSnapshot};
 use crate::render::grid::Screen;
 use crate::render::samples;
 
@@ -48,6 +48,14 @@ fn sample() -> JniSnapshot {
         unseen: vec!["GetIntField"],
         tells_members: true,
         held: None,
+        thrown: [(Some(0), 3, 1), (None, 0, 2)]
+            .map(|(method, pending, cleared)| JniExceptions {
+                method,
+                class: Some("a.E\u{1b}".to_owned()),
+                pending,
+                cleared,
+            })
+            .to_vec(),
     }
 }
 
@@ -125,6 +133,8 @@ fn below_the_table() {
         "references: global 0 made, 40 let go (local ones are also let go when the native method returns)",
         "critical sections: 3 with 900 ns, the longest 400 ns in a.Hot::call: collections may have to wait for their end",
         "not seen: GetIntField: the VM has made them as code of its own, where no probe can be (-XX:-UseFastJNIAccessors)",
+        "exceptions: 3 pending when a native method returned (3 in a.Hot::call), 3 cleared before that by ExceptionClear",
+        "exceptions by class: a.E\\u{1b} 3 pending, 3 cleared",
         "losses: none",
     ] {
         assert!(text.lines().any(|known| known == line), "{line}\n{text}");
@@ -184,5 +194,8 @@ fn document() {
     assert_eq!((&document["methods"][2]["class"], &document["methods"][2]["jni_calls"]), (&Value::Null, &30.into()));
     assert_eq!(document["functions"]["DeleteGlobalRef"]["calls"], 60);
     assert_eq!(document["references"]["global"]["released"], 40);
+    let exceptions = &document["methods"][0]["exceptions"]["classes"][0];
+    assert_eq!((&exceptions["class"], &exceptions["pending"]), (&"a.E\u{1b}".into(), &3.into()));
+    assert_eq!(document["exceptions"]["classes"][0]["cleared"], 3);
     assert_eq!(document["not_seen"][0], "GetIntField");
 }
