@@ -9,6 +9,7 @@ extern crate std;
 
 pub mod alloc;
 pub mod args;
+pub mod by_thread;
 pub mod cookie;
 pub mod counters;
 pub mod exec;
@@ -31,6 +32,7 @@ mod vm_linked;
 pub mod wire;
 
 pub use args::{CallArgs, HeapPlaces, NotedCall, NotedCalls, Referent};
+pub use by_thread::ThreadCalls;
 pub use cookie::Cookie;
 pub use counters::{
     COUNTERS, Consumed, Counter, Counters, MAX_COUNTED_FRAMES, OpenCounters, Returns, THREAD_COUNTERS, ThreadCounters,
@@ -99,6 +101,8 @@ pub mod maps {
     pub const WAITS: &str = "NPROF_WAITS";
     /// `NotedCalls` of the threads that have a slot, by its number.
     pub const ARGS: &str = "NPROF_ARGS";
+    /// `ThreadCalls` by `by_thread::key`.
+    pub const THREADS: &str = "NPROF_THREADS";
     /// `JniShards` by `jni::pair`.
     pub const JNI: &str = "NPROF_JNI";
     /// What look-ups have found, by a number for what they look up.
@@ -194,7 +198,7 @@ mod tests {
     fn names_fit() {
         let counts = [maps::STATS, maps::SLOTS, maps::FRAMES, maps::LOSSES, maps::EXECS];
         let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU, maps::STORED];
-        let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS];
+        let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS, maps::THREADS];
         let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ARGS];
         let jni = [maps::JNI, maps::LOOK_UPS, maps::HOLDS, maps::HELD];
         let counters = [maps::CONSUMED, maps::COUNTERS, programs::SYSCALL, programs::RECEIVED, programs::SENT];

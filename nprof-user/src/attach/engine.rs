@@ -13,6 +13,7 @@ use nprof_common::{
     shared,
 };
 
+use super::by_thread::ThreadTable;
 use super::feeds::{Collect, Feeds, fixed_point};
 use super::jni::JniTable;
 use super::loss_log::{self, LossLog};
@@ -43,6 +44,7 @@ pub struct Engine {
     records: Arc<MappedArray>,
     consumed: Option<Arc<MappedArray>>,
     slow: Option<SlowTable>,
+    threads: Option<Arc<ThreadTable>>,
     capacity: u32,
     shards: u32,
     reach: Reach,
@@ -228,6 +230,8 @@ impl Engine {
         let (consumed, off_cpu) = (consumed.transpose()?, collect.measures_off_cpu());
         let rows = collect.slow.then(|| map_slow(&object, capacity, shards)).transpose()?;
         let slow = rows.map(|rows| SlowTable::new(rows, shards));
+        let threads = collect.by_thread.then(|| object.take_threads()).transpose()?;
+        let threads = threads.map(|calls| Arc::new(ThreadTable::new(calls)));
         let sharing = collect.shares.then(|| take_tables(&mut object)).transpose()?;
         let sharing = sharing.map(|tables| Arc::new(Sharing::new(tables, !filtered)));
         let row_maps = (filtered && collect.rows != 0).then(|| row_maps(&object, collect)).transpose()?;
@@ -236,6 +240,7 @@ impl Engine {
             records,
             consumed,
             slow,
+            threads,
             capacity,
             shards,
             reach,
@@ -272,6 +277,12 @@ impl Engine {
     #[must_use]
     pub fn slow(&self) -> Option<&SlowTable> {
         self.slow.as_ref()
+    }
+
+    /// The calls by thread; `None` where these are not told apart.
+    #[must_use]
+    pub fn threads(&self) -> Option<Arc<ThreadTable>> {
+        self.threads.clone()
     }
 
     /// The losses of all sessions together, mapped: one word per [`Loss`].
@@ -420,6 +431,9 @@ impl Engine {
         }
         if let Some(slow) = &self.slow {
             records.iter().for_each(|&record| slow.forget(record));
+        }
+        if let Some(threads) = &self.threads {
+            threads.forget(&records);
         }
         self.free.lock().unwrap_or_else(PoisonError::into_inner).returned.extend(records);
     }

@@ -80,6 +80,8 @@ pub struct Collect {
     pub jni: Option<MirrorPlaces>,
     /// Of JNI functions also what they make, until it is let go.
     pub held: bool,
+    /// The calls of each function by thread.
+    pub by_thread: bool,
 }
 
 /// How the programs find the exception that is pending in a thread; zeros if that is not known, or if there are several VMs.
@@ -117,6 +119,7 @@ impl Collect {
             shares: false,
             jni: None,
             held: false,
+            by_thread: false,
         }
     }
 
@@ -152,6 +155,7 @@ impl Collect {
             (self.tells_args() && self.args == ArgsWanted::Contents, collect::CONTENTS),
             (self.jni.is_some(), collect::JNI),
             (self.held, collect::HELD),
+            (self.by_thread, collect::THREADS),
         ];
         bits.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, bit)| all | bit)
     }

@@ -11,6 +11,7 @@ use nprof_common::rows::{JVMS, OWNER_PLACES};
 use nprof_common::stack::collect;
 use nprof_common::{SLOTS, globals, maps, programs, shared};
 
+use super::by_thread::{self, ThreadEntry};
 use super::counters::{self, TaskFields};
 use super::error::{Error, refusal};
 use super::feeds::{Collect, LastJavaFrameEntry, Slot};
@@ -90,6 +91,7 @@ impl Object {
             .map_max_entries(maps::SLOW, collect.for_slow(sizes.methods * sizes.shards))
             .map_max_entries(maps::WAITS, collect.for_slow(SLOTS))
             .map_max_entries(maps::ARGS, if collect.tells_args() { SLOTS } else { 1 })
+            .map_max_entries(maps::THREADS, if collect.by_thread { by_thread::PAIRS } else { 1 })
             .map_max_entries(maps::JNI, collect.for_jni(jni::PAIRS))
             .map_max_entries(maps::LOOK_UPS, collect.for_jni(jni::LOOK_UPS))
             .map_max_entries(maps::HOLDS, collect.for_jni(jni::THREADS))
@@ -176,6 +178,14 @@ impl Object {
     /// As [`Self::take_ring`].
     pub(super) fn take_vms(&mut self) -> Result<HashMap<MapData, u32, VmEntry>, Error> {
         HashMap::try_from(self.take(maps::VM)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+    }
+
+    /// The calls by thread.
+    ///
+    /// # Errors
+    /// As [`Self::take_ring`].
+    pub(super) fn take_threads(&mut self) -> Result<HashMap<MapData, u64, ThreadEntry>, Error> {
+        HashMap::try_from(self.take(maps::THREADS)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
     }
 
     /// The calls of JNI functions.

@@ -1,0 +1,61 @@
+//! What each thread's calls of a function add up to, where that is asked for.
+
+/// Bytes of a thread's name, with the zero at its end.
+pub const NAME_BYTES: usize = 16;
+
+/// One thread's calls of one function: its part of the function's [`crate::MethodStats`], whose fields these are. Only the thread
+/// itself adds to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "bpf"), derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable))]
+#[repr(C)]
+pub struct ThreadCalls {
+    /// Calls that were only counted.
+    pub counted: u64,
+    /// Calls that have ended and were timed.
+    pub timed: u64,
+    /// Calls that have ended without a time.
+    pub untimed: u64,
+    /// The time of the timed ones, in nanoseconds.
+    pub total_ns: u64,
+    /// Of this, the time in traced calls that they made.
+    pub child_ns: u64,
+    /// Of the rest, the time that the thread was not running.
+    pub off_ns: u64,
+    /// What the thread was called at its last call.
+    pub name: [u8; NAME_BYTES],
+}
+
+impl ThreadCalls {
+    /// No calls.
+    pub const NONE: Self =
+        Self { counted: 0, timed: 0, untimed: 0, total_ns: 0, child_ns: 0, off_ns: 0, name: [0; NAME_BYTES] };
+}
+
+const _: () = assert!(size_of::<ThreadCalls>() == 64);
+
+/// What the calls of a thread are found by that are of a function with this record.
+#[must_use]
+#[inline(always)]
+pub const fn key(tid: u32, record: u32) -> u64 {
+    (tid as u64) << 32 | record as u64
+}
+
+/// The thread and the record of a key.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "each half is taken by itself")]
+pub const fn of_key(key: u64) -> (u32, u32) {
+    ((key >> 32) as u32, key as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that thread and record come back.
+    #[test]
+    fn keys() {
+        for (tid, record) in [(1, 0), (1 << 22, 7), (u32::MAX, 1 << 23)] {
+            assert_eq!(of_key(key(tid, record)), (tid, record));
+        }
+    }
+}
