@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use nprof_common::{Consumed, MethodStats};
+use nprof_common::{Consumed, MethodStats, ThreadCalls};
 
 use super::method::{About, Recorded, method, sum};
 use crate::model::{MeanTime, MethodSnapshot, PlannedMethod, Price, Probe, StubPrice, Traced, Unseen};
@@ -85,6 +85,8 @@ pub struct ProbeSample<'a> {
     pub waited: Option<f64>,
     /// What its calls have consumed besides time, where that is collected.
     pub consumed: Option<Consumed>,
+    /// Its calls by thread, where these are told apart.
+    pub threads: Option<Vec<(u32, ThreadCalls)>>,
 }
 
 /// The rows of a function and of those of its methods that have stubs. Without a function: of methods that only stubs see.
@@ -159,6 +161,7 @@ fn stub_row(stub: &StubSample) -> MethodSnapshot {
         unseen: None,
         waited: waited(stub),
         consumed: stub.consumed.map(Box::new),
+        threads: None,
     };
     method(Recorded::Stub(&stub.stats), about)
 }
@@ -216,6 +219,7 @@ fn function(seen: &ProbeSample<'_>, stubs: &[StubSample]) -> About {
         unseen: seen.unseen,
         waited: seen.waited,
         consumed: seen.consumed.map(Box::new),
+        threads: seen.threads.clone(),
     }
 }
 
@@ -263,6 +267,7 @@ mod tests {
             mean: None,
             waited: None,
             consumed: None,
+            threads: None,
         }
     }
 

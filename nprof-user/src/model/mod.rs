@@ -20,6 +20,7 @@ mod reach;
 mod sample;
 mod snapshot;
 mod status;
+mod thread_part;
 mod tree;
 mod user_program;
 
@@ -58,6 +59,7 @@ pub use snapshot::{
     Tier, Traced, Tracing, Unseen,
 };
 pub use status::{CallCost, FunctionStatus, JvmStatus, ProfilesStatus, Status};
+pub use thread_part::ThreadPart;
 pub use tree::{
     LeftOut, LeftOutReason, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreePlan, TreeThread,
 };

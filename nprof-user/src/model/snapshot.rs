@@ -9,7 +9,8 @@ use nprof_common::{Consumed, Counters};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CallArguments, Collectors, Jvm, Method, PlannedMethod, Price, Prices, ProbeCost, ProgramValues, SkipReason, Skipped,
+    CallArguments, Collectors, Jvm, Method, PlannedMethod, Price, Prices, ProbeCost, ProgramValues, SkipReason,
+    Skipped, ThreadPart,
 };
 
 /// A base-2 exponential histogram of call times in nanoseconds with four buckets per octave: the Prometheus
@@ -97,6 +98,8 @@ pub struct MethodSnapshot {
     pub estimated_off_ns: Option<u64>,
     /// What the timed calls have consumed besides time; `None` where that is not collected.
     pub consumed: Option<Box<Consumed>>,
+    /// What each thread has of this, by thread number; `None` where threads are not told apart. What it lacks is not known by thread.
+    pub threads: Option<Vec<ThreadPart>>,
     /// The longest timed call, in nanoseconds, less what its probes have put into it.
     pub max_ns: u64,
     /// The timed calls by duration as it was measured: the part of probes is in it. Its counts add up to `calls - counted - untimed`.

@@ -56,11 +56,15 @@ pub fn csv(jvms: &[Snapshot], view: View, w: &mut impl Write) -> io::Result<()> 
 /// The same added up: a row for each group.
 fn grouped(by: By, rows: &[Row<'_>], order: Order, w: &mut impl Write) -> io::Result<()> {
     let (groups, shape) = groups::of(by, order, rows);
-    writeln!(w, "{},{OF_GROUPS}", by.word())?;
+    // Threads of one name are told apart by their number.
+    let has_tids = by == By::Thread;
+    writeln!(w, "{},{OF_GROUPS}{}", by.word(), if has_tids { ",tid" } else { "" })?;
     for group in groups.documents(shape) {
         let timed = |ns: Option<u64>| ns.map_or_else(String::new, |ns| ns.to_string());
         let times = [group.on_cpu_ns, group.on_cpu_error_ns, group.self_ns].map(timed).join(",");
-        writeln!(w, "{},{},{},{},{times}", quoted(group.name), group.functions, group.calls, group.calls_error)?;
+        let tid = has_tids.then(|| format!(",{}", group.tid.map_or_else(String::new, |tid| tid.to_string())));
+        write!(w, "{},{},{},{},{times}", quoted(group.name), group.functions, group.calls, group.calls_error)?;
+        writeln!(w, "{}", tid.unwrap_or_default())?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use super::collected::Collected;
 use super::order;
 use super::run::{Run, Scope, View};
 use super::slow_call::Slow;
-use super::{groups, names, rows};
+use super::{by_thread, groups, names, rows};
 use crate::model::{self, Histogram, Jvm, Losses, Prices, SkipReason, Snapshot, States, Tracing};
 
 /// The version of the document's form.
@@ -141,6 +141,9 @@ struct Method<'a> {
     collected: Option<Option<Collected>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     collected_total: Option<Option<Collected>>,
+    /// Only where calls are told apart by thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threads: Option<Vec<by_thread::Thread<'a>>>,
     /// Only where programs of the user's show something.
     #[serde(skip_serializing_if = "Option::is_none")]
     programs: Option<ByPrograms<'a>>,
@@ -271,6 +274,7 @@ impl<'a> Method<'a> {
             on_cpu_ns: row.worked().and_then(|worked| timed(worked.value)),
             collected: collected(model::Column::own),
             collected_total: collected(model::Column::total),
+            threads: by_thread::threads(row),
             programs: ByPrograms::of(row),
         }
     }

@@ -2,6 +2,7 @@
 //! terminals or colours: the caller says whether there is a terminal, and how wide it is ([`grid::Screen`]).
 
 mod arguments;
+mod by_thread;
 pub mod check;
 mod collected;
 pub mod csv;
@@ -24,6 +25,7 @@ mod run;
 mod slow;
 mod slow_call;
 pub mod status;
+mod sum;
 pub mod table;
 pub mod tree;
 mod uncertain;

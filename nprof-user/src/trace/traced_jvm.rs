@@ -12,7 +12,7 @@ use super::slow::{JvmSlow, Whose};
 use super::spent::Spent;
 use super::stubs::{self, StubSwitches};
 use crate::aggregate;
-use crate::attach::Switches;
+use crate::attach::{Switches, ThreadTable};
 use crate::collect::Reader;
 use crate::govern::By;
 use crate::model::{
@@ -38,6 +38,8 @@ pub struct TracedJvm {
     slow: OnceLock<JvmSlow>,
     /// Set before anything is attached, if the user has programs that run at calls.
     programs: OnceLock<JvmPrograms>,
+    /// Set before anything is attached, if calls are told apart by thread.
+    threads: OnceLock<Arc<ThreadTable>>,
     state: Mutex<State>,
 }
 
@@ -102,8 +104,8 @@ impl TracedJvm {
         switches: Arc<Switches>,
     ) -> Self {
         let (started, start) = (Timestamp::now(), Instant::now());
-        let (slow, programs, state) = (OnceLock::new(), OnceLock::new(), Mutex::default());
-        Self { jvm, known, started, start, reader, stubs, switches, slow, programs, state }
+        let (slow, programs, threads, state) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), Mutex::default());
+        Self { jvm, known, started, start, reader, stubs, switches, slow, programs, threads, state }
     }
 
     /// The JVM.
@@ -350,6 +352,8 @@ impl TracedJvm {
 
     /// What each function has, and each method that stubs told apart.
     fn rows(&self, listed: &Listed, spent: Option<&Spent>) -> Vec<MethodSnapshot> {
+        // Before the records: these then have all calls that are known by thread.
+        let mut threads = self.threads.get().map(|threads| threads.read());
         let functions = self.switches.functions();
         let prices = self.prices(spent);
         let mut stubs = self.stub_samples(listed);
@@ -368,6 +372,7 @@ impl TracedJvm {
                 mean: spent.and_then(|spent| spent.means.get(&probe.index).copied()),
                 waited: spent.and_then(|spent| spent.waited.get(&probe.index).copied()),
                 consumed: self.reader.consumed(record),
+                threads: threads.as_mut().map(|threads| threads.remove(&record).unwrap_or_default()),
             };
             Some(aggregate::rows(Some(&seen), &stubs.remove(&Some(probe.index)).unwrap_or_default()))
         };
@@ -434,6 +439,12 @@ impl TracedJvm {
     pub(super) fn set_programs(&self, programs: JvmPrograms) {
         // It is set once, before anybody else knows of the JVM.
         drop(self.programs.set(programs));
+    }
+
+    /// Its calls are told apart by thread there.
+    pub(super) fn set_threads(&self, threads: Arc<ThreadTable>) {
+        // It is set once, before anybody else knows of the JVM.
+        drop(self.threads.set(threads));
     }
 
     /// The user's programs that run at its calls, if there are any.

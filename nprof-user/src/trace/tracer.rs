@@ -135,6 +135,9 @@ impl Tracer {
         if let Some(programs) = programs {
             traced_jvm.set_programs(programs);
         }
+        if let Some(threads) = engine.threads() {
+            traced_jvm.set_threads(threads);
+        }
         let looker = Looker::new(engine, traced_jvm.reader().clone(), target);
         let overhead =
             Overhead::new(calibrated, options.budget, looker, traced_jvm.start()).with_allocations(allocations);
