@@ -32,30 +32,3 @@ impl ThreadCalls {
 }
 
 const _: () = assert!(size_of::<ThreadCalls>() == 64);
-
-/// What the calls of a thread are found by that are of a function with this record.
-#[must_use]
-#[inline(always)]
-pub const fn key(tid: u32, record: u32) -> u64 {
-    (tid as u64) << 32 | record as u64
-}
-
-/// The thread and the record of a key.
-#[must_use]
-#[expect(clippy::cast_possible_truncation, reason = "each half is taken by itself")]
-pub const fn of_key(key: u64) -> (u32, u32) {
-    ((key >> 32) as u32, key as u32)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that thread and record come back.
-    #[test]
-    fn keys() {
-        for (tid, record) in [(1, 0), (1 << 22, 7), (u32::MAX, 1 << 23)] {
-            assert_eq!(of_key(key(tid, record)), (tid, record));
-        }
-    }
-}

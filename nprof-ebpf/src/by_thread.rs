@@ -9,7 +9,8 @@ use aya_ebpf::btf_maps::HashMap;
 use aya_ebpf::helpers::generated::bpf_get_current_comm;
 use aya_ebpf::macros::btf_map;
 use nprof_common::ThreadCalls;
-use nprof_common::by_thread::{NAME_BYTES, key};
+use nprof_common::by_record::key;
+use nprof_common::by_thread::NAME_BYTES;
 use nprof_common::stack::collect;
 
 use crate::{maps, threads};

@@ -14,6 +14,7 @@ mod alloc;
 mod args;
 mod atomic;
 mod by_thread;
+mod call_bytes;
 mod calls;
 mod clocks;
 mod counters;

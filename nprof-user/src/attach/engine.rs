@@ -13,7 +13,7 @@ use nprof_common::{
     shared,
 };
 
-use super::by_thread::ThreadTable;
+use super::by_record::{ByteTable, ThreadTable};
 use super::feeds::{Collect, Feeds, fixed_point};
 use super::jni::JniTable;
 use super::loss_log::{self, LossLog};
@@ -45,6 +45,7 @@ pub struct Engine {
     consumed: Option<Arc<MappedArray>>,
     slow: Option<SlowTable>,
     threads: Option<Arc<ThreadTable>>,
+    bytes: Option<Arc<ByteTable>>,
     capacity: u32,
     shards: u32,
     reach: Reach,
@@ -230,8 +231,8 @@ impl Engine {
         let (consumed, off_cpu) = (consumed.transpose()?, collect.measures_off_cpu());
         let rows = collect.slow.then(|| map_slow(&object, capacity, shards)).transpose()?;
         let slow = rows.map(|rows| SlowTable::new(rows, shards));
-        let threads = collect.by_thread.then(|| object.take_threads()).transpose()?;
-        let threads = threads.map(|calls| Arc::new(ThreadTable::new(calls)));
+        let (threads, bytes) = object.take_by_record(collect)?;
+        let (threads, bytes) = (threads.map(Arc::new), bytes.map(Arc::new));
         let sharing = collect.shares.then(|| take_tables(&mut object)).transpose()?;
         let sharing = sharing.map(|tables| Arc::new(Sharing::new(tables, !filtered)));
         let row_maps = (filtered && collect.rows != 0).then(|| row_maps(&object, collect)).transpose()?;
@@ -241,6 +242,7 @@ impl Engine {
             consumed,
             slow,
             threads,
+            bytes,
             capacity,
             shards,
             reach,
@@ -283,6 +285,12 @@ impl Engine {
     #[must_use]
     pub fn threads(&self) -> Option<Arc<ThreadTable>> {
         self.threads.clone()
+    }
+
+    /// The calls by bytes; `None` where these are not collected.
+    #[must_use]
+    pub fn bytes(&self) -> Option<Arc<ByteTable>> {
+        self.bytes.clone()
     }
 
     /// The losses of all sessions together, mapped: one word per [`Loss`].
@@ -434,6 +442,9 @@ impl Engine {
         }
         if let Some(threads) = &self.threads {
             threads.forget(&records);
+        }
+        if let Some(bytes) = &self.bytes {
+            bytes.forget(&records);
         }
         self.free.lock().unwrap_or_else(PoisonError::into_inner).returned.extend(records);
     }

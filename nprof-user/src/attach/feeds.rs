@@ -15,6 +15,7 @@ use nprof_common::{
 use rustix::process::{PidfdFlags, pidfd_open};
 use zerocopy::{FromBytes as _, transmute};
 
+use super::by_record;
 use super::jni::JniTable;
 use super::rows::Kept;
 use super::vm_table::VmTable;
@@ -194,6 +195,16 @@ impl Collect {
     /// Whether it is counted what threads ask allocators for.
     pub(super) fn counts_allocations(&self) -> bool {
         self.counters & Counter::OF_ALLOCATORS != 0
+    }
+
+    /// For how many pairs of thread and function there is to be room.
+    pub(super) fn threads(&self) -> u32 {
+        if self.by_thread { by_record::THREADS } else { 1 }
+    }
+
+    /// For how many functions there is to be room that move bytes, of each number of them.
+    pub(super) fn byte_counts(&self) -> u32 {
+        if self.counters & Counter::OF_BYTES != 0 { by_record::BYTES } else { 1 }
     }
 
     /// Of how many threads the last request to an allocator is known.

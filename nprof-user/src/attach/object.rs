@@ -11,7 +11,7 @@ use nprof_common::rows::{JVMS, OWNER_PLACES};
 use nprof_common::stack::collect;
 use nprof_common::{SLOTS, globals, maps, programs, shared};
 
-use super::by_thread::{self, ThreadEntry};
+use super::by_record::{ByRecord, ByteTable, ThreadTable};
 use super::counters::{self, TaskFields};
 use super::error::{Error, refusal};
 use super::feeds::{Collect, LastJavaFrameEntry, Slot};
@@ -91,7 +91,8 @@ impl Object {
             .map_max_entries(maps::SLOW, collect.for_slow(sizes.methods * sizes.shards))
             .map_max_entries(maps::WAITS, collect.for_slow(SLOTS))
             .map_max_entries(maps::ARGS, if collect.tells_args() { SLOTS } else { 1 })
-            .map_max_entries(maps::THREADS, if collect.by_thread { by_thread::PAIRS } else { 1 })
+            .map_max_entries(maps::THREADS, collect.threads())
+            .map_max_entries(maps::BYTES, collect.byte_counts())
             .map_max_entries(maps::JNI, collect.for_jni(jni::PAIRS))
             .map_max_entries(maps::LOOK_UPS, collect.for_jni(jni::LOOK_UPS))
             .map_max_entries(maps::HOLDS, collect.for_jni(jni::THREADS))
@@ -180,12 +181,23 @@ impl Object {
         HashMap::try_from(self.take(maps::VM)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
     }
 
-    /// The calls by thread.
+    /// The calls by thread, and by bytes: as far as they are wanted.
     ///
     /// # Errors
     /// As [`Self::take_ring`].
-    pub(super) fn take_threads(&mut self) -> Result<HashMap<MapData, u64, ThreadEntry>, Error> {
-        HashMap::try_from(self.take(maps::THREADS)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+    pub(super) fn take_by_record(
+        &mut self,
+        collect: &Collect,
+    ) -> Result<(Option<ThreadTable>, Option<ByteTable>), Error> {
+        let (threads, bytes) = (collect.threads(), collect.byte_counts());
+        let threads = (threads > 1).then(|| self.take_of_record(maps::THREADS, threads)).transpose()?;
+        let bytes = (bytes > 1).then(|| self.take_of_record(maps::BYTES, bytes)).transpose()?;
+        Ok((threads, bytes))
+    }
+
+    fn take_of_record<const WORDS: usize>(&mut self, name: &'static str, room: u32) -> Result<ByRecord<WORDS>, Error> {
+        let map = HashMap::try_from(self.take(name)?);
+        Ok(ByRecord::new(map.map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))?, room))
     }
 
     /// The calls of JNI functions.

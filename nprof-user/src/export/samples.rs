@@ -43,6 +43,7 @@ pub fn function(index: u32, class: &str, calls: u64) -> MethodSnapshot {
         cost_ns: Some(0),
         off_cpu_ns: None,
         consumed: None,
+        bytes_per_call: None,
         threads: None,
         estimated_off_ns: None,
         max_ns: 1000,

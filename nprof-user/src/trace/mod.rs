@@ -15,6 +15,7 @@
 
 mod allocations;
 mod assemble;
+mod by_record;
 mod calibrate;
 mod chosen;
 mod critical;
