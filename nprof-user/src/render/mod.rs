@@ -2,7 +2,9 @@
 //! terminals or colours: the caller says whether there is a terminal, and how wide it is ([`grid::Screen`]).
 
 mod arguments;
+mod buckets;
 mod by_thread;
+mod bytes_per_call;
 pub mod check;
 mod collected;
 pub mod csv;
