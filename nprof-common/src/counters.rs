@@ -75,6 +75,16 @@ impl Counter {
     /// Those that probes on an allocator's functions count, as bits.
     pub const OF_ALLOCATORS: u32 = Self::AllocBytes.bit() | Self::Allocations.bit();
 
+    /// Those of bytes, as bits.
+    pub const OF_BYTES: u32 = Self::ReadBytes.bit()
+        | Self::WrittenBytes.bit()
+        | Self::DiskReadBytes.bit()
+        | Self::DiskWrittenBytes.bit()
+        | Self::ReceivedBytes.bit()
+        | Self::SentBytes.bit()
+        | Self::MappedBytes.bit()
+        | Self::AllocBytes.bit();
+
     /// Its bit in what is wanted.
     #[must_use]
     pub const fn bit(self) -> u32 {

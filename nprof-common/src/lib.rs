@@ -9,6 +9,9 @@ extern crate std;
 
 pub mod alloc;
 pub mod args;
+pub mod by_record;
+pub mod by_thread;
+pub mod call_bytes;
 pub mod cookie;
 pub mod counters;
 pub mod exec;
@@ -31,6 +34,8 @@ mod vm_linked;
 pub mod wire;
 
 pub use args::{CallArgs, HeapPlaces, NotedCall, NotedCalls, Referent};
+pub use by_thread::ThreadCalls;
+pub use call_bytes::CallBytes;
 pub use cookie::Cookie;
 pub use counters::{
     COUNTERS, Consumed, Counter, Counters, MAX_COUNTED_FRAMES, OpenCounters, Returns, THREAD_COUNTERS, ThreadCounters,
@@ -99,6 +104,10 @@ pub mod maps {
     pub const WAITS: &str = "NPROF_WAITS";
     /// `NotedCalls` of the threads that have a slot, by its number.
     pub const ARGS: &str = "NPROF_ARGS";
+    /// `CallBytes` by counter and record (`by_record::key`).
+    pub const BYTES: &str = "NPROF_BYTES";
+    /// `ThreadCalls` by thread and record.
+    pub const THREADS: &str = "NPROF_THREADS";
     /// `JniShards` by `jni::pair`.
     pub const JNI: &str = "NPROF_JNI";
     /// What look-ups have found, by a number for what they look up.
@@ -198,7 +207,7 @@ mod tests {
     fn names_fit() {
         let counts = [maps::STATS, maps::SLOTS, maps::FRAMES, maps::LOSSES, maps::EXECS];
         let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU, maps::STORED];
-        let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS];
+        let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS, maps::THREADS, maps::BYTES];
         let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ARGS];
         let jni = [maps::JNI, maps::LOOK_UPS, maps::HOLDS, maps::HELD, maps::MADE, maps::THROWN];
         let counters = [maps::CONSUMED, maps::COUNTERS, programs::SYSCALL, programs::RECEIVED, programs::SENT];

@@ -321,6 +321,8 @@ pub mod collect {
     pub const JNI: u32 = 256;
     /// What native code has made and not let go.
     pub const HELD: u32 = 512;
+    /// The calls of each function by thread.
+    pub const THREADS: u32 = 1024;
 }
 
 #[cfg(test)]

@@ -14,11 +14,11 @@ use nprof_common::histogram::{BUCKETS, bucket_of};
 use nprof_common::jni::NO_CALLER;
 use nprof_common::stack::collect;
 use nprof_common::stats::BRIEF;
-use nprof_common::{CallEvent, Frame, Frames, Loss, MAX_FRAMES, MethodStats};
+use nprof_common::{CallEvent, Frame, Frames, Loss, MAX_FRAMES, MethodStats, ThreadCalls};
 
 use crate::off_cpu::Total;
 use crate::stacks::{Ended, Open};
-use crate::{args, atomic, counters, jni, losses, made, maps, off_cpu, slow, stacks, threads};
+use crate::{args, atomic, by_thread, counters, jni, losses, made, maps, off_cpu, slow, stacks, threads};
 
 /// Calls on their way out, where a timeline is wanted. One page, the least that the kernel makes; whoever reads them asks
 /// for more.
@@ -178,6 +178,7 @@ fn give_up(index: u32, sp: u64, loss: Loss) {
     if let Some(stats) = maps::stats(index) {
         // SAFETY: the map gave the pointer.
         unsafe { atomic::add(&raw mut (*stats).untimed, 1) };
+        by_thread::add(index, ThreadCalls { untimed: 1, ..ThreadCalls::NONE });
         // SAFETY: as above.
         if unsafe { (*stats).brief } & BRIEF != 0 {
             return;
@@ -222,6 +223,8 @@ fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodSt
         // SAFETY: as above.
         unsafe { atomic::add(&raw mut (*stats).off_ns, self_off_ns) };
     }
+    let of_thread = ThreadCalls { timed: 1, total_ns: time_ns, child_ns: call.child_ns, ..ThreadCalls::NONE };
+    by_thread::add(call.index, ThreadCalls { off_ns: self_off_ns, ..of_thread });
     // SAFETY: as above.
     if !unsafe { atomic::raise(&raw mut (*stats).max_ns, time_ns) } {
         losses::lose(Loss::MaxContended, call.index, call.sp);

@@ -16,7 +16,7 @@ use nprof_common::{
 };
 
 use crate::task_storage::TaskStorage;
-use crate::{atomic, losses, maps, thrown, vm};
+use crate::{atomic, call_bytes, losses, maps, thrown, vm};
 
 /// The counters of each thread that has made a traced call. The kernel frees them with the thread.
 #[btf_map]
@@ -160,6 +160,7 @@ pub(crate) fn end(depth: u32, call: Frame) {
         total[counter] = read(counter, fed).saturating_sub(own.at_entry[counter]);
         // SAFETY: the map gave the pointer.
         add(unsafe { &raw mut (*consumed).total[counter] }, total[counter]);
+        call_bytes::add(call.index, counter, total[counter]);
         // SAFETY: as above.
         add(unsafe { &raw mut (*consumed).own[counter] }, total[counter].saturating_sub(own.of_children[counter]));
     });

@@ -13,6 +13,8 @@
 mod alloc;
 mod args;
 mod atomic;
+mod by_thread;
+mod call_bytes;
 mod calls;
 mod clocks;
 mod counters;
@@ -42,7 +44,7 @@ use aya_ebpf::macros::{btf_tracepoint, perf_event, raw_tracepoint, uprobe, uretp
 use aya_ebpf::programs::{BtfTracePointContext, PerfEventContext, ProbeContext, RawTracePointContext, RetProbeContext};
 use nprof_common::stack::collect;
 use nprof_common::switch::mark;
-use nprof_common::{Cookie, Loss, Mode, Pace, StackKind, Switch};
+use nprof_common::{Cookie, Loss, Mode, Pace, StackKind, Switch, ThreadCalls};
 
 /// A native method is entered.
 #[uprobe]
@@ -69,6 +71,7 @@ fn nprof_enter(ctx: ProbeContext) -> u32 {
         unsafe { calls::begin(stats, index, sp, ctx.regs) };
     } else if mode == Mode::Count as u64 {
         calls::count(stats);
+        by_thread::add(index, ThreadCalls { counted: 1, ..ThreadCalls::NONE });
         if maps::collects(collect::JNI) {
             // SAFETY: as above.
             unsafe { jni::count(stats, index, ctx.regs) };
@@ -114,6 +117,7 @@ fn nprof_result(ctx: RetProbeContext) -> u32 {
     }
     if mode == Mode::Count as u64 {
         calls::count(stats);
+        by_thread::add(index, ThreadCalls { counted: 1, ..ThreadCalls::NONE });
         if counters::are_results_wanted() {
             // SAFETY: as above.
             unsafe { counters::result(stats, index, counters::env_at_return(ctx.regs), ctx.regs) };

@@ -19,6 +19,8 @@ pub struct Report {
     pub elapsed_ns: u64,
     pub targets: Vec<TargetRow>,
     pub methods: Vec<Row>,
+    /// Only with `--by`.
+    pub groups: Option<Vec<GroupRow>>,
     pub skipped: Vec<SkippedRow>,
     pub losses: BTreeMap<String, u64>,
 }
@@ -144,8 +146,51 @@ pub struct Row {
     pub collected: Option<BTreeMap<String, u64>>,
     /// The same.
     pub collected_total: Option<BTreeMap<String, u64>>,
+    /// Only where bytes are collected; `null` where it is not known how many each call moved.
+    pub bytes_per_call: Option<BTreeMap<String, Option<BytesRow>>>,
+    /// Only where calls are told apart by thread.
+    pub threads: Option<Vec<ThreadRow>>,
     /// Only where programs of the user's show something; `null` where none of them runs.
     pub programs: Option<BTreeMap<String, Option<u64>>>,
+}
+
+/// How many bytes each call of a function has moved.
+#[derive(Debug, Clone, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct BytesRow {
+    pub p50: u64,
+    pub p90: u64,
+    pub p99: u64,
+    pub max: u64,
+    pub none: u64,
+    pub histogram: HistogramRow,
+}
+
+/// One thread's calls of a function.
+#[derive(Debug, Clone, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct ThreadRow {
+    pub tid: u32,
+    pub name: String,
+    pub calls: u64,
+    pub counted: u64,
+    pub total_ns: Option<u64>,
+    pub self_ns: Option<u64>,
+    pub off_cpu_ns: Option<u64>,
+    pub on_cpu_ns: Option<u64>,
+}
+
+/// What rows add up to.
+#[derive(Debug, Clone, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct GroupRow {
+    pub name: String,
+    pub tid: Option<u32>,
+    pub functions: u64,
+    pub calls: u64,
+    pub calls_error: u64,
+    pub on_cpu_ns: Option<u64>,
+    pub self_ns: Option<u64>,
 }
 
 /// Calls by duration.

@@ -59,7 +59,8 @@ public final class Consuming {
             consume(a[0], Integer.parseInt(a[1]), Integer.parseInt(a[2]), Integer.parseInt(a[3]));
             out.println("switches " + napSwitches());
             out.println("ran " + workedNs());
-        }));
+        }, "pass", (a, out) -> pass(a[0], Integer.parseInt(a[1])),
+                "divide", (a, out) -> divide(a[0], Integer.parseInt(a[1]), Integer.parseInt(a[2]), Integer.parseInt(a[3]))));
     }
 
     /** Has each of some threads call a native so many times. */
@@ -75,6 +76,32 @@ public final class Consuming {
             all[i].start();
         }
         for (Thread thread : all) {
+            thread.join();
+        }
+    }
+
+    /** The same from threads of which two each have the same name, and each makes as many calls more than the one before. */
+    private static void divide(String what, int threads, int rounds, int amount) throws InterruptedException {
+        Thread[] all = new Thread[threads];
+        for (int i = 0; i < threads; i++) {
+            int rounded = rounds * (i + 1);
+            all[i] = new Thread(() -> {
+                for (int round = 0; round < rounded; round++) {
+                    once(what, amount);
+                }
+            }, "part-" + i / 2);
+            all[i].start();
+        }
+        for (Thread thread : all) {
+            thread.join();
+        }
+    }
+
+    /** Calls a native once in each of so many threads, one after the other. */
+    private static void pass(String what, int threads) throws InterruptedException {
+        for (int i = 0; i < threads; i++) {
+            Thread thread = new Thread(() -> once(what, 0));
+            thread.start();
             thread.join();
         }
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use nprof_tests::child::Stream;
 use nprof_tests::nprof::{self, Trace};
 use nprof_tests::process::RemoteProcess;
-use nprof_tests::report::Row;
+use nprof_tests::report::{BytesRow, Row};
 use nprof_tests::require::{on_kernel, say, traced_on_every_jdk};
 use nprof_tests::serve::{Serve, UNGOVERNED};
 use nprof_tests::stolen::Stolen;
@@ -89,6 +89,44 @@ fn everything_to_the_unit() -> Result<()> {
             let expected: Vec<(&str, u64)> = of_one.iter().map(|(name, number)| (*name, number * CALLS)).collect();
             must_be(row.collected.as_ref(), &expected).with_context(|| format!("{what} by {tier}"))?;
             ensure!(row.collected == row.collected_total, "{row:?}");
+        }
+        target.exit()
+    })
+}
+
+/// Check that each call is known by the bytes that it has moved, those that have moved none included; that it is said where stubs have
+/// timed, which do not know; and that one that asks an allocator seven times is one call.
+#[test]
+fn bytes_of_each_call() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        for tier in TIERS {
+            let trace =
+                Trace::start(target.pid(), &["--tier", tier, "--collect", "io,net,alloc", "targets.Consuming"])?;
+            for (what, amount) in [("copy", 5_000), ("copy", 100), ("copy", 0), ("allocate", 700)] {
+                target.run(&format!("consume {what} {THREADS} {ROUNDS} {amount}"))?;
+            }
+            let report = trace.finish()?;
+            report.must_be_lossless()?;
+            let row = |what: &str| report.methods.iter().find(|row| row.method == what).context("no row");
+            let bytes = |what: &str, name: &str| -> Result<Option<BytesRow>> {
+                row(what)?.bytes_per_call.as_ref().and_then(|of| of.get(name).cloned()).context("no such bytes")
+            };
+            if tier == "stub" {
+                ensure!(bytes("copy", "read_bytes")?.is_none(), "{:?}", row("copy")?);
+                continue;
+            }
+            for name in ["read_bytes", "written_bytes"] {
+                let read = bytes("copy", name)?.context("not known")?;
+                // 2^(26.58/4) and 2^(49.15/4) are 100 and 5,000.
+                ensure!(read.histogram.buckets == [(27, CALLS), (50, CALLS)], "{name}: {read:?}");
+                ensure!((read.none, read.max, read.p50) == (CALLS, 5_000, 99), "{name}: {read:?}");
+            }
+            let sent = bytes("copy", "sent_bytes")?.context("not known")?;
+            ensure!((sent.none, sent.max, sent.p99) == (3 * CALLS, 0, 0), "{sent:?}");
+            let allocated = bytes("allocate", "alloc_bytes")?.context("not known")?;
+            ensure!((allocated.none, allocated.max) == (0, 8 * 700), "{allocated:?}");
+            ensure!(allocated.histogram.buckets == [(50, CALLS)], "{allocated:?}");
         }
         target.exit()
     })

@@ -9,6 +9,7 @@
 
 mod all;
 mod browser;
+mod by_thread;
 mod callers;
 mod clean;
 mod cli;

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use nprof_common::{Consumed, MethodStats};
+use nprof_common::{Consumed, MethodStats, ThreadCalls};
 
-use crate::model::{Histogram, MethodSnapshot, PlannedMethod, Price, ProbeCost, StubPrice, Tier, Traced, Unseen};
+use super::by_thread;
+use crate::model::{
+    BytesPerCall, Histogram, MethodSnapshot, PlannedMethod, Price, ProbeCost, StubPrice, Tier, Traced, Unseen,
+};
 
 /// What is known of a row besides its record.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +36,10 @@ pub(super) struct About {
     pub waited: Option<f64>,
     /// What the timed calls have consumed besides time, where that is collected.
     pub consumed: Option<Box<Consumed>>,
+    /// How many bytes each call moved, where that is collected.
+    pub bytes_per_call: Option<Vec<BytesPerCall>>,
+    /// The calls by thread, where these are told apart.
+    pub threads: Option<Vec<(u32, ThreadCalls)>>,
 }
 
 /// What has been recorded for a row.
@@ -60,7 +67,8 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
     let ended = stats.histogram.iter().sum::<u64>() + stats.untimed;
     let buckets = (0i32..).zip(stats.histogram).filter(|&(_, count)| count != 0);
     let About { index, methods, library, cost, price, stub_price, traced_after, traced, off_cpu, .. } = about;
-    let About { estimated_ns, estimated_error_ns, unseen, waited, consumed, nested, .. } = about;
+    let About { estimated_ns, estimated_error_ns, unseen, waited, consumed, nested, threads, bytes_per_call, .. } =
+        about;
     let estimated_all_ns = estimated_ns.unwrap_or(0).saturating_add(unseen.map_or(0, |unseen| unseen.total_ns));
     let probes = Probes::of(recorded, price, stub_price);
     let total_ns = stats.total_ns.saturating_sub(probes.part_ns);
@@ -88,6 +96,9 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
         off_cpu_ns: off_cpu.then_some(stats.off_ns),
         estimated_off_ns: waited.filter(|_| off_cpu).map(|share| part(share, estimated_all_ns)),
         consumed,
+        // Of which calls there are none of in it would not be known.
+        bytes_per_call: bytes_per_call.filter(|_| tier == Tier::Kernel),
+        threads: threads.map(|threads| by_thread::parts(&threads, probes.part_ns, off_cpu)),
         max_ns: probes.max_ns,
         histogram: Histogram { buckets: buckets.collect() },
     }
@@ -204,6 +215,8 @@ mod tests {
             unseen: None,
             waited: None,
             consumed: None,
+            bytes_per_call: None,
+            threads: None,
         }
     }
 

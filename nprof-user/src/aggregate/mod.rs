@@ -1,5 +1,6 @@
 //! From samples to what is reported.
 
+mod by_thread;
 mod jni;
 mod losses;
 mod method;

@@ -33,9 +33,18 @@ pub fn lower_bound_ns(index: i32) -> f64 {
 /// known to be too low and is not believed.
 #[must_use]
 pub fn quantile(histogram: &Histogram, q: f64, max_ns: u64) -> Option<u64> {
+    quantile_with_none(histogram, 0, q, max_ns)
+}
+
+/// The same of numbers of bytes, where `none` is how many calls are not in the histogram, as theirs is 0.
+#[must_use]
+pub fn quantile_with_none(histogram: &Histogram, none: u64, q: f64, max_ns: u64) -> Option<u64> {
     let calls: u64 = histogram.buckets.iter().map(|(_, n)| n).sum();
-    let rank = rank(q, calls);
-    let mut seen = 0;
+    let rank = rank(q, calls.saturating_add(none));
+    if none > 0 && rank <= none {
+        return Some(0);
+    }
+    let mut seen = none;
     for &(index, n) in &histogram.buckets {
         seen += n;
         if n > 0 && seen >= rank {

@@ -95,6 +95,8 @@ fn nothing(row: &MethodSnapshot) -> MethodSnapshot {
         off_cpu_ns: None,
         estimated_off_ns: None,
         consumed: None,
+        bytes_per_call: None,
+        threads: None,
         traced: Traced { unwatched: Duration::ZERO, ..row.traced },
         max_ns: 0,
         histogram: Histogram::default(),

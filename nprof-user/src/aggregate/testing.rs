@@ -35,6 +35,8 @@ pub(crate) fn function(index: u32, name: &str, calls: u64, total_ns: u64) -> Met
         estimated_error_ns: None,
         unseen: None,
         consumed: None,
+        bytes_per_call: None,
+        threads: None,
         self_ns: Some(total_ns),
         probe_ns: 0,
         probe_error_ns: 0,

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use nprof_common::{Consumed, MethodStats};
+use nprof_common::{Consumed, MethodStats, ThreadCalls};
 
 use super::method::{About, Recorded, method, sum};
-use crate::model::{MeanTime, MethodSnapshot, PlannedMethod, Price, Probe, StubPrice, Traced, Unseen};
+use crate::model::{BytesPerCall, MeanTime, MethodSnapshot, PlannedMethod, Price, Probe, StubPrice, Traced, Unseen};
 
 /// What a stub has recorded of one method.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,6 +85,10 @@ pub struct ProbeSample<'a> {
     pub waited: Option<f64>,
     /// What its calls have consumed besides time, where that is collected.
     pub consumed: Option<Consumed>,
+    /// How many bytes each of them moved, where that is collected.
+    pub bytes_per_call: Option<Vec<BytesPerCall>>,
+    /// Its calls by thread, where these are told apart.
+    pub threads: Option<Vec<(u32, ThreadCalls)>>,
 }
 
 /// The rows of a function and of those of its methods that have stubs. Without a function: of methods that only stubs see.
@@ -159,6 +163,8 @@ fn stub_row(stub: &StubSample) -> MethodSnapshot {
         unseen: None,
         waited: waited(stub),
         consumed: stub.consumed.map(Box::new),
+        bytes_per_call: None,
+        threads: None,
     };
     method(Recorded::Stub(&stub.stats), about)
 }
@@ -216,6 +222,8 @@ fn function(seen: &ProbeSample<'_>, stubs: &[StubSample]) -> About {
         unseen: seen.unseen,
         waited: seen.waited,
         consumed: seen.consumed.map(Box::new),
+        bytes_per_call: seen.bytes_per_call.clone(),
+        threads: seen.threads.clone(),
     }
 }
 
@@ -263,6 +271,8 @@ mod tests {
             mean: None,
             waited: None,
             consumed: None,
+            bytes_per_call: None,
+            threads: None,
         }
     }
 

@@ -13,6 +13,7 @@ use nprof_common::{
     shared,
 };
 
+use super::by_record::{ByteTable, ThreadTable};
 use super::feeds::{Collect, Feeds, fixed_point};
 use super::jni::JniTable;
 use super::loss_log::{self, LossLog};
@@ -43,6 +44,8 @@ pub struct Engine {
     records: Arc<MappedArray>,
     consumed: Option<Arc<MappedArray>>,
     slow: Option<SlowTable>,
+    threads: Option<Arc<ThreadTable>>,
+    bytes: Option<Arc<ByteTable>>,
     capacity: u32,
     shards: u32,
     reach: Reach,
@@ -232,6 +235,8 @@ impl Engine {
         let (consumed, off_cpu) = (consumed.transpose()?, collect.measures_off_cpu());
         let rows = collect.slow.then(|| map_slow(&object, capacity, shards)).transpose()?;
         let slow = rows.map(|rows| SlowTable::new(rows, shards));
+        let (threads, bytes) = object.take_by_record(collect)?;
+        let (threads, bytes) = (threads.map(Arc::new), bytes.map(Arc::new));
         let sharing = collect.shares.then(|| take_tables(&mut object)).transpose()?;
         let sharing = sharing.map(|tables| Arc::new(Sharing::new(tables, !filtered)));
         let row_maps = (filtered && collect.rows != 0).then(|| row_maps(&object, collect)).transpose()?;
@@ -240,6 +245,8 @@ impl Engine {
             records,
             consumed,
             slow,
+            threads,
+            bytes,
             capacity,
             shards,
             reach,
@@ -276,6 +283,18 @@ impl Engine {
     #[must_use]
     pub fn slow(&self) -> Option<&SlowTable> {
         self.slow.as_ref()
+    }
+
+    /// The calls by thread; `None` where these are not told apart.
+    #[must_use]
+    pub fn threads(&self) -> Option<Arc<ThreadTable>> {
+        self.threads.clone()
+    }
+
+    /// The calls by bytes; `None` where these are not collected.
+    #[must_use]
+    pub fn bytes(&self) -> Option<Arc<ByteTable>> {
+        self.bytes.clone()
     }
 
     /// The losses of all sessions together, mapped: one word per [`Loss`].
@@ -424,6 +443,12 @@ impl Engine {
         }
         if let Some(slow) = &self.slow {
             records.iter().for_each(|&record| slow.forget(record));
+        }
+        if let Some(threads) = &self.threads {
+            threads.forget(&records);
+        }
+        if let Some(bytes) = &self.bytes {
+            bytes.forget(&records);
         }
         self.free.lock().unwrap_or_else(PoisonError::into_inner).returned.extend(records);
     }

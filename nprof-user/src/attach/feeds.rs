@@ -15,6 +15,7 @@ use nprof_common::{
 use rustix::process::{PidfdFlags, pidfd_open};
 use zerocopy::{FromBytes as _, transmute};
 
+use super::by_record;
 use super::jni::JniTable;
 use super::rows::Kept;
 use super::vm_table::VmTable;
@@ -80,6 +81,8 @@ pub struct Collect {
     pub jni: Option<MirrorPlaces>,
     /// Of JNI functions also what they make, until it is let go, with stacks of some of it.
     pub held: bool,
+    /// The calls of each function by thread.
+    pub by_thread: bool,
 }
 
 /// How the programs find the exception that is pending in a thread; zeros if that is not known, or if there are several VMs.
@@ -117,6 +120,7 @@ impl Collect {
             shares: false,
             jni: None,
             held: false,
+            by_thread: false,
         }
     }
 
@@ -152,6 +156,7 @@ impl Collect {
             (self.tells_args() && self.args == ArgsWanted::Contents, collect::CONTENTS),
             (self.jni.is_some(), collect::JNI),
             (self.held, collect::HELD),
+            (self.by_thread, collect::THREADS),
         ];
         bits.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, bit)| all | bit)
     }
@@ -190,6 +195,16 @@ impl Collect {
     /// Whether it is counted what threads ask allocators for.
     pub(super) fn counts_allocations(&self) -> bool {
         self.counters & Counter::OF_ALLOCATORS != 0
+    }
+
+    /// For how many pairs of thread and function there is to be room.
+    pub(super) fn threads(&self) -> u32 {
+        if self.by_thread { by_record::THREADS } else { 1 }
+    }
+
+    /// For how many functions there is to be room that move bytes, of each number of them.
+    pub(super) fn byte_counts(&self) -> u32 {
+        if self.counters & Counter::OF_BYTES != 0 { by_record::BYTES } else { 1 }
     }
 
     /// Of how many threads the last request to an allocator is known.

@@ -1,6 +1,7 @@
 //! Plan in, attached probes out. What is attached lives as long as the [`Session`] and not longer: the kernel takes
 //! everything away when its descriptors are closed, however nprof ends.
 
+mod by_record;
 mod counters;
 mod engine;
 mod error;
@@ -25,6 +26,7 @@ mod target;
 mod user_programs;
 mod vm_table;
 
+pub use by_record::{ByteTable, ThreadTable};
 pub use engine::Engine;
 pub use error::{Error, in_full};
 pub use events::ExecEvents;

@@ -11,6 +11,7 @@ use nprof_common::rows::{JVMS, OWNER_PLACES};
 use nprof_common::stack::collect;
 use nprof_common::{SLOTS, globals, maps, programs, shared};
 
+use super::by_record::{ByRecord, ByteTable, ThreadTable};
 use super::counters::{self, TaskFields};
 use super::error::{Error, refusal};
 use super::feeds::{Collect, LastJavaFrameEntry, Slot};
@@ -90,6 +91,8 @@ impl Object {
             .map_max_entries(maps::SLOW, collect.for_slow(sizes.methods * sizes.shards))
             .map_max_entries(maps::WAITS, collect.for_slow(SLOTS))
             .map_max_entries(maps::ARGS, if collect.tells_args() { SLOTS } else { 1 })
+            .map_max_entries(maps::THREADS, collect.threads())
+            .map_max_entries(maps::BYTES, collect.byte_counts())
             .map_max_entries(maps::JNI, collect.for_jni(jni::PAIRS))
             .map_max_entries(maps::LOOK_UPS, collect.for_jni(jni::LOOK_UPS))
             .map_max_entries(maps::THROWN, collect.for_jni(jni::THROWN))
@@ -178,6 +181,25 @@ impl Object {
     /// As [`Self::take_ring`].
     pub(super) fn take_vms(&mut self) -> Result<HashMap<MapData, u32, VmEntry>, Error> {
         HashMap::try_from(self.take(maps::VM)?).map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))
+    }
+
+    /// The calls by thread, and by bytes: as far as they are wanted.
+    ///
+    /// # Errors
+    /// As [`Self::take_ring`].
+    pub(super) fn take_by_record(
+        &mut self,
+        collect: &Collect,
+    ) -> Result<(Option<ThreadTable>, Option<ByteTable>), Error> {
+        let (threads, bytes) = (collect.threads(), collect.byte_counts());
+        let threads = (threads > 1).then(|| self.take_of_record(maps::THREADS, threads)).transpose()?;
+        let bytes = (bytes > 1).then(|| self.take_of_record(maps::BYTES, bytes)).transpose()?;
+        Ok((threads, bytes))
+    }
+
+    fn take_of_record<const WORDS: usize>(&mut self, name: &'static str, room: u32) -> Result<ByRecord<WORDS>, Error> {
+        let map = HashMap::try_from(self.take(name)?);
+        Ok(ByRecord::new(map.map_err(|error| Error::Maps(Box::new(EbpfError::MapError(error))))?, room))
     }
 
     /// A map of what is kept of JNI functions.

@@ -127,9 +127,16 @@ impl TraceArgs {
         if self.args && self.tier == TierArg::Stub {
             bail!("what calls are made with is seen by probes alone: omit `--tier stub`");
         }
+        let by_thread = self.view.by() == Some(By::Thread);
+        if by_thread && self.tier == TierArg::Stub {
+            bail!(
+                "stubs do not tell threads apart: say `--tier kernel` instead, or `nprof record --tier stub`, whose report divides \
+                 calls by the threads of sampled ones (`nprof report FILE --by thread`)"
+            );
+        }
         let programs = self.programs.read(self.tier)?;
-        // Only probes see what calls are made with and how they end, and only where they are do programs run.
-        let needs_probes = self.args || collectors.have_results() || programs.is_some();
+        // Only probes see what calls are made with, how they end and who makes them, and only where they are do programs run.
+        let needs_probes = self.args || by_thread || collectors.have_results() || programs.is_some();
         let tier = if needs_probes { TierArg::Kernel } else { self.tier };
         let (rules, timed) = self.rules.parse()?;
         Ok(Options {
@@ -142,6 +149,7 @@ impl TraceArgs {
             budget: self.budget.share(),
             slow: self.thresholds()?,
             args: self.args(),
+            by_thread,
             time_every: self.time_every,
             reach: None,
             tier: tier.into(),
@@ -188,12 +196,6 @@ pub(super) async fn prepare(stop: &mut Stop, pid: Pid, options: Options) -> anyh
 /// If the JVM cannot be traced, or the output cannot be written.
 pub(super) fn run(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     args.view.check_order_of_groups()?;
-    if args.view.by() == Some(By::Thread) {
-        bail!(
-            "counts are kept by method, not by thread: `nprof record`, then `nprof report FILE --by thread` divides them by the \
-             threads of sampled calls"
-        );
-    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let traced = match args.pid {
         Some(pid) => runtime.block_on(trace(args, Pid(pid), quiet)),

@@ -174,7 +174,8 @@ impl Check<'_> {
         }
         Collectors::named(&names).unwrap_or_else(|name| {
             let known: Vec<&str> = COLLECTORS.iter().map(|collector| collector.name).collect();
-            self.problem("collect", format!("there is no `{name}`: write {}", known.join(", ")));
+            let why = if value::is_hardware(name) { format!("; {}", value::NO_HARDWARE) } else { String::new() };
+            self.problem("collect", format!("there is no `{name}`: write {}{why}", known.join(", ")));
             Collectors::default()
         })
     }

@@ -52,11 +52,24 @@ pub(super) fn group(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// What others call a collector that nprof has not.
+const HARDWARE: &str = "hw";
+
+/// What is said to who asks for it. A CPU counts for whatever runs on it, so the counters would have to be read at every switch of a
+/// thread, and stubs could not read them at all.
+pub(super) const NO_HARDWARE: &str = "hardware counters (cycles, instructions, cache misses) are not collected by call; `perf stat --tid TID` \
+     has those of a thread, and `nprof record --on-cpu` shows where it runs";
+
 /// The name of a collector, as a flag has it.
 pub fn collector() -> impl TypedValueParser<Value = String> {
-    PossibleValuesParser::new(
-        COLLECTORS.iter().map(|collector| PossibleValue::new(collector.name).help(collector.help)),
-    )
+    let known = COLLECTORS.iter().map(|collector| PossibleValue::new(collector.name).help(collector.help));
+    PossibleValuesParser::new(known.chain([PossibleValue::new(HARDWARE).hide(true)]))
+        .try_map(|name| if is_hardware(&name) { Err(NO_HARDWARE) } else { Ok(name) })
+}
+
+/// Whether a word asks for hardware counters.
+pub(super) fn is_hardware(name: &str) -> bool {
+    name == HARDWARE
 }
 
 /// A label and its template, as a flag names them.

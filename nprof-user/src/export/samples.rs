@@ -43,6 +43,8 @@ pub fn function(index: u32, class: &str, calls: u64) -> MethodSnapshot {
         cost_ns: Some(0),
         off_cpu_ns: None,
         consumed: None,
+        bytes_per_call: None,
+        threads: None,
         estimated_off_ns: None,
         max_ns: 1000,
         histogram: Histogram { buckets: if calls > 0 { vec![(40, calls)] } else { Vec::new() } },

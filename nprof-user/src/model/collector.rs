@@ -26,6 +26,9 @@ pub struct Column {
     pub unit: CountedIn,
     /// The counters that it is the sum of.
     pub counters: &'static [Counter],
+    /// Of bytes: the counter of which it is known how many each call consumed, and what stands above half of the calls, and above 99 of
+    /// a hundred.
+    pub per_call: Option<(Counter, [&'static str; 2])>,
 }
 
 /// What a number is counted in.
@@ -59,24 +62,29 @@ pub const COLLECTORS: [Collector; 10] = [
         name: "io",
         help: "bytes of read(2), write(2) and their kin: of files, pipes and sockets",
         columns: &[
-            bytes("read_bytes", "READ", &[Counter::ReadBytes]),
-            bytes("written_bytes", "WRITTEN", &[Counter::WrittenBytes]),
+            bytes("read_bytes", "READ", ["READ ~P50", "READ ~P99"], &[Counter::ReadBytes]),
+            bytes("written_bytes", "WRITTEN", ["WRITTEN ~P50", "WRITTEN ~P99"], &[Counter::WrittenBytes]),
         ],
     },
     Collector {
         name: "disk",
         help: "bytes that storage had to read, or will have to write",
         columns: &[
-            bytes("disk_read_bytes", "DISK READ", &[Counter::DiskReadBytes]),
-            bytes("disk_written_bytes", "DISK WRITTEN", &[Counter::DiskWrittenBytes]),
+            bytes("disk_read_bytes", "DISK READ", ["DISK READ ~P50", "DISK READ ~P99"], &[Counter::DiskReadBytes]),
+            bytes(
+                "disk_written_bytes",
+                "DISK WRITTEN",
+                ["DISK WRITTEN ~P50", "DISK WRITTEN ~P99"],
+                &[Counter::DiskWrittenBytes],
+            ),
         ],
     },
     Collector {
         name: "net",
         help: "bytes received from sockets and sent to them, by whichever system call",
         columns: &[
-            bytes("received_bytes", "RECEIVED", &[Counter::ReceivedBytes]),
-            bytes("sent_bytes", "SENT", &[Counter::SentBytes]),
+            bytes("received_bytes", "RECEIVED", ["RECEIVED ~P50", "RECEIVED ~P99"], &[Counter::ReceivedBytes]),
+            bytes("sent_bytes", "SENT", ["SENT ~P50", "SENT ~P99"], &[Counter::SentBytes]),
         ],
     },
     Collector {
@@ -92,13 +100,13 @@ pub const COLLECTORS: [Collector; 10] = [
     Collector {
         name: "mapped",
         help: "bytes of address space asked for by mmap(2) and mremap(2)",
-        columns: &[bytes("mapped_bytes", "MAPPED", &[Counter::MappedBytes])],
+        columns: &[bytes("mapped_bytes", "MAPPED", ["MAPPED ~P50", "MAPPED ~P99"], &[Counter::MappedBytes])],
     },
     Collector {
         name: "alloc",
         help: "bytes asked for by malloc and its kin, and how often: a probe on each, whoever calls it",
         columns: &[
-            bytes("alloc_bytes", "ALLOCATED", &[Counter::AllocBytes]),
+            bytes("alloc_bytes", "ALLOCATED", ["ALLOCATED ~P50", "ALLOCATED ~P99"], &[Counter::AllocBytes]),
             events("allocations", "ALLOCATIONS", &[Counter::Allocations]),
         ],
     },
@@ -114,11 +122,16 @@ pub const COLLECTORS: [Collector; 10] = [
 ];
 
 const fn events(name: &'static str, title: &'static str, counters: &'static [Counter]) -> Column {
-    Column { name, title, unit: CountedIn::Events, counters }
+    Column { name, title, unit: CountedIn::Events, counters, per_call: None }
 }
 
-const fn bytes(name: &'static str, title: &'static str, counters: &'static [Counter]) -> Column {
-    Column { name, title, unit: CountedIn::Bytes, counters }
+const fn bytes(
+    name: &'static str,
+    title: &'static str,
+    quantiles: [&'static str; 2],
+    counter: &'static [Counter; 1],
+) -> Column {
+    Column { name, title, unit: CountedIn::Bytes, counters: counter, per_call: Some((counter[0], quantiles)) }
 }
 
 impl Column {

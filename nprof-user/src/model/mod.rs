@@ -2,11 +2,13 @@
 
 mod allocator;
 mod arguments;
+mod bytes_per_call;
 mod collector;
 pub mod descriptor;
 mod diagnosis;
 pub mod duration;
 mod finding;
+mod histogram;
 mod id_cache;
 mod invocation;
 pub mod jni;
@@ -20,6 +22,7 @@ mod reach;
 mod sample;
 mod snapshot;
 mod status;
+mod thread_part;
 mod tree;
 mod user_program;
 
@@ -28,9 +31,11 @@ pub use arguments::{
     ArgsWanted, Argument, ArgumentObject, ArgumentPlace, ArgumentValue, CallArguments, UnknownArgument, argument_kinds,
     argument_places, is_reference,
 };
+pub use bytes_per_call::BytesPerCall;
 pub use collector::{COLLECTORS, Collector, Collectors, Column, CountedIn};
 pub use diagnosis::{Certainty, CostKind, Diagnosis, Fault, FaultCost};
 pub use finding::{Finding, Verdict};
+pub use histogram::Histogram;
 pub use id_cache::{ID_FUNCTIONS, IdCacheReport, IdFunctionSum, LookUps};
 pub use invocation::{
     Difference, EntrySummary, Invocation, InvocationGroup, Missing, NodeException, PathDifference, PathSum,
@@ -55,10 +60,11 @@ pub use pushes::{PushOutcome, Pushes};
 pub use reach::Reach;
 pub use sample::Sample;
 pub use snapshot::{
-    Exemplar, Histogram, Losses, MeanTime, MethodSnapshot, Settled, SlowCall, SlowCalls, SlowWait, Snapshot, States,
-    Tier, Traced, Tracing, Unseen,
+    Exemplar, Losses, MeanTime, MethodSnapshot, Settled, SlowCall, SlowCalls, SlowWait, Snapshot, States, Tier, Traced,
+    Tracing, Unseen,
 };
 pub use status::{CallCost, FunctionStatus, JvmStatus, ProfilesStatus, Status};
+pub use thread_part::ThreadPart;
 pub use tree::{
     LeftOut, LeftOutReason, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreePlan, TreeThread,
 };

@@ -9,17 +9,9 @@ use nprof_common::{Consumed, Counters};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CallArguments, Collectors, Jvm, Method, PlannedMethod, Price, Prices, ProbeCost, ProgramValues, SkipReason, Skipped,
+    BytesPerCall, CallArguments, Collectors, Histogram, Jvm, Method, PlannedMethod, Price, Prices, ProbeCost,
+    ProgramValues, SkipReason, Skipped, ThreadPart,
 };
-
-/// A base-2 exponential histogram of call times in nanoseconds with four buckets per octave: the Prometheus
-/// native histogram (and OTLP exponential histogram) of schema 2. Bucket `i` holds the times in
-/// `(2^((i-1)/4), 2^(i/4)]` nanoseconds.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Histogram {
-    /// Bucket index and number of calls; only buckets with calls, in rising order.
-    pub buckets: Vec<(i32, u64)>,
-}
 
 /// Who counted calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,6 +89,11 @@ pub struct MethodSnapshot {
     pub estimated_off_ns: Option<u64>,
     /// What the timed calls have consumed besides time; `None` where that is not collected.
     pub consumed: Option<Box<Consumed>>,
+    /// How many bytes each of them moved, of each number of bytes of which a call moved any; `None` where that is not collected, or stubs
+    /// have timed calls.
+    pub bytes_per_call: Option<Vec<BytesPerCall>>,
+    /// What each thread has of this, by thread number; `None` where threads are not told apart. What it lacks is not known by thread.
+    pub threads: Option<Vec<ThreadPart>>,
     /// The longest timed call, in nanoseconds, less what its probes have put into it.
     pub max_ns: u64,
     /// The timed calls by duration as it was measured: the part of probes is in it. Its counts add up to `calls - counted - untimed`.

@@ -11,7 +11,7 @@ use super::groups::{self, By};
 use super::order::{self, Order};
 use super::rows::Row;
 use super::run::{Run, Scope, View};
-use super::{json, names};
+use super::{bytes_per_call, json, names};
 use crate::model::{Column, ProgramValues, Snapshot};
 
 const HEADER: &str = "pid,class,method,signature,library,bound,tier,calls,in_flight,untimed,total_ns,self_ns,max_ns,\
@@ -39,7 +39,8 @@ pub fn csv(jvms: &[Snapshot], view: View, w: &mut impl Write) -> io::Result<()> 
     let (collectors, programs) = (run.collectors(), run.programs());
     let collected: String = collectors.columns().flat_map(|column| [",", column.name]).collect();
     let of_programs = programs.iter().map(|programs| format!(",{}", quoted(&format!("program.{}", programs.name))));
-    writeln!(w, "{HEADER}{collected}{}", of_programs.collect::<String>())?;
+    let per_call = bytes_per_call::csv_header(run);
+    writeln!(w, "{HEADER}{collected}{}{per_call}", of_programs.collect::<String>())?;
     for row in order::all(jvms, order) {
         let mut fields = fields(&row);
         let number = |column: &Column| Some(column.own(row.measured.consumed.as_deref()?).to_string());
@@ -47,6 +48,7 @@ pub fn csv(jvms: &[Snapshot], view: View, w: &mut impl Write) -> io::Result<()> 
         let values = &row.snapshot.programs;
         let value = |programs: &ProgramValues| Some(programs.of(row.measured.index)?.to_string());
         fields.extend(values.iter().map(|programs| value(programs).unwrap_or_default()));
+        fields.extend(bytes_per_call::csv_fields(run, &row));
         let fields: Vec<Cow<'_, str>> = fields.iter().map(|field| quoted(field)).collect();
         writeln!(w, "{}", fields.join(","))?;
     }
@@ -56,11 +58,15 @@ pub fn csv(jvms: &[Snapshot], view: View, w: &mut impl Write) -> io::Result<()> 
 /// The same added up: a row for each group.
 fn grouped(by: By, rows: &[Row<'_>], order: Order, w: &mut impl Write) -> io::Result<()> {
     let (groups, shape) = groups::of(by, order, rows);
-    writeln!(w, "{},{OF_GROUPS}", by.word())?;
+    // Threads of one name are told apart by their number.
+    let has_tids = by == By::Thread;
+    writeln!(w, "{},{OF_GROUPS}{}", by.word(), if has_tids { ",tid" } else { "" })?;
     for group in groups.documents(shape) {
         let timed = |ns: Option<u64>| ns.map_or_else(String::new, |ns| ns.to_string());
         let times = [group.on_cpu_ns, group.on_cpu_error_ns, group.self_ns].map(timed).join(",");
-        writeln!(w, "{},{},{},{},{times}", quoted(group.name), group.functions, group.calls, group.calls_error)?;
+        let tid = has_tids.then(|| format!(",{}", group.tid.map_or_else(String::new, |tid| tid.to_string())));
+        write!(w, "{},{},{},{},{times}", quoted(group.name), group.functions, group.calls, group.calls_error)?;
+        writeln!(w, "{}", tid.unwrap_or_default())?;
     }
     Ok(())
 }
@@ -139,13 +145,14 @@ mod tests {
         assert_eq!(text(&[samples::eventful()]), include_str!("golden/trace.csv"));
     }
 
-    /// Check that what was collected has its own columns, the last ones.
+    /// Check that what was collected has its own columns, behind all others, and what single calls have moved those behind them.
     #[test]
     fn collected() {
         let text = text(&[samples::collected()]);
         let mut lines = text.lines();
-        assert!(lines.next().unwrap().ends_with(",on_cpu_ns,faults,major_faults,read_bytes,written_bytes"), "{text}");
-        assert!(lines.next().unwrap().ends_with(",1240,6,5242880,0"), "{text}");
+        let first = ",on_cpu_ns,faults,major_faults,read_bytes,written_bytes,read_bytes_p50,";
+        assert!(lines.next().unwrap().contains(first), "{text}");
+        assert!(lines.next().unwrap().ends_with(",1240,6,5242880,0,,,,,,,,"), "{text}");
     }
 
     /// Check that what programs of the user's have counted has its own columns, empty where none of them runs.

@@ -1,6 +1,5 @@
 //! Rows added up by what they belong to: thread, library, package or class.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -8,8 +7,9 @@ use serde::Serialize;
 use super::grid::{Align, Elastic, Grid};
 use super::order::Order;
 use super::rows::Row;
+use super::sum::{Name, Sum};
 use super::uncertain::Uncertain;
-use super::{names, units};
+use super::{by_thread, units};
 
 /// What rows are added up by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,51 +54,11 @@ impl By {
     }
 }
 
-/// What the rows of a group add up to.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Sum {
-    pub(super) functions: u64,
-    pub(super) calls: Uncertain,
-    /// The own time in which threads ran; of rows of which that is not known, all of it.
-    pub(super) ran: Uncertain,
-    /// The own time, so that no time is counted twice. Of rows of which that is not known it has the calls that they made in it.
-    pub(super) own: Uncertain,
-}
-
-impl Sum {
-    /// Adds what another one has.
-    pub(super) fn add(&mut self, more: Self) {
-        let plus = |sum: Uncertain, more: Uncertain| [sum, more].into_iter().sum();
-        self.functions += more.functions;
-        self.calls = plus(self.calls, more.calls);
-        self.ran = plus(self.ran, more.ran);
-        self.own = plus(self.own, more.own);
-    }
-
-    fn of(row: &Row<'_>) -> Self {
-        let own = match row.own() {
-            Some(own) if row.measured.unseen.is_none() && row.measured.estimated_ns.is_none() => own,
-            _ => row.total(),
-        };
-        Self { functions: 1, calls: row.all_calls(), ran: row.worked().unwrap_or(own), own }
-    }
-
-    /// What groups are ordered by.
-    fn key(&self, order: Order) -> Reverse<(u64, u64, u64)> {
-        let Self { calls, ran, own, .. } = self;
-        Reverse(match order {
-            Order::Calls => (calls.value, ran.value, own.value),
-            Order::SelfTime => (own.value, ran.value, calls.value),
-            _ => (ran.value, own.value, calls.value),
-        })
-    }
-}
-
 /// Groups in order.
 #[derive(Debug)]
 pub(super) struct Groups<'a> {
     by: By,
-    pub(super) groups: Vec<(&'a str, Sum)>,
+    pub(super) groups: Vec<(Name<'a>, Sum)>,
 }
 
 /// Which columns groups have.
@@ -112,12 +72,12 @@ pub(super) struct Shape {
 
 impl<'a> Groups<'a> {
     /// Adds up what belongs together.
-    pub(super) fn new(by: By, order: Order, sums: impl Iterator<Item = (&'a str, Sum)>) -> Self {
-        let mut groups: BTreeMap<&str, Sum> = BTreeMap::new();
+    pub(super) fn new(by: By, order: Order, sums: impl Iterator<Item = (Name<'a>, Sum)>) -> Self {
+        let mut groups: BTreeMap<Name<'a>, Sum> = BTreeMap::new();
         for (name, sum) in sums {
             groups.entry(name).or_default().add(sum);
         }
-        let mut groups: Vec<(&str, Sum)> = groups.into_iter().collect();
+        let mut groups: Vec<(Name<'a>, Sum)> = groups.into_iter().collect();
         groups.sort_by_key(|(_, sum)| sum.key(order));
         Self { by, groups }
     }
@@ -151,7 +111,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-fn cells((name, sum): &(&str, Sum), Shape { is_timed, is_estimated }: Shape, all_ns: u64) -> Vec<String> {
+fn cells((name, sum): &(Name<'_>, Sum), Shape { is_timed, is_estimated }: Shape, all_ns: u64) -> Vec<String> {
     let error = |of: Uncertain| is_estimated.then(|| if of.error == 0 { String::new() } else { of.error() });
     let mut cells = vec![sum.calls.count()];
     cells.extend(error(sum.calls));
@@ -161,12 +121,12 @@ fn cells((name, sum): &(&str, Sum), Shape { is_timed, is_estimated }: Shape, all
         cells.extend(error(sum.ran));
         cells.extend([share(sum.ran.value, all_ns), sum.own.duration()]);
     }
-    cells.push(names::printable(name).into_owned());
+    cells.push(name.to_string());
     cells
 }
 
 /// What the groups add up to that are not shown.
-fn rest(left_out: &[(&str, Sum)], shape: Shape, all_ns: u64) -> String {
+fn rest(left_out: &[(Name<'_>, Sum)], shape: Shape, all_ns: u64) -> String {
     let plural = |n: u64, what: &str| format!("{} {what}{}", units::count(n), if n == 1 { "" } else { "s" });
     let rows = plural(left_out.len() as u64, "further row");
     let ran_ns = sum_ns(left_out);
@@ -178,7 +138,7 @@ fn rest(left_out: &[(&str, Sum)], shape: Shape, all_ns: u64) -> String {
     format!("left out: {rows} with {calls}, {}, {} of the time (--top)", units::duration(ran_ns), share(ran_ns, all_ns))
 }
 
-fn sum_ns(groups: &[(&str, Sum)]) -> u64 {
+fn sum_ns(groups: &[(Name<'_>, Sum)]) -> u64 {
     groups.iter().map(|(_, sum)| sum.ran.value).fold(0, u64::saturating_add)
 }
 
@@ -190,6 +150,9 @@ fn share(part: u64, all: u64) -> String {
 #[derive(Debug, Serialize)]
 pub(super) struct Document<'a> {
     pub(super) name: &'a str,
+    /// Only of threads that are told from others of their name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tid: Option<u32>,
     pub(super) functions: u64,
     pub(super) calls: u64,
     pub(super) calls_error: u64,
@@ -202,8 +165,9 @@ impl<'a> Groups<'a> {
     /// Every group, in order.
     pub(super) fn documents(&self, shape: Shape) -> Vec<Document<'a>> {
         let timed = |ns: u64| shape.is_timed.then_some(ns);
-        let document = |(name, sum): &(&'a str, Sum)| Document {
+        let document = |(Name { name, tid }, sum): &(Name<'a>, Sum)| Document {
             name,
+            tid: *tid,
             functions: sum.functions,
             calls: sum.calls.value,
             calls_error: sum.calls.error,
@@ -220,8 +184,11 @@ pub(super) fn of<'a>(by: By, order: Order, rows: &'a [Row<'a>]) -> (Groups<'a>, 
     let is_estimated = |row: &Row<'_>| row.measured.unseen.is_some() || row.measured.estimated_ns.is_some();
     let shape =
         Shape { is_timed: rows.iter().any(|row| row.snapshot.timed), is_estimated: rows.iter().any(is_estimated) };
+    if by == By::Thread {
+        return (Groups::new(by, order, by_thread::sums(rows).into_iter()), shape);
+    }
     let name = |row: &'a Row<'a>| by.name(&row.measured.library, row.first.method.class.as_str()).unwrap_or_default();
-    (Groups::new(by, order, rows.iter().map(|row| (name(row), Sum::of(row)))), shape)
+    (Groups::new(by, order, rows.iter().map(|row| (name(row).into(), Sum::of(row)))), shape)
 }
 
 #[cfg(test)]

@@ -12,17 +12,16 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use super::buckets::Buckets;
 use super::collected::Collected;
 use super::order;
 use super::run::{Run, Scope, View};
 use super::slow_call::Slow;
-use super::{groups, names, rows};
-use crate::model::{self, Histogram, Jvm, Losses, Prices, SkipReason, Snapshot, States, Tracing};
+use super::{by_thread, bytes_per_call, groups, names, rows};
+use crate::model::{self, Jvm, Losses, Prices, SkipReason, Snapshot, States, Tracing};
 
 /// The version of the document's form.
 pub(super) const SCHEMA: u32 = 1;
-/// The scale of the histogram: 2^2 buckets per octave, as in Prometheus and OTLP.
-const HISTOGRAM_SCHEMA: u32 = 2;
 /// How many skipped methods are named for each reason.
 const EXAMPLES: usize = 5;
 
@@ -141,6 +140,12 @@ struct Method<'a> {
     collected: Option<Option<Collected>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     collected_total: Option<Option<Collected>>,
+    /// Only where bytes are collected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_call: Option<bytes_per_call::Columns<'a>>,
+    /// Only where calls are told apart by thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threads: Option<Vec<by_thread::Thread<'a>>>,
     /// Only where programs of the user's show something.
     #[serde(skip_serializing_if = "Option::is_none")]
     programs: Option<ByPrograms<'a>>,
@@ -153,12 +158,6 @@ impl Serialize for ByPrograms<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().copied())
     }
-}
-
-#[derive(Serialize)]
-struct Buckets<'a> {
-    schema: u32,
-    buckets: &'a [(i32, u64)],
 }
 
 #[derive(Serialize)]
@@ -271,6 +270,8 @@ impl<'a> Method<'a> {
             on_cpu_ns: row.worked().and_then(|worked| timed(worked.value)),
             collected: collected(model::Column::own),
             collected_total: collected(model::Column::total),
+            bytes_per_call: bytes_per_call::Columns::of(row),
+            threads: by_thread::threads(row),
             programs: ByPrograms::of(row),
         }
     }
@@ -281,12 +282,6 @@ impl<'a> ByPrograms<'a> {
         let programs = &row.snapshot.programs;
         let each = programs.iter().map(|programs| (programs.name.as_str(), programs.of(row.measured.index)));
         (!programs.is_empty()).then(|| Self(each.collect()))
-    }
-}
-
-impl<'a> Buckets<'a> {
-    fn of(histogram: &'a Histogram) -> Self {
-        Self { schema: HISTOGRAM_SCHEMA, buckets: &histogram.buckets }
     }
 }
 

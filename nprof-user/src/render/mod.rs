@@ -2,6 +2,9 @@
 //! terminals or colours: the caller says whether there is a terminal, and how wide it is ([`grid::Screen`]).
 
 mod arguments;
+mod buckets;
+mod by_thread;
+mod bytes_per_call;
 pub mod check;
 mod collected;
 pub mod csv;
@@ -24,6 +27,7 @@ mod run;
 mod slow;
 mod slow_call;
 pub mod status;
+mod sum;
 pub mod table;
 pub mod tree;
 mod uncertain;

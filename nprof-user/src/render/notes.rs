@@ -75,6 +75,9 @@ pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
         lines.push(if has_probes { format!("{QUANTILES} of the time with probes") } else { QUANTILES.to_owned() });
         lines.extend(taken_off(rows));
         lines.extend(collected(run.collectors()));
+        if rows.iter().any(|row| row.measured.bytes_per_call.is_some()) {
+            lines.push(PER_CALL.to_owned());
+        }
     }
     lines.extend(programs(run.programs()));
     lines.extend(stubs(run, rows));
@@ -139,6 +142,9 @@ pub(super) fn cost(run: Run<'_>) -> Option<String> {
 pub(super) fn own_time(jvm: &Snapshot) -> Option<Duration> {
     Some(jvm.cpu?.saturating_sub(jvm.cost?).max(jvm.elapsed / 10))
 }
+
+/// What the quantiles of bytes are of.
+const PER_CALL: &str = "~P50 and ~P99 of bytes are of single calls, nested ones included";
 
 /// What the columns of what was collected are about.
 pub(super) fn collected(collectors: Collectors) -> Option<String> {

@@ -54,6 +54,8 @@ pub(super) fn function(index: u32, class: &str, calls: u64, total_ns: u64) -> Me
         cost_ns: Some(0),
         off_cpu_ns: None,
         consumed: None,
+        bytes_per_call: None,
+        threads: None,
         estimated_off_ns: None,
         max_ns: each,
         histogram: Histogram { buckets: if total_ns > 0 { vec![(bucket, calls)] } else { Vec::new() } },

@@ -75,6 +75,33 @@ fn rest(left_out: &[Row<'_>], rows: &[Row<'_>]) -> Option<String> {
     (!left_out.is_empty()).then(|| format!("left out: {functions} with {time}, {share} of the time (--top)"))
 }
 
+/// The columns that go first where the screen is narrow.
+const EXPENDABLE: &[&str] = &[
+    "LIBRARY",
+    "TIER",
+    "DISK READ ~P50",
+    "DISK READ ~P99",
+    "DISK WRITTEN ~P50",
+    "DISK WRITTEN ~P99",
+    "MAPPED ~P50",
+    "MAPPED ~P99",
+    "ALLOCATED ~P50",
+    "ALLOCATED ~P99",
+    "READ ~P50",
+    "WRITTEN ~P50",
+    "RECEIVED ~P50",
+    "SENT ~P50",
+    "READ ~P99",
+    "WRITTEN ~P99",
+    "RECEIVED ~P99",
+    "SENT ~P99",
+    "SELF",
+    "~P50",
+    "AVG",
+    "CALLS/s",
+    "MAX",
+];
+
 /// What a cell is made of.
 struct Line<'a> {
     row: Row<'a>,
@@ -94,6 +121,8 @@ enum Cell {
     Of(fn(&Line<'_>) -> String),
     /// What the calls have consumed.
     Consumed(&'static model::Column),
+    /// How many bytes a call consumed: this quantile.
+    PerCall(&'static model::Column, f64),
     /// What programs of the user's have counted: those of the object at this place.
     Programs(usize),
 }
@@ -103,6 +132,7 @@ impl Cell {
         match self {
             Self::Of(text) => text(line),
             Self::Consumed(column) => consumed(line, column),
+            Self::PerCall(column, q) => per_call(line, column, *q),
             Self::Programs(place) => by_programs(line, *place),
         }
     }
@@ -120,7 +150,7 @@ pub(super) fn grid<'a, 'b>(run: Run<'b>, rows: &[Row<'a>], rate: impl Fn(&Row<'a
         headers: columns.iter().map(|c| (c.title, c.align)).collect(),
         rows: lines.map(|line| columns.iter().map(|c| c.cell.text(&line)).collect()).collect(),
         elastic: elastic(run, &columns),
-        expendable: &["LIBRARY", "TIER", "SELF", "~P50", "AVG", "CALLS/s", "MAX"],
+        expendable: EXPENDABLE,
     }
 }
 
@@ -180,12 +210,8 @@ fn columns<'a>(run: Run<'a>) -> Vec<Column<'a>> {
         columns.push(right("~P99", |line| timed(line, line.row.quantile(0.99))));
         columns.push(right("MAX", |line| timed(line, Some(line.row.longest()))));
     }
-    let collected = |column: &'static model::Column| Column {
-        title: column.title,
-        align: Align::Right,
-        cell: Cell::Consumed(column),
-    };
-    columns.extend(run.collectors().columns().map(collected));
+    let are_known = any(|m| m.bytes_per_call.is_some());
+    columns.extend(run.collectors().columns().flat_map(|column| collected(column, are_known)));
     let counted = |(place, programs): (usize, &'a model::ProgramValues)| Column {
         title: &programs.title,
         align: Align::Right,
@@ -201,6 +227,20 @@ fn columns<'a>(run: Run<'a>) -> Vec<Column<'a>> {
     columns.push(left("LIBRARY", |line| names::printable(&line.row.measured.library).into_owned()));
     columns.push(left("METHOD", |line| line.label.clone()));
     columns
+}
+
+/// What the calls consumed; of bytes, where that is known, also how many each did.
+fn collected<'a>(column: &'static model::Column, is_known: bool) -> impl Iterator<Item = Column<'a>> {
+    let quantiles = column.per_call.filter(|_| is_known).map(|(_, [median, p99])| [(median, 0.50), (p99, 0.99)]);
+    let quantiles = quantiles.into_iter().flatten().map(move |(title, q)| (title, Cell::PerCall(column, q)));
+    let all = std::iter::once((column.title, Cell::Consumed(column))).chain(quantiles);
+    all.map(|(title, cell)| Column { title, align: Align::Right, cell })
+}
+
+/// How many bytes a call consumed, or `-` where that is not known.
+fn per_call(line: &Line<'_>, column: &model::Column, q: f64) -> String {
+    let bytes = line.row.bytes_quantile(column, q);
+    bytes.map_or_else(|| "-".to_owned(), |bytes| units::counted(bytes, column.unit))
 }
 
 /// What the timed calls consumed, or `-` where that is not known.

@@ -15,6 +15,7 @@
 
 mod allocations;
 mod assemble;
+mod by_record;
 mod calibrate;
 mod chosen;
 mod classes;
@@ -109,6 +110,8 @@ pub struct Options {
     pub slow: Option<Thresholds>,
     /// Tell what slow calls were made with. Of an engine that others use too, it decides.
     pub args: ArgsWanted,
+    /// Tell the calls of each function apart by thread, which probes alone can. Of an engine that others use too, it decides.
+    pub by_thread: bool,
     /// Stubs time one of so many calls of what is called often, and count the others. One times every call.
     pub time_every: u32,
     /// Whom probes are taken to reach; if not said, the kernel is asked.
@@ -134,6 +137,7 @@ impl Options {
             budget: None,
             slow: None,
             args: ArgsWanted::No,
+            by_thread: false,
             time_every: 1,
             reach: None,
             tier: TierWanted::Kernel,
@@ -147,7 +151,8 @@ impl Options {
     #[must_use]
     pub fn collected(&self) -> Collect {
         let slow = self.slow.as_ref().map_or(Collect::nothing(), |_| SlowWatch::collect());
-        Collect { off_cpu: self.off_cpu, counters: self.collectors.counters(), args: self.args, ..slow }
+        let (counters, args, by_thread) = (self.collectors.counters(), self.args, self.by_thread);
+        Collect { off_cpu: self.off_cpu, counters, args, by_thread, ..slow }
     }
 
     /// The same of many JVMs, some of which may have stubs.

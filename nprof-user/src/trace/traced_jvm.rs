@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::by_record::{OfRecord, Tables};
 use super::programs::JvmPrograms;
 use super::slow::{JvmSlow, Whose};
 use super::spent::Spent;
@@ -38,6 +39,8 @@ pub struct TracedJvm {
     slow: OnceLock<JvmSlow>,
     /// Set before anything is attached, if the user has programs that run at calls.
     programs: OnceLock<JvmPrograms>,
+    /// What is kept besides the records. Set before anything is attached, if there is something.
+    tables: OnceLock<Tables>,
     state: Mutex<State>,
 }
 
@@ -102,8 +105,8 @@ impl TracedJvm {
         switches: Arc<Switches>,
     ) -> Self {
         let (started, start) = (Timestamp::now(), Instant::now());
-        let (slow, programs, state) = (OnceLock::new(), OnceLock::new(), Mutex::default());
-        Self { jvm, known, started, start, reader, stubs, switches, slow, programs, state }
+        let (slow, programs, tables, state) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), Mutex::default());
+        Self { jvm, known, started, start, reader, stubs, switches, slow, programs, tables, state }
     }
 
     /// The JVM.
@@ -350,12 +353,15 @@ impl TracedJvm {
 
     /// What each function has, and each method that stubs told apart.
     fn rows(&self, listed: &Listed, spent: Option<&Spent>) -> Vec<MethodSnapshot> {
+        // Before the records: these then have all calls that are known by thread.
+        let mut tables = self.tables.get().map(Tables::read).unwrap_or_default();
         let functions = self.switches.functions();
         let prices = self.prices(spent);
         let mut stubs = self.stub_samples(listed);
         let of_probe = |probe: &Probe| {
             let place = functions.binary_search_by_key(&probe.index, |(index, ..)| *index).ok()?;
             let (_, record, traced) = functions[place];
+            let OfRecord { threads, bytes_per_call } = tables.take(record);
             let seen = aggregate::ProbeSample {
                 probe,
                 library: listed.libraries.get(probe.site.library.0).map_or("", String::as_str),
@@ -368,6 +374,8 @@ impl TracedJvm {
                 mean: spent.and_then(|spent| spent.means.get(&probe.index).copied()),
                 waited: spent.and_then(|spent| spent.waited.get(&probe.index).copied()),
                 consumed: self.reader.consumed(record),
+                bytes_per_call,
+                threads,
             };
             Some(aggregate::rows(Some(&seen), &stubs.remove(&Some(probe.index)).unwrap_or_default()))
         };
@@ -434,6 +442,12 @@ impl TracedJvm {
     pub(super) fn set_programs(&self, programs: JvmPrograms) {
         // It is set once, before anybody else knows of the JVM.
         drop(self.programs.set(programs));
+    }
+
+    /// What is kept there besides the records is of its calls, too.
+    pub(super) fn set_tables(&self, tables: Tables) {
+        // It is set once, before anybody else knows of the JVM.
+        drop(self.tables.set(tables));
     }
 
     /// The user's programs that run at its calls, if there are any.

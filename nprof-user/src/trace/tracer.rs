@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use self::rest::Rest;
 pub(super) use self::tiers::Tiers;
 use super::allocations::Allocations;
+use super::by_record::Tables;
 use super::look::Looker;
 use super::neighbours::{HostNeighbours, terms};
 use super::overhead::Overhead;
@@ -135,6 +136,7 @@ impl Tracer {
         if let Some(programs) = programs {
             traced_jvm.set_programs(programs);
         }
+        traced_jvm.set_tables(Tables::of(&engine));
         let looker = Looker::new(engine, traced_jvm.reader().clone(), target);
         let overhead =
             Overhead::new(calibrated, options.budget, looker, traced_jvm.start()).with_allocations(allocations);

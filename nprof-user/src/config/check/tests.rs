@@ -112,6 +112,11 @@ fn checks_collectors() {
     assert_eq!((config.collectors.to_string().as_str(), config.off_cpu), ("faults,io", true));
     let found = problems("collect = ['colour']\n");
     assert!(found[0].contains("collect: there is no `colour`: write faults, switches, io"), "{found:?}");
+    let found = problems("collect = ['hw']\n");
+    assert!(
+        found[0].contains("there is no `hw`: write faults, ") && found[0].contains("`perf stat --tid TID`"),
+        "{found:?}"
+    );
     let found = problems("collect = ['io']\ncount-only = true\n");
     assert!(found.len() == 1 && found[0].contains("set count-only to false"), "{found:?}");
 }

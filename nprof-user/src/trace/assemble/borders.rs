@@ -69,6 +69,8 @@ pub(super) mod tests {
             mean: None,
             waited: None,
             consumed: None,
+            bytes_per_call: None,
+            threads: None,
         };
         rows(Some(&seen), &[]).swap_remove(0)
     }

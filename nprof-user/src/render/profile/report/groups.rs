@@ -2,23 +2,26 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::super::super::groups::{By, Groups, Shape, Sum};
+use super::super::super::by_thread::NO_THREAD;
+use super::super::super::groups::{By, Groups, Shape};
 use super::super::super::order::Order;
+use super::super::super::sum::{Name, Sum};
 use super::super::super::uncertain::Uncertain;
 use super::super::functions;
 use super::super::order::ordered;
 use crate::aggregate::{Detail, thread_mark, weigh};
 use crate::model::{Profile, ProfileFrameKind, Weight};
 
-/// Where calls are counted of which no thread is known: no stack of their function was taken, or nobody saw them.
-const NO_THREAD: &str = "(not known)";
-
 /// The groups of a recording.
 pub(super) fn groups(profile: &Profile, by: By, order: Order) -> Groups<'_> {
     match by {
-        By::Thread => Groups::new(by, order, of_threads(profile).into_iter()),
-        _ => Groups::new(by, order, of_functions(profile, by)),
+        By::Thread => Groups::new(by, order, of_threads(profile).into_iter().map(named)),
+        _ => Groups::new(by, order, of_functions(profile, by).map(named)),
     }
+}
+
+fn named<'a>((name, sum): (&'a str, Sum)) -> (Name<'a>, Sum) {
+    (name.into(), sum)
 }
 
 /// Which columns the groups of a recording have.
@@ -95,7 +98,7 @@ mod tests {
         unsampled.method = "unsampled".to_owned();
         profile.functions.push(unsampled);
         let found = groups(&profile, By::Thread, Order::Calls);
-        let row = |(name, sum): &(&str, Sum)| ((*name).to_owned(), sum.functions, sum.calls.value, sum.own.value);
+        let row = |(name, sum): &(Name<'_>, Sum)| (name.to_string(), sum.functions, sum.calls.value, sum.own.value);
         let expected = [("worker", 2, 25, 2_500_000), (NO_THREAD, 1, 10, 1_000_000), ("main", 1, 5, 500_000)];
         let expected = expected.map(|(name, functions, calls, own)| (name.to_owned(), functions, calls, own));
         let mut found: Vec<_> = found.groups.iter().map(row).collect();
@@ -117,7 +120,7 @@ mod tests {
         profile.functions[0].library = "libb.so".to_owned();
         profile.calls.push(StackTotals { thread: None, ..profile.calls[0] });
         let found = groups(&profile, By::Library, Order::OnCpu);
-        let rows: Vec<_> = found.groups.iter().map(|(name, sum)| (*name, sum.calls.value, sum.own.value)).collect();
+        let rows: Vec<_> = found.groups.iter().map(|(name, sum)| (name.name, sum.calls.value, sum.own.value)).collect();
         assert_eq!(rows, [("liba.so", 20, 2_000_000), ("libb.so", 10, 1_000_000)]);
     }
 }

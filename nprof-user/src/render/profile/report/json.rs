@@ -8,8 +8,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::super::collected::Collected;
-use super::super::super::groups::{By, Sum};
+use super::super::super::groups::By;
 use super::super::super::json::{line, nanoseconds};
+use super::super::super::sum::{Name, Sum};
 use super::super::callers::{self, Caller, Callers};
 use super::super::functions::{self, Open};
 use super::super::order::in_order;
@@ -137,10 +138,10 @@ pub fn json(profile: &Profile, extent: Extent, mut out: &mut dyn Write) -> io::R
 /// The groups with the words of the table: `{"thread": "main", "calls": 1, …}`.
 fn groups(profile: &Profile, by: By, extent: Extent) -> Vec<BTreeMap<&'static str, Value>> {
     let tells_work = Weight::default_of(&profile.about) == Weight::OnCpu;
-    let group = |(name, sum): &(&str, Sum)| {
+    let group = |(name, sum): &(Name<'_>, Sum)| {
         let on_cpu_ns = if tells_work { Value::from(sum.ran.value) } else { Value::Null };
         BTreeMap::from([
-            (by.word(), Value::from(*name)),
+            (by.word(), Value::from(name.name)),
             ("functions", sum.functions.into()),
             ("calls", sum.calls.value.into()),
             ("on_cpu_ns", on_cpu_ns),

@@ -1,0 +1,131 @@
+//! Which thread made which call: every one of them, to the unit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result, ensure};
+use nprof_tests::nprof::{Trace, run};
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::report::{GroupRow, Report, Row, ThreadRow};
+use nprof_tests::require::traced_on_every_jdk;
+
+const CLASS: &str = "targets.Consuming";
+const THREADS: u64 = 5;
+const ROUNDS: u64 = 40;
+/// How many threads call each of three natives: together more pairs of both than there is room for, and each fewer than the kernel
+/// has numbers for.
+const PASSING: u64 = 12_000;
+const NATIVES: [&str; 3] = ["call", "lock", "nap"];
+const ROOM: u64 = 1 << 15;
+/// Where calls are whose thread is not known.
+const NOT_KNOWN: &str = "(not known)";
+
+/// Has threads call a native, of which each makes more calls than the one before, and two have one name.
+fn divided(target: &mut RemoteProcess, options: &[&str], what: &str, amount: u64) -> Result<Report> {
+    let trace = Trace::start(target.pid(), &[options, &["--by", "thread", CLASS]].concat())?;
+    target.run(&format!("divide {what} {THREADS} {ROUNDS} {amount}"))?;
+    trace.finish()
+}
+
+fn row<'a>(report: &'a Report, what: &str) -> Result<&'a Row> {
+    report.methods.iter().find(|row| row.method == what).with_context(|| format!("no row of {what}"))
+}
+
+fn groups(report: &Report) -> Result<&[GroupRow]> {
+    report.groups.as_deref().context("no groups")
+}
+
+/// The calls of each thread by its name, those of fewer calls first.
+fn expected() -> Vec<(String, u64)> {
+    (0..THREADS).map(|thread| (format!("part-{}", thread / 2), ROUNDS * (thread + 1))).collect()
+}
+
+fn must_be_divided(row: &Row) -> Result<Vec<ThreadRow>> {
+    let mut threads = row.threads.clone().context("no threads")?;
+    threads.sort_by_key(|thread| thread.calls);
+    let found: Vec<(String, u64)> = threads.iter().map(|thread| (thread.name.clone(), thread.calls)).collect();
+    ensure!(found == expected(), "{found:?}");
+    let tids: BTreeSet<u32> = threads.iter().map(|thread| thread.tid).collect();
+    ensure!(tids.len() == threads.len(), "{threads:?}");
+    Ok(threads)
+}
+
+fn sum(threads: &[ThreadRow], of: impl Fn(&ThreadRow) -> Option<u64>) -> Option<u64> {
+    threads.iter().map(of).sum()
+}
+
+/// Check that each call is its thread's, whatever others are called, and so is its time, to the nanosecond: what threads worked and
+/// waited is what the function did; also where calls are nested, and where they are only counted.
+#[test]
+fn each_call_is_its_threads() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        for (what, amount) in [("call", 3), ("nap", 1), ("outer", 2)] {
+            let report = divided(&mut target, &[], what, amount)?;
+            report.must_be_lossless()?;
+            let row = row(&report, what)?;
+            let threads = must_be_divided(row)?;
+            let of_threads = [
+                sum(&threads, |thread| thread.total_ns),
+                sum(&threads, |thread| thread.self_ns),
+                sum(&threads, |thread| thread.off_cpu_ns),
+                sum(&threads, |thread| thread.on_cpu_ns),
+            ];
+            let of_row = [row.total_ns, row.self_ns, row.off_cpu_ns, row.on_cpu_ns];
+            ensure!(of_threads == of_row && row.off_cpu_ns.is_some(), "{what}: {of_threads:?} of {row:?}");
+            let groups = groups(&report)?;
+            ensure!(groups.iter().all(|group| group.tid.is_some() && group.name != NOT_KNOWN), "{groups:?}");
+            let all: u64 = groups.iter().map(|group| group.calls).sum();
+            ensure!(all == report.methods.iter().map(|row| row.calls).sum::<u64>(), "{all} calls of threads");
+        }
+        let report = divided(&mut target, &["--count-only"], "call", 3)?;
+        let threads = must_be_divided(row(&report, "call")?)?;
+        ensure!(
+            threads.iter().all(|thread| thread.counted == thread.calls && thread.total_ns.is_none()),
+            "{threads:?}"
+        );
+        target.exit()
+    })
+}
+
+/// Check that threads are a row each where every JVM is traced, in the order that is wanted, and that stubs, which do not know them,
+/// are refused with what to do.
+#[test]
+fn of_every_jvm_but_not_of_stubs() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        let trace = Trace::start_all(&["--by", "thread", "--sort", "calls", CLASS])?;
+        target.run(&format!("divide call {THREADS} {ROUNDS} 1"))?;
+        let report = trace.finish()?;
+        let groups = groups(&report)?;
+        let calls: Vec<u64> = groups.iter().map(|group| group.calls).collect();
+        ensure!(calls == (1..=THREADS).rev().map(|thread| ROUNDS * thread).collect::<Vec<_>>(), "{groups:?}");
+        let pid = target.pid().to_string();
+        let refused = run(&["trace", "--pid", &pid, "--by", "thread", "--tier", "stub", "-d", "1s"])?;
+        ensure!(refused.stderr.contains("stubs do not tell threads apart: say `--tier kernel`"), "{}", refused.stderr);
+        ensure!(refused.code == Some(2), "{:?}", refused.code);
+        target.exit()
+    })
+}
+
+/// Check that calls of threads for which there is no room are in no thread's row, and not lost.
+#[test]
+fn no_room_is_said() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        let trace = Trace::start(target.pid(), &["--by", "thread", CLASS])?;
+        for native in NATIVES {
+            target.run(&format!("pass {native} {PASSING}"))?;
+        }
+        let report = trace.finish()?;
+        let by_name: BTreeMap<bool, u64> = groups(&report)?.iter().fold(BTreeMap::new(), |mut sums, group| {
+            *sums.entry(group.tid.is_some()).or_default() += group.calls;
+            sums
+        });
+        for native in NATIVES {
+            ensure!(row(&report, native)?.calls == PASSING, "{:?}", report.methods);
+        }
+        let all = PASSING * NATIVES.len() as u64;
+        ensure!(by_name == BTreeMap::from([(true, ROOM), (false, all - ROOM)]), "{by_name:?}");
+        target.exit()
+    })
+}
