@@ -1,6 +1,7 @@
 //! Which thread made which call: every one of them, to the unit.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use nprof_tests::nprof::{Trace, run};
@@ -16,6 +17,8 @@ const ROUNDS: u64 = 40;
 const PASSING: u64 = 12_000;
 const NATIVES: [&str; 3] = ["call", "lock", "nap"];
 const ROOM: u64 = 1 << 15;
+/// How long a JVM may take to be found.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Where calls are whose thread is not known.
 const NOT_KNOWN: &str = "(not known)";
 
@@ -105,6 +108,41 @@ fn of_every_jvm_but_not_of_stubs() -> Result<()> {
         ensure!(refused.code == Some(2), "{:?}", refused.code);
         target.exit()
     })
+}
+
+/// Check that a JVM that comes later, and gets the records of one that has ended, has none of its threads.
+#[test]
+fn records_are_given_on_without_threads() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut first = RemoteProcess::consuming(jdk)?;
+        let mut trace = Trace::start_all(&["--by", "thread", "--interval", "200ms", CLASS])?;
+        first.run(&format!("divide call {THREADS} {ROUNDS} 1"))?;
+        let of_first = first.pid();
+        first.exit()?;
+        until(&mut trace, |report| report.targets.iter().any(|target| target.pid == of_first && target.ended))?;
+        let mut second = RemoteProcess::consuming(jdk)?;
+        let pid = second.pid();
+        until(&mut trace, |report| {
+            let is_seen = report.methods.iter().any(|row| row.pid == pid && row.method == "call");
+            is_seen || second.run("divide call 1 1 1").is_err()
+        })?;
+        let report = trace.finish()?;
+        ensure!(report.methods.iter().any(|row| row.pid == pid), "{:?}", report.methods);
+        for row in &report.methods {
+            let of_threads = sum(row.threads.as_deref().context("no threads")?, |thread| Some(thread.calls));
+            ensure!(of_threads == Some(row.calls), "{row:?}");
+        }
+        second.exit()
+    })
+}
+
+/// Waits for a document of which this is true.
+fn until(trace: &mut Trace, mut is_so: impl FnMut(&Report) -> bool) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so(&trace.next_report()?) {
+        ensure!(Instant::now() < deadline, "that does not come");
+    }
+    Ok(())
 }
 
 /// Check that calls of threads for which there is no room are in no thread's row, and not lost.
