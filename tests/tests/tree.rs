@@ -82,7 +82,7 @@ impl Told {
                 counts[2] += 1;
                 *self.exceptions.entry(exception).or_default() += 1;
             }
-            TreeEventKind::Lost(_) => self.wrong.push(format!("{event:?}")),
+            TreeEventKind::Lost(_) | TreeEventKind::LostWithin(_) => self.wrong.push(format!("{event:?}")),
         }
         match open.pop() {
             Some((method, since)) if method == event.method && since <= event.at_ns => {}

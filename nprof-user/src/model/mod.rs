@@ -60,6 +60,7 @@ pub use snapshot::{
 };
 pub use status::{CallCost, FunctionStatus, JvmStatus, ProfilesStatus, Status};
 pub use tree::{
-    LeftOut, LeftOutReason, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreePlan, TreeThread,
+    EndedCall, JniStep, LeftOut, LeftOutReason, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreePlan,
+    TreeThread,
 };
 pub use user_program::{CallEnd, ProgramValues};

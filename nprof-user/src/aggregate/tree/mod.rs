@@ -5,12 +5,14 @@
 //! worse than none.
 
 mod difference;
+mod nested;
 mod open;
 mod paths;
 mod sums;
 
 use std::collections::HashMap;
 
+pub use self::nested::NestedCalls;
 pub use self::sums::TreeSums;
 
 use self::open::Open;
@@ -51,14 +53,17 @@ impl Trees {
     /// Invocations of the entry methods among these, whose places are their numbers. With `keeps_calls` they have their single calls.
     #[must_use]
     pub fn new(methods: &[TreeMethod], keeps_calls: bool) -> Self {
+        let mut trees =
+            Self { methods: Vec::new(), keeps_calls, threads: HashMap::new(), unfinished: Unfinished::default() };
+        trees.know(methods);
+        trees
+    }
+
+    /// The methods are these from now on: those that were known before, and perhaps more.
+    pub fn know(&mut self, methods: &[TreeMethod]) {
         let facts =
             |method: &TreeMethod| Facts { is_entry: method.is_entry, is_native: method.kind == TreeKind::Native };
-        Self {
-            methods: methods.iter().map(facts).collect(),
-            keeps_calls,
-            threads: HashMap::new(),
-            unfinished: Unfinished::default(),
-        }
+        self.methods = methods.iter().map(facts).collect();
     }
 
     /// Takes in what a thread tells. Returns the invocation that ends with it.

@@ -77,6 +77,7 @@ impl Open {
             TreeEventKind::Return => self.leave(event, None, is_native),
             TreeEventKind::Throw { exception } => self.leave(event, Some(exception), is_native),
             TreeEventKind::Lost(events) => self.lose(events),
+            TreeEventKind::LostWithin(calls) => self.missing.lost_calls += calls,
         }
     }
 

@@ -128,6 +128,7 @@ fn frame(method: &TreeMethod) -> ProfileFrame {
         kind: match method.kind {
             TreeKind::Java => ProfileFrameKind::C2,
             TreeKind::Native => ProfileFrameKind::NativeMethod,
+            TreeKind::Jni(_) => ProfileFrameKind::Vm,
         },
         scope: method.class.to_string(),
         name: method.method.to_string(),

@@ -4,9 +4,10 @@ use std::io::{self, Write};
 
 use crossterm::style::Stylize as _;
 
+use super::json::step;
 use super::paragraph::{columns, wrapped};
 use super::{ShownInvocation, TreeContext, thread_label};
-use crate::model::{Invocation, Missing, TreeKind, TreeNode};
+use crate::model::{Invocation, JniStep, Missing, TreeKind, TreeNode};
 use crate::render::grid::{Screen, bold};
 use crate::render::names::{self, printable, width};
 use crate::render::notes::plural;
@@ -35,7 +36,8 @@ pub fn tree_text(
     for line in wrapped(&heading(context, shown), columns(screen), 4) {
         writeln!(w, "{}", bold(&line, screen.ansi))?;
     }
-    let tree = Tree { context, invocation: shown.invocation, is_whole, screen, slow: slow_path(shown.invocation) };
+    let marked = shown.marked_ns.map_or_else(|| slow_path(shown.invocation), |ns| long_calls(shown.invocation, ns));
+    let tree = Tree { context, invocation: shown.invocation, is_whole, screen, slow: marked };
     if shown.invocation.nodes.len() > 1 {
         writeln!(w, "{:>8}  {:>8}  {:>5}", "TOTAL", "SELF", "LINE")?;
     }
@@ -47,7 +49,7 @@ pub fn tree_text(
 }
 
 fn heading(context: &TreeContext, shown: ShownInvocation<'_>) -> String {
-    let ShownInvocation { number, invocation, thread } = shown;
+    let ShownInvocation { number, invocation, thread, .. } = shown;
     let entry = printable(&context.full(invocation.root().method)).into_owned();
     let took = match (invocation.total_ns(), invocation.failed_by()) {
         (None, _) => "was entered, its end was not seen".to_owned(),
@@ -78,6 +80,12 @@ fn slow_path(invocation: &Invocation) -> Vec<u32> {
     if path.len() == 1 { Vec::new() } else { path }
 }
 
+/// The nodes of which a call took so long.
+fn long_calls(invocation: &Invocation, least_ns: u64) -> Vec<u32> {
+    let long = (0..).zip(&invocation.nodes).filter(|(_, node)| node.max_ns >= least_ns);
+    long.map(|(place, _)| place).collect()
+}
+
 /// What is not in the numbers, a line for each kind.
 fn missing(missing: &Missing) -> Vec<String> {
     let mut lines = Vec::new();
@@ -87,6 +95,7 @@ fn missing(missing: &Missing) -> Vec<String> {
         }
     };
     say(missing.lost, " events were lost: what came behind them is not in this tree");
+    say(missing.lost_calls, " calls could not be told: their time is part of their callers' SELF");
     say(missing.unended, " calls did not tell of their end: their time is part of their callers' SELF");
     say(missing.unbegun, " calls ended that had not told of their beginning: they are not in this tree");
     say(
@@ -183,13 +192,13 @@ impl Tree<'_> {
         let mark = if is_slow { '>' } else { ' ' };
         let before = format!("{total:>8}  {own:>8}  {lines:>5} {mark} ");
         let indent = indent(depth);
-        let is_native = self.context.method(node.method).is_some_and(|method| method.kind == TreeKind::Native);
+        let kind = self.context.method(node.method).map_or(TreeKind::Java, |method| method.kind);
         let mut name = self.context.short(node.method).to_owned();
         if let Some(columns) = self.screen.columns {
             name = names::cut(&name, columns.saturating_sub(BEFORE + width(&indent)).max(16));
         }
-        let remarks = self.remarks(node, is_native);
-        let painted = self.paint(&name, is_native, is_slow);
+        let remarks = self.remarks(node, kind);
+        let painted = self.paint(&name, kind, is_slow);
         let room = columns(self.screen).saturating_sub(BEFORE + width(&indent));
         if remarks.is_empty() {
             return writeln!(w, "{before}{indent}{painted}");
@@ -203,19 +212,26 @@ impl Tree<'_> {
         wrapped(&remarks, room.saturating_sub(2).max(16), 0).iter().try_for_each(|line| writeln!(w, "{below}{line}"))
     }
 
-    fn paint(&self, name: &str, is_native: bool, is_slow: bool) -> String {
+    fn paint(&self, name: &str, kind: TreeKind, is_slow: bool) -> String {
         if !self.screen.ansi {
             return name.to_owned();
         }
-        let styled = if is_native { name.cyan() } else { name.stylize() };
+        let styled = match kind {
+            TreeKind::Java => name.stylize(),
+            TreeKind::Native => name.cyan(),
+            TreeKind::Jni(JniStep::Creation) => name.green(),
+            TreeKind::Jni(JniStep::Call) => name.blue(),
+            TreeKind::Jni(JniStep::Release) => name.magenta(),
+        };
         if is_slow { styled.bold().to_string() } else { styled.to_string() }
     }
 
-    fn remarks(&self, node: &TreeNode, is_native: bool) -> String {
+    fn remarks(&self, node: &TreeNode, kind: TreeKind) -> String {
         let mut remarks = Vec::new();
-        if is_native {
+        if kind == TreeKind::Native {
             remarks.push("native".to_owned());
         }
+        remarks.extend(step(kind).map(str::to_owned));
         if node.calls > 1 {
             remarks.push(format!("×{}", units::count(node.calls)));
             if node.calls - node.unended > 1 {
