@@ -28,6 +28,7 @@ mod held;
 mod host;
 mod id_cache;
 mod jni;
+mod jni_tree;
 mod joins;
 mod leaving;
 mod look;
