@@ -32,8 +32,9 @@ pub struct Frame {
     pub index: u32,
     /// [`OffCpu::missed`] when it was entered.
     pub missed: u16,
-    /// 1 of a native method where JNI functions are traced: those that it calls are counted for it. Else 0.
-    pub is_caller: u16,
+    /// The lowest bit: 1 of a native method where JNI functions are traced: those that it calls are counted for it. The others: how
+    /// many calls within it could not be told one by one.
+    pub caller_and_lost: u16,
 }
 
 const _: () = assert!(size_of::<Frame>() == 56);

@@ -131,6 +131,23 @@ impl JniHeld {
     }
 }
 
+/// A call that has ended, of a native method or of a JNI function, among those that its thread is in: for trees of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct JniEvent {
+    /// The call.
+    pub call: crate::CallEvent,
+    /// How many calls it was in.
+    pub depth: u32,
+    /// How many calls within it could not be told, because there was no room.
+    pub lost: u32,
+    /// What says of which class the exception is that is pending at its end: as in [`JniThrown::class`]; 0 if there is none.
+    pub exception: u64,
+}
+
+const _: () = assert!(size_of::<JniEvent>() == 40);
+
 /// Exceptions of one class that one native method has left pending or has cleared: what their number is kept by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]

@@ -43,7 +43,9 @@ pub use counters::{
 };
 pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
-pub use jni::{JniCalls, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniMade, JniShards, JniThrown, MirrorPlaces};
+pub use jni::{
+    JniCalls, JniEvent, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniMade, JniShards, JniThrown, MirrorPlaces,
+};
 pub use loss::Loss;
 pub use slow::{SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
 pub use stack::{

@@ -58,11 +58,11 @@ pub(crate) unsafe fn begin(stats: *mut MethodStats, index: u32, sp: u64, regs: *
     }
     // SAFETY: as above.
     let env = unsafe { if maps::collects(collect::JNI) { jni::subject(stats, regs) } else { (*regs).rdi } };
-    let is_caller = u16::from(maps::collects(collect::JNI) && !jni::is_function(stats));
+    let caller_and_lost = u16::from(maps::collects(collect::JNI) && !jni::is_function(stats));
     // Last of all, so that our own work is not part of the call's time.
     // SAFETY: the helper takes no pointer.
     let start_ns = unsafe { bpf_ktime_get_ns() };
-    *frame = Frame { start_ns, sp, child_ns: 0, off_ns, child_off_ns: 0, env, index, missed, is_caller };
+    *frame = Frame { start_ns, sp, child_ns: 0, off_ns, child_off_ns: 0, env, index, missed, caller_and_lost };
 }
 
 /// Ends the innermost call that was entered with this stack pointer. There may be none: the call began before its probe
@@ -229,7 +229,10 @@ fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodSt
     if !unsafe { atomic::raise(&raw mut (*stats).max_ns, time_ns) } {
         losses::lose(Loss::MaxContended, call.index, call.sp);
     }
-    if maps::collects(collect::CALLS) {
+    if maps::collects(collect::CALLS) && maps::collects(collect::JNI) {
+        // SAFETY: they are the current thread's.
+        unsafe { jni::tell(frames, time_ns) };
+    } else if maps::collects(collect::CALLS) {
         tell(call.index, call.start_ns, time_ns);
     }
     if maps::collects(collect::SLOW) {
@@ -285,6 +288,12 @@ fn tell(index: u32, start_ns: u64, time_ns: u64) {
         }
         None => stacks::lose_call(),
     }
+}
+
+/// The ring that calls go out by.
+#[inline(always)]
+pub(crate) fn ring() -> *mut c_void {
+    (&raw const NPROF_CALLS).cast_mut().cast()
 }
 
 /// The native method that the current thread is in, where JNI functions are traced: its record.

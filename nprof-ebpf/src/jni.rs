@@ -6,16 +6,16 @@
 
 use core::ptr;
 
-use aya_ebpf::bindings::{BPF_NOEXIST, pt_regs};
+use aya_ebpf::bindings::{BPF_NOEXIST, BPF_RB_NO_WAKEUP, pt_regs};
 use aya_ebpf::btf_maps::HashMap;
-use aya_ebpf::helpers::generated::bpf_probe_read_user_str;
+use aya_ebpf::helpers::generated::{bpf_probe_read_user_str, bpf_ringbuf_reserve, bpf_ringbuf_submit};
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::btf_map;
 use nprof_common::jni::{CRITICAL_SECTIONS, JNI_SHARDS, LETS_UNKNOWN_GO, NO_CALLER, pair};
 use nprof_common::stats::KIND_SHIFT;
-use nprof_common::{Frame, Frames, JniCalls, JniHold, JniKind, JniShards, Loss, MethodStats};
+use nprof_common::{CallEvent, Frame, Frames, JniCalls, JniEvent, JniHold, JniKind, JniShards, Loss, MethodStats};
 
-use crate::{atomic, calls, held, losses, threads, thrown, vm};
+use crate::{atomic, calls, held, losses, stacks, threads, thrown, vm};
 
 /// The calls by native method and function. The loader says for how many pairs there is room, and of the next for how many
 /// look-ups and threads.
@@ -43,6 +43,8 @@ const JNI_COMMIT: u32 = 1;
 const HANDLE_TAG: u64 = 7;
 /// The most that is read of a name or signature, in bytes, with the zero at its end. What is longer is not told apart.
 const TEXT_BYTES: usize = 160;
+/// Lost calls are counted up to about twice as many.
+const MOST_LOST: u16 = 0x3ffe;
 /// What the kernel answers if there is such a key.
 const EEXIST: i32 = -17;
 /// An odd number whose bits look random (2^64 divided by the golden ratio).
@@ -66,7 +68,40 @@ pub(crate) fn is_function(stats: *const MethodStats) -> bool {
 /// Whom JNI functions are counted for that are called within a call: the record of its native method, or nobody.
 #[inline(always)]
 pub(crate) fn caller_in(call: &Frame) -> u32 {
-    if call.is_caller == 0 { NO_CALLER } else { call.index }
+    if call.caller_and_lost & 1 == 0 { NO_CALLER } else { call.index }
+}
+
+/// Tells of a call that has just been taken off `frames`, with how deep it was and how it has ended. What cannot be told is noted in
+/// the call that it was in.
+///
+/// # Safety
+/// `frames` are the current thread's, of a map.
+#[inline(never)]
+pub(crate) unsafe fn tell(frames: *mut Frames, time_ns: u64) {
+    // SAFETY: the caller's promise.
+    let Frames { depth, frames, .. } = unsafe { &mut *frames };
+    let depth = *depth;
+    let Some(&call) = frames.get(depth as usize) else { return };
+    let parent = frames.get_mut((depth as usize).wrapping_sub(1));
+    let of_parent = parent.as_ref().filter(|parent| parent.caller_and_lost & 1 != 0).map_or(0, |parent| parent.env);
+    let env = if call.caller_and_lost & 1 != 0 { call.env } else { of_parent };
+    let told = CallEvent { start_ns: call.start_ns, time_ns, index: call.index, tid: threads::current_tid() };
+    let lost = call.caller_and_lost >> 1;
+    let event = JniEvent { call: told, depth, lost: lost.into(), exception: thrown::pending(env) };
+    // SAFETY: the map is a ring buffer.
+    let record = unsafe { bpf_ringbuf_reserve(calls::ring(), size_of::<JniEvent>() as u64, 0) }.cast::<JniEvent>();
+    if record.is_null() {
+        if let Some(parent) = parent {
+            let lost = u16::min(parent.caller_and_lost >> 1, MOST_LOST) + u16::min(lost, MOST_LOST) + 1;
+            parent.caller_and_lost = lost << 1 | parent.caller_and_lost & 1;
+        }
+        return stacks::lose_call();
+    }
+    // SAFETY: the record is of that size, and was reserved above.
+    unsafe {
+        record.write(event);
+        bpf_ringbuf_submit(record.cast(), u64::from(BPF_RB_NO_WAKEUP));
+    }
 }
 
 /// What a call is about that begins: what [`Frame::env`] keeps of it.

@@ -7,6 +7,7 @@ use nprof_tests::jdk::Jdk;
 use nprof_tests::jni_report::{CriticalRow, ExceptionsRow, Jni, JniReport, LookUpsRow, ReferencesRow};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::traced_on_every_jdk;
+use serde_json::Value;
 
 const THREADS: u64 = 3;
 const ROUNDS: u64 = 40;
@@ -139,6 +140,70 @@ fn exceptions_by_class() -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Check that each call of a native method is a tree of what it calls, natives that Java calls meanwhile included, with exceptions where they
+/// come from; that functions which are left out are in none; and that nothing is lost.
+#[test]
+fn trees_of_calls() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::asking(jdk, &["-XX:+UseSerialGC"])?;
+        // Natives are looked up when they are called first, by natives that call JNI functions.
+        target.run("ask call 1 1 0")?;
+        let args = ["--tree", "--format", "json", "--exclude", "Exception*", "targets.Asking"];
+        let jni = Jni::start(target.pid(), &args)?;
+        target.run("ask call 1 2 0")?;
+        target.run("ask raiseAndLeave 1 1 0")?;
+        target.run("ask raiseAndClear 1 1 0")?;
+        target.run("ask refer 1 1 3")?;
+        let text = jni.text()?;
+        target.exit()?;
+        let lines: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        let (last, trees) = lines.split_last().context("nothing printed")?;
+        let trees: Vec<String> = trees.iter().map(|tree| outline(&tree["root"])).collect();
+        let call = "call[CallStaticVoidMethod[leaf[GetVersion*3]] GetVersion*2]";
+        let [ours, java, vm] = ["IllegalStateException", "Failure", "NoSuchMethodError"];
+        let raise = |how: &str, exception: &str, ended: &str| format!("raise{ended}{exception}[{how}!{exception}]");
+        let raised = |ended| {
+            [("GetMethodID", vm), ("CallStaticVoidMethod", java), ("ThrowNew", ours)]
+                .map(|(how, of)| raise(how, of, ended))
+        };
+        let refer = "refer[NewLocalRef*3+ NewGlobalRef*3+ NewWeakGlobalRef*3+ GetStringUTFChars*3+ GetIntArrayElements*3+ DeleteLocalRef*3- \
+                     ReleaseIntArrayElements*5- DeleteGlobalRef*3- DeleteWeakGlobalRef*2- ReleaseStringUTFChars*2-]";
+        let expected: Vec<String> = [call, call]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(raised("!"))
+            .chain(raised("?"))
+            .chain([refer.to_owned()])
+            .collect();
+        ensure!(trees == expected, "{trees:#?}");
+        let losses = last["summary"]["losses"].as_object().context("no losses")?;
+        ensure!(losses.values().all(|lost| lost == 0) && losses.contains_key("tree-calls"), "{losses:?}");
+        ensure!(last["summary"]["shown"] == trees.len(), "{last}");
+        Ok(())
+    })
+}
+
+/// A node and what is below it: `name*calls`, `+` for what is made and `-` for what is let go, `!` with what it threw or let pass, `?` with
+/// what it caught.
+fn outline(node: &Value) -> String {
+    let text = |key: &str| node[key].as_str().unwrap_or_default().to_owned();
+    let calls = node["calls"].as_u64().filter(|calls| *calls > 1).map(|calls| format!("*{calls}")).unwrap_or_default();
+    let step = match node["step"].as_str() {
+        Some("creation") => "+",
+        Some("release") => "-",
+        _ => "",
+    };
+    let short =
+        |class: &Value| class.as_str().unwrap_or_default().rsplit(['.', '$']).next().unwrap_or_default().to_owned();
+    let exceptions = node["exceptions"].as_array().into_iter().flatten().map(|of| {
+        let how = if of["caught"].as_u64() > Some(0) { "?" } else { "!" };
+        format!("{how}{}", short(&of["class"]))
+    });
+    let below: Vec<String> = node["children"].as_array().into_iter().flatten().map(outline).collect();
+    let below = if below.is_empty() { String::new() } else { format!("[{}]", below.join(" ")) };
+    format!("{}{calls}{step}{}{below}", text("method"), exceptions.collect::<String>())
 }
 
 /// Check that a critical section within another is no section of its own, and that the longest lasted as long as its native slept.

@@ -84,7 +84,7 @@ impl Told {
                 counts[2] += 1;
                 *self.exceptions.entry(exception).or_default() += 1;
             }
-            TreeEventKind::Lost(_) => self.wrong.push(format!("{event:?}")),
+            TreeEventKind::Lost(_) | TreeEventKind::LostWithin(_) => self.wrong.push(format!("{event:?}")),
             TreeEventKind::Waited(off_ns) => {
                 self.waits.push(off_ns);
                 return;

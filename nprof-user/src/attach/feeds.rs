@@ -9,8 +9,8 @@ use std::{fmt, io};
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use nprof_common::stack::{MAX_PAGES, PAGE, collect};
 use nprof_common::{
-    CallArgs, CallEvent, Counter, Frame, Frames, JniHandle, LastJavaFramePlace, MirrorPlaces, OffCpu, Pace, SLOTS,
-    SlowDetails, SlowPace, StackHeader, alloc,
+    CallArgs, CallEvent, Counter, Frame, Frames, JniEvent, JniHandle, LastJavaFramePlace, MirrorPlaces, OffCpu, Pace,
+    SLOTS, SlowDetails, SlowPace, StackHeader, alloc,
 };
 use rustix::process::{PidfdFlags, pidfd_open};
 use zerocopy::{FromBytes as _, transmute};
@@ -317,6 +317,15 @@ impl Feeds {
     pub fn read_calls(&mut self, mut each: impl FnMut(CallEvent)) {
         while let Some(record) = self.calls.next() {
             if let Ok(call) = CallEvent::read_from_bytes(&record) {
+                each(call);
+            }
+        }
+    }
+
+    /// The same where JNI functions are traced: with where in each other they were.
+    pub fn read_nested_calls(&mut self, mut each: impl FnMut(JniEvent)) {
+        while let Some(record) = self.calls.next() {
+            if let Ok(call) = JniEvent::read_from_bytes(&record) {
                 each(call);
             }
         }

@@ -86,7 +86,7 @@ async fn measure(args: &DiagnoseArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         Err(code) => return Ok(code),
     };
     let waits_for_critical = prepared.waits_for_critical()?;
-    let mut tracer = prepared.jni(None)?;
+    let mut tracer = prepared.jni(None, false)?;
     if !quiet {
         announce(&tracer);
     }

@@ -10,14 +10,17 @@ use tokio::time::Instant;
 
 use super::budget::BudgetArgs;
 use super::id_cache::{self, IdCacheArgs};
+use super::jni_tree::{self, FunctionFilter, TreeOutput, TreeWanted};
 use super::selection::SelectionArgs;
 use super::terminal::{self, harmless};
-use super::trace::{Stop, prepare};
+use super::trace::{Stop, every, prepare};
 use crate::model::{Collectors, Pid};
 use crate::render::jni::{self, JniBy, JniView};
 use crate::resolve::pattern::PATTERN_HELP;
 use crate::trace::{JniTracer, Options, Pace};
 
+/// How often it is looked for calls that have ended.
+const LOOK: Duration = Duration::from_millis(10);
 /// What says how native methods returned.
 const RESULTS: &str = "results";
 
@@ -48,6 +51,22 @@ pub(super) struct JniArgs {
     /// Of these only what is at least so old, such as 30s
     #[arg(long, value_name = "TIME", requires = "leaks", value_parser = crate::config::duration::parse)]
     older_than: Option<Duration>,
+    /// Show single calls of native methods instead, each as a tree of the JNI functions that it calls: creations, calls and releases
+    #[arg(long, conflicts_with_all = ["id_cache", "leaks", "by", "top"])]
+    tree: bool,
+    /// Of these only those that took this long or longer, such as 10ms; what took as long in them is marked
+    #[arg(long, value_name = "TIME", requires = "tree", value_parser = crate::config::duration::parse)]
+    min: Option<Duration>,
+    /// Stop after so many trees were shown
+    #[arg(short = 'n', long, value_name = "N", requires = "tree", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Only these JNI functions in trees: a glob on names such as 'Get*ID', or `creation`, `call` or `release`; may be given several times.
+    /// --exclude takes them, too: the time of what is left out is that of its caller
+    #[arg(long, value_name = "WHAT", requires = "tree")]
+    include: Vec<String>,
+    /// Show every function of a tree; otherwise those with less than 0.5 % of the time are added up
+    #[arg(long, requires = "tree")]
+    whole: bool,
     /// Stop after this time, such as 10s or 1m30s
     #[arg(short, long, value_name = "TIME", value_parser = crate::config::duration::parse)]
     duration: Option<Duration>,
@@ -82,8 +101,21 @@ enum Format {
 impl JniArgs {
     fn options(&self) -> anyhow::Result<Options> {
         let Ok(collectors) = Collectors::named(&[RESULTS]) else { bail!("there is no collector `{RESULTS}`") };
-        let selection = self.selection.parse()?;
+        let exclude = self.excluded().0;
+        let selection = SelectionArgs { exclude, ..self.selection.clone() }.parse()?;
         Ok(Options { collectors, budget: self.budget.share(), ..Options::by_probes(selection) })
+    }
+
+    /// What is left out: native methods, and JNI functions of trees.
+    fn excluded(&self) -> (Vec<String>, Vec<String>) {
+        self.selection.exclude.iter().cloned().partition(|what| !self.tree || !jni_tree::is_function(what))
+    }
+
+    /// What trees are wanted, if they are.
+    fn tree_wanted(&self) -> anyhow::Result<Option<TreeWanted>> {
+        let filter = FunctionFilter::parse(&self.include, &self.excluded().1)?;
+        let (is_whole, is_json) = (self.whole, self.format == Format::Json);
+        Ok(self.tree.then_some(TreeWanted { min: self.min, count: self.count, filter, is_whole, is_json }))
     }
 
     fn id_cache_args(&self) -> IdCacheArgs {
@@ -127,19 +159,23 @@ pub(super) fn run(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
 async fn trace(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     // First of all: a signal from now on ends the tracing cleanly.
     let mut stop = Stop::new()?;
+    let mut trees = args.tree_wanted()?.map(TreeOutput::begin);
     let prepared = match prepare(&mut stop, Pid(args.pid), args.options()?).await? {
         Ok(prepared) => prepared,
         Err(code) => return Ok(code),
     };
-    let mut tracer = prepared.jni(args.held_from())?;
+    let mut tracer = prepared.jni(args.held_from(), args.tree)?;
     if !quiet {
         announce(&tracer);
     }
     let deadline = args.duration.map(|duration| Instant::now() + duration);
-    let result = follow(&mut tracer, &mut stop, deadline).await;
+    let result = follow(&mut tracer, &mut stop, deadline, trees.as_mut()).await;
     tracer.stop();
     result?;
-    print(args, &tracer)?;
+    match trees {
+        Some(trees) => trees.finish(&mut tracer)?,
+        None => print(args, &tracer)?,
+    }
     if !quiet {
         stop.tell(tracer.tracer().jvm());
     }
@@ -156,13 +192,21 @@ pub(super) fn announce(tracer: &JniTracer) {
     eprintln!("tracing {functions} JNI functions and {methods} {noun} of {pid} ({main})");
 }
 
-async fn follow(tracer: &mut JniTracer, stop: &mut Stop, deadline: Option<Instant>) -> anyhow::Result<()> {
-    let mut pace = Pace::start();
+async fn follow(
+    tracer: &mut JniTracer,
+    stop: &mut Stop,
+    deadline: Option<Instant>,
+    mut trees: Option<&mut TreeOutput>,
+) -> anyhow::Result<()> {
+    let (mut pace, mut look) = (Pace::start(), every(LOOK));
     loop {
         tokio::select! {
             biased;
             reason = stop.wait(deadline) => return reason,
             () = pace.tick() => tracer.tick(),
+            _ = look.tick(), if trees.is_some() => if let Some(trees) = &mut trees && trees.read(tracer)? {
+                return Ok(());
+            },
         }
     }
 }

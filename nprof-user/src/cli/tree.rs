@@ -2,6 +2,8 @@
 
 mod output;
 
+pub(super) use self::output::clock;
+
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -122,6 +122,8 @@ pub struct TreeCall {
 pub struct Missing {
     /// Events for which there was no room. What came behind them is not in the tree.
     pub lost: u64,
+    /// Whole calls for which there was no room.
+    pub lost_calls: u64,
     /// Ends of calls whose beginning was not seen.
     pub unbegun: u64,
     /// Calls whose end was not seen.
@@ -138,7 +140,7 @@ impl Missing {
     /// Whether times of calls are missing, or may belong to others.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
-        self.lost > 0 || self.unbegun > 0 || self.unended > 0 || self.is_after_loss
+        self.lost > 0 || self.lost_calls > 0 || self.unbegun > 0 || self.unended > 0 || self.is_after_loss
     }
 }
 

@@ -303,6 +303,12 @@ impl JniSnapshot {
         self.snapshot.methods.iter().any(is_partial)
     }
 
+    /// The names of functions of which not all calls were seen and timed.
+    pub fn demoted_names(&self) -> impl Iterator<Item = &str> {
+        let rows = self.snapshot.methods.iter().filter(|row| is_partial(row));
+        rows.filter_map(|row| row.methods.first()).map(|known| &*known.method.name)
+    }
+
     /// The same of the functions that begin and end critical sections: where not all of their calls were seen, it is not known which of
     /// them belong together.
     #[must_use]

@@ -66,6 +66,7 @@ pub use snapshot::{
 pub use status::{CallCost, FunctionStatus, JvmStatus, ProfilesStatus, Status};
 pub use thread_part::ThreadPart;
 pub use tree::{
-    LeftOut, LeftOutReason, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreePlan, TreeThread,
+    EndedCall, JniStep, LeftOut, LeftOutReason, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreePlan,
+    TreeThread,
 };
 pub use user_program::{CallEnd, ProgramValues};

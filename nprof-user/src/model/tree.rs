@@ -7,10 +7,23 @@ use super::SharedStr;
 pub enum TreeKind {
     /// A Java method, which tells of itself.
     Java,
-    /// A native method, of which the chosen methods tell that call it.
+    /// A native method, of which the chosen methods tell that call it, or which is seen by itself.
     Native,
     /// A Java method that the VM may put code of its own in the place of, so that it cannot tell of itself: as a native one.
     Intrinsic,
+    /// A JNI function that a native method calls.
+    Jni(JniStep),
+}
+
+/// What a JNI function is for, as the layers of a native method's calls show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JniStep {
+    /// It gives something that is to be let go.
+    Creation,
+    /// It lets something go.
+    Release,
+    /// Anything else.
+    Call,
 }
 
 /// A method that trees can have as a node. Its place in [`TreePlan::methods`] is its number.
@@ -95,6 +108,25 @@ pub enum TreeThread {
     Virtual(u64),
 }
 
+/// A call that has ended, among those of its thread: told by whoever sees it end, the innermost first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedCall {
+    /// Which thread.
+    pub thread: TreeThread,
+    /// When it began, in nanoseconds of the kernel's monotonic clock.
+    pub start_ns: u64,
+    /// How long it took.
+    pub time_ns: u64,
+    /// Of which method: its number.
+    pub method: u32,
+    /// How many calls it was in.
+    pub depth: u32,
+    /// How many calls within it could not be told.
+    pub lost: u64,
+    /// The number of the class of the exception that was pending at its end.
+    pub exception: Option<u32>,
+}
+
 /// What a thread tells of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TreeEventKind {
@@ -112,6 +144,8 @@ pub enum TreeEventKind {
     /// Since what it told last it has not been running for so many nanoseconds. `None` comes behind the entry into an entry method: that will not be
     /// known until it is left.
     Waited(Option<u64>),
+    /// So many whole calls within the innermost open one are missing.
+    LostWithin(u64),
 }
 
 /// One thing that a thread tells. Those of one thread come in the order in which they happened.

@@ -128,7 +128,17 @@ mod tests {
     use super::*;
 
     fn call(index: u32, start_ns: u64, child_ns: u64, off_ns: u64) -> Frame {
-        Frame { start_ns, sp: 0, child_ns, off_ns, child_off_ns: child_ns / 2, env: 0, index, missed: 0, is_caller: 0 }
+        Frame {
+            start_ns,
+            sp: 0,
+            child_ns,
+            off_ns,
+            child_off_ns: child_ns / 2,
+            env: 0,
+            index,
+            missed: 0,
+            caller_and_lost: 0,
+        }
     }
 
     fn own(calls: &[Frame], off_cpu_ns: Option<u64>) -> Vec<(u32, u64, u64, Option<u64>)> {

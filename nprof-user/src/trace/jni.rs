@@ -11,6 +11,7 @@ use nprof_common::{JniThrown, MirrorPlaces};
 
 use super::classes::Classes;
 use super::held::HeldWatch;
+use super::jni_tree::JniTree;
 use super::prepared::Prepared;
 use super::sampling::libjvm_of;
 use super::vm::ended_or;
@@ -19,12 +20,12 @@ use crate::aggregate::{self, HeldThing, JniPairs, ThrownSum};
 use crate::attach::{Collect, Engine, JniTable};
 use crate::discover::Proc;
 use crate::hotspot;
-use crate::model::{JniSnapshot, Jvm, Library, Method, NativeCode, SharedStr, VirtAddr, jni};
+use crate::model::{EndedCall, JniSnapshot, Jvm, Library, Method, NativeCode, SharedStr, TreeMethod, VirtAddr, jni};
 use crate::sys::remote_memory::ProcessMemory;
 use crate::unwind::Threads;
 
 /// What functions are shown as methods of.
-const CLASS: &str = "JNIEnv";
+pub(super) const CLASS: &str = "JNIEnv";
 /// The flag of a VM whose handles of objects are not plain addresses.
 const COLOURED_HANDLES: &str = "UseZGC";
 
@@ -37,6 +38,7 @@ pub struct JniTracer {
     unseen: Vec<&'static str>,
     tells_members: bool,
     classes: Classes,
+    calls: Option<JniTree>,
     held: Option<HeldWatch>,
     /// What was held before the probes were detached.
     held_at_end: Option<(Vec<HeldThing>, Duration)>,
@@ -53,11 +55,11 @@ struct Functions {
 
 impl Prepared {
     /// Attaches everything that is planned, and JNI functions. With `held_from` it is also followed what native code makes and does not
-    /// let go, and told of what is as old.
+    /// let go, and told of what is as old; with `tells_calls` each call is told, and nothing that is held.
     ///
     /// # Errors
     /// As [`Prepared::attach`]; [`Error::NoJni`] if the VM's table of functions is not found.
-    pub fn jni(mut self, held_from: Option<Duration>) -> Result<JniTracer, Error> {
+    pub fn jni(mut self, held_from: Option<Duration>, tells_calls: bool) -> Result<JniTracer, Error> {
         let (proc, jvm) = (self.proc().clone(), self.jvm().clone());
         let known = functions(&proc, &jvm).and_then(|functions| Ok((functions, mirrors(&proc, &jvm)?)));
         let (Functions { methods, unseen }, mirrors) = known.map_err(|error| ended_or(error, &proc, &jvm))?;
@@ -68,6 +70,7 @@ impl Prepared {
             jni: Some(mirrors.unwrap_or_default()),
             pending: self.pending_places()?,
             off_cpu: true,
+            calls: tells_calls,
             ..others
         };
         let (engine, mut feeds) = Engine::load_measuring(self.capacity()?, &collect)?;
@@ -76,7 +79,8 @@ impl Prepared {
         let table = feeds.take_jni().ok_or_else(taken_twice)?;
         let vms = Arc::clone(feeds.vms());
         let classes = Classes::begin(&proc, &jvm, &vms)?;
-        let ring = collect.stacks().then(|| slow::ring(feeds)).transpose()?;
+        let (feeds, calls) = if tells_calls { (None, Some(JniTree::new(feeds))) } else { (Some(feeds), None) };
+        let ring = feeds.filter(|_| collect.stacks()).map(slow::ring).transpose()?;
         let with_ring = |wanted: bool| ring.clone().filter(|_| wanted);
         let slow =
             with_ring(collect.slow).map(|ring| SlowWatch::by_ring(proc.clone(), &engine, ring, Arc::clone(&vms)));
@@ -86,7 +90,7 @@ impl Prepared {
         let slow = slow.transpose()?;
         let tracer = self.attach_to(&engine, calibrated, slow)?;
         let (functions, tells_members) = (methods.len(), mirrors.is_some());
-        Ok(JniTracer { tracer, table, functions, unseen, tells_members, classes, held, held_at_end: None })
+        Ok(JniTracer { calls, tracer, table, functions, unseen, tells_members, classes, held, held_at_end: None })
     }
 }
 
@@ -108,10 +112,39 @@ impl JniTracer {
         if self.tracer.is_due() {
             self.tracer.tick();
             self.learn_classes();
+            if let Some(calls) = &mut self.calls {
+                calls.refresh(self.tracer.traced_jvm());
+            }
             if let Some(held) = &self.held {
                 held.tick(&self.table);
             }
         }
+    }
+
+    /// Passes on the calls that have ended since the last time, where they are told one by one.
+    pub fn read_calls(&mut self, pass: impl FnMut(EndedCall)) {
+        if let Some(calls) = &mut self.calls {
+            calls.read(self.tracer.traced_jvm(), pass);
+        }
+    }
+
+    /// The functions whose calls are told, by the numbers that calls have. There may be more later.
+    #[must_use]
+    pub fn told_methods(&self) -> &[TreeMethod] {
+        self.calls.as_ref().map_or(&[], JniTree::methods)
+    }
+
+    /// The name of a class of exceptions that calls have the number of; `None` if it is not certain.
+    pub fn exception_name(&mut self, number: u32) -> Option<&str> {
+        let class = self.calls.as_ref()?.class(number).filter(|class| *class != JniThrown::UNKNOWN)?;
+        self.classes.learn(class);
+        self.classes.learnt(class)
+    }
+
+    /// How many calls could not be told.
+    #[must_use]
+    pub fn lost_calls(&self) -> u64 {
+        self.calls.as_ref().map_or(0, JniTree::lost)
     }
 
     /// Detaches all probes: see [`Tracer::stop`].

@@ -29,6 +29,7 @@ mod held;
 mod host;
 mod id_cache;
 mod jni;
+mod jni_tree;
 mod joins;
 mod leaving;
 mod look;

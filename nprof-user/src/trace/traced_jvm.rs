@@ -17,8 +17,8 @@ use crate::attach::Switches;
 use crate::collect::Reader;
 use crate::govern::By;
 use crate::model::{
-    Collectors, Jvm, Losses, MethodSnapshot, Price, Prices, Probe, Skipped, SlowCalls, Snapshot, States, Traced,
-    Tracing,
+    Collectors, Jvm, Losses, Method, MethodSnapshot, Price, Prices, Probe, Skipped, SlowCalls, Snapshot, States,
+    Traced, Tracing,
 };
 use crate::profile::SlowSample;
 use crate::resolve::rule::Rule;
@@ -221,6 +221,16 @@ impl TracedJvm {
     /// The functions that have a record in the kernel: index, and number of the record.
     pub(super) fn records(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         self.switches.functions().into_iter().map(|(index, record, _)| (index, record))
+    }
+
+    /// The same, the record first, with a method that is bound to each.
+    pub(super) fn functions_by_record(&self) -> Vec<(u32, u32, Method)> {
+        let listed = self.listed();
+        let records: HashMap<u32, u32> = self.records().collect();
+        let named = listed.probes.iter().filter_map(|probe| {
+            Some((*records.get(&probe.index)?, probe.index, probe.methods.first()?.method.clone()))
+        });
+        named.collect()
     }
 
     /// How a function is traced, or a method with a stub, by what the governor calls it.

@@ -5,12 +5,14 @@
 //! worse than none.
 
 mod difference;
+mod nested;
 mod open;
 mod paths;
 mod sums;
 
 use std::collections::HashMap;
 
+pub use self::nested::NestedCalls;
 pub use self::sums::TreeSums;
 
 use self::open::Open;
@@ -53,15 +55,22 @@ impl Trees {
     /// Invocations of the entry methods among these, whose places are their numbers. With `keeps_calls` they have their single calls.
     #[must_use]
     pub fn new(methods: &[TreeMethod], keeps_calls: bool) -> Self {
-        let facts =
-            |method: &TreeMethod| Facts { is_entry: method.is_entry, is_told_of: method.kind != TreeKind::Java };
-        Self {
-            methods: methods.iter().map(facts).collect(),
+        let mut trees = Self {
+            methods: Vec::new(),
             keeps_calls,
             knows_off: false,
             threads: HashMap::new(),
             unfinished: Unfinished::default(),
-        }
+        };
+        trees.know(methods);
+        trees
+    }
+
+    /// The methods are these from now on: those that were known before, and perhaps more.
+    pub fn know(&mut self, methods: &[TreeMethod]) {
+        let facts =
+            |method: &TreeMethod| Facts { is_entry: method.is_entry, is_told_of: method.kind != TreeKind::Java };
+        self.methods = methods.iter().map(facts).collect();
     }
 
     /// The same, where platform threads tell how long they do not run.

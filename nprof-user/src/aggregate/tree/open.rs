@@ -83,6 +83,7 @@ impl Open {
             TreeEventKind::Lost(events) => self.lose(events),
             TreeEventKind::Waited(Some(off_ns)) => self.add_off(off_ns),
             TreeEventKind::Waited(None) => self.knows_off = false,
+            TreeEventKind::LostWithin(calls) => self.missing.lost_calls += calls,
         }
     }
 

@@ -127,6 +127,7 @@ fn frame(method: &TreeMethod) -> ProfileFrame {
         kind: match method.kind {
             TreeKind::Java | TreeKind::Intrinsic => ProfileFrameKind::C2,
             TreeKind::Native => ProfileFrameKind::NativeMethod,
+            TreeKind::Jni(_) => ProfileFrameKind::Vm,
         },
         scope: method.class.to_string(),
         name: method.method.to_string(),

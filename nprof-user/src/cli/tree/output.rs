@@ -104,7 +104,7 @@ impl Output {
             }
         }
         let thread = tracer.thread_name(invocation.thread);
-        let shown = ShownInvocation { number, invocation, thread: thread.as_deref() };
+        let shown = ShownInvocation { number, invocation, thread: thread.as_deref(), marked_ns: None };
         let (context, out) = (&self.context, &mut self.out);
         match self.format {
             Format::Text => tree::tree_text(context, shown, self.is_whole, stdout_screen(), out),
@@ -138,6 +138,9 @@ impl Output {
             shown: self.shown,
             min_ns: self.min_ns,
             silenced,
+            fewer: "--depth, --package",
+            most_shown: None,
+            remark: None,
             losses: &losses,
         };
         match self.format {
@@ -167,7 +170,7 @@ fn named(losses: TreeLosses) -> Losses {
 }
 
 /// Now, by both clocks.
-fn clock() -> TreeClock {
+pub(in crate::cli) fn clock() -> TreeClock {
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
     let monotonic_ns = seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or_default();

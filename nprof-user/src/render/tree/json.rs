@@ -10,8 +10,8 @@ use super::plan::{left_out, reason};
 use super::{ShownInvocation, TreeContext, TreeRun, thread_label};
 use crate::aggregate::quantile::quantile;
 use crate::model::{
-    Difference, EntrySummary, Histogram, Invocation, InvocationGroup, Losses, Missing, PathSum, TreeKind, TreeMethod,
-    TreeThread, Unfinished,
+    Difference, EntrySummary, Histogram, Invocation, InvocationGroup, JniStep, Losses, Missing, PathSum, TreeKind,
+    TreeMethod, TreeThread, Unfinished,
 };
 use crate::render::json::{SCHEMA, as_map, line, nanoseconds};
 
@@ -116,6 +116,9 @@ fn ids(thread: TreeThread) -> (Option<u32>, Option<u64>) {
 #[derive(Serialize)]
 struct MissingOf {
     lost_events: u64,
+    /// Only where calls are told as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_calls: Option<u64>,
     ends: u64,
     beginnings: u64,
     cut: u64,
@@ -124,8 +127,9 @@ struct MissingOf {
 
 impl From<Missing> for MissingOf {
     fn from(of: Missing) -> Self {
+        let lost_calls = Some(of.lost_calls).filter(|lost| *lost > 0);
         let Missing { lost, unbegun, unended, cut, is_after_loss, .. } = of;
-        Self { lost_events: lost, ends: unended, beginnings: unbegun, cut, after_loss: is_after_loss }
+        Self { lost_events: lost, lost_calls, ends: unended, beginnings: unbegun, cut, after_loss: is_after_loss }
     }
 }
 
@@ -145,6 +149,9 @@ struct NodeOf<'a> {
     method: &'a str,
     signature: &'a str,
     kind: &'static str,
+    /// Only of JNI functions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<&'static str>,
     lines: &'a [u16],
     calls: u64,
     without_end: u64,
@@ -185,6 +192,7 @@ impl Serialize for Node<'_> {
             method: method.map_or("", |method| &method.method),
             signature: method.map_or("", |method| &method.signature),
             kind: method.map_or("java", |method| kind(method.kind)),
+            step: method.and_then(|method| step(method.kind)),
             lines: caller.map_or(&[], |caller| context.lines(node.method, caller)),
             calls: node.calls,
             without_end: node.unended,
@@ -202,11 +210,24 @@ impl Serialize for Node<'_> {
     }
 }
 
-fn kind(kind: TreeKind) -> &'static str {
+/// What a node is.
+pub(super) fn kind(kind: TreeKind) -> &'static str {
     match kind {
         TreeKind::Java => "java",
         TreeKind::Native => "native",
         TreeKind::Intrinsic => "intrinsic",
+        TreeKind::Jni(_) => "jni",
+    }
+}
+
+/// What a JNI function is for, in one word.
+#[must_use]
+pub fn step(kind: TreeKind) -> Option<&'static str> {
+    match kind {
+        TreeKind::Java | TreeKind::Native | TreeKind::Intrinsic => None,
+        TreeKind::Jni(JniStep::Creation) => Some("creation"),
+        TreeKind::Jni(JniStep::Release) => Some("release"),
+        TreeKind::Jni(JniStep::Call) => Some("call"),
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use self::json::{tree_json, tree_plan_json, tree_summary_json};
+pub use self::json::{step, tree_json, tree_plan_json, tree_summary_json};
 pub use self::perfetto::TreeTimeline;
 pub use self::plan::{left_out_words, tree_plan};
 pub use self::summary::{tree_notes, tree_summary, tree_title};
@@ -49,6 +49,8 @@ pub struct ShownInvocation<'a> {
     pub invocation: &'a Invocation,
     /// The name of its thread, if there is one.
     pub thread: Option<&'a str>,
+    /// Calls that took so many nanoseconds are marked, instead of the slow path.
+    pub marked_ns: Option<u64>,
 }
 
 /// How a run went.
@@ -66,6 +68,12 @@ pub struct TreeRun<'a> {
     pub min_ns: Option<u64>,
     /// The methods that tell no more, since they were called too often for the budget.
     pub silenced: &'a [u32],
+    /// By what fewer would be followed.
+    pub fewer: &'static str,
+    /// The most invocations that are shown in a second, if there is a limit.
+    pub most_shown: Option<u32>,
+    /// What else there is to say of its times.
+    pub remark: Option<&'a str>,
     /// What was lost.
     pub losses: &'a Losses,
 }
@@ -82,6 +90,12 @@ impl TreeContext {
     #[must_use]
     pub fn plan(&self) -> &TreePlan {
         &self.plan
+    }
+
+    /// The methods are these from now on: those that were known before, and perhaps more.
+    pub fn learn_methods(&mut self, methods: &[TreeMethod]) {
+        self.names = Names::of(methods);
+        self.plan.methods = methods.to_vec();
     }
 
     /// A class of exceptions has this number.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::model::{TreeMethod, descriptor};
+use crate::model::{TreeKind, TreeMethod, descriptor};
 use crate::render::names::{printable, tell_apart};
 
 /// The names of a plan's methods.
@@ -16,7 +16,12 @@ impl Names {
     pub(super) fn of(methods: &[TreeMethod]) -> Self {
         let classes = short_classes(methods);
         let class = |method: &TreeMethod| classes.get(&*method.class).copied().unwrap_or_default().to_owned();
-        let mut short: Vec<String> = methods.iter().map(|of| format!("{}::{}", class(of), of.method)).collect();
+        // JNI functions are of no class.
+        let name = |of: &TreeMethod| match of.kind {
+            TreeKind::Jni(_) => of.method.to_string(),
+            TreeKind::Java | TreeKind::Native | TreeKind::Intrinsic => format!("{}::{}", class(of), of.method),
+        };
+        let mut short: Vec<String> = methods.iter().map(name).collect();
         let arguments = |of: &TreeMethod| descriptor::short_arguments(&of.signature).unwrap_or_default();
         let longer = |i: usize| format!("{}::{}{}", class(&methods[i]), methods[i].method, arguments(&methods[i]));
         tell_apart(&mut short, longer);

@@ -6,8 +6,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::json::kind;
 use super::{ShownInvocation, TreeContext, TreeRun, thread_label};
-use crate::model::{TreeKind, TreeThread};
+use crate::model::TreeThread;
 use crate::render::profile::chrome::Microseconds;
 
 /// Numbers of the tracks of virtual threads: numbers of the kernel's threads are lower.
@@ -63,7 +64,7 @@ impl TreeTimeline {
                     ts: Microseconds(start_ns),
                     dur: Microseconds(call.duration_ns),
                     name: context.short(method),
-                    cat: if of.kind == TreeKind::Native { "native" } else { "java" },
+                    cat: kind(of.kind),
                     args: CallArguments { class: &of.class, signature: &of.signature, invocation: shown.number },
                 },
                 w,

@@ -47,6 +47,7 @@ fn grid(context: &TreeContext, order: &[u32]) -> Grid<'static> {
             TreeKind::Java => "java",
             TreeKind::Native => "native",
             TreeKind::Intrinsic => "intrinsic",
+            TreeKind::Jni(_) => "jni",
         };
         Some(vec![method.depth.to_string(), kind.to_owned(), format!("{name}{arguments}"), called_by(context, method)])
     });

@@ -59,7 +59,8 @@ pub fn tree_summary(
 #[must_use]
 pub fn tree_notes(context: &TreeContext, run: &TreeRun<'_>) -> Vec<String> {
     let notes = shown(run).into_iter().chain(unfinished(run.summary.unfinished));
-    notes.chain(paths_left_out(run)).chain(silenced(context, run)).chain(words::losses(run.losses)).collect()
+    let notes = notes.chain(paths_left_out(run)).chain(silenced(context, run));
+    notes.chain(run.remark.map(str::to_owned)).chain(words::losses(run.losses)).collect()
 }
 
 /// What all invocations are, in one line.
@@ -233,7 +234,10 @@ fn rest(difference: &Difference) -> Option<String> {
 fn shown(run: &TreeRun<'_>) -> Option<String> {
     let all: u64 = run.summary.entries.iter().map(|entry| entry.invocations + entry.endless).sum();
     let below = all.saturating_sub(run.shown);
-    let why = run.min_ns.map_or_else(String::new, |min| format!(" (--min {})", units::duration(min)));
+    let min = run.min_ns.map(|min| format!("--min {}", units::duration(min)));
+    let most = run.most_shown.map(|most| format!("at most {most} in a second"));
+    let why: Vec<String> = min.into_iter().chain(most).collect();
+    let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join(", ")) };
     (below > 0).then(|| format!("shown: {} of {}{why}", units::count(run.shown), units::count(all)))
 }
 
@@ -261,8 +265,9 @@ fn silenced(context: &TreeContext, run: &TreeRun<'_>) -> Option<String> {
     (count > 0).then(|| {
         format!(
             "not followed any more, as they were called too often for the budget (--max-overhead): {}{all}; their time is part of their \
-             callers' SELF since then; follow fewer methods (--depth, --package), or --max-overhead off",
-            printable(&names.join(", "))
+             callers' SELF since then; follow fewer methods ({}), or --max-overhead off",
+            printable(&names.join(", ")),
+            run.fewer
         )
     })
 }

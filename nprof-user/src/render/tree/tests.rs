@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::*;
 use crate::aggregate::{TreeSums, Trees};
 use crate::model::{
-    LeftOut, LeftOutReason, Losses, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreePlan, Unfinished,
+    JniStep, LeftOut, LeftOutReason, Losses, Missing, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod,
+    TreeNode, TreePlan, Unfinished,
 };
 use crate::render::grid::Screen;
 use crate::render::samples;
@@ -82,7 +83,7 @@ fn slow() -> Invocation {
 
 fn text(invocation: &Invocation, columns: Option<usize>) -> String {
     let mut out = Vec::new();
-    let shown = ShownInvocation { number: 12, invocation, thread: Some("http-7") };
+    let shown = ShownInvocation { number: 12, invocation, thread: Some("http-7"), marked_ns: None };
     tree_text(&context(), shown, false, Screen { ansi: false, columns }, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
@@ -94,6 +95,9 @@ fn run<'a>(summary: &'a TreeSummary, jvm: &'a Jvm, losses: &'a Losses) -> TreeRu
         elapsed: Duration::from_secs(30),
         shown: 3,
         min_ns: Some(10_000_000),
+        fewer: "--depth, --package",
+        most_shown: None,
+        remark: None,
         silenced: &[2, 1],
         losses,
     }
@@ -187,7 +191,7 @@ fn document(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Value {
 #[test]
 fn invocation_for_programs() {
     let slow = slow();
-    let shown = ShownInvocation { number: 12, invocation: &slow, thread: Some("http-7") };
+    let shown = ShownInvocation { number: 12, invocation: &slow, thread: Some("http-7"), marked_ns: None };
     let line = document(|out| tree_json(&context(), shown, out));
     assert_eq!(line["schema"], 1);
     assert_eq!(line["entry"], "com.acme.shop.OrderService::get");
@@ -232,7 +236,7 @@ fn deepest_tree_is_readable() {
     let mut steps: Vec<(u64, u32, TreeEventKind)> = (0..60).map(|_| (1, 0, Enter)).collect();
     steps.extend((0..60).map(|_| (1, 0, Return)));
     let deep = invocation(&steps);
-    let shown = ShownInvocation { number: 1, invocation: &deep, thread: None };
+    let shown = ShownInvocation { number: 1, invocation: &deep, thread: None, marked_ns: None };
     let line = document(|out| tree_json(&context(), shown, out));
     assert_eq!((&line["missing"]["cut"], &line["thread"]), (&12.into(), &"thread 4711".into()));
 }
@@ -245,7 +249,7 @@ fn timeline_of_invocations() {
     let mut out = Vec::new();
     let mut timeline = TreeTimeline::begin(&context, 7, "com.acme.Main", &mut out).unwrap();
     for number in [1, 2] {
-        let shown = ShownInvocation { number, invocation: &slow, thread: Some("http-7") };
+        let shown = ShownInvocation { number, invocation: &slow, thread: Some("http-7"), marked_ns: None };
         timeline.write(&context, shown, &mut out).unwrap();
     }
     timeline.finish(&context, &run(&summary, &jvm, &losses), &mut out).unwrap();
@@ -296,4 +300,53 @@ fn waiting_is_shown() {
         "{summary}"
     );
     assert!(summary.contains("SLOW  OFF-CPU"), "{summary}");
+}
+
+/// Check that layers of JNI functions have their names without a class and what they are for, that calls which took long are marked and others
+/// are not, and that calls which could not be told are.
+#[test]
+fn layers_of_jni_functions() {
+    let method = |class: &str, method: &str, kind| TreeMethod {
+        class: class.into(),
+        method: method.into(),
+        signature: "".into(),
+        kind,
+        is_entry: kind == TreeKind::Native,
+        depth: 0,
+        callers: Vec::new(),
+    };
+    let mut context = TreeContext::new(TreePlan::default(), context().clock);
+    context.learn_methods(&[
+        method("a.Cache", "put", TreeKind::Native),
+        method("JNIEnv", "NewGlobalRef", TreeKind::Jni(JniStep::Creation)),
+        method("JNIEnv", "DeleteGlobalRef", TreeKind::Jni(JniStep::Release)),
+    ]);
+    let node = |method, children: &[u32], max_ns| TreeNode {
+        method,
+        children: children.to_vec(),
+        calls: 1,
+        total_ns: max_ns,
+        min_ns: max_ns,
+        max_ns,
+        ..TreeNode::default()
+    };
+    let invocation = Invocation {
+        thread: TreeThread::Platform(7),
+        started_ns: 0,
+        nodes: vec![node(0, &[1, 2], 9_000), node(1, &[], 5_000), node(2, &[], 2_000)],
+        missing: Missing { lost_calls: 4, ..Missing::default() },
+        calls: Vec::new(),
+        knows_off: false,
+    };
+    let shown = ShownInvocation { number: 1, invocation: &invocation, thread: None, marked_ns: Some(5_000) };
+    let mut out = Vec::new();
+    tree_text(&context, shown, false, Screen::default(), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let expected = [
+        " 9.00 us   9.00 us        > Cache::put: native",
+        " 5.00 us                  >   NewGlobalRef: creation",
+        " 2.00 us                      DeleteGlobalRef: release",
+        "! 4 calls could not be told: their time is part of their callers' SELF",
+    ];
+    assert_eq!(text.lines().skip(2).take(4).collect::<Vec<_>>(), expected, "{text}");
 }

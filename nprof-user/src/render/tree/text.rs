@@ -4,9 +4,10 @@ use std::io::{self, Write};
 
 use crossterm::style::Stylize as _;
 
+use super::json::step;
 use super::paragraph::{columns, wrapped};
 use super::{ShownInvocation, TreeContext, thread_label};
-use crate::model::{Invocation, Missing, TreeKind, TreeNode};
+use crate::model::{Invocation, JniStep, Missing, TreeKind, TreeNode};
 use crate::render::grid::{Screen, bold};
 use crate::render::names::{self, printable, width};
 use crate::render::notes::plural;
@@ -35,7 +36,8 @@ pub fn tree_text(
     for line in wrapped(&heading(context, shown), columns(screen), 4) {
         writeln!(w, "{}", bold(&line, screen.ansi))?;
     }
-    let tree = Tree { context, invocation: shown.invocation, is_whole, screen, slow: slow_path(shown.invocation) };
+    let marked = shown.marked_ns.map_or_else(|| slow_path(shown.invocation), |ns| long_calls(shown.invocation, ns));
+    let tree = Tree { context, invocation: shown.invocation, is_whole, screen, slow: marked };
     if shown.invocation.nodes.len() > 1 {
         writeln!(w, "{:>8}  {:>8}  {:>5}", "TOTAL", "SELF", "LINE")?;
     }
@@ -47,7 +49,7 @@ pub fn tree_text(
 }
 
 fn heading(context: &TreeContext, shown: ShownInvocation<'_>) -> String {
-    let ShownInvocation { number, invocation, thread } = shown;
+    let ShownInvocation { number, invocation, thread, .. } = shown;
     let entry = printable(&context.full(invocation.root().method)).into_owned();
     let took = match (invocation.total_ns(), invocation.failed_by()) {
         (None, _) => "was entered, its end was not seen".to_owned(),
@@ -92,6 +94,12 @@ fn slow_path(invocation: &Invocation) -> Vec<u32> {
     if path.len() == 1 { Vec::new() } else { path }
 }
 
+/// The nodes of which a call took so long.
+fn long_calls(invocation: &Invocation, least_ns: u64) -> Vec<u32> {
+    let long = (0..).zip(&invocation.nodes).filter(|(_, node)| node.max_ns >= least_ns);
+    long.map(|(place, _)| place).collect()
+}
+
 /// What is not in the numbers, a line for each kind.
 fn missing(missing: &Missing) -> Vec<String> {
     let mut lines = Vec::new();
@@ -101,6 +109,7 @@ fn missing(missing: &Missing) -> Vec<String> {
         }
     };
     say(missing.lost, " events were lost: what came behind them is not in this tree");
+    say(missing.lost_calls, " calls could not be told: their time is part of their callers' SELF");
     say(missing.unended, " calls did not tell of their end: their time is part of their callers' SELF");
     say(missing.unbegun, " calls ended that had not told of their beginning: they are not in this tree");
     say(
@@ -221,7 +230,13 @@ impl Tree<'_> {
         if !self.screen.ansi {
             return name.to_owned();
         }
-        let styled = if kind == TreeKind::Native { name.cyan() } else { name.stylize() };
+        let styled = match kind {
+            TreeKind::Java | TreeKind::Intrinsic => name.stylize(),
+            TreeKind::Native => name.cyan(),
+            TreeKind::Jni(JniStep::Creation) => name.green(),
+            TreeKind::Jni(JniStep::Call) => name.blue(),
+            TreeKind::Jni(JniStep::Release) => name.magenta(),
+        };
         if is_slow { styled.bold().to_string() } else { styled.to_string() }
     }
 
@@ -229,6 +244,7 @@ impl Tree<'_> {
         let mut remarks: Vec<String> = match kind {
             TreeKind::Java => Vec::new(),
             TreeKind::Native => vec!["native".to_owned()],
+            TreeKind::Jni(_) => step(kind).map(str::to_owned).into_iter().collect(),
             TreeKind::Intrinsic => vec!["intrinsic".to_owned()],
         };
         if node.calls > 1 {
