@@ -11,6 +11,9 @@ use self::table::TABLE;
 use super::{MethodSnapshot, Snapshot};
 pub use held::{JniCallPath, JniHeldGroup, JniHeldSnapshot};
 
+/// What JNI functions are shown as methods of.
+pub const CLASS: &str = "JNIEnv";
+
 /// How many places the table has before the version that made it longer.
 const LENGTHS: [(u32, usize); 3] = [(19, 234), (24, 235), (u32::MAX, TABLE.len())];
 

@@ -24,8 +24,6 @@ use crate::model::{EndedCall, JniSnapshot, Jvm, Library, Method, NativeCode, Sha
 use crate::sys::remote_memory::ProcessMemory;
 use crate::unwind::Threads;
 
-/// What functions are shown as methods of.
-pub(super) const CLASS: &str = "JNIEnv";
 /// The flag of a VM whose handles of objects are not plain addresses.
 const COLOURED_HANDLES: &str = "UseZGC";
 
@@ -218,7 +216,7 @@ impl Functions {
 fn as_method(name: &'static str, address: VirtAddr) -> Method {
     Method {
         id: VirtAddr(address.0 | 1 << 63),
-        class: SharedStr::from(CLASS),
+        class: SharedStr::from(jni::CLASS),
         name: SharedStr::from(name),
         signature: SharedStr::from(""),
         code: NativeCode::Bound(address),

@@ -7,7 +7,7 @@ use nprof_common::{JniEvent, JniThrown};
 
 use super::TracedJvm;
 use crate::attach::Feeds;
-use crate::model::{EndedCall, JniResource, JniStep, Method, TreeKind, TreeMethod, TreeThread};
+use crate::model::{EndedCall, JniResource, JniStep, Method, TreeKind, TreeMethod, TreeThread, jni};
 
 /// How many classes of exceptions are told apart; others have no name.
 const MAX_EXCEPTIONS: usize = 4_096;
@@ -106,7 +106,7 @@ impl JniTree {
 
 /// A function as a method of trees.
 fn method(known: &Method) -> TreeMethod {
-    let is_function = &*known.class == super::jni::CLASS;
+    let is_function = &*known.class == jni::CLASS;
     let step = match (JniResource::made_by(&known.name), JniResource::let_go_by(&known.name)) {
         (Some(_), _) => JniStep::Creation,
         (_, Some(_)) => JniStep::Release,
