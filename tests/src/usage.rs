@@ -24,7 +24,8 @@ pub struct Usage {
     pub peak: u64,
     /// What the kernel charges for its BPF maps and programs, in bytes. What is mapped of them is resident, too.
     pub bpf: u64,
-    /// File descriptors, without those to the processes that it reads targets by: it keeps some of these for later.
+    /// File descriptors, without those to the processes that it reads targets by, of which it keeps some for later, and without the
+    /// times of threads that live: it opens those of a JVM's own threads when that is found at rest, sooner or later.
     pub descriptors: usize,
     /// Threads.
     pub threads: usize,
@@ -44,7 +45,7 @@ impl Usage {
             resident: status_bytes(pid, "VmRSS:")?,
             peak: status_bytes(pid, "VmHWM:")?,
             bpf: bpf_memory(pid)?,
-            descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count().saturating_sub(readers(pid)?),
+            descriptors: descriptors(pid)?.saturating_sub(readers(pid)?),
             threads: fs::read_dir(format!("/proc/{pid}/task"))?.count(),
             objects: [held.programs.len(), held.maps.len(), held.links.len()],
         })
@@ -78,6 +79,17 @@ pub fn cpu_time(pid: u32) -> Result<f64> {
 #[expect(clippy::cast_precision_loss, reason = "megabytes are far below 2^52 bytes")]
 pub fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
+}
+
+/// The file descriptors of a process, without the times of threads that live.
+fn descriptors(pid: u32) -> Result<usize> {
+    let mut descriptors = 0;
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        // Some are closed meanwhile.
+        let file = fs::read_link(entry?.path()).unwrap_or_default();
+        descriptors += usize::from(!(file.ends_with("schedstat") && file.exists()));
+    }
+    Ok(descriptors)
 }
 
 /// How many processes `pid` reads its targets by, each over one socket.
