@@ -8,9 +8,10 @@ use super::marks::Mark;
 use super::order::Order;
 use super::rows::Row;
 use super::run::Run;
+use super::sum::Sum;
 use super::uncertain::Uncertain;
 use super::{names, units, words};
-use crate::model::{Collectors, MethodSnapshot, Price, ProbeCost, ProgramValues, SkipReason, Snapshot, Tier};
+use crate::model::{Collectors, Price, ProbeCost, ProgramValues, SkipReason, Snapshot, Tier};
 
 /// How many functions with several methods are spelled out, and how many methods of each.
 const ALIASES_SHOWN: usize = 5;
@@ -104,26 +105,27 @@ fn totals(run: Run<'_>, rows: &[Row<'_>]) -> String {
         all.rate(|calls| per_second(calls, elapsed)),
     );
     if run.timed() {
-        // Own times, so that a function called by another traced one is not counted twice.
-        let own = |row: &Row<'_>| match row.measured {
-            // Nobody knows which traced calls were made meanwhile.
-            MethodSnapshot { self_ns: Some(self_ns), unseen: None, .. } => *self_ns,
-            _ => row.total_ns(),
-        };
-        let inside = units::duration(rows.iter().map(own).fold(0, u64::saturating_add));
-        let knows_callers = |row: &Row<'_>| row.measured.self_ns.is_some() && row.measured.unseen.is_none();
-        let most = if rows.iter().all(knows_callers) { "" } else { "at most " };
-        let about =
-            if is_estimated || rows.iter().any(|row| row.measured.estimated_ns.is_some()) { "about " } else { "" };
-        let error_ns = |row: &Row<'_>| row.estimate_error_ns().unwrap_or(row.measured.probe_error_ns);
-        let error_ns = rows.iter().map(error_ns).fold(0, u64::saturating_add);
-        let error = if error_ns > 0 { format!(" (+- {})", units::duration(error_ns)) } else { String::new() };
-        line.push_str(&format!(", {most}{about}{inside}{error} spent inside them (sum over threads)"));
+        line.push_str(&format!(", {} spent inside them (sum over threads)", inside(rows)));
     }
     if in_flight > 0 {
         line.push_str(&format!(", {} in flight", units::count(in_flight)));
     }
     line
+}
+
+/// The time of all rows, in words. Own times, so that a function called by another traced one is not counted twice; where that is
+/// not known, or some of the time is estimated, it has those others in it.
+fn inside(rows: &[Row<'_>]) -> String {
+    let own: Uncertain = rows.iter().map(|row| Sum::of(row).own).sum();
+    if own.is_lost() {
+        return format!("at most {}", units::duration(own.at_most()));
+    }
+    let is_estimated = |row: &Row<'_>| row.measured.unseen.is_some() || row.measured.estimated_ns.is_some();
+    let knows_callers = |row: &Row<'_>| row.measured.self_ns.is_some() && !is_estimated(row);
+    let most = if rows.iter().all(knows_callers) { "" } else { "at most " };
+    let about = if rows.iter().any(is_estimated) { "about " } else { "" };
+    let error = if own.error > 0 { format!(" (+- {})", units::duration(own.error)) } else { String::new() };
+    format!("{most}{about}{}{error}", units::duration(own.value))
 }
 
 /// What tracing has cost the JVMs' threads, in all and of the CPU time that they have used for themselves.
