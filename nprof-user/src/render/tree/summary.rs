@@ -71,7 +71,7 @@ pub fn tree_title(context: &TreeContext, run: &TreeRun<'_>) -> String {
 }
 
 fn nothing(run: &TreeRun<'_>) -> String {
-    format!("no entry method was left in {}", elapsed(run))
+    format!("no invocation has ended in {}", elapsed(run))
 }
 
 fn elapsed(run: &TreeRun<'_>) -> String {
