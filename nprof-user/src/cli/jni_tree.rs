@@ -1,5 +1,6 @@
 //! `nprof jni --tree`: single calls of native methods, with what they ask of the VM in layers.
 
+use std::collections::HashSet;
 use std::io::{self, BufWriter, Stdout, Write as _};
 use std::time::{Duration, Instant};
 
@@ -221,8 +222,9 @@ impl TreeOutput {
     pub(super) fn finish(mut self, tracer: &mut JniTracer) -> io::Result<()> {
         self.read(tracer)?;
         let (snapshot, min_ns) = (tracer.snapshot(), self.min_ns());
-        let demoted: Vec<&str> = snapshot.demoted_names().collect();
-        let is_demoted = |method: &TreeMethod| demoted.contains(&&*method.method);
+        let demoted: HashSet<[&str; 3]> =
+            snapshot.demoted().map(|of| [&*of.class, &*of.name, &*of.signature]).collect();
+        let is_demoted = |of: &TreeMethod| demoted.contains(&[&*of.class, &*of.method, &*of.signature]);
         let silenced: Vec<u32> =
             (0..).zip(tracer.told_methods()).filter(|(_, of)| is_demoted(of)).map(|(n, _)| n).collect();
         let mut losses: Losses = snapshot.snapshot.losses.clone();

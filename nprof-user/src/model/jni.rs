@@ -8,7 +8,7 @@ use std::iter::Sum;
 use nprof_common::{JniCalls, JniHolds, JniKind};
 
 use self::table::TABLE;
-use super::{MethodSnapshot, Snapshot};
+use super::{Method, MethodSnapshot, Snapshot};
 pub use held::{JniCallPath, JniHeldGroup, JniHeldSnapshot};
 
 /// What JNI functions are shown as methods of.
@@ -306,10 +306,10 @@ impl JniSnapshot {
         self.snapshot.methods.iter().any(is_partial)
     }
 
-    /// The names of functions of which not all calls were seen and timed.
-    pub fn demoted_names(&self) -> impl Iterator<Item = &str> {
+    /// The functions of which not all calls were seen and timed, each by its first method.
+    pub fn demoted(&self) -> impl Iterator<Item = &Method> {
         let rows = self.snapshot.methods.iter().filter(|row| is_partial(row));
-        rows.filter_map(|row| row.methods.first()).map(|known| &*known.method.name)
+        rows.filter_map(|row| row.methods.first()).map(|known| &known.method)
     }
 
     /// The same of the functions that begin and end critical sections: where not all of their calls were seen, it is not known which of
