@@ -17,37 +17,40 @@ use crate::records::TIMES;
 
 /// What the frame of a call has of which it is collected what it uses.
 ///
-/// When the call has ended and `before_any` is not 0, [`collected`] has left other things in it, for whoever looks at the call while
+/// When the call has ended and `is_collected` is not 0, [`collected`] has left other things in it, for whoever looks at the call while
 /// the frame is there: what it has used in `at_entry`, the part of its own in `before`, and the time of what was nested in it in
 /// `before_ns`. If it is 0, all of these are nothing.
 #[derive(Debug)]
 #[repr(C, align(16))]
 pub(crate) struct Call {
-    /// Where it is added up what calls use that are nested in one of this thread.
+    /// What traced calls of this thread have used.
     pub(crate) nested: *mut Nested,
     /// The thread's row.
     pub(crate) row: *const ThreadRow,
-    /// What the row said at the beginning.
-    pub(crate) at_entry: Used,
-    /// What `nested` said then; nothing if `before_any` is 0.
-    pub(crate) before: Used,
-    /// The time that it said.
+    /// The time that `nested` said at the beginning.
     pub(crate) before_ns: u64,
-    /// Whether it said anything but a time.
-    pub(crate) before_any: u64,
+    /// Whether [`collected`] has been there.
+    pub(crate) is_collected: u64,
+    /// Whether the row has counters, which are kept then: 0 if it has a time only.
+    pub(crate) counts: u64,
+    /// Where the rows are, and how many: the stubs' own.
+    pub(crate) rows: u64,
+    /// What the row said at the beginning. Without `counts` the counters are anything, here and in `before`.
+    pub(crate) at_entry: Used,
+    /// What `nested` said then.
+    pub(crate) before: Used,
 }
 
-const _: () = assert!(size_of::<Call>() == 288);
+const _: () = assert!(size_of::<Call>() == 304);
 
-/// What traced calls have used that are nested in the open call of a thread. Only this thread uses it.
+/// What the traced calls of a thread have used, by which each knows what those have that were nested in it: that is by how much more it
+/// says at its end. Nothing is put back to zero, and a call that is left by `longjmp` leaves nothing behind. Only this thread uses it.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Nested {
-    /// Their time, in nanoseconds.
+    /// Their time, in nanoseconds: of each that has ended, without those in it.
     pub(crate) ns: u64,
-    /// Whether they have used anything else; if it is 0, `used` is nothing.
-    pub(crate) any: u64,
-    /// What.
+    /// What else.
     pub(crate) used: Used,
 }
 
@@ -78,12 +81,14 @@ pub(crate) unsafe extern "C" fn collected(call: *mut Call, shard: *const Shard, 
     let used = unsafe { &raw const (*call.row).used };
     // SAFETY: as above. Volatile, because the kernel writes to it; but not while this thread runs here.
     let now = unsafe { used.read_volatile() };
+    let known = |used: &Used| if call.counts == 0 { time_of(used) } else { *used };
     // SAFETY: memory of the shim's own, which no other thread uses.
     let nested = unsafe { &mut *call.nested };
-    let total = difference(&now, &call.at_entry);
-    let of_nested = if nested.any == 0 { Used::default() } else { nested.used };
-    let own = difference(&total, &of_nested);
-    add(&words[offset_of!(MethodStats, child_ns) / 8], nested.ns);
+    let before = known(&call.before);
+    let total = difference(&known(&now), &known(&call.at_entry));
+    let own = difference(&total, &difference(&known(&nested.used), &before));
+    let child_ns = nested.ns.wrapping_sub(call.before_ns);
+    add(&words[offset_of!(MethodStats, child_ns) / 8], child_ns);
     add(&words[offset_of!(MethodStats, off_ns) / 8], own.off_ns);
     let distance = pool::distance_to_consumed();
     if distance != 0 {
@@ -92,11 +97,13 @@ pub(crate) unsafe extern "C" fn collected(call: *mut Call, shard: *const Shard, 
             unsafe { &*shard.with_addr((shard.addr() / TIMES).wrapping_add(distance)).cast::<Consumption>() };
         consume(consumed, &total, &own);
     }
-    let child_ns = nested.ns;
-    nested.ns = call.before_ns.wrapping_add(time_ns);
-    nested.used = if call.before_any == 0 { total } else { sum(&call.before, &total) };
-    nested.any = u64::from(nested.used != Used::default());
-    (call.at_entry, call.before, call.before_ns, call.before_any) = (total, own, child_ns, 1);
+    (nested.ns, nested.used) = (call.before_ns.wrapping_add(time_ns), sum(&before, &total));
+    (call.at_entry, call.before, call.before_ns, call.is_collected) = (total, own, child_ns, 1);
+}
+
+/// The time in which a thread did not run, without counters.
+fn time_of(used: &Used) -> Used {
+    Used { off_ns: used.off_ns, ..Used::default() }
 }
 
 /// Adds what a call has used to what its method has consumed.

@@ -1,8 +1,9 @@
 // The pool of stubs and the code that they share. See pool.rs for what each stub is for.
 //
 // The entry of a stub finds the arguments of a native where the JVM put them, and leaves them there: until the native
-// is called only rax, r10, r11 and the flags are touched, and xmm8 where it is collected what threads use. r11 holds the stub's row of parameters. A native whose call the
-// stub has counted finds a mark in r10, which no native looks at: a probe of the kernel there then leaves the call out.
+// is called only rax, r10, r11 and the flags are touched, and xmm8 where counters of threads are kept. r11 holds the stub's row of
+// parameters. A native whose call the stub has counted finds a mark in r10, which no native looks at: a probe of the kernel
+// there then leaves the call out.
 // The mark names the call, by the native's address and the stack pointer with which it is entered, because it may still be
 // in r10 when the native calls another one, or itself. A call that is not counted finds zero.
 //
@@ -173,7 +174,7 @@
 // From the thread's row in r10 to what its calls have nested in them, in r11: as far from the first such as the row is from the first,
 // by the word of the rows in the frame. Clobbers rax.
 .macro nprof_nested_of_row
-    mov rax, qword ptr [rsp + {BEFORE}]
+    mov rax, qword ptr [rsp + {ROWS_AT_ENTRY}]
     and rax, -{PAGE}
     lea r11, [rip + nprof_stub_nested]
     add r11, r10
@@ -405,7 +406,7 @@ nprof_stub_active:
     cmp rax, rbp
     je nprof_stub_chosen
     lea r10, [rip + nprof_stub_nothing]
-    cmp qword ptr [rbp - 32 - {CALL} + {BEFORE_ANY}], 0
+    cmp qword ptr [rbp - 32 - {CALL} + {IS_COLLECTED}], 0
     je nprof_stub_chosen
     lea r10, [rbp - 32 - {CALL} + {AT_ENTRY}]
     mov rcx, qword ptr [rbp - 32 - {CALL} + {BEFORE_NS}]
@@ -462,21 +463,17 @@ nprof_stub_chosen:
 .Lnprof_collect:
     sub rsp, {CALL}
     mov r10, qword ptr [rip + nprof_stub_settings + {ROWS}]
-    mov qword ptr [rsp + {BEFORE}], r10
+    mov qword ptr [rsp + {ROWS_AT_ENTRY}], r10
     test r10, r10
     jz .Lnprof_no_row
     nprof_find_row .Lnprof_row
     call nprof_stub_ask
-    mov r10, qword ptr [rsp + {BEFORE}]
-    nprof_find_row .Lnprof_new_row
+    mov r10, qword ptr [rsp + {ROWS_AT_ENTRY}]
+    nprof_find_row .Lnprof_row
 .Lnprof_no_row:
     mov r11, qword ptr [rbp - 8]
     add rsp, {CALL}
     jmp .Lnprof_plain
-.Lnprof_new_row:
-    nprof_nested_of_row
-    mov qword ptr [r11 + {NESTED_NS}], 0
-    mov qword ptr [r11 + {NESTED_ANY}], 0
 // r10 is the thread's row. It says that the thread is not running if the kernel has not told that it runs again.
 .Lnprof_row:
     cmp qword ptr [r10 + {ROW_SINCE}], 0
@@ -487,13 +484,17 @@ nprof_stub_chosen:
     mov qword ptr [rsp + {NESTED}], r11
     mov rax, qword ptr [r11 + {NESTED_NS}]
     mov qword ptr [rsp + {BEFORE_NS}], rax
-    mov rax, qword ptr [r11 + {NESTED_ANY}]
-    mov qword ptr [rsp + {BEFORE_ANY}], rax
-    mov qword ptr [r11 + {NESTED_NS}], 0
+    mov qword ptr [rsp + {IS_COLLECTED}], 0
+// Without counters there is nothing in the row but a time, and only that is kept: the rest would take ten cache lines more.
+    mov rax, qword ptr [rip + nprof_stub_settings + {CONSUMED}]
+    mov qword ptr [rsp + {COUNTS}], rax
     test rax, rax
-    jnz .Lnprof_keep_nested
-.Lnprof_kept:
-    nprof_copy_used "rsp + {AT_ENTRY}", "r10 + {ROW_USED}"
+    jnz .Lnprof_keep_counters
+    mov rax, qword ptr [r10 + {ROW_USED} + {OFF_NS}]
+    mov qword ptr [rsp + {AT_ENTRY} + {OFF_NS}], rax
+    mov rax, qword ptr [r11 + {NESTED_USED} + {OFF_NS}]
+    mov qword ptr [rsp + {BEFORE} + {OFF_NS}], rax
+.Lnprof_begun:
     mov r11, qword ptr [rbp - 8]
     nprof_call_native
     nprof_elapsed
@@ -503,10 +504,30 @@ nprof_stub_chosen:
     mov rax, qword ptr [rdi + {ROW}]
 // Nothing was used, by it or by what it called, and nothing traced was called: only the time goes to whoever called it.
     mov rcx, qword ptr [r9 + {NESTED_NS}]
-    or rcx, qword ptr [r9 + {NESTED_ANY}]
-    or rcx, qword ptr [rdi + {BEFORE_ANY}]
+    sub rcx, qword ptr [rdi + {BEFORE_NS}]
     or rcx, qword ptr [rax + {ROW_SINCE}]
     jnz .Lnprof_used
+    cmp qword ptr [rdi + {COUNTS}], 0
+    jne .Lnprof_compare_counters
+    mov rcx, qword ptr [rax + {ROW_USED} + {OFF_NS}]
+    cmp rcx, qword ptr [rdi + {AT_ENTRY} + {OFF_NS}]
+    jne .Lnprof_used
+.Lnprof_unused:
+    mov rcx, qword ptr [rdi + {BEFORE_NS}]
+    add rcx, rsi
+    mov qword ptr [r9 + {NESTED_NS}], rcx
+    jmp .Lnprof_ended
+
+.Lnprof_unseen:
+    call nprof_stub_ask
+    jmp .Lnprof_seen
+
+.Lnprof_keep_counters:
+    nprof_copy_used "rsp + {AT_ENTRY}", "r10 + {ROW_USED}"
+    nprof_copy_used "rsp + {BEFORE}", "r11 + {NESTED_USED}"
+    jmp .Lnprof_begun
+
+.Lnprof_compare_counters:
     pcmpeqb xmm1, xmm1
     .set .Lnprof_at, 0
     .rept {USED} / 16
@@ -519,26 +540,7 @@ nprof_stub_chosen:
     pmovmskb ecx, xmm1
     cmp ecx, 0xffff
     jne .Lnprof_used
-    mov rcx, qword ptr [rdi + {BEFORE_NS}]
-    add rcx, rsi
-    mov qword ptr [r9 + {NESTED_NS}], rcx
-    jmp .Lnprof_ended
-
-.Lnprof_unseen:
-    call nprof_stub_ask
-    jmp .Lnprof_seen
-
-// Calls that are nested in the one that made this one have used something: that is kept, and begins again from zero.
-.Lnprof_keep_nested:
-    mov qword ptr [r11 + {NESTED_ANY}], 0
-    nprof_copy_used "rsp + {BEFORE}", "r11 + {NESTED_USED}"
-    xorps xmm8, xmm8
-    .set .Lnprof_at, 0
-    .rept {USED} / 16
-    movups xmmword ptr [r11 + {NESTED_USED} + .Lnprof_at], xmm8
-    .set .Lnprof_at, .Lnprof_at + 16
-    .endr
-    jmp .Lnprof_kept
+    jmp .Lnprof_unused
 
 // Something was used: that is added by a function, which leaves all to us that is needed afterwards.
 .Lnprof_used:
