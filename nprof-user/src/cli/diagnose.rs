@@ -117,7 +117,7 @@ enum Ended {
 }
 
 async fn follow(tracer: &mut JniTracer, stop: &mut Stop, deadline: Instant) -> anyhow::Result<Ended> {
-    let mut pace = Pace::start();
+    let mut pace = Pace::for_one();
     loop {
         tokio::select! {
             biased;

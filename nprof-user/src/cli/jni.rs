@@ -198,7 +198,7 @@ async fn follow(
     deadline: Option<Instant>,
     mut trees: Option<&mut TreeOutput>,
 ) -> anyhow::Result<()> {
-    let (mut pace, mut look) = (Pace::start(), every(LOOK));
+    let (mut pace, mut look) = (Pace::for_one(), every(LOOK));
     loop {
         tokio::select! {
             biased;

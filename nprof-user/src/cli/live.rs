@@ -233,7 +233,7 @@ impl Live {
 
 async fn follow(live: &mut Live, stop: &mut Stop, told: &Told, duration: Option<Duration>) -> anyhow::Result<()> {
     let deadline = duration.map(|duration| Instant::now() + duration);
-    let (mut pace, mut tell) = (Pace::start(), every(TELL));
+    let (mut pace, mut tell) = (Pace::for_one(), every(TELL));
     loop {
         tokio::select! {
             biased;

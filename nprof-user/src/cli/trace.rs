@@ -280,7 +280,7 @@ async fn follow(
     deadline: Option<Instant>,
     redraw: Duration,
 ) -> anyhow::Result<()> {
-    let mut pace = Pace::start();
+    let mut pace = Pace::for_one();
     let mut redraw = every(redraw);
     loop {
         tokio::select! {

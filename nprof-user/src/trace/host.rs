@@ -141,7 +141,7 @@ impl Host {
             working: JoinSet::new(),
             ending: JoinSet::new(),
             given_out: Vec::new(),
-            pace: Pace::start(),
+            pace: Pace::for_many(),
         })
     }
 

@@ -151,8 +151,8 @@ impl Overhead {
         apart
     }
 
-    /// Watches functions that have just been attached: until the period is over nothing else would tell that one is called all the
-    /// time.
+    /// Watches functions that are to be attached, or have just been: until the period is over nothing else would tell that one is
+    /// called all the time.
     pub(super) fn watch(&mut self, traced_jvm: &TracedJvm, probes: &[Probe]) {
         let costs = self.calibrated.costs.cooled();
         for Seen { record, observed: Observed { id, by, tracing, .. }, .. } in probed(traced_jvm, probes) {
@@ -200,15 +200,24 @@ impl Overhead {
         warm.into_iter().take(MOST_WARM).map(|seen| seen.id).collect()
     }
 
-    /// Looks at what the last period cost, and demotes and promotes functions.
+    /// Looks at what the last period cost, if that is over or its budget spent, and decides what of all `probes` is demoted and promoted.
+    /// Returns whether it did: the session is to be settled then.
+    pub(super) fn keep_within(&mut self, traced_jvm: &TracedJvm, session: &Session, probes: &[Probe]) -> bool {
+        if !self.is_period_over() && !self.is_urgent(traced_jvm) {
+            return false;
+        }
+        self.rests = false;
+        let period = self.next_period();
+        let observed = self.observe(traced_jvm, probes);
+        let changes = self.governor.decide(period, &observed);
+        self.apply(&changes, traced_jvm, session);
+        tell(&changes, &observed, traced_jvm, probes);
+        true
+    }
+
+    /// Keeps what tracing costs within its bounds, and looks at a function that is demoted.
     pub(super) fn govern(&mut self, traced_jvm: &TracedJvm, session: &mut Session, plan: Plan<'_>) {
-        if self.is_period_over() || self.is_urgent(traced_jvm) {
-            self.rests = false;
-            let period = self.next_period();
-            let observed = self.observe(traced_jvm, plan.1);
-            let changes = self.governor.decide(period, &observed);
-            self.apply(&changes, traced_jvm, session);
-            tell(&changes, &observed, traced_jvm, plan.1);
+        if self.keep_within(traced_jvm, session, plan.1) {
             session.settle(plan.0, plan.1);
         }
         if self.looker.is_free()

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Most of the time.
-const STEADY: Duration = Duration::from_millis(100);
+/// Most of the time, for one JVM. A function that was still may be called all the time from one moment to the next (natives that
+/// free memory are, after a collection), and keeps its probes until that is noticed. To be asked takes some 20 us.
+const ONE: Duration = Duration::from_millis(20);
+/// For many JVMs, all of which are asked.
+const MANY: Duration = Duration::from_millis(100);
 /// At first, for so long: a function that was still when it was looked at may be called all the time since, and no JVM is to
 /// notice.
 const QUICK: Duration = Duration::from_millis(10);
@@ -17,26 +20,38 @@ pub struct Pace {
     next: Instant,
     /// Until when they are close to each other.
     quick_until: Instant,
+    /// How far apart they are then.
+    steady: Duration,
 }
 
 impl Pace {
-    /// For tracers that begin now.
+    /// For the tracer of one JVM, which begins now.
     #[must_use]
-    pub fn start() -> Self {
+    pub fn for_one() -> Self {
+        Self::new(ONE)
+    }
+
+    /// For tracers of any number of JVMs.
+    #[must_use]
+    pub fn for_many() -> Self {
+        Self::new(MANY)
+    }
+
+    fn new(steady: Duration) -> Self {
         let now = Instant::now();
-        Self { next: now + QUICK, quick_until: now + FIRST }
+        Self { next: now + QUICK, quick_until: now + FIRST, steady }
     }
 
     /// Another tracer begins now.
     pub fn quicken(&mut self) {
-        *self = Self::start();
+        *self = Self::new(self.steady);
     }
 
     /// Waits for the next moment. Nothing is lost if it is given up.
     pub async fn tick(&mut self) {
         tokio::time::sleep_until(self.next).await;
         let now = Instant::now();
-        self.next = now + if now < self.quick_until { QUICK } else { STEADY };
+        self.next = now + if now < self.quick_until { QUICK } else { self.steady };
     }
 }
 
@@ -54,10 +69,22 @@ mod tests {
         ticks
     }
 
+    /// Check that one JVM is watched more closely than many, all the time.
+    #[tokio::test(start_paused = true)]
+    async fn one_is_watched_closely() {
+        let mut ticks = Vec::new();
+        for mut pace in [Pace::for_one(), Pace::for_many()] {
+            ticks_in_a_second(&mut pace).await;
+            ticks_in_a_second(&mut pace).await;
+            ticks.push(ticks_in_a_second(&mut pace).await);
+        }
+        assert!((40..=51).contains(&ticks[0]) && (9..=11).contains(&ticks[1]), "{ticks:?}");
+    }
+
     /// Check that it is quick for two seconds after each start, and steady else.
     #[tokio::test(start_paused = true)]
     async fn is_quick_at_first() {
-        let mut pace = Pace::start();
+        let mut pace = Pace::for_many();
         let mut ticks = Vec::new();
         for second in 0..5 {
             if second == 3 {

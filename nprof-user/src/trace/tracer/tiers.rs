@@ -8,7 +8,7 @@
 //!
 //! While there are both, the probe passes over the calls that the stub has counted ([`nprof_common::switch::mark`]).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -134,19 +134,32 @@ impl Tracer {
         attached
     }
 
-    /// Attaches probes, as far as the budget allows; what may soon be too expensive with its own links, so that it can be detached at
-    /// once.
+    /// Attaches probes, as far as the budget allows; what may soon be too expensive last and with its own links, so that it can be
+    /// detached at once. That takes some milliseconds each, in which those before it are watched.
     fn attach_within_budget(&mut self, probes: &[Probe]) -> Attached {
-        let libraries = self.planner.libraries();
-        let apart = self.overhead.begin(&self.traced_jvm, &mut self.session, (libraries, probes));
+        let plan = (self.planner.libraries(), probes);
+        let apart = self.overhead.begin(&self.traced_jvm, &mut self.session, plan);
         let (apart, together): (Vec<Probe>, Vec<Probe>) =
             probes.iter().cloned().partition(|probe| apart.contains(&probe.index));
-        let mut attached = self.session.attach(libraries, &together);
+        let mut attached = self.session.attach(plan.0, &together);
+        self.overhead.watch(&self.traced_jvm, &together);
+        let mut waiting: BTreeSet<u32> = apart.iter().map(|probe| probe.index).collect();
         for probe in &apart {
-            attached.append(self.session.attach(libraries, std::slice::from_ref(probe)));
+            self.keep_within_budget(&waiting);
+            attached.append(self.session.attach(self.planner.libraries(), std::slice::from_ref(probe)));
+            self.overhead.watch(&self.traced_jvm, std::slice::from_ref(probe));
+            waiting.remove(&probe.index);
         }
-        self.overhead.watch(&self.traced_jvm, probes);
         attached
+    }
+
+    /// Takes away what has become too expensive while others are `waiting` to be attached.
+    fn keep_within_budget(&mut self, waiting: &BTreeSet<u32>) {
+        let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
+        if self.overhead.keep_within(&self.traced_jvm, &self.session, probes) {
+            let attached = probes.iter().filter(|probe| !waiting.contains(&probe.index));
+            self.session.settle(libraries, &attached.cloned().collect::<Vec<Probe>>());
+        }
     }
 
     /// The first orders to the shim, before any probe is attached: what gets a stub needs none.
