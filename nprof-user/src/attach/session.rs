@@ -1,6 +1,7 @@
 //! One target with its probes attached.
 
 mod closing;
+mod function;
 mod shared;
 
 use std::sync::Arc;
@@ -8,9 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nprof_common::{JniHolds, JniKind, Lane, Returns};
+use nprof_common::Lane;
 
 use self::closing::Closing;
+use self::function::{kind, kinds, returns};
 use super::engine::Engine;
 use super::error::{Error, in_full};
 use super::linker::{Kind, Linker};
@@ -18,7 +20,7 @@ use super::links::{IndexedSite, Links, close};
 use super::switches::{Due, Seen, Switches};
 use super::target::Target;
 use super::user_programs::{ProgramLinks, UserPrograms};
-use crate::model::{Bound, CallEnd, JniResource, Library, LibraryId, Probe, Tracing, argument_kinds, jni};
+use crate::model::{CallEnd, Library, LibraryId, Probe, Tracing};
 
 /// How long it is waited for calls to return whose probes are to go, and between two looks. Most natives take less.
 const DRAIN: Duration = Duration::from_millis(2);
@@ -301,13 +303,14 @@ impl Session {
         }
     }
 
-    /// Attaches probes of functions that had them before.
+    /// Attaches probes of functions that had them before. Those that are not attached for the first time yet are none of `probes`.
     fn attach_again(&mut self, libraries: &[Library], probes: &[Probe], indices: &[u32], kind: Kind) {
-        if indices.is_empty() {
+        let probes = chosen(probes, indices);
+        if probes.is_empty() {
             return;
         }
         self.closing.wait();
-        for (library, sites) in by_library(libraries, &chosen(probes, indices)) {
+        for (library, sites) in by_library(libraries, &probes) {
             let mut result = Attached::default();
             let linked = self.link(libraries, library, &sites, kind, &mut result);
             if kind == Kind::Return {
@@ -431,28 +434,6 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.detach();
     }
-}
-
-/// What a function returns, if all methods that are bound to it agree.
-fn returns(probe: &Probe) -> Returns {
-    let mut all = probe.methods.iter().map(|known| Returns::of(&known.method.signature));
-    let first = all.next().unwrap_or(Returns::Nothing);
-    if all.all(|other| other == first) { first } else { Returns::Nothing }
-}
-
-/// What the arguments of a function are. Critical functions get theirs in a way of their own.
-fn kinds(probe: &Probe) -> u64 {
-    let is_ordinary = probe.methods.iter().all(|known| known.bound != Bound::Critical);
-    if is_ordinary { argument_kinds(probe.methods.iter().map(|known| &known.method)) } else { 0 }
-}
-
-/// What is looked at of a probe's function if it is a JNI function.
-fn kind(probe: &Probe) -> (JniKind, JniHolds) {
-    let function = probe.methods.first().filter(|known| known.bound == Bound::JniFunction);
-    function.map_or((JniKind::Method, JniHolds::Nothing), |function| {
-        let name = &function.method.name;
-        (jni::kind(name), JniResource::followed(name))
-    })
 }
 
 fn chosen(probes: &[Probe], indices: &[u32]) -> Vec<Probe> {
