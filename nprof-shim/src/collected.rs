@@ -15,6 +15,10 @@ use nprof_common::{Consumed, MethodStats, THREAD_COUNTERS};
 use crate::pool;
 use crate::records::TIMES;
 
+/// How many calls have come here.
+#[cfg(test)]
+pub(crate) static COLLECTED: AtomicU64 = AtomicU64::new(0);
+
 /// What the frame of a call has of which it is collected what it uses.
 ///
 /// When the call has ended and `is_collected` is not 0, [`collected`] has left other things in it, for whoever looks at the call while
@@ -66,6 +70,8 @@ type Consumption = [AtomicU64; size_of::<Consumed>() / 8];
 /// # Safety
 /// Called by stubs only: `call` is in the frame of one that ends, `shard` in the record in which it began.
 pub(crate) unsafe extern "C" fn collected(call: *mut Call, shard: *const Shard, time_ns: u64) {
+    #[cfg(test)]
+    COLLECTED.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the stub's frame, which nobody else uses.
     let call = unsafe { &mut *call };
     // SAFETY: the stub's record, which stays mapped.

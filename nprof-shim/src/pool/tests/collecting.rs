@@ -9,6 +9,7 @@ use nprof_common::rows::{LEAST_ROWS, bucket_of};
 use nprof_common::{Consumed, Counter};
 
 use super::*;
+use crate::collected::COLLECTED;
 use crate::records::Run;
 
 /// A file of rows, in which the current thread has one if it is to.
@@ -176,6 +177,28 @@ fn used_by_whom() {
             assert_eq!((off_ns, recorded.waits(1)), (round * 321, waits(round, 6 * round)), "{sharding:?}");
             assert!((1..outer_ns).contains(&nested_ns) && nested_ns <= inner_ns, "{sharding:?}");
         }
+        collect(None);
+    }
+}
+
+extern "C" fn idle() {}
+
+/// Check that a call that uses nothing is not added up by the function, whatever its thread has used in calls before.
+#[test]
+fn used_before() {
+    let (_turn, _file) = (turn(), crate::memory::tests::turn());
+    configure(Sharding::best(), &Clock::estimate());
+    for counts in [true, false] {
+        let rows = Rows::new(LEAST_ROWS, true);
+        let recorded = Recorded::new(&rows, counts);
+        let inner = recorded.stub(inner as *const () as usize, 0);
+        *WORLD.lock().unwrap() = Some((rows, inner));
+        let idle = recorded.stub(idle as *const () as usize, 1);
+        let before = COLLECTED.load(Ordering::Relaxed);
+        [inner, idle, idle].into_iter().for_each(call);
+        assert_eq!(COLLECTED.load(Ordering::Relaxed) - before, 1, "{counts}");
+        let [_, nested_ns, off_ns] = recorded.times(1);
+        assert_eq!((nested_ns, off_ns, recorded.waits(1)), (0, 0, [0; 2]));
         collect(None);
     }
 }
