@@ -35,8 +35,10 @@ const COSTLY: f64 = 0.05;
 const LOCKED: Duration = Duration::from_millis(4);
 /// No more than this share of the time may be lost by such looks.
 const SLOWED: f64 = 0.1;
-/// How much time a thread that calls all the time has for itself in a look.
+/// How much time a thread has for itself in a look at a function that is called all the time, and at most in one at a function that is
+/// called less: as much as makes it cost [`ENOUGH`].
 const LOOK: Duration = Duration::from_micros(500);
+const LONG_LOOK: Duration = Duration::from_millis(5);
 /// How much CPU time a look at many functions sees, unless it has cost [`COST`] by then.
 const SURVEY: Duration = Duration::from_millis(3);
 /// The longest look, and how long one waits for a target that does not get a CPU, or wants none.
@@ -54,6 +56,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Of so many looks at a function one times calls, and each of the first ones until one has timed any: without that nothing is
 /// known of the function's time.
 const TIMED_EVERY: u32 = 8;
+/// How much less of the most that looks have seen counts with each.
+const FADING: f64 = 0.75;
 /// How long calls that have begun in a look may go on, unless others have cost [`ENOUGH`] by then: a thread may wait for a CPU
 /// in one.
 const ENDING: Duration = Duration::from_millis(50);
@@ -81,6 +85,21 @@ struct LookedAt {
     has_timed: bool,
     /// The calls in the record at the end of the last look.
     calls: u64,
+    /// The share of the time that its calls cost, by the last looks; nothing before the first.
+    share: Option<f64>,
+}
+
+impl LookedAt {
+    /// How much time a thread is to have for itself in the next look.
+    fn own_time(&self) -> Duration {
+        let long = self.share.map_or(LOOK, |share| ENOUGH.div_f64(share.clamp(0.01, 1.0)));
+        long.clamp(LOOK, LONG_LOOK)
+    }
+
+    /// Takes note of what a look has seen. Where calls come in bursts, the most is what counts for a while.
+    fn has_cost(&mut self, share: f64) {
+        self.share = Some(share.max(self.share.unwrap_or(0.0) * FADING));
+    }
 }
 
 /// A function that is attached to be looked at.
@@ -237,9 +256,11 @@ impl Looker {
         }
         if !self.looked_at.contains_key(&probe.index) {
             let record = self.engine.take_brief()?;
-            self.looked_at.insert(probe.index, LookedAt { record, looks: 0, has_timed: false, calls: 0 });
+            let looked_at = LookedAt { record, looks: 0, has_timed: false, calls: 0, share: None };
+            self.looked_at.insert(probe.index, looked_at);
         }
-        let LookedAt { record, looks, has_timed, calls } = *self.looked_at.get(&probe.index)?;
+        let LookedAt { record, looks, has_timed, calls, .. } = *self.looked_at.get(&probe.index)?;
+        let own_time = self.looked_at.get(&probe.index)?.own_time();
         let is_first = looks < TIMED_EVERY && !has_timed;
         let is_turn = tracing.is_watched() || is_first || looks % TIMED_EVERY == 0;
         let did = if self.target.timed && is_turn { Tracing::Timed } else { Tracing::Counted };
@@ -247,15 +268,17 @@ impl Looker {
             Session::new(Arc::clone(&self.engine), Target { timed: did == Tracing::Timed, ..self.target });
         session.adopt(probe.index, record);
         let (glance, leaving) = before_others(|| {
-            let glance = self.look_here(&mut session, (libraries, probe), record, price(did));
+            let glance = self.look_here(&mut session, (libraries, probe), record, (price(did), own_time));
             // What takes the probes away comes before others too: it is started by a thread that does.
             (glance, thread::spawn(move || session.let_go()))
         });
         self.leaving = Some(leaving);
         let all = self.reader.begun(record);
         let has_timed = has_timed || glance.as_ref().is_some_and(|glance| glance.timed > 0);
-        self.looked_at.insert(probe.index, LookedAt { record, looks: looks.wrapping_add(1), has_timed, calls: all });
+        let looked_at = self.looked_at.get_mut(&probe.index)?;
+        (looked_at.looks, looked_at.has_timed, looked_at.calls) = (looks.wrapping_add(1), has_timed, all);
         let glance = glance?;
+        looked_at.has_cost(glance.calls_per_second(price(did)) * price(did) / 1e9);
         let others = all.saturating_sub(calls).saturating_sub(glance.all());
         Some(Glance { is_timed: did == Tracing::Timed, others, ..glance })
     }
@@ -265,14 +288,14 @@ impl Looker {
         session: &mut Session,
         (libraries, probe): (&[Library], &Probe),
         record: u32,
-        price: f64,
+        (price, own_time): (f64, Duration),
     ) -> Option<Glance> {
         let before = self.timed(record);
         if session.attach(libraries, std::slice::from_ref(probe)).attached.is_empty() {
             return None;
         }
         let cpu = self.cpu();
-        let (length, calls) = self.watch(record, price);
+        let (length, calls) = self.watch(record, price, own_time);
         let is_starved = self.cpu().saturating_sub(cpu) < LOOK && self.wants_a_cpu();
         let (ending, ended) = (Instant::now(), self.reader.begun(record));
         let cost_ns = || self.reader.begun(record).saturating_sub(ended) as f64 * price;
@@ -287,14 +310,16 @@ impl Looker {
 
     /// Watches a function until a thread that does nothing but call it has had so much time for itself, where a call costs
     /// `price` nanoseconds. Were all looks equally long, those at a moment with many calls would see less of what the threads do
-    /// by themselves, and show more calls than there are.
-    fn watch(&self, record: u32, price: f64) -> (Duration, Vec<u64>) {
+    /// by themselves, and show more calls than there are. A long one ends early where there are suddenly so many.
+    fn watch(&self, record: u32, price: f64, own_time: Duration) -> (Duration, Vec<u64>) {
         let (began, before) = (Instant::now(), self.reader.begun_by_shard(record));
         loop {
             thread::sleep(ASK);
             let (length, made) = (began.elapsed(), more(&self.reader.begun_by_shard(record), &before));
-            let paid_ns = made.iter().max().copied().unwrap_or(0) as f64 * price;
-            if length.as_secs_f64() - paid_ns / 1e9 >= LOOK.as_secs_f64() || length >= LONGEST {
+            let paid = made.iter().max().copied().unwrap_or(0) as f64 * price / 1e9;
+            let own = length.as_secs_f64() - paid;
+            let least = if paid >= COST.as_secs_f64() { LOOK } else { own_time };
+            if own >= least.as_secs_f64() || length >= LONGEST {
                 return (length, made);
             }
         }
@@ -369,4 +394,27 @@ fn before_others<T: Send>(look: impl FnOnce() -> T + Send) -> T {
 /// What was added to each shard.
 fn more(after: &[u64], before: &[u64]) -> Vec<u64> {
     after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that looks are the longer the less they cost, within bounds, and short again as soon as one has seen a burst.
+    #[test]
+    fn as_long_as_it_is_cheap() {
+        let mut function = LookedAt { record: 0, looks: 0, has_timed: false, calls: 0, share: None };
+        assert_eq!(function.own_time(), LOOK);
+        function.has_cost(0.0);
+        assert_eq!(function.own_time(), LONG_LOOK);
+        function.has_cost(0.1);
+        assert_eq!(function.own_time(), 10 * ENOUGH);
+        function.has_cost(0.9);
+        assert_eq!(function.own_time(), LOOK);
+        let looks = (0..).take_while(|_| {
+            function.has_cost(0.1);
+            function.own_time() < 10 * ENOUGH
+        });
+        assert!((5..12).contains(&looks.count()));
+    }
 }
