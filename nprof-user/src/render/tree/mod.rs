@@ -20,7 +20,7 @@ pub use self::text::tree_text;
 
 use self::names::Names;
 use super::names::printable;
-use crate::model::{Invocation, Jvm, Losses, SharedStr, TreeMethod, TreePlan, TreeSummary, TreeThread};
+use crate::model::{Invocation, Losses, SharedStr, TreeClock, TreeMethod, TreePlan, TreeSummary, TreeThread};
 
 /// What is known of all invocations of a run: their methods, and what their numbers mean.
 #[derive(Debug)]
@@ -29,15 +29,6 @@ pub struct TreeContext {
     names: Names,
     clock: TreeClock,
     exceptions: HashMap<u32, SharedStr>,
-}
-
-/// A moment by two clocks.
-#[derive(Debug, Clone, Copy)]
-pub struct TreeClock {
-    /// By the wall.
-    pub wall: Timestamp,
-    /// By the kernel's monotonic clock, in nanoseconds.
-    pub monotonic_ns: u64,
 }
 
 /// An invocation that is shown.
@@ -56,8 +47,10 @@ pub struct ShownInvocation<'a> {
 /// How a run went.
 #[derive(Debug)]
 pub struct TreeRun<'a> {
-    /// The JVM.
-    pub jvm: &'a Jvm,
+    /// The JVM's process id.
+    pub pid: u32,
+    /// Its main class, or the jar's file name.
+    pub main: &'a str,
     /// What all invocations have in common.
     pub summary: &'a TreeSummary,
     /// How long it was.

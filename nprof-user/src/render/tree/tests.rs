@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::*;
-use crate::aggregate::{TreeSums, Trees};
+use crate::aggregate::{TreeSums, Trees, summarize_trees};
 use crate::model::{
-    JniStep, LeftOut, LeftOutReason, Losses, Missing, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod,
+    JniStep, Jvm, LeftOut, LeftOutReason, Losses, Missing, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod,
     TreeNode, TreePlan, Unfinished,
 };
 use crate::render::grid::Screen;
@@ -90,7 +90,8 @@ fn text(invocation: &Invocation, columns: Option<usize>) -> String {
 
 fn run<'a>(summary: &'a TreeSummary, jvm: &'a Jvm, losses: &'a Losses) -> TreeRun<'a> {
     TreeRun {
-        jvm,
+        pid: jvm.pid.0,
+        main: &jvm.main,
         summary,
         elapsed: Duration::from_secs(30),
         shown: 3,
@@ -164,7 +165,8 @@ fn plan_for_people() {
 fn summary_for_people() {
     let jvm = samples::snapshot().jvm;
     let losses = Losses { counts: vec![("tree-events", 3), ("tree-invocations", 0)] };
-    let summary = sums().summary(Unfinished { begun_before: 1, still_inside: 2, ..Unfinished::default() });
+    let summary =
+        summarize_trees(sums().totals(), Unfinished { begun_before: 1, still_inside: 2, ..Unfinished::default() });
     let mut out = Vec::new();
     tree_summary(&context(), &run(&summary, &jvm, &losses), true, Screen::default(), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
@@ -217,7 +219,7 @@ fn invocation_for_programs() {
 #[test]
 fn summary_and_plan_for_programs() {
     let (jvm, losses) = (samples::snapshot().jvm, Losses { counts: vec![("tree-events", 3)] });
-    let summary = sums().summary(Unfinished::default());
+    let summary = summarize_trees(sums().totals(), Unfinished::default());
     let line = document(|out| tree_summary_json(&context(), &run(&summary, &jvm, &losses), out));
     let entry = &line["summary"]["entries"][0];
     assert_eq!((&entry["invocations"], &entry["without_end"], &entry["slowest"]), (&20.into(), &1.into(), &19.into()));
@@ -245,7 +247,7 @@ fn deepest_tree_is_readable() {
 #[test]
 fn timeline_of_invocations() {
     let (context, slow, jvm, losses) = (context(), slow(), samples::snapshot().jvm, Losses::default());
-    let summary = sums().summary(Unfinished::default());
+    let summary = summarize_trees(sums().totals(), Unfinished::default());
     let mut out = Vec::new();
     let mut timeline = TreeTimeline::begin(&context, 7, "com.acme.Main", &mut out).unwrap();
     for number in [1, 2] {
@@ -289,7 +291,7 @@ fn waiting_is_shown() {
     for us in [vec![1_000; 18], vec![10_000; 2]].concat() {
         sums.add(&of(us));
     }
-    let summary = sums.summary(Unfinished::default());
+    let summary = summarize_trees(sums.totals(), Unfinished::default());
     let (jvm, losses) = (samples::snapshot().jvm, Losses::default());
     let mut out = Vec::new();
     tree_summary(&context(), &run(&summary, &jvm, &losses), true, Screen { ansi: false, columns: Some(80) }, &mut out)
