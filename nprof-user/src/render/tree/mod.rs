@@ -1,10 +1,12 @@
 //! Invocations as trees: for people, for programs, for Perfetto; the plan before, and the summary at the end.
 
+mod diff;
 mod json;
 mod names;
 mod paragraph;
 mod perfetto;
 mod plan;
+mod recorded;
 mod summary;
 mod text;
 
@@ -12,9 +14,11 @@ use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+pub use self::diff::tree_difference;
 pub use self::json::{step, tree_json, tree_plan_json, tree_summary_json};
 pub use self::perfetto::TreeTimeline;
 pub use self::plan::{left_out_words, tree_plan};
+pub use self::recorded::ShownTrees;
 pub use self::summary::{tree_notes, tree_summary, tree_title};
 pub use self::text::tree_text;
 

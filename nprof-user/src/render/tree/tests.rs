@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::*;
-use crate::aggregate::{TreeSums, Trees, summarize_trees};
+use crate::aggregate::{TreeSums, Trees, compare_trees, summarize_trees};
 use crate::model::{
-    JniStep, Jvm, LeftOut, LeftOutReason, Losses, Missing, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod,
-    TreeNode, TreePlan, Unfinished,
+    About, JniStep, Jvm, KeptInvocation, LeftOut, LeftOutReason, Losses, Missing, RecordedTrees, TreeCaller, TreeEvent,
+    TreeEventKind, TreeKind, TreeMethod, TreeNode, TreePlan, Unfinished,
 };
 use crate::render::grid::Screen;
 use crate::render::samples;
@@ -351,4 +351,84 @@ fn layers_of_jni_functions() {
         "! 4 calls could not be told: their time is part of their callers' SELF",
     ];
     assert_eq!(text.lines().skip(2).take(4).collect::<Vec<_>>(), expected, "{text}");
+}
+
+/// What a recording has of the invocations of [`sums`], of which one slow one is kept, and a quick one.
+fn recorded() -> RecordedTrees {
+    let quick = invocation(&[(0, 0, Enter), (100, 1, Enter), (9, 1, Return), (9, 0, Return)]);
+    let kept = |number, invocation| KeptInvocation { number, thread: Some("http-7".to_owned()), invocation };
+    RecordedTrees {
+        began: context().clock,
+        elapsed: Duration::from_secs(30),
+        methods: plan().methods,
+        exceptions: [(0, "java.io.IOException".to_owned())].into(),
+        totals: sums().into_totals(),
+        unfinished: Unfinished { still_inside: 2, ..Unfinished::default() },
+        silenced: vec![2],
+        kept: vec![kept(2, quick), kept(19, slow())],
+        ..RecordedTrees::default()
+    }
+}
+
+/// Check that a recording's trees are those of a run: the slowest first, as many as wanted, with what all have in common, and that it is said
+/// how many there are.
+#[test]
+fn trees_of_a_recording() {
+    let (about, trees) = (About { pid: 7, main: "com.acme.Main".to_owned(), ..About::default() }, recorded());
+    let written = |most| {
+        let mut out = Vec::new();
+        ShownTrees::new(&about, &trees, most).text(false, Screen::default(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let (one, own) = (written(1), text(&slow(), None).replace("#12 ", "#19 "));
+    assert!(one.starts_with("the slowest invocations\n\n#19 ") && one.contains(&own), "{one}");
+    assert!(
+        !one.contains("#2 ") && one.contains("20 invocations of com.acme.shop.OrderService::get in 30.0 s"),
+        "{one}"
+    );
+    let flat = one.replace("\n  ", " ");
+    assert!(flat.contains("Where the 25.8 ms more went, per invocation:"), "{one}");
+    assert!(flat.contains("the recording has the 2 slowest as whole trees (--trees 2 shows them)"), "{one}");
+    assert!(flat.contains("2 invocations that had not ended") && flat.contains("shown: 1 of 21"), "{one}");
+    assert!(
+        written(2).contains("\n#2 ") && !written(2).contains("--trees") && !written(0).contains("slowest invocations"),
+        "{}",
+        written(2)
+    );
+    let of = |most| document(|out| crate::render::json::line(&ShownTrees::new(&about, &trees, most), out));
+    let shown =
+        ShownInvocation { number: 19, invocation: &trees.kept[1].invocation, thread: Some("http-7"), marked_ns: None };
+    assert_eq!(of(2)["invocations"][0], document(|out| tree_json(&context(), shown, out)));
+    assert_eq!((&of(2)["invocations"][1]["number"], &of(0)["invocations"]), (&2.into(), &serde_json::json!([])));
+    assert_eq!((&of(0)["summary"]["entries"][0]["invocations"], &of(0)["summary"]["pid"]), (&20.into(), &7.into()));
+    let (title, notes) = ShownTrees::new(&about, &trees, 0).captions();
+    assert!(title.starts_with("20 invocations of") && !notes.iter().any(|note| note.contains("shown")), "{notes:?}");
+}
+
+/// Check the comparison of two recordings: how much more an invocation takes, on which paths, in which order, and what is in one alone.
+#[test]
+fn recordings_compared() {
+    let before = recorded();
+    let mut after = before.clone();
+    for alike in after.totals.entries.values_mut().flat_map(|of| of.alike.values_mut()) {
+        alike.group.total_ns += 3_000_000 * alike.group.invocations;
+        let calls = alike.group.invocations;
+        let (way, _) = (0..).zip(&after.totals.ways).find(|(_, way)| way.method == 3).unwrap();
+        let sum = alike.ways.entry(way).or_default();
+        (sum.calls, sum.self_ns) = (sum.calls + 2 * calls, sum.self_ns + 3_000_000 * calls);
+    }
+    let text = |before: &RecordedTrees, after: &RecordedTrees, top| {
+        let mut out = Vec::new();
+        tree_difference(&compare_trees(before, after), top, Screen::default(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let more = text(&before, &after, 2);
+    assert_golden("diff.txt", include_str!("golden/diff.txt"), &more);
+    assert!(text(&after, &before, 2).contains("B took -3.00 ms each"), "{}", text(&after, &before, 2));
+    assert!(text(&before, &before, 0).contains("B took 0 ns each (+0.0 %)"));
+    let mut other = before.clone();
+    other.methods[0].method = "put".into();
+    let apart = text(&before, &other, 0);
+    assert!(apart.contains("OrderService::get, A before and B after\nA: 20 invocations, 3.42 ms each"), "{apart}");
+    assert!(apart.contains("B: none\n") && apart.contains("A: none\nB: 20 ") && !apart.contains("CALLS"), "{apart}");
 }
