@@ -160,6 +160,10 @@ pub struct TreeComparison {
     pub methods: Vec<TreeMethod>,
     /// By entry method, the one that took the most time first.
     pub entries: Vec<EntryComparison>,
+    /// The methods that were not followed to the end before, and after.
+    pub silenced: [Vec<u32>; 2],
+    /// What was lost before, and after.
+    pub losses: [TreeLosses; 2],
 }
 
 /// All invocations of an entry method in two recordings.

@@ -16,6 +16,10 @@ pub fn compare_trees(before: &RecordedTrees, after: &RecordedTrees) -> TreeCompa
     // The names of the later one are shown.
     let new = numbers.of(&after.methods);
     let old = numbers.of(&before.methods);
+    let numbers_of = |silenced: &[u32], known: &[u32]| -> Vec<u32> {
+        silenced.iter().filter_map(|method| known.get(*method as usize).copied()).collect()
+    };
+    let silenced = [numbers_of(&before.silenced, &old), numbers_of(&after.silenced, &new)];
     let mut entries: BTreeMap<u32, [Vec<&EntryTotals>; 2]> = BTreeMap::new();
     for (at, trees, known) in [(0, before, &old), (1, after, &new)] {
         for (method, of) in &trees.totals.entries {
@@ -40,7 +44,7 @@ pub fn compare_trees(before: &RecordedTrees, after: &RecordedTrees) -> TreeCompa
         .collect();
     let spent = |entry: &EntryComparison| entry.difference.these.total_ns.max(entry.difference.others.total_ns);
     entries.sort_by_key(|entry| (Reverse(spent(entry)), entry.method));
-    TreeComparison { methods: numbers.methods, entries }
+    TreeComparison { methods: numbers.methods, entries, silenced, losses: [before.losses, after.losses] }
 }
 
 /// All invocations of an entry method, with paths for keys.

@@ -9,7 +9,10 @@ use crate::model::{EntryComparison, InvocationGroup, PathDifference, TreeClock, 
 use crate::render::grid::{Align, Grid, Screen, bold};
 use crate::render::names::printable;
 use crate::render::notes::plural;
-use crate::render::units;
+use crate::render::{units, words};
+
+/// How many methods are named that are not followed to the end.
+const EXAMPLES: usize = 5;
 
 /// Writes the comparison, of each entry method the `top` paths that explain the most; all of them for 0.
 ///
@@ -29,7 +32,32 @@ pub fn tree_difference(comparison: &TreeComparison, top: usize, screen: Screen, 
         }
         writeln!(w)?;
     }
+    for line in notes(&context, comparison).iter().flat_map(|line| wrapped(line, columns(screen), 2)) {
+        writeln!(w, "{line}")?;
+    }
     Ok(())
+}
+
+/// What was not followed to the end in one of the recordings, and what is missing in it.
+fn notes(context: &TreeContext, comparison: &TreeComparison) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (name, (silenced, losses)) in ["A", "B"].iter().zip(comparison.silenced.iter().zip(&comparison.losses)) {
+        if !silenced.is_empty() {
+            let names: Vec<&str> = silenced.iter().take(EXAMPLES).map(|&method| context.short(method)).collect();
+            let more =
+                if silenced.len() > names.len() { format!(", … ({} in all)", silenced.len()) } else { String::new() };
+            notes.push(format!(
+                "in {name} not followed to the end, as they were called too often for the budget (--max-overhead): {}{more}; \
+                 their time is part of their callers' SELF since then",
+                names.join(", ")
+            ));
+        }
+        let losses = losses.named();
+        if losses.total() > 0 {
+            notes.extend(words::losses(&losses).into_iter().map(|line| format!("in {name}, {line}")));
+        }
+    }
+    notes
 }
 
 fn is_in_both(entry: &EntryComparison) -> bool {

@@ -426,6 +426,14 @@ fn recordings_compared() {
     assert_golden("diff.txt", include_str!("golden/diff.txt"), &more);
     assert!(text(&after, &before, 2).contains("B took -3.00 ms each"), "{}", text(&after, &before, 2));
     assert!(text(&before, &before, 0).contains("B took 0 ns each (+0.0 %)"));
+    let (text_of_both, mut lossy) = (text(&before, &before, 0), before.clone());
+    assert!(
+        text_of_both.replace("\n  ", " ").contains("in B not followed to the end") && !text_of_both.contains("losses")
+    );
+    (lossy.silenced, lossy.losses.events) = (Vec::new(), 3);
+    let some = text(&before, &lossy, 0);
+    assert!(some.contains("\nin A not followed") && some.contains("\nin B, losses: 3 tree-events"), "{some}");
+    assert!(!some.contains("in B not followed"), "{some}");
     let mut other = before.clone();
     other.methods[0].method = "put".into();
     let apart = text(&before, &other, 0);
