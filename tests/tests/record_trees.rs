@@ -182,16 +182,21 @@ fn ends_and_mistakes() -> Result<()> {
         let outcome = outcome(child)?;
         ensure!(outcome.code == Some(0), "{outcome:?}");
         must_be_exact(trees(&read(&file)?)?, ROUNDS)?;
-        let target = RemoteProcess::trees(jdk, &[])?;
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        let before = open_again(&target, false)?.class_files(WORK)?;
         let pid = target.pid().to_string();
         for (args, code, words) in [
             (&["--tree", "targets.Trees$Work::entri"][..], 1, "nearest: targets.Trees$Work::entry"),
             (&["--tree", ENTRY, "--tier", "stub"], 2, "`--tree`"),
             (&["--depth", "3"], 2, "--tree <ENTRY>"),
+            // By then the methods have been enhanced: they are restored.
+            (&["--tree", ENTRY, "targets.None::*"], 1, "matches no native method"),
         ] {
             let run = run(&[&["record", "--pid", &pid, "-o", "/dev/null", "-d", "300ms"], args].concat())?;
             ensure!(run.code == Some(code) && run.stderr.contains(words), "{args:?}: {run:?}");
         }
+        must_be_the_same(&before[0], &open_again(&target, false)?.class_files(WORK)?[0])?;
+        target.run("run 2 20 platform")?;
         target.exit()
     })
 }
