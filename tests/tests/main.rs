@@ -52,6 +52,7 @@ mod profiles;
 mod promql;
 mod push;
 mod record_cli;
+mod record_trees;
 mod recordings;
 mod rules;
 mod sampling;

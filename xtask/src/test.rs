@@ -48,6 +48,7 @@ const SIDE_BY_SIDE: &[&str] = &[
     "marks::",
     "native::",
     "record_cli::",
+    "record_trees::",
     "recordings::",
     "rules::",
     "shim_link::ends::",

@@ -23,6 +23,9 @@ pub use of_threads::{NoThreads, narrow_to_threads, tells_threads};
 pub use sampled::Untimed;
 pub use since::Since;
 pub use tiers::{ProbeSample, StubSample, id_of, record_of, rows};
-pub use tree::{NestedCalls, TreeSums, Trees};
+pub use tree::{
+    NestedCalls, SlowestTrees, TreeSums, Trees, compare_trees, summarize_trees, trees_by_time, weigh_trees,
+    weigh_trees_all,
+};
 pub use weigh::{Detail, NotRecorded, open_ns, thread_mark, weigh, weigh_all};
 pub use windows::{WindowKey, WindowLimits, Windows, WindowsOf, WindowsTally};

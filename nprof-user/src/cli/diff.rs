@@ -13,13 +13,15 @@ use super::recorded;
 use super::save::Destination;
 use super::selection::{SelectionArgs, ThreadArgs};
 use super::terminal::{say, stdout_screen};
-use crate::aggregate::{Detail, weigh};
+use crate::aggregate::{Detail, compare_trees, weigh};
 use crate::model::{Profile, Weighed, Weight};
 use crate::render::profile::diff::{self, Base, Difference, Names};
+use crate::render::tree::tree_difference;
 
 /// Compare two recordings: which native methods take more or less time than before
 ///
-/// Prints a table, the largest change first. With --output it draws a flame graph instead: red for what became more, blue
+/// Prints a table, the largest change first, and where both have trees of invocations, what an invocation of each entry method does now that
+/// it did not before. With --output it draws a flame graph instead: red for what became more, blue
 /// for what became less. Recordings of different length are compared per second or, with --per, per call of a method.
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
@@ -79,6 +81,10 @@ pub(super) fn run(args: &DiffArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let Some((format, destination)) = picture else {
         let mut out = io::BufWriter::new(io::stdout().lock());
         diff::table((&before, &after), &base, args.top, stdout_screen(), &mut out)?;
+        if let (Some(before), Some(after)) = (&before.trees, &after.trees) {
+            writeln!(out)?;
+            tree_difference(&compare_trees(before, after), args.top, stdout_screen(), &mut out)?;
+        }
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
     };

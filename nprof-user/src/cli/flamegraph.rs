@@ -61,6 +61,7 @@ Examples:
   nprof flamegraph run.nprof 'java.util.zip.*' -o z.svg some methods of it only
   nprof flamegraph run.nprof --thread 'pool-*' --threads -o t.svg
                                                         what these threads did, each in its own tower
+  nprof flamegraph run.nprof --trees -o java.svg        exact Java time in it (`nprof record --tree`)
   nprof flamegraph run.nprof -o run.pb.gz               for `go tool pprof`
   nprof flamegraph --from-serve --jvm '*Shop' --last 10m -o shop.svg
                                                         what `nprof serve --profiles` knows of the last 10 minutes";
@@ -100,6 +101,11 @@ impl FlamegraphArgs {
         }
     }
 
+    /// Whether only some native methods are to be drawn of a recording.
+    fn selects(&self) -> bool {
+        self.sources.len() > 1 || !self.exclude.is_empty() || !self.library.is_empty()
+    }
+
     /// What is selected of a recording; `None` if nothing is, which has been said.
     fn selected(&self, profile: Profile, patterns: &[String]) -> anyhow::Result<Option<Profile>> {
         let (patterns, exclude, library) = (patterns.to_vec(), self.exclude.clone(), self.library.clone());
@@ -134,6 +140,9 @@ impl FlamegraphArgs {
 pub(super) fn run(args: &FlamegraphArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     args.served.alone(args.live.says_how())?;
     let source = args.source()?;
+    if args.picture.trees && args.selects() {
+        bail!("`--trees` draws all invocations: omit what selects native methods");
+    }
     let picture = args.picture.picture(&source.like())?;
     if args.live.is_on_cpu() {
         picture.suit_on_cpu()?;

@@ -8,7 +8,7 @@ use anyhow::bail;
 
 use super::terminal::stdout_screen;
 use super::tree::clock;
-use crate::aggregate::{NestedCalls, TreeSums, Trees};
+use crate::aggregate::{NestedCalls, TreeSums, Trees, summarize_trees};
 use crate::discover::Proc;
 use crate::model::{EndedCall, Invocation, Losses, TreeKind, TreeMethod, TreeThread, jni};
 use crate::render::tree::{self, ShownInvocation, TreeContext, TreeRun, step};
@@ -229,14 +229,15 @@ impl TreeOutput {
             (0..).zip(tracer.told_methods()).filter(|(_, of)| is_demoted(of)).map(|(n, _)| n).collect();
         let mut losses: Losses = snapshot.snapshot.losses.clone();
         losses.counts.push(("tree-calls", tracer.lost_calls()));
-        let summary = self.sums.summary(self.trees.unfinished());
+        let summary = summarize_trees(self.sums.totals(), self.trees.unfinished());
         let inside_ns = snapshot.snapshot.methods.iter().map(|row| row.price.inside_ns).max().unwrap_or(0);
         let remark = format!(
             "probes are part of these times: each call has about {} more, and its callers about twice that",
             units::duration(inside_ns)
         );
         let run = TreeRun {
-            jvm: tracer.tracer().jvm(),
+            pid: tracer.tracer().jvm().pid.0,
+            main: &tracer.tracer().jvm().main,
             summary: &summary,
             elapsed: self.begun.elapsed(),
             shown: self.shown,

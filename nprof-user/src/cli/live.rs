@@ -13,10 +13,12 @@ use super::demoted::{Demoted, RECORDED};
 use super::terminal::{harmless, say};
 use super::tier::TierArg;
 use super::trace::{Stop, every, refuse_unmatched};
+use super::tree::{self, Following};
 use crate::discover::Proc;
-use crate::model::{Jvm, Pid, Profile};
+use crate::model::{Jvm, Pid, Profile, RecordedTrees};
+use crate::render::units;
 use crate::resolve::select::Selection;
-use crate::trace::{OnCpu, OnCpuWanted, Options, Pace, Prepared, Recorder, TierWanted, Wanted};
+use crate::trace::{self, OnCpu, OnCpuWanted, Options, Pace, Prepared, Recorder, TierWanted, TreeRecorder, Wanted};
 
 /// How often a terminal is told how far it is.
 const TELL: Duration = Duration::from_millis(500);
@@ -63,13 +65,15 @@ pub(super) struct LiveArgs {
     timeline: bool,
 }
 
-/// What else a result needs, that no option asks for.
-#[derive(Debug, Clone, Copy, Default)]
+/// What else a result needs, that no option of how to record asks for.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Needs {
     /// Off-CPU times.
     pub(super) off_cpu: bool,
     /// Every call.
     pub(super) timeline: bool,
+    /// Invocations of Java methods.
+    pub(super) following: Option<Following>,
 }
 
 /// A recording that has ended, or the reason why there is none.
@@ -93,6 +97,11 @@ impl LiveArgs {
         self.on_cpu
     }
 
+    /// Whether it is measured how long threads do not run.
+    pub(super) fn measures_off_cpu(&self) -> bool {
+        !self.no_off_cpu
+    }
+
     /// Records until there is a reason to stop.
     ///
     /// # Errors
@@ -108,6 +117,9 @@ impl LiveArgs {
         if self.on_cpu && !patterns.is_empty() {
             bail!("`--on-cpu` samples whatever runs and knows no methods: omit the patterns");
         }
+        if needs.following.is_some() && self.tier != TierArg::Kernel {
+            bail!("trees take nprof's library in the JVM for themselves: choose between `--tree` and `--tier`");
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let recorded = runtime.block_on(async {
             // First of all: a signal from now on ends the recording cleanly.
@@ -115,6 +127,16 @@ impl LiveArgs {
             let proc = Proc::host();
             let jvm = proc.jvm(Pid(pid))?;
             stop.with_target(&proc, &jvm)?;
+            let trees = match &needs.following {
+                Some(following) => {
+                    let Some(tracer) = following.open(&mut stop, &proc, &jvm).await? else {
+                        return Ok(Outcome::NothingMatched);
+                    };
+                    let tracer = tree::begin(tracer, self.share_of_each(&needs), &mut stop, quiet).await?;
+                    Some(TreeRecorder::start(tracer, tree::clock())?)
+                }
+                None => None,
+            };
             let (args, patterns) = (self.clone(), patterns.to_vec());
             let start = move || args.start(proc, jvm, selection, patterns, needs);
             let Some(live) = stop.unless_stopped(start).await? else { bail!("stopped before anything was recorded") };
@@ -124,19 +146,27 @@ impl LiveArgs {
             let result = follow(&mut live, &mut stop, &told, self.duration).await;
             told.end();
             result?;
+            // First the trees: what they hold of natives was recorded as well.
+            let trees = trees.map(|trees| end(trees, live.jvm(), quiet)).transpose()?;
             if !quiet {
                 stop.tell(live.jvm());
                 live.tell_demoted();
             }
-            Ok(Outcome::Recorded(Box::new(live.finish()?)))
+            Ok(Outcome::Recorded(Box::new(Profile { trees: trees.map(Box::new), ..live.finish()? })))
         });
         // A JVM that was still being read holds up nobody: what it has in the kernel goes with the process.
         runtime.shutdown_background();
         recorded
     }
 
+    /// What probes may cost, and what enhanced methods may cost: what there is is shared where both cost something.
+    fn share_of_each(&self, needs: &Needs) -> Option<f64> {
+        let parts = if needs.following.is_some() && !self.on_cpu { 2.0 } else { 1.0 };
+        self.budget.share().map(|share| share / parts)
+    }
+
     /// Who counts: what only probes can see needs these.
-    fn tier(&self, needs: Needs) -> anyhow::Result<TierWanted> {
+    fn tier(&self, needs: &Needs) -> anyhow::Result<TierWanted> {
         let by_probes = [
             (self.native_stacks, "native frames (--native-stacks)"),
             (self.timeline || needs.timeline, "single calls (--timeline, .trace.json)"),
@@ -165,12 +195,12 @@ impl LiveArgs {
         if self.no_off_cpu && needs.off_cpu {
             bail!("`--no-off-cpu` does not measure what this `--weight` shows: omit one of the two");
         }
-        let tier = self.tier(needs)?;
+        let tier = self.tier(&needs)?;
         let collectors = self.collect.named(false)?;
         if collectors.have_results() {
             bail!("`--collect results` is for `nprof trace --pid`: recordings do not keep how calls ended");
         }
-        let (budget, off_cpu) = (self.budget.share(), !self.no_off_cpu);
+        let (budget, off_cpu) = (self.share_of_each(&needs), !self.no_off_cpu);
         let options = Options { budget, tier, off_cpu, collectors, ..Options::by_probes(selection) };
         let prepared = Prepared::new(proc, jvm, options)?;
         if refuse_unmatched(&prepared).is_some() {
@@ -223,12 +253,28 @@ impl Live {
         }
     }
 
-    fn finish(self) -> Result<Profile, crate::trace::Error> {
+    fn finish(self) -> Result<Profile, trace::Error> {
         match self {
             Self::Calls(recorder) => recorder.finish(),
             Self::OnCpu(on_cpu) => on_cpu.finish(),
         }
     }
+}
+
+/// Has trees recorded no more, and says what went wrong with them.
+fn end(trees: TreeRecorder, jvm: &Jvm, quiet: bool) -> Result<RecordedTrees, trace::Error> {
+    let (trees, end) = trees.finish()?;
+    match end {
+        Ok(end) if !quiet => tree::tell_end(end),
+        // Of a JVM that has ended there is nothing to be changed back.
+        Err(error) if Proc::host().is_same(jvm) => {
+            let error = anyhow::Error::from(error);
+            let elapsed_ns = u64::try_from(trees.elapsed.as_nanos()).unwrap_or(u64::MAX);
+            say(format_args!("trees are missing from {} on: {error:#}", units::duration(elapsed_ns)));
+        }
+        _ => {}
+    }
+    Ok(trees)
 }
 
 async fn follow(live: &mut Live, stop: &mut Stop, told: &Told, duration: Option<Duration>) -> anyhow::Result<()> {
@@ -280,7 +326,7 @@ impl Told {
     fn progress(&self, live: &Live) {
         let passed = self.start.elapsed().as_secs();
         let of = self.duration.map(|duration| format!(" of {}", duration.as_secs_f64())).unwrap_or_default();
-        eprint!("\r\x1b[K{passed}{of} s, {} stacks", crate::render::units::count(live.stacks()));
+        eprint!("\r\x1b[K{passed}{of} s, {} stacks", units::count(live.stacks()));
         // A line that is not shown is no loss.
         drop(std::io::stderr().flush());
     }

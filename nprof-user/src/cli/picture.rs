@@ -8,11 +8,12 @@ use clap::{Args, ValueEnum};
 
 use super::live::Needs;
 use super::save::Destination;
-use crate::aggregate::{Detail, weigh, weigh_all};
-use crate::model::{Profile, ProfileMode, Weighed, Weight};
+use crate::aggregate::{Detail, weigh, weigh_all, weigh_trees, weigh_trees_all};
+use crate::model::{About, Profile, ProfileMode, RecordedTrees, Weighed, Weight};
 use crate::recording;
 use crate::render::profile::captions::Captions;
 use crate::render::profile::{chrome, folded, pprof, speedscope, svg};
+use crate::render::tree::ShownTrees;
 
 /// The options of a picture.
 #[derive(Debug, Clone, Args)]
@@ -36,6 +37,10 @@ pub(super) struct PictureArgs {
     /// Draw the name of the thread below each stack; threads of one name together
     #[arg(id = "thread_frames", long = "threads")]
     pub(super) threads: bool,
+    /// Draw the invocations that the recording holds (`nprof record --tree`) instead of native methods: exact times of Java methods and of
+    /// what they call, by wall-clock time unless --weight says otherwise
+    #[arg(long, conflicts_with_all = ["pid", "lines", "hidden_frames", "thread_frames", "from_serve"])]
+    pub(super) trees: bool,
 }
 
 /// The formats of pictures.
@@ -127,6 +132,8 @@ pub(super) struct Picture {
     /// What the user asks for.
     weight: Option<Weight>,
     detail: Detail,
+    /// Whether it is of trees of invocations.
+    is_of_trees: bool,
 }
 
 impl PictureArgs {
@@ -159,7 +166,7 @@ impl PictureArgs {
             bail!("{} is the recording itself: name another file with --output", like.display());
         }
         let detail = Detail { lines: self.lines, hidden: self.hidden_frames, threads: self.threads };
-        Ok(Picture { format, destination, weight: self.weight.map(Weight::from), detail })
+        Ok(Picture { format, destination, weight: self.weight.map(Weight::from), detail, is_of_trees: self.trees })
     }
 }
 
@@ -167,7 +174,7 @@ impl Picture {
     /// What has to be recorded for it.
     pub(super) fn needs(&self) -> Needs {
         let off_cpu = matches!(self.weight, Some(Weight::OnCpu | Weight::OffCpu));
-        Needs { off_cpu, timeline: self.format == PictureFormat::Chrome }
+        Needs { off_cpu, timeline: self.format == PictureFormat::Chrome, ..Needs::default() }
     }
 
     /// Finds out, before anything is recorded, whether samples of the CPU can give what is asked for.
@@ -189,10 +196,14 @@ impl Picture {
     /// # Errors
     /// If the recording lacks what is asked for, or the picture cannot be written.
     pub(super) fn write(&self, profile: &Profile) -> anyhow::Result<()> {
+        let trees = self.is_of_trees.then(|| trees_of(profile)).transpose()?;
         match self.format {
             PictureFormat::Svg => {
-                let (weighed, captions) =
-                    (self.weighed(profile)?, Captions::of_picture(profile, self.weight_of(profile)));
+                let captions = match trees {
+                    Some(trees) => captions_of(&profile.about, trees),
+                    None => Captions::of_picture(profile, self.weight_of(profile)),
+                };
+                let weighed = self.weighed(profile)?;
                 self.save(|out| svg::write(&weighed, &captions, out))
             }
             PictureFormat::Folded => {
@@ -201,13 +212,16 @@ impl Picture {
             }
             PictureFormat::Pprof => {
                 let columns = self.columns(profile)?;
-                self.save(|out| pprof::write(&profile.about, &columns, out))
+                self.save(|out| pprof::write(&self.about(profile), &columns, out))
             }
             PictureFormat::Speedscope => {
                 let mut columns = self.columns(profile)?;
                 // The first is shown first.
                 columns.sort_by_key(|(weight, _)| *weight != self.weight_of(profile));
-                self.save(|out| speedscope::write(&profile.about, &columns, out))
+                self.save(|out| speedscope::write(&self.about(profile), &columns, out))
+            }
+            PictureFormat::Chrome if trees.is_some() => {
+                bail!("recordings do not keep the single calls of trees: `nprof tree --format perfetto` writes them")
             }
             PictureFormat::Chrome if profile.timeline.is_empty() => bail!(no_timeline(profile)),
             PictureFormat::Chrome => self.save(|out| chrome::write(profile, out)),
@@ -219,21 +233,49 @@ impl Picture {
         self.destination.save(content)
     }
 
+    /// What formats are told that ask what was measured. Trees are of calls, whatever else was recorded.
+    fn about(&self, profile: &Profile) -> About {
+        let about = profile.about.clone();
+        if self.is_of_trees { About { mode: ProfileMode::Calls, off_cpu: false, ..about } } else { about }
+    }
+
     fn weight_of(&self, profile: &Profile) -> Weight {
-        self.weight.unwrap_or_else(|| Weight::default_of(&profile.about))
+        // Trees are of what takes long, and so is what `nprof tree` draws.
+        let usual = || if self.is_of_trees { Weight::Time } else { Weight::default_of(&profile.about) };
+        self.weight.unwrap_or_else(usual)
     }
 
     fn weighed(&self, profile: &Profile) -> anyhow::Result<Weighed> {
-        Ok(weigh(profile, self.weight_of(profile), self.detail)?)
+        let weight = self.weight_of(profile);
+        if self.is_of_trees {
+            let trees = trees_of(profile)?;
+            return Ok(weigh_trees(&trees.totals, &trees.methods, weight)?);
+        }
+        Ok(weigh(profile, weight, self.detail)?)
     }
 
     /// Everything that the recording can be weighed by, for formats that hold more than one number per stack.
     fn columns(&self, profile: &Profile) -> anyhow::Result<Vec<(Weight, Weighed)>> {
         // The one that is asked for has to be there.
         self.weighed(profile)?;
+        if self.is_of_trees {
+            let trees = trees_of(profile)?;
+            return Ok(weigh_trees_all(&trees.totals, &trees.methods));
+        }
         let time = if self.weight == Some(Weight::SelfTime) { Weight::SelfTime } else { Weight::Time };
         Ok(weigh_all(profile, time, self.detail)?)
     }
+}
+
+/// The trees that a recording holds.
+fn trees_of(profile: &Profile) -> anyhow::Result<&RecordedTrees> {
+    let trees = profile.trees.as_deref();
+    trees.ok_or_else(|| anyhow!("the recording holds no trees of invocations: record again with `--tree ENTRY`"))
+}
+
+fn captions_of(about: &About, trees: &RecordedTrees) -> Captions {
+    let (title, notes) = ShownTrees::new(about, trees, 0).captions();
+    Captions { title, notes }
 }
 
 /// Why there is no timeline, and what to do about it.
@@ -249,11 +291,11 @@ fn no_timeline(profile: &Profile) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{About, FunctionTotals};
+    use crate::model::FunctionTotals;
 
     fn args(output: Option<&str>, format: Option<PictureFormat>) -> PictureArgs {
         let output = output.map(PathBuf::from);
-        PictureArgs { output, format, weight: None, lines: false, hidden_frames: false, threads: false }
+        PictureArgs { output, format, weight: None, lines: false, hidden_frames: false, threads: false, trees: false }
     }
 
     fn profile() -> Profile {

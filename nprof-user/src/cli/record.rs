@@ -10,6 +10,7 @@ use super::live::{LiveArgs, Needs, Outcome, tell_quality};
 use super::save::Destination;
 use super::selection::SelectionArgs;
 use super::terminal::say;
+use super::tree::FollowArgs;
 use crate::recording;
 
 /// Record the native calls of a running JVM, to be looked at later
@@ -29,11 +30,19 @@ pub(super) struct RecordArgs {
     selection: SelectionArgs,
     #[command(flatten)]
     live: LiveArgs,
+    /// Also record the invocations of these methods, as globs on class::method: sums of all of them, and the slowest as trees with all that
+    /// they call, as `nprof tree` shows them. nprof loads its shim into the JVM for it; may be given several times
+    #[arg(id = "entries", long = "tree", value_name = "ENTRY")]
+    entries: Vec<String>,
+    #[command(flatten)]
+    follow: FollowArgs,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   nprof record --pid 1234 -d 10s         write run.nprof
+  nprof record --pid 1234 -d 10s --tree 'com.acme.Svc::get' --package 'com.acme.**'
+                                         with what single requests did
   nprof report run.nprof                 print it
   nprof flamegraph run.nprof             draw it";
 
@@ -46,7 +55,12 @@ pub(super) fn run(args: &RecordArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     destination.spare_terminal()?;
     destination.try_out()?;
     let (selection, patterns) = (args.selection.parse()?, &args.selection.patterns);
-    match args.live.record(args.pid, selection, patterns, Needs::default(), quiet)? {
+    let following = match args.entries[..] {
+        [] => None,
+        _ => Some(args.follow.following(&args.entries, args.live.measures_off_cpu())?),
+    };
+    let needs = Needs { following, ..Needs::default() };
+    match args.live.record(args.pid, selection, patterns, needs, quiet)? {
         Outcome::NothingMatched => Ok(ExitCode::from(NOTHING_MATCHED)),
         Outcome::Recorded(profile) => {
             destination.save(|out| recording::write(&profile, out))?;

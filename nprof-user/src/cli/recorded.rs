@@ -117,9 +117,13 @@ pub(super) fn select_threads<const N: usize>(
         unmatched.iter().for_each(|glob| say(format_args!("no thread of the recording is called `{glob}`{there}")));
         return Ok(None);
     }
+    if profiles.iter().any(|profile| profile.trees.is_some()) {
+        say("trees of invocations are left out: their sums are of all threads");
+    }
     let narrowed = |profile| -> anyhow::Result<Profile> {
         let mut narrowed = narrow_to_threads(profile, |name| selection.selects(name))?;
         narrowed.about.threads.clone_from(threads);
+        narrowed.trees = None;
         Ok(narrowed)
     };
     let narrowed: Vec<Profile> = profiles.into_iter().map(narrowed).collect::<Result<_, _>>()?;

@@ -1,7 +1,9 @@
 //! `nprof tree`: chosen methods and what they call, invocation by invocation.
 
+mod following;
 mod output;
 
+pub(super) use self::following::{FollowArgs, Following, begin, tell_end};
 pub(super) use self::output::clock;
 
 use std::io;
@@ -15,26 +17,14 @@ use tokio::time::{Instant, Interval, timeout};
 use self::output::Output;
 use super::NOTHING_MATCHED;
 use super::budget::{Budget, budget};
-use super::terminal::{harmless, say};
 use super::trace::{Stop, every};
-use crate::aggregate::Trees;
-use crate::calls::{Limits, Question};
 use crate::discover::Proc;
-use crate::model::{Jvm, LeftOut, Pid, TreeEvent, TreeKind, TreeThread};
-use crate::render::tree::left_out_words;
-use crate::resolve::pattern::{PATTERN_HELP, Pattern};
-use crate::trace::{self, TreeEnd, TreeTracer};
+use crate::model::{Invocation, Jvm, Pid};
+use crate::resolve::pattern::PATTERN_HELP;
+use crate::trace::{self, TreeCollector, TreeEnd, TreeTracer};
 
-/// How often what threads have told is taken over.
-const LOOK: Duration = Duration::from_millis(2);
-/// With so many events there will be more at once: a thread's room holds some thousand.
-const BUSY: usize = 256;
-/// How often it is looked whether threads have ended in the middle of invocations.
-const LOOK_FOR_ENDED: Duration = Duration::from_secs(1);
 /// How long after the shim has gone the JVM may take to end.
 const ENDING: Duration = Duration::from_secs(1);
-/// How long to go on with that until it is looked whether to stop.
-const LONGEST: Duration = Duration::from_millis(50);
 
 /// Show single invocations of a Java method: everything that it called, as a tree with exact times
 ///
@@ -50,19 +40,8 @@ pub(super) struct TreeArgs {
     /// Where trees begin: methods, as globs on class::method
     #[arg(value_name = "ENTRY", required = true)]
     entries: Vec<String>,
-    /// ENTRY and --package are regular expressions, on whole names: 'com\.acme\..*::(get|put)'
-    #[arg(long)]
-    regex: bool,
-    /// How many calls deep to follow what entry methods call
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=40))]
-    depth: u32,
-    /// Follow calls into these classes only, as a glob such as 'com.acme.**'; may be given several times [default: the packages of the
-    /// entry methods, and those below]
-    #[arg(long, value_name = "GLOB")]
-    package: Vec<String>,
-    /// Change at most this many methods; those that are called first go first
-    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
-    max_methods: u32,
+    #[command(flatten)]
+    follow: FollowArgs,
     /// The most that telling may cost the JVM, as a share of its CPU time: methods that are called too often tell no more, and are part of
     /// their callers then. `off` follows all of them, whatever that costs
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = budget)]
@@ -123,20 +102,6 @@ fn after_help() -> String {
     format!("{EXAMPLES}\n\n{patterns}")
 }
 
-impl TreeArgs {
-    fn question(&self) -> anyhow::Result<Question> {
-        let read = if self.regex { Pattern::regex } else { Pattern::parse };
-        let patterns = |texts: &[String]| texts.iter().map(|text| read(text)).collect::<Result<Vec<_>, _>>();
-        let methods = usize::try_from(self.max_methods).unwrap_or(usize::MAX);
-        Ok(Question {
-            entries: patterns(&self.entries)?,
-            packages: patterns(&self.package)?,
-            depth: self.depth,
-            limits: Limits { methods, ..Limits::default() },
-        })
-    }
-}
-
 /// Follows invocations until there is a reason to stop.
 ///
 /// # Errors
@@ -158,37 +123,23 @@ async fn follow(args: &TreeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let proc = Proc::host();
     let jvm = proc.jvm(Pid(args.pid))?;
     stop.with_target(&proc, &jvm)?;
-    let question = args.question()?;
-    let off_cpu = !args.plan && !args.no_off_cpu;
-    let Some(opened) = stop.unless_stopped(move || TreeTracer::open(&proc, jvm, &question, off_cpu)).await? else {
-        bail!("stopped before anything was changed");
+    let following = args.follow.following(&args.entries, !args.plan && !args.no_off_cpu)?;
+    let Some(tracer) = following.open(&mut stop, &proc, &jvm).await? else {
+        return Ok(ExitCode::from(NOTHING_MATCHED));
     };
-    let mut tracer = opened?;
-    if !tracer.plan().methods.iter().any(|method| method.is_entry) {
-        return Ok(nothing_matched(args, &tracer));
-    }
     if args.plan {
         output::print_plan(args, tracer.plan())?;
         return Ok(ExitCode::SUCCESS);
     }
-    tracer.limit(args.max_overhead.0);
-    let Some((tracer, begun)) = stop
-        .unless_stopped(move || {
-            let begun = tracer.begin();
-            (tracer, begun)
-        })
-        .await?
-    else {
-        bail!("stopped before all methods were changed");
-    };
-    begun?;
-    if !quiet {
-        announce(&tracer);
-    }
+    let tracer = begin(tracer, args.max_overhead.0, &mut stop, quiet).await?;
     let mut output = Output::begin(args, &tracer)?;
-    let trees = Trees::new(&tracer.plan().methods, args.format == Format::Perfetto).knowing_off(tracer.knows_off());
-    let mut session =
-        Session { args, tracer, trees, events: Vec::new(), look: every(LOOK), look_for_ended: every(LOOK_FOR_ENDED) };
+    let collector = TreeCollector::new(tracer, args.format == Format::Perfetto);
+    let mut session = Session {
+        args,
+        collector,
+        look: every(TreeCollector::LOOK),
+        look_for_ended: every(TreeCollector::LOOK_FOR_ENDED),
+    };
     let lost = session.until_stopped(&mut stop, &mut output).await?;
     let (end, jvm) = session.end(output)?;
     if !quiet {
@@ -205,48 +156,10 @@ async fn follow(args: &TreeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Nothing that can be entered is selected.
-fn nothing_matched(args: &TreeArgs, tracer: &TreeTracer) -> ExitCode {
-    let (jvm, left_out) = (tracer.jvm(), &tracer.plan().left_out);
-    say(format_args!("no method of {} ({}) that could tell of itself is selected", jvm.pid, jvm.main));
-    for LeftOut { what, why } in left_out.iter().take(5) {
-        say(format_args!("left out: {what} ({})", left_out_words(why)));
-    }
-    if left_out.is_empty() {
-        let nearest: Vec<String> = args.entries.iter().flat_map(|entry| tracer.nearest(entry)).collect();
-        if !nearest.is_empty() {
-            say(format_args!("nearest: {}", nearest.join(", ")));
-        }
-        say("only methods of classes that are loaded by now can be selected: have the program call it once, or wait");
-    }
-    ExitCode::from(NOTHING_MATCHED)
-}
-
-/// Says that everything is in place. Scripts wait for this line.
-#[expect(clippy::print_stderr, reason = "the announcement has its own form")]
-fn announce(tracer: &TreeTracer) {
-    let jvm = tracer.jvm();
-    let methods = &tracer.plan().methods;
-    let native = methods.iter().filter(|method| method.kind == TreeKind::Native).count();
-    let java = methods.len() - native;
-    eprintln!("following {java} Java and {native} native methods of {} ({})", jvm.pid, harmless(&jvm.main));
-}
-
-fn tell_end(end: TreeEnd) {
-    if end.behind > 0 {
-        say(format_args!(
-            "{} classes could not be changed back: their methods go on calling nprof's shim, which does nothing then",
-            end.behind
-        ));
-    }
-}
-
 /// A JVM that is followed.
 struct Session<'a> {
     args: &'a TreeArgs,
-    tracer: TreeTracer,
-    trees: Trees,
-    events: Vec<TreeEvent>,
+    collector: TreeCollector,
     look: Interval,
     look_for_ended: Interval,
 }
@@ -264,7 +177,7 @@ impl Session<'_> {
                     let ended = timeout(ENDING, stop.wait(None)).await;
                     return Ok(ended.is_err().then_some(error));
                 },
-                _ = self.look_for_ended.tick() => self.find_ended(output)?,
+                _ = self.look_for_ended.tick() => self.collector.find_ended(&mut showing(output))?,
             }
             if self.args.count.is_some_and(|count| output.shown() >= count) {
                 return Ok(None);
@@ -272,61 +185,23 @@ impl Session<'_> {
         }
     }
 
-    /// Takes over what threads have told, and goes on as long as they tell much. Returns why that is not possible any longer.
+    /// Prints the invocations that have ended. Returns why that is not possible any longer.
     fn read(&mut self, output: &mut Output) -> io::Result<Option<trace::Error>> {
-        let begun = Instant::now();
-        loop {
-            let events = &mut self.events;
-            let told = self.tracer.tick(&mut |event| events.push(event));
-            let is_busy = self.events.len() >= BUSY;
-            // What was told before an error counts.
-            self.hand_on(output)?;
-            if let Err(error) = told {
-                return Ok(Some(error));
-            }
-            if !is_busy || begun.elapsed() >= LONGEST {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Finds threads that have ended inside of an invocation: their numbers may be given to others.
-    fn find_ended(&mut self, output: &mut Output) -> io::Result<()> {
-        let (proc, pid) = (Proc::host(), self.tracer.jvm().pid);
-        let is_gone = |thread: &TreeThread| match thread {
-            TreeThread::Platform(tid) => proc.thread(pid, *tid).is_none(),
-            TreeThread::Virtual(_) => false,
-        };
-        let gone: Vec<TreeThread> = self.trees.inside().filter(is_gone).collect();
-        if gone.is_empty() {
-            return Ok(());
-        }
-        // What they told before; an error comes again.
-        self.read(output)?;
-        for thread in gone {
-            self.trees.thread_ended(thread);
-        }
-        Ok(())
-    }
-
-    /// Makes trees of what threads have told, and prints those that have ended.
-    fn hand_on(&mut self, output: &mut Output) -> io::Result<()> {
-        for event in self.events.drain(..) {
-            if let Some(invocation) = self.trees.take(&event) {
-                output.take(&invocation, &self.tracer)?;
-            }
-        }
-        output.flush()
+        let read = self.collector.read(&mut showing(output))?;
+        output.flush()?;
+        Ok(read)
     }
 
     /// Has everything changed back, and prints what there is to say at the end.
     fn end(mut self, mut output: Output) -> io::Result<(Result<TreeEnd, trace::Error>, Jvm)> {
-        let events = &mut self.events;
-        let end = self.tracer.stop(&mut |event| events.push(event));
-        // What threads had told until then counts, also where the JVM is gone.
-        self.hand_on(&mut output)?;
-        let losses = self.tracer.losses();
-        output.finish(&self.trees, losses, self.tracer.silenced())?;
-        Ok((end, self.tracer.jvm().clone()))
+        let end = self.collector.stop(&mut showing(&mut output))?;
+        let tracer = self.collector.tracer();
+        output.finish(self.collector.unfinished(), tracer.losses(), tracer.silenced())?;
+        Ok((end, tracer.jvm().clone()))
     }
+}
+
+/// Prints an invocation.
+fn showing(output: &mut Output) -> impl FnMut(&Invocation, &TreeTracer) -> io::Result<()> {
+    move |invocation, tracer| output.take(invocation, tracer)
 }

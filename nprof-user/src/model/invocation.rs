@@ -210,13 +210,13 @@ pub struct SlowestInvocation {
     pub started_ns: u64,
 }
 
-/// Slow invocations compared with the others.
+/// Two groups of invocations compared: slow ones with quick ones, or those of a recording with those of an earlier one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The slow ones.
-    pub slow: InvocationGroup,
-    /// The others.
-    pub quick: InvocationGroup,
+    /// Those whose time is to be explained.
+    pub these: InvocationGroup,
+    /// Those that they are compared with.
+    pub others: InvocationGroup,
     /// Paths from the entry method down, those first that explain the most. Their differences add up to the whole one.
     pub paths: Vec<PathDifference>,
 }
@@ -283,15 +283,15 @@ impl InvocationGroup {
     }
 }
 
-/// What slow and quick invocations did on one path.
+/// What both groups did on one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathDifference {
     /// The methods' numbers, the entry method first.
     pub path: Vec<u32>,
-    /// In slow ones.
-    pub slow: PathSum,
+    /// In those whose time is to be explained.
+    pub these: PathSum,
     /// In the others.
-    pub quick: PathSum,
+    pub others: PathSum,
 }
 
 /// What happened on one path.

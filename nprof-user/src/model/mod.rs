@@ -24,6 +24,7 @@ mod snapshot;
 mod status;
 mod thread_part;
 mod tree;
+mod tree_totals;
 mod user_program;
 
 pub use allocator::AllocatorSite;
@@ -68,5 +69,9 @@ pub use thread_part::ThreadPart;
 pub use tree::{
     EndedCall, JniStep, LeftOut, LeftOutReason, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreePlan,
     TreeThread,
+};
+pub use tree_totals::{
+    AlikeTotals, EntryComparison, EntryTotals, KeptInvocation, RecordedTrees, TreeClock, TreeComparison, TreeLosses,
+    TreeTotals, TreeWay,
 };
 pub use user_program::{CallEnd, ProgramValues};

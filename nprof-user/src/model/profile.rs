@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use nprof_common::Consumed;
 use serde::{Deserialize, Serialize};
 
-use super::{Collectors, CutReason, Unseen};
+use super::{Collectors, CutReason, RecordedTrees, Unseen};
 
 /// A finished recording of one JVM.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -34,6 +34,8 @@ pub struct Profile {
     pub threads: Vec<ThreadName>,
     /// How good all this is.
     pub quality: Quality,
+    /// Invocations of Java methods, where trees of them were asked for.
+    pub trees: Option<Box<RecordedTrees>>,
 }
 
 /// What was recorded, where and how.

@@ -7,12 +7,16 @@
 //! Gzip's own checksum and length tell a damaged or cut file. Beyond that a file is not trusted: what it takes in memory is bounded (`room.rs`), and
 //! every index and number in it is checked, so that whoever gets the profile need not.
 
+mod checks;
 mod error;
 mod limits;
 mod numbers;
 mod pack;
+mod pack_trees;
 mod room;
+mod rows;
 mod unpack;
+mod unpack_trees;
 mod wire;
 
 #[cfg(test)]

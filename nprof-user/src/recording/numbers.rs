@@ -5,7 +5,7 @@
 
 use nprof_common::Counter;
 
-use crate::model::{CutReason, ProfileFrameKind, ProfileMode};
+use crate::model::{CutReason, JniStep, ProfileFrameKind, ProfileMode, TreeKind};
 
 pub(super) const KINDS: [ProfileFrameKind; 9] = [
     ProfileFrameKind::Interpreted,
@@ -17,6 +17,15 @@ pub(super) const KINDS: [ProfileFrameKind; 9] = [
     ProfileFrameKind::Vm,
     ProfileFrameKind::NativeInlined,
     ProfileFrameKind::Marker,
+];
+
+pub(super) const TREE_KINDS: [TreeKind; 6] = [
+    TreeKind::Java,
+    TreeKind::Native,
+    TreeKind::Intrinsic,
+    TreeKind::Jni(JniStep::Creation),
+    TreeKind::Jni(JniStep::Release),
+    TreeKind::Jni(JniStep::Call),
 ];
 
 pub(super) const MODES: [ProfileMode; 2] = [ProfileMode::Calls, ProfileMode::OnCpu];

@@ -1,16 +1,14 @@
 //! From a profile to the parts of a file.
 
 use nprof_common::Counters;
-use prost::Message;
 
 use super::numbers::{COUNTERS, CUT_REASONS, KINDS, MODES, number};
+use super::pack_trees;
+use super::rows::rows;
 use super::wire::{self, Part};
 use crate::model::{
     About, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, StackTotals, ThreadName, TimelineCall, Unseen,
 };
-
-/// How large a part may grow before the next one begins, in bytes.
-const PART_SIZE: usize = 64 << 10;
 
 /// Gives each part of a profile to `each`, in order.
 ///
@@ -19,7 +17,9 @@ const PART_SIZE: usize = 64 << 10;
 pub(super) fn parts<E>(profile: &Profile, mut each: impl FnMut(Part) -> Result<(), E>) -> Result<(), E> {
     let each = &mut each;
     let (about, quality) = (about(&profile.about), quality(&profile.quality));
-    each(Part { about: Some(about), quality: Some(quality), ..Part::default() })?;
+    let trees = profile.trees.as_deref();
+    let of_trees = trees.map(pack_trees::about);
+    each(Part { about: Some(about), quality: Some(quality), trees: of_trees, ..Part::default() })?;
     rows(&profile.frames, frame, |frames| each(Part { frames, ..Part::default() }))?;
     rows(&profile.stacks, stack, |stacks| each(Part { stacks, ..Part::default() }))?;
     rows(&profile.functions, function, |functions| each(Part { functions, ..Part::default() }))?;
@@ -27,27 +27,8 @@ pub(super) fn parts<E>(profile: &Profile, mut each: impl FnMut(Part) -> Result<(
     rows(&profile.open, totals, |open| each(Part { open, ..Part::default() }))?;
     rows(&profile.inside, totals, |inside| each(Part { inside, ..Part::default() }))?;
     rows(&profile.timeline, call, |timeline| each(Part { timeline, ..Part::default() }))?;
-    rows(&profile.threads, thread, |threads| each(Part { threads, ..Part::default() }))
-}
-
-/// Gives rows as messages to `each`, as many at a time as fit into a part.
-fn rows<T, M: Message, E>(
-    rows: &[T],
-    message: impl Fn(&T) -> M,
-    mut each: impl FnMut(Vec<M>) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut part = Vec::new();
-    let mut size = 0;
-    for row in rows {
-        let row = message(row);
-        size += row.encoded_len();
-        part.push(row);
-        if size >= PART_SIZE {
-            each(std::mem::take(&mut part))?;
-            size = 0;
-        }
-    }
-    if part.is_empty() { Ok(()) } else { each(part) }
+    rows(&profile.threads, thread, |threads| each(Part { threads, ..Part::default() }))?;
+    trees.map_or(Ok(()), |trees| pack_trees::parts(trees, each))
 }
 
 fn about(about: &About) -> wire::About {

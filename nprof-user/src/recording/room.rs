@@ -14,7 +14,17 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 
 use super::Error;
 use super::limits::{FLOOR, MOST, RATIO};
-use crate::model::{FunctionTotals, ProfileFrame, ProfileStack, StackTotals, ThreadName, TimelineCall};
+use crate::model::{
+    AlikeTotals, EntryTotals, FunctionTotals, KeptInvocation, NodeException, PathSum, ProfileFrame, ProfileStack,
+    StackTotals, ThreadName, TimelineCall, TreeCaller, TreeMethod, TreeNode, TreeWay,
+};
+
+/// What a shared text takes besides its bytes.
+const TEXT: usize = 2 * size_of::<usize>();
+/// What the sum of a way takes in its table.
+const SUM: usize = size_of::<(u32, PathSum)>() + 1;
+/// How many the least table has room for.
+const LEAST_TABLE: usize = 4;
 
 /// What a recording may still take.
 #[derive(Debug)]
@@ -81,6 +91,18 @@ fn weight(tag: u32) -> (usize, usize) {
         5..=7 => (size_of::<StackTotals>(), 1),
         8 => (size_of::<TimelineCall>(), 1),
         9 => (size_of::<ThreadName>(), 1),
+        // A caller without lines takes two bytes, and each text an allocation.
+        12 => (size_of::<TreeMethod>() + 3 * TEXT, size_of::<TreeCaller>() / 2),
+        13 => (2 * size_of::<(u32, String)>(), 1),
+        // With where it begins, which is found out when all are there.
+        14 => (size_of::<TreeWay>() + size_of::<(u32, u32)>(), 1),
+        15 => (2 * size_of::<EntryTotals>(), 1),
+        // With the least table that holds something.
+        16 => (2 * size_of::<AlikeTotals>() + LEAST_TABLE * SUM, 1),
+        17 => (2 * SUM, 1),
+        18 => (size_of::<KeptInvocation>(), 1),
+        // An exception takes four numbers.
+        19 => (size_of::<(u32, TreeNode)>() + size_of::<u32>(), size_of::<NodeException>() / 4),
         // Texts and counts without a content: two bytes in the file.
         _ => (0, size_of::<(String, u64)>()),
     }

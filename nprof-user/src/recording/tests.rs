@@ -1,5 +1,7 @@
 //! Profiles written and read back, and files that nobody should trust.
 
+mod trees;
+
 use std::cell::Cell;
 use std::io::Read;
 use std::rc::Rc;
@@ -9,6 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 use nprof_common::Consumed;
+use prost::encoding::{WireType, encode_key};
 
 use super::room::{Counted, Room};
 use super::{Error, MAGIC, VERSION, limits, pack, read, read_within, write, write_part};
@@ -19,6 +22,9 @@ use crate::model::{
 
 /// Written by the first version of the format; see `version_1_stays_readable`.
 const VERSION_1: &[u8] = include_bytes!("golden/version-1.nprof");
+
+/// The number of what all trees have in common.
+const TREES: u32 = 11;
 
 /// Numbers that look random and are the same in every run.
 struct Dice(u64);
@@ -121,6 +127,12 @@ fn profile(rows: u32, dice: &mut Dice) -> Profile {
     profile
 }
 
+/// The same with trees.
+fn with_trees(rows: u32, seed: u64) -> Profile {
+    let mut dice = Dice(seed);
+    Profile { trees: Some(Box::new(trees::trees(rows, &mut dice))), ..profile(rows, &mut dice) }
+}
+
 /// Check that any profile comes back as it was, small ones, empty ones and those of many parts.
 #[test]
 fn comes_back_as_it_was() {
@@ -153,6 +165,7 @@ fn comes_back_as_it_was() {
         profile.functions.iter_mut().step_by(3).for_each(|of| (of.sampled, of.only_counted) = (true, true));
         // As in recordings of before the error of a time was known: none is made up.
         profile.functions.iter_mut().step_by(4).for_each(|of| of.unseen = Some(Unseen { error_ns: None, ..unseen }));
+        profile.trees = rows.is_multiple_of(2).then(|| Box::new(trees::trees(rows, &mut dice)));
         assert_eq!(read_back(&written(&profile)).unwrap(), profile, "{rows} rows");
     }
 }
@@ -179,7 +192,7 @@ fn says_what_a_file_is_not() {
 /// Check that a recording that ends early is never taken for a whole one, wherever it ends.
 #[test]
 fn notices_a_missing_end() {
-    let file = written(&profile(3, &mut Dice(2)));
+    let file = written(&with_trees(3, 2));
     for end in MAGIC.len()..file.len() {
         let error = read_back(&file[..end]).unwrap_err();
         assert!(matches!(error, Error::CutShort), "cut after {end} of {}: {error}", file.len());
@@ -189,7 +202,7 @@ fn notices_a_missing_end() {
 /// Check that a changed byte is an error, that nothing panics over it, and that nothing may follow the end.
 #[test]
 fn notices_a_changed_byte() {
-    let profile = profile(2, &mut Dice(3));
+    let profile = with_trees(2, 3);
     let file = written(&profile);
     let header = MAGIC.len() + 4;
     // Of gzip's own header, which no checksum covers, only the magic matters.
@@ -221,7 +234,7 @@ fn packed(content: &[u8]) -> Vec<u8> {
 fn made_up_content_is_checked() {
     use prost::Message as _;
     let mut content = Vec::new();
-    pack::parts(&profile(3, &mut Dice(5)), |part| write_part(&part.encode_to_vec(), &mut content)).unwrap();
+    pack::parts(&with_trees(3, 5), |part| write_part(&part.encode_to_vec(), &mut content)).unwrap();
     write_part(&[], &mut content).unwrap();
     let mut dice = Dice(6);
     let mut read_anyway = 0;
@@ -238,6 +251,12 @@ fn made_up_content_is_checked() {
             assert!(stack.frames.iter().all(|frame| (*frame as usize) < profile.frames.len()));
             assert!(totals.function.is_none_or(|function| (function as usize) < profile.functions.len()));
             assert!(totals.calls.is_finite());
+        }
+        let Some(trees) = &profile.trees else { continue };
+        for kept in &trees.kept {
+            let nodes = &kept.invocation.nodes;
+            assert!(nodes.iter().all(|node| (node.method as usize) < trees.methods.len()));
+            assert!((0..).zip(nodes).all(|(place, node)| node.children.iter().all(|child| *child > place)));
         }
     }
     assert!(read_anyway > 100, "only {read_anyway} were read: the test tests nothing");
@@ -261,12 +280,20 @@ fn indices_lead_somewhere() {
     }
 }
 
-/// Rows of one list without a content: two bytes each, in as many parts as need be, and the end.
-fn empty_rows(list: u8, mut rows: usize) -> Vec<u8> {
+/// Rows of one list without a content: two or three bytes each, in as many parts as need be, and the end. That there are trees is said
+/// before.
+fn empty_rows(list: u32, mut rows: usize) -> Vec<u8> {
+    let row = |list: u32| {
+        let mut row = Vec::new();
+        encode_key(list, WireType::LengthDelimited, &mut row);
+        row.push(0);
+        row
+    };
     let mut content = Vec::new();
+    write_part(&row(TREES), &mut content).unwrap();
     while rows > 0 {
         let now = rows.min(1 << 19);
-        write_part(&[list << 3 | 2, 0].repeat(now), &mut content).unwrap();
+        write_part(&row(list).repeat(now), &mut content).unwrap();
         rows -= now;
     }
     write_part(&[], &mut content).unwrap();
@@ -292,12 +319,12 @@ fn gives_up_on_too_much() {
 /// Check that a small file takes little memory, whatever it has rows of, and that it is said why it is not read.
 #[test]
 fn small_files_stay_small() {
-    for list in 1..=10 {
-        let file = packed(&empty_rows(list, 2_000_000));
+    for list in 1..=19 {
+        let file = packed(&empty_rows(list, 3_000_000));
         assert!(file.len() < 200 << 10, "{} bytes", file.len());
         let error = read_back(&file).unwrap_err();
-        // Of the first and the last list nothing is kept but the latest.
-        let is_one = matches!(list, 1 | 10) && matches!(error, Error::Damaged { .. });
+        // These are no lists: nothing is kept but the latest, or nothing but one can be.
+        let is_one = matches!(list, 1 | 10 | TREES) && matches!(error, Error::Damaged { .. });
         assert!(is_one || matches!(error, Error::Inflated), "list {list}: {error}");
         assert!(is_one || error.to_string().contains("64 MiB"), "{error}");
     }
@@ -306,7 +333,7 @@ fn small_files_stay_small() {
 /// Check that what is reckoned before is no less than what a profile takes, so that the bound is one.
 #[test]
 fn nothing_is_reckoned_too_small() {
-    let profile = profile(500, &mut Dice(8));
+    let profile = with_trees(500, 8);
     let texts = |texts: &[&String]| texts.iter().map(|text| text.len()).sum::<usize>();
     let held = profile.frames.iter().map(|f| size_of_val(f) + texts(&[&f.scope, &f.name, &f.signature])).sum::<usize>()
         + profile.stacks.iter().map(|s| size_of_val(s) + 4 * s.frames.len()).sum::<usize>()
@@ -316,7 +343,8 @@ fn nothing_is_reckoned_too_small() {
             .iter()
             .sum::<usize>()
         + size_of_val(profile.timeline.as_slice())
-        + profile.threads.iter().map(|t| size_of_val(t) + t.name.len()).sum::<usize>();
+        + profile.threads.iter().map(|t| size_of_val(t) + t.name.len()).sum::<usize>()
+        + trees::held(profile.trees.as_ref().unwrap());
     let file = written(&profile);
     assert!(read_with(|read| Room::within(held, held, read), &file).is_err());
     assert_eq!(read_with(|read| Room::within(4 * held, 4 * held, read), &file).unwrap(), profile);

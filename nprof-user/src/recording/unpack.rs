@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use nprof_common::{Consumed, Counters};
 
 use super::Error;
+use super::checks::{check, is_below, timestamp};
 use super::numbers::{COUNTERS, CUT_REASONS, KINDS, MODES, value};
+use super::unpack_trees::TreeRows;
 use super::wire::{self, Part};
 use crate::model::{
     About, Collectors, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, Settled, StackTotals, ThreadName,
@@ -17,13 +18,15 @@ use crate::model::{
 #[derive(Debug, Default)]
 pub(super) struct Unpacked {
     profile: Profile,
+    trees: TreeRows,
     /// Whether it is said what was recorded.
     is_described: bool,
 }
 
 impl Unpacked {
     /// Adds the rows of a part.
-    pub(super) fn add(&mut self, part: Part) -> Result<(), Error> {
+    pub(super) fn add(&mut self, mut part: Part) -> Result<(), Error> {
+        self.trees.add(&mut part)?;
         let profile = &mut self.profile;
         if let Some(about) = part.about {
             profile.about = self::about(about)?;
@@ -44,7 +47,7 @@ impl Unpacked {
 
     /// The profile, if it is whole.
     pub(super) fn finish(self) -> Result<Profile, Error> {
-        let Self { profile, is_described } = self;
+        let Self { mut profile, trees, is_described } = self;
         check(is_described, "it does not say what was recorded")?;
         let (frames, stacks) = (profile.frames.len(), profile.stacks.len());
         let (functions, threads) = (profile.functions.len(), profile.threads.len());
@@ -61,16 +64,9 @@ impl Unpacked {
             is_below(call.function, functions) && call.stack.is_none_or(|stack| is_below(stack, stacks))
         };
         check(profile.timeline.iter().all(is_sound), "a call names a stack or function that is not there")?;
+        profile.trees = trees.finish()?.map(Box::new);
         Ok(profile)
     }
-}
-
-fn is_below(index: u32, length: usize) -> bool {
-    (index as usize) < length
-}
-
-fn check(holds: bool, what: &'static str) -> Result<(), Error> {
-    if holds { Ok(()) } else { Err(Error::Damaged { what }) }
 }
 
 fn append<T, M>(rows: &mut Vec<T>, messages: Vec<M>, row: impl Fn(M) -> Result<T, Error>) -> Result<(), Error> {
@@ -81,13 +77,8 @@ fn append<T, M>(rows: &mut Vec<T>, messages: Vec<M>, row: impl Fn(M) -> Result<T
 }
 
 fn about(about: wire::About) -> Result<About, Error> {
-    let time = Error::Damaged { what: "a time that is none" };
-    let Ok(started) = Timestamp::new(about.started_seconds, about.started_nanos) else {
-        return Err(time);
-    };
-    if about.elapsed_nanos >= 1_000_000_000 {
-        return Err(time);
-    }
+    let started = timestamp(about.started_seconds, about.started_nanos)?;
+    check(about.elapsed_nanos < 1_000_000_000, "a time that is none")?;
     Ok(About {
         nprof: about.nprof,
         started,

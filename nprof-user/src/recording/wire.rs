@@ -26,6 +26,26 @@ pub(super) struct Part {
     pub(super) threads: Vec<Thread>,
     #[prost(message, optional, tag = "10")]
     pub(super) quality: Option<Quality>,
+    /// Only where trees were recorded, and then in the first part.
+    #[prost(message, optional, tag = "11")]
+    pub(super) trees: Option<Trees>,
+    #[prost(message, repeated, tag = "12")]
+    pub(super) tree_methods: Vec<TreeMethod>,
+    #[prost(message, repeated, tag = "13")]
+    pub(super) tree_exceptions: Vec<TreeException>,
+    #[prost(message, repeated, tag = "14")]
+    pub(super) tree_ways: Vec<TreeWay>,
+    #[prost(message, repeated, tag = "15")]
+    pub(super) tree_entries: Vec<TreeEntry>,
+    #[prost(message, repeated, tag = "16")]
+    pub(super) tree_groups: Vec<TreeGroup>,
+    #[prost(message, repeated, tag = "17")]
+    pub(super) tree_sums: Vec<TreeSum>,
+    #[prost(message, repeated, tag = "18")]
+    pub(super) invocations: Vec<Invocation>,
+    /// The nodes of all invocations, one invocation after the other.
+    #[prost(message, repeated, tag = "19")]
+    pub(super) tree_nodes: Vec<TreeNode>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -244,4 +264,200 @@ pub(super) struct Count {
     pub(super) reason: String,
     #[prost(uint64, tag = "2")]
     pub(super) number: u64,
+}
+
+/// What all trees have in common. Mirrors [`crate::model::RecordedTrees`].
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Trees {
+    #[prost(int64, tag = "1")]
+    pub(super) began_seconds: i64,
+    #[prost(int32, tag = "2")]
+    pub(super) began_nanos: i32,
+    #[prost(uint64, tag = "3")]
+    pub(super) began_monotonic_ns: u64,
+    #[prost(uint64, tag = "4")]
+    pub(super) elapsed_ns: u64,
+    #[prost(uint64, tag = "5")]
+    pub(super) seen: u64,
+    #[prost(uint64, tag = "6")]
+    pub(super) ways_left_out: u64,
+    #[prost(uint32, repeated, tag = "7")]
+    pub(super) silenced: Vec<u32>,
+    #[prost(uint64, tag = "8")]
+    pub(super) begun_before: u64,
+    #[prost(uint64, tag = "9")]
+    pub(super) still_inside: u64,
+    #[prost(uint64, tag = "10")]
+    pub(super) died_inside: u64,
+    #[prost(uint64, tag = "11")]
+    pub(super) lost_beginnings: u64,
+    #[prost(uint64, tag = "12")]
+    pub(super) crowded: u64,
+    #[prost(uint64, tag = "13")]
+    pub(super) unknown: u64,
+    #[prost(uint64, tag = "14")]
+    pub(super) lost_events: u64,
+    #[prost(uint64, tag = "15")]
+    pub(super) lost_invocations: u64,
+    #[prost(uint64, tag = "16")]
+    pub(super) without_ring: u64,
+    #[prost(uint64, tag = "17")]
+    pub(super) lost_waits: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TreeMethod {
+    #[prost(string, tag = "1")]
+    pub(super) class: String,
+    #[prost(string, tag = "2")]
+    pub(super) method: String,
+    #[prost(string, tag = "3")]
+    pub(super) signature: String,
+    #[prost(uint32, tag = "4")]
+    pub(super) kind: u32,
+    #[prost(bool, tag = "5")]
+    pub(super) is_entry: bool,
+    #[prost(uint32, tag = "6")]
+    pub(super) depth: u32,
+    /// For each caller its number, how many lines there are, and these.
+    #[prost(uint32, repeated, tag = "7")]
+    pub(super) callers: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TreeException {
+    #[prost(uint32, tag = "1")]
+    pub(super) number: u32,
+    #[prost(string, tag = "2")]
+    pub(super) class: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct TreeWay {
+    #[prost(uint32, optional, tag = "1")]
+    pub(super) before: Option<u32>,
+    #[prost(uint32, tag = "2")]
+    pub(super) method: u32,
+}
+
+/// An entry method.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct TreeEntry {
+    #[prost(uint32, tag = "1")]
+    pub(super) method: u32,
+    #[prost(uint64, tag = "2")]
+    pub(super) incomplete: u64,
+    #[prost(uint64, tag = "3")]
+    pub(super) failed: u64,
+    #[prost(uint64, tag = "4")]
+    pub(super) endless: u64,
+    #[prost(message, optional, tag = "5")]
+    pub(super) slowest: Option<Slowest>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct Slowest {
+    #[prost(uint64, tag = "1")]
+    pub(super) number: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) total_ns: u64,
+    #[prost(bool, tag = "3")]
+    pub(super) is_virtual: bool,
+    #[prost(uint64, tag = "4")]
+    pub(super) thread: u64,
+    #[prost(uint64, tag = "5")]
+    pub(super) started_ns: u64,
+}
+
+/// Invocations of an entry method that took about the same time.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct TreeGroup {
+    #[prost(uint32, tag = "1")]
+    pub(super) entry: u32,
+    #[prost(uint32, tag = "2")]
+    pub(super) bucket: u32,
+    #[prost(uint64, tag = "3")]
+    pub(super) invocations: u64,
+    #[prost(uint64, tag = "4")]
+    pub(super) total_ns: u64,
+    #[prost(uint64, tag = "5")]
+    pub(super) min_ns: u64,
+    #[prost(uint64, tag = "6")]
+    pub(super) max_ns: u64,
+    #[prost(uint64, tag = "7")]
+    pub(super) off_ns: u64,
+    #[prost(uint64, tag = "8")]
+    pub(super) unknown_off: u64,
+}
+
+/// What those of one bucket did on one way.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct TreeSum {
+    #[prost(uint32, tag = "1")]
+    pub(super) way: u32,
+    #[prost(uint32, tag = "2")]
+    pub(super) bucket: u32,
+    #[prost(uint64, tag = "3")]
+    pub(super) calls: u64,
+    #[prost(uint64, tag = "4")]
+    pub(super) self_ns: u64,
+    #[prost(uint64, tag = "5")]
+    pub(super) off_ns: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Invocation {
+    #[prost(uint64, tag = "1")]
+    pub(super) number: u64,
+    #[prost(bool, tag = "2")]
+    pub(super) is_virtual: bool,
+    #[prost(uint64, tag = "3")]
+    pub(super) thread: u64,
+    #[prost(string, optional, tag = "4")]
+    pub(super) thread_name: Option<String>,
+    #[prost(uint64, tag = "5")]
+    pub(super) started_ns: u64,
+    #[prost(bool, tag = "6")]
+    pub(super) knows_off: bool,
+    /// How many of the nodes are its.
+    #[prost(uint32, tag = "7")]
+    pub(super) nodes: u32,
+    #[prost(uint64, tag = "8")]
+    pub(super) lost: u64,
+    #[prost(uint64, tag = "9")]
+    pub(super) lost_calls: u64,
+    #[prost(uint64, tag = "10")]
+    pub(super) unbegun: u64,
+    #[prost(uint64, tag = "11")]
+    pub(super) unended: u64,
+    #[prost(uint64, tag = "12")]
+    pub(super) cut: u64,
+    #[prost(bool, tag = "13")]
+    pub(super) is_after_loss: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TreeNode {
+    /// How many nodes before it its caller is; 0 for an entry method.
+    #[prost(uint32, tag = "1")]
+    pub(super) caller_before: u32,
+    #[prost(uint32, tag = "2")]
+    pub(super) method: u32,
+    #[prost(uint64, tag = "3")]
+    pub(super) calls: u64,
+    #[prost(uint64, tag = "4")]
+    pub(super) unended: u64,
+    #[prost(uint64, tag = "5")]
+    pub(super) total_ns: u64,
+    #[prost(uint64, tag = "6")]
+    pub(super) min_ns: u64,
+    #[prost(uint64, tag = "7")]
+    pub(super) max_ns: u64,
+    #[prost(uint64, tag = "8")]
+    pub(super) nested_ns: u64,
+    #[prost(uint64, tag = "9")]
+    pub(super) off_ns: u64,
+    /// For each class its number, and how many calls were left by it, threw it and caught it.
+    #[prost(uint64, repeated, tag = "10")]
+    pub(super) exceptions: Vec<u64>,
 }

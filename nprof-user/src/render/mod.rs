@@ -16,6 +16,7 @@ pub mod json;
 pub mod live;
 mod marks;
 pub mod methods;
+mod microseconds;
 mod names;
 mod notes;
 mod order;

@@ -56,6 +56,7 @@ pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, re
         timeline,
         threads: Vec::new(),
         quality,
+        trees: None,
     };
     name_threads(&mut profile, threads);
     profile

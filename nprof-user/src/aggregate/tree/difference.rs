@@ -4,10 +4,9 @@
 //! those of the highest buckets: exact sums of whole buckets, as near to a tenth of the invocations as these allow.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 
-use super::paths::Paths;
-use super::sums::Alike;
-use crate::model::{Difference, InvocationGroup, PathDifference, PathSum};
+use crate::model::{AlikeTotals, Difference, InvocationGroup, PathDifference, PathSum, TreeTotals};
 
 /// Fewer invocations are looked at one by one.
 const LEAST: u64 = 10;
@@ -17,33 +16,34 @@ const SLOW: f64 = 0.1;
 const MOST: f64 = 0.5;
 
 /// Compares the slow ones with the others; `None` where there are too few, or they are too alike.
-pub(super) fn between(alike: &BTreeMap<u32, Alike>, paths: &Paths) -> Option<Difference> {
+pub(super) fn between(alike: &BTreeMap<u32, AlikeTotals>, totals: &TreeTotals) -> Option<Difference> {
     let first_slow = first_slow(alike)?;
     let (mut slow, mut quick) = (Part::default(), Part::default());
     for (bucket, more) in alike {
         let part = if *bucket >= first_slow { &mut slow } else { &mut quick };
-        part.add(more);
+        part.add(more, |way| way);
     }
-    let mut ways: Vec<u32> = slow.paths.keys().chain(quick.paths.keys()).copied().collect();
-    ways.sort_unstable();
-    ways.dedup();
-    let mut differences: Vec<PathDifference> = ways
-        .into_iter()
-        .map(|way| {
-            let of = |part: &Part| part.paths.get(&way).copied().unwrap_or_default();
-            PathDifference { path: paths.methods(way), slow: of(&slow), quick: of(&quick) }
-        })
-        .collect();
+    Some(compare(&slow, &quick, |way| totals.path(*way)))
+}
+
+/// Compares two groups of invocations, of which each way is known by a key. Those ways come first that explain the most.
+pub(super) fn compare<K: Eq + Hash>(these: &Part<K>, others: &Part<K>, path: impl Fn(&K) -> Vec<u32>) -> Difference {
+    let mut differences: Vec<PathDifference> = Vec::new();
+    let of = |part: &Part<K>, way: &K| part.paths.get(way).copied().unwrap_or_default();
+    let only_others = others.paths.keys().filter(|way| !these.paths.contains_key(*way));
+    for way in these.paths.keys().chain(only_others) {
+        differences.push(PathDifference { path: path(way), these: of(these, way), others: of(others, way) });
+    }
     let more = |difference: &PathDifference| {
-        mean(difference.slow, slow.group.invocations) - mean(difference.quick, quick.group.invocations)
+        mean(difference.these, these.group.invocations) - mean(difference.others, others.group.invocations)
     };
     differences.sort_by(|a, b| more(b).abs().total_cmp(&more(a).abs()).then_with(|| a.path.cmp(&b.path)));
-    Some(Difference { slow: slow.group, quick: quick.group, paths: differences })
+    Difference { these: these.group, others: others.group, paths: differences }
 }
 
 /// The lowest bucket of slow ones.
 #[expect(clippy::cast_precision_loss, reason = "a share")]
-fn first_slow(alike: &BTreeMap<u32, Alike>) -> Option<u32> {
+fn first_slow(alike: &BTreeMap<u32, AlikeTotals>) -> Option<u32> {
     let all: u64 = alike.values().map(|alike| alike.group.invocations).sum();
     if all < LEAST {
         return None;
@@ -66,18 +66,25 @@ fn mean(sum: PathSum, invocations: u64) -> f64 {
     sum.self_ns as f64 / invocations.max(1) as f64
 }
 
-/// One side of the comparison.
-#[derive(Default)]
-struct Part {
+/// One side of a comparison.
+#[derive(Debug)]
+pub(super) struct Part<K> {
     group: InvocationGroup,
-    paths: HashMap<u32, PathSum>,
+    paths: HashMap<K, PathSum>,
 }
 
-impl Part {
-    fn add(&mut self, more: &Alike) {
+impl<K> Default for Part<K> {
+    fn default() -> Self {
+        Self { group: InvocationGroup::default(), paths: HashMap::new() }
+    }
+}
+
+impl<K: Eq + Hash> Part<K> {
+    /// Adds invocations, of which a way has this key.
+    pub(super) fn add(&mut self, more: &AlikeTotals, key: impl Fn(u32) -> K) {
         self.group = self.group.with(more.group);
-        for (way, more) in &more.paths {
-            self.paths.entry(*way).or_default().add(*more);
+        for (way, more) in &more.ways {
+            self.paths.entry(key(*way)).or_default().add(*more);
         }
     }
 }

@@ -4,16 +4,20 @@
 //! entry method that is called within is a node like others. What fits nothing is counted and changes no time: a wrong number is
 //! worse than none.
 
+mod compare;
 mod difference;
 mod nested;
 mod open;
 mod paths;
+mod slowest;
 mod sums;
 
 use std::collections::HashMap;
 
+pub use self::compare::compare_trees;
 pub use self::nested::NestedCalls;
-pub use self::sums::TreeSums;
+pub use self::slowest::SlowestTrees;
+pub use self::sums::{TreeSums, summarize_trees, trees_by_time, weigh_trees, weigh_trees_all};
 
 use self::open::Open;
 use crate::model::{Invocation, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreeThread, Unfinished};

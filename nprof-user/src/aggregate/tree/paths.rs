@@ -2,53 +2,39 @@
 
 use std::collections::HashMap;
 
-use crate::model::Invocation;
+use crate::model::{Invocation, TreeWay};
 
 /// How many ways are told apart.
-const MAX_PATHS: usize = 16_384;
+pub(super) const MAX_PATHS: usize = 16_384;
 
-/// The ways.
+/// The numbers of ways.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
-    /// The way that each goes on, if it is not an entry method's, and its last method.
-    steps: Vec<(Option<u32>, u32)>,
-    numbers: HashMap<(Option<u32>, u32), u32>,
+    numbers: HashMap<TreeWay, u32>,
 }
 
 impl Paths {
-    /// The numbers of the ways to each node of an invocation; `None` where there was no room.
-    pub(super) fn of(&mut self, invocation: &Invocation) -> Vec<Option<u32>> {
+    /// The numbers of the ways to each node of an invocation; `None` where there was no room. Those that are new are added to `ways`.
+    pub(super) fn of(&mut self, invocation: &Invocation, ways: &mut Vec<TreeWay>) -> Vec<Option<u32>> {
         let mut numbers = vec![None; invocation.nodes.len()];
-        numbers[0] = self.number(None, invocation.root().method);
+        numbers[0] = self.number(TreeWay { before: None, method: invocation.root().method }, ways);
         for (place, node) in invocation.nodes.iter().enumerate() {
             let Some(way) = numbers[place] else { continue };
             for &child in &node.children {
-                numbers[child as usize] = self.number(Some(way), invocation.nodes[child as usize].method);
+                let next = TreeWay { before: Some(way), method: invocation.nodes[child as usize].method };
+                numbers[child as usize] = self.number(next, ways);
             }
         }
         numbers
     }
 
-    /// The methods on a way, the entry method first.
-    pub(super) fn methods(&self, way: u32) -> Vec<u32> {
-        let mut methods = Vec::new();
-        let mut next = Some(way);
-        while let Some(&(before, method)) = next.and_then(|way| self.steps.get(way as usize)) {
-            methods.push(method);
-            next = before;
-        }
-        methods.reverse();
-        methods
-    }
-
-    fn number(&mut self, before: Option<u32>, method: u32) -> Option<u32> {
-        let step = (before, method);
-        if let Some(&known) = self.numbers.get(&step) {
+    fn number(&mut self, way: TreeWay, ways: &mut Vec<TreeWay>) -> Option<u32> {
+        if let Some(&known) = self.numbers.get(&way) {
             return Some(known);
         }
-        let number = u32::try_from(self.steps.len()).ok().filter(|_| self.steps.len() < MAX_PATHS)?;
-        self.steps.push(step);
-        self.numbers.insert(step, number);
+        let number = u32::try_from(ways.len()).ok().filter(|_| ways.len() < MAX_PATHS)?;
+        ways.push(way);
+        self.numbers.insert(way, number);
         Some(number)
     }
 }

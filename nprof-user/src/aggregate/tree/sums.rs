@@ -1,51 +1,31 @@
 //! What all invocations have in common, whether they are shown or not, in room that does not grow with their number.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
 
 use nprof_common::histogram::bucket_of;
 
 use super::difference;
 use super::paths::Paths;
+use crate::aggregate::weigh::NotRecorded;
 use crate::model::{
-    EntrySummary, Histogram, Invocation, InvocationGroup, PathSum, ProfileFrame, ProfileFrameKind, SlowestInvocation,
-    TreeKind, TreeMethod, TreeSummary, Unfinished, Unit, Weighed, WeighedStack,
+    EntrySummary, EntryTotals, Histogram, Invocation, InvocationGroup, PathSum, ProfileFrame, ProfileFrameKind,
+    SlowestInvocation, TreeKind, TreeMethod, TreeSummary, TreeTotals, Unfinished, Unit, Weighed, WeighedStack, Weight,
 };
 
 /// Adds invocations up.
 #[derive(Debug, Default)]
 pub struct TreeSums {
     paths: Paths,
-    entries: BTreeMap<u32, OfEntry>,
-    seen: u64,
-    paths_left_out: u64,
-}
-
-/// All invocations of an entry method.
-#[derive(Debug, Default)]
-struct OfEntry {
-    incomplete: u64,
-    failed: u64,
-    endless: u64,
-    slowest: Option<SlowestInvocation>,
-    /// By the bucket of their times.
-    alike: BTreeMap<u32, Alike>,
-}
-
-/// Invocations that took about the same time.
-#[derive(Debug, Default)]
-pub(super) struct Alike {
-    pub(super) group: InvocationGroup,
-    /// By the number of the way.
-    pub(super) paths: HashMap<u32, PathSum>,
+    totals: TreeTotals,
 }
 
 impl TreeSums {
     /// Adds one. Returns its number, from 1 on.
     pub fn add(&mut self, invocation: &Invocation) -> u64 {
-        self.seen += 1;
-        let number = self.seen;
-        let of = self.entries.entry(invocation.root().method).or_default();
+        let Self { paths, totals } = self;
+        totals.seen += 1;
+        let number = totals.seen;
+        let of = totals.entries.entry(invocation.root().method).or_default();
         let Some(total_ns) = invocation.total_ns() else {
             of.endless += 1;
             return number;
@@ -59,66 +39,94 @@ impl TreeSums {
         let alike = of.alike.entry(bucket_of(total_ns)).or_default();
         let off_ns = invocation.off_ns().and_then(|off_ns| off_ns.first().copied());
         alike.group = alike.group.with(InvocationGroup::one(total_ns, off_ns));
-        for (node, way) in invocation.nodes.iter().zip(self.paths.of(invocation)) {
+        for (node, way) in invocation.nodes.iter().zip(paths.of(invocation, &mut totals.ways)) {
             match way {
                 Some(way) => {
                     let more = PathSum { calls: node.calls, self_ns: node.self_ns(), off_ns: node.self_off_ns() };
-                    alike.paths.entry(way).or_default().add(more);
+                    alike.ways.entry(way).or_default().add(more);
                 }
-                None => self.paths_left_out += node.calls,
+                None => totals.ways_left_out += node.calls,
             }
         }
         number
     }
 
-    /// How many invocations there were.
+    /// What they add up to.
     #[must_use]
-    pub fn seen(&self) -> u64 {
-        self.seen
+    pub fn totals(&self) -> &TreeTotals {
+        &self.totals
     }
 
-    /// What there is to say of all.
+    /// The same, to be kept.
     #[must_use]
-    pub fn summary(&self, unfinished: Unfinished) -> TreeSummary {
-        let mut entries: Vec<EntrySummary> = self.entries.iter().map(|(method, of)| self.entry(*method, of)).collect();
-        entries.sort_by_key(|entry| (Reverse(entry.total_ns), entry.method));
-        TreeSummary { entries, unfinished, paths_left_out: self.paths_left_out }
+    pub fn into_totals(self) -> TreeTotals {
+        self.totals
     }
+}
 
-    fn entry(&self, method: u32, of: &OfEntry) -> EntrySummary {
-        let groups = || of.alike.iter().map(|(bucket, alike)| (*bucket, alike.group));
-        EntrySummary {
-            method,
-            invocations: groups().map(|(_, group)| group.invocations).sum(),
-            incomplete: of.incomplete,
-            failed: of.failed,
-            endless: of.endless,
-            total_ns: groups().map(|(_, group)| group.total_ns).sum(),
-            off_ns: groups().map(|(_, group)| group.known_off_ns()).sum(),
-            histogram: Histogram {
-                buckets: groups()
-                    .map(|(bucket, group)| (i32::try_from(bucket).unwrap_or(i32::MAX), group.invocations))
-                    .collect(),
-            },
-            slowest: of.slowest,
-            difference: difference::between(&of.alike, &self.paths),
-        }
-    }
+/// What there is to say of all invocations.
+#[must_use]
+pub fn summarize_trees(totals: &TreeTotals, unfinished: Unfinished) -> TreeSummary {
+    let mut entries: Vec<EntrySummary> = totals.entries.iter().map(|(method, of)| entry(totals, *method, of)).collect();
+    entries.sort_by_key(|entry| (Reverse(entry.total_ns), entry.method));
+    TreeSummary { entries, unfinished, paths_left_out: totals.ways_left_out }
+}
 
-    /// The trees of all together, as stacks with the time that was not spent in nested calls.
-    #[must_use]
-    pub fn weighed(&self, methods: &[TreeMethod]) -> Weighed {
-        let mut sums: BTreeMap<u32, PathSum> = BTreeMap::new();
-        for (way, more) in self.entries.values().flat_map(|of| of.alike.values()).flat_map(|alike| &alike.paths) {
-            sums.entry(*way).or_default().add(*more);
-        }
-        let stacks: Vec<WeighedStack> = sums
-            .iter()
-            .map(|(way, sum)| WeighedStack { frames: self.paths.methods(*way), value: sum.self_ns, samples: 0 })
-            .collect();
-        let total = stacks.iter().map(|stack| stack.value).sum();
-        Weighed { unit: Unit::Nanoseconds, frames: methods.iter().map(frame).collect(), stacks, total }
+fn entry(totals: &TreeTotals, method: u32, of: &EntryTotals) -> EntrySummary {
+    let groups = || of.alike.iter().map(|(bucket, alike)| (*bucket, alike.group));
+    EntrySummary {
+        method,
+        invocations: groups().map(|(_, group)| group.invocations).sum(),
+        incomplete: of.incomplete,
+        failed: of.failed,
+        endless: of.endless,
+        total_ns: groups().map(|(_, group)| group.total_ns).sum(),
+        off_ns: groups().map(|(_, group)| group.known_off_ns()).sum(),
+        histogram: Histogram {
+            buckets: groups()
+                .map(|(bucket, group)| (i32::try_from(bucket).unwrap_or(i32::MAX), group.invocations))
+                .collect(),
+        },
+        slowest: of.slowest,
+        difference: difference::between(&of.alike, totals),
     }
+}
+
+/// The trees of all together, as stacks with the time that was not spent in nested calls.
+#[must_use]
+pub fn trees_by_time(totals: &TreeTotals, methods: &[TreeMethod]) -> Weighed {
+    weighed(totals, methods, Unit::Nanoseconds, |sum| sum.self_ns)
+}
+
+/// The same by another weight.
+///
+/// # Errors
+/// If it is not known of all how long threads did not run, and the weight needs that.
+pub fn weigh_trees(totals: &TreeTotals, methods: &[TreeMethod], weight: Weight) -> Result<Weighed, NotRecorded> {
+    let mut groups = totals.entries.values().map(EntryTotals::group);
+    if matches!(weight, Weight::OnCpu | Weight::OffCpu) && groups.any(|group| group.known_off_ns().is_none()) {
+        return Err(NotRecorded::OffCpu);
+    }
+    Ok(match weight {
+        Weight::Time | Weight::SelfTime => trees_by_time(totals, methods),
+        Weight::Calls => weighed(totals, methods, Unit::Calls, |sum| sum.calls),
+        Weight::OnCpu => weighed(totals, methods, Unit::Nanoseconds, |sum| sum.self_ns.saturating_sub(sum.off_ns)),
+        Weight::OffCpu => weighed(totals, methods, Unit::Nanoseconds, |sum| sum.off_ns),
+    })
+}
+
+/// The trees by everything that is known of them.
+#[must_use]
+pub fn weigh_trees_all(totals: &TreeTotals, methods: &[TreeMethod]) -> Vec<(Weight, Weighed)> {
+    let weights = [Weight::Calls, Weight::Time, Weight::OnCpu, Weight::OffCpu];
+    weights.into_iter().filter_map(|weight| Some((weight, weigh_trees(totals, methods, weight).ok()?))).collect()
+}
+
+fn weighed(totals: &TreeTotals, methods: &[TreeMethod], unit: Unit, value: impl Fn(PathSum) -> u64) -> Weighed {
+    let stack = |(way, sum)| WeighedStack { frames: totals.path(way), value: value(sum), samples: 0 };
+    let stacks: Vec<WeighedStack> = totals.by_way().into_iter().map(stack).collect();
+    let total = stacks.iter().map(|stack| stack.value).sum();
+    Weighed { unit, frames: methods.iter().map(frame).collect(), stacks, total }
 }
 
 /// How a method ran is not known: compiled is what other tools draw in the colour of Java.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::open::{MAX_DEPTH, MAX_NODES};
-use super::{TreeSums, Trees};
+use super::{TreeSums, Trees, compare_trees, summarize_trees, trees_by_time, weigh_trees, weigh_trees_all};
 use crate::model::{
-    Invocation, Missing, NodeException, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreeNode, TreeThread,
+    Invocation, Missing, NodeException, PathDifference, RecordedTrees, TreeEvent, TreeEventKind, TreeKind, TreeMethod,
+    TreeNode, TreeThread, Weight,
 };
 
 /// Six methods: 0 and 1 are entry methods, 5 is native.
@@ -348,7 +349,7 @@ fn senseless_events_make_no_senseless_numbers() {
                 assert!(node.calls >= node.unended && node.min_ns <= node.max_ns && node.max_ns <= node.total_ns);
             }
         }
-        let _answered = sums.summary(trees.unfinished());
+        let _answered = summarize_trees(sums.totals(), trees.unfinished());
     }
 }
 
@@ -408,18 +409,18 @@ fn slow_invocations_differ_by_a_path() {
         assert_eq!(sums.add(&taking(100, if slow { 5_000 + number } else { 10 })), number + 1);
     }
     sums.add(&Script::new().enter(0).lose(1).one());
-    let summary = sums.summary(Default::default());
+    let summary = summarize_trees(sums.totals(), Default::default());
     let [entry] = &summary.entries[..] else { panic!("one entry method: {summary:?}") };
     assert_eq!((entry.invocations, entry.endless, entry.failed, entry.incomplete), (100, 1, 0, 0));
     assert_eq!(entry.slowest.map(|slowest| (slowest.number, slowest.total_ns)), Some((94, 5_193)));
     assert_eq!(entry.histogram.buckets.iter().map(|(_, n)| n).sum::<u64>(), 100);
     let difference = entry.difference.as_ref().expect("there are slow ones");
-    assert_eq!((difference.slow.invocations, difference.quick.invocations), (10, 90));
-    assert_eq!((difference.slow.min_ns, difference.quick.max_ns), (5_103, 110));
+    assert_eq!((difference.these.invocations, difference.others.invocations), (10, 90));
+    assert_eq!((difference.these.min_ns, difference.others.max_ns), (5_103, 110));
     assert_eq!(difference.paths[0].path, [0, 2]);
-    assert_eq!((difference.paths[0].slow.calls, difference.paths[0].quick.self_ns), (10, 900));
-    let slow: u64 = difference.paths.iter().map(|path| path.slow.self_ns).sum();
-    assert_eq!(slow, difference.slow.total_ns);
+    assert_eq!((difference.paths[0].these.calls, difference.paths[0].others.self_ns), (10, 900));
+    let slow: u64 = difference.paths.iter().map(|path| path.these.self_ns).sum();
+    assert_eq!(slow, difference.these.total_ns);
 }
 
 /// Check that few invocations, and those that are alike, are not divided.
@@ -430,7 +431,7 @@ fn alike_invocations_are_not_divided() {
         for &time in times {
             sums.add(&taking(10, time));
         }
-        sums.summary(Default::default()).entries[0].difference.is_some()
+        summarize_trees(sums.totals(), Default::default()).entries[0].difference.is_some()
     };
     assert!(!divided(&[10, 10, 10, 10_000]));
     assert!(!divided(&[10; 50]));
@@ -443,7 +444,7 @@ fn trees_become_stacks() {
     let mut sums = TreeSums::default();
     sums.add(&taking(100, 50));
     sums.add(&taking(200, 20));
-    let weighed = sums.weighed(&methods());
+    let weighed = trees_by_time(sums.totals(), &methods());
     assert_eq!(weighed.total, 370);
     let stacks: Vec<_> = weighed.stacks.iter().map(|stack| (stack.frames.clone(), stack.value)).collect();
     assert_eq!(stacks, [(vec![0], 300), (vec![0, 2], 70)]);
@@ -467,14 +468,68 @@ fn waiting_belongs_to_the_innermost_call() {
     assert_eq!((all[0], at(&one, &[5]).total_ns), (90, 2));
     let mut sums = TreeSums::default();
     sums.add(&one);
-    assert_eq!(sums.summary(Trees::new(&methods(), true).unfinished()).entries[0].off_ns, Some(90));
+    assert_eq!(summarize_trees(sums.totals(), Trees::new(&methods(), true).unfinished()).entries[0].off_ns, Some(90));
 
     let unknown = new().enter(0).tell(0, TreeEventKind::Waited(None)).leave(0).one();
     assert_eq!((unknown.off_ns(), Script::new().enter(0).leave(0).one().off_ns()), (None, None));
     sums.add(&unknown);
-    assert_eq!(sums.summary(Trees::new(&methods(), true).unfinished()).entries[0].off_ns, None);
+    assert_eq!(summarize_trees(sums.totals(), Trees::new(&methods(), true).unfinished()).entries[0].off_ns, None);
     let mut trees = Trees::new(&methods(), true).knowing_off(true);
     let event = |kind| TreeEvent { thread: TreeThread::Virtual(1), at_ns: 0, method: 0, kind };
     assert!(trees.take(&event(TreeEventKind::Enter)).is_none());
     assert_eq!(trees.take(&event(TreeEventKind::Return)).unwrap().off_ns(), None);
+}
+
+/// Check that trees are weighed by calls and by waiting as well, and that waiting is not made up where it is not known.
+#[test]
+fn trees_have_other_weights() {
+    let waited = |ns| TreeEventKind::Waited(Some(ns));
+    let knowing = Script { trees: Trees::new(&methods(), true).knowing_off(true), now: 1000, done: Vec::new() };
+    let mut sums = TreeSums::default();
+    sums.add(&knowing.enter(0).enter(2).pass(50).tell(2, waited(30)).leave(2).enter(2).leave(2).leave(0).one());
+    let values = |sums: &TreeSums, weight| -> Option<Vec<u64>> {
+        let weighed = weigh_trees(sums.totals(), &methods(), weight).ok()?;
+        assert_eq!(weighed.total, weighed.stacks.iter().map(|stack| stack.value).sum::<u64>());
+        Some(weighed.stacks.iter().map(|stack| stack.value).collect())
+    };
+    assert_eq!(values(&sums, Weight::Calls), Some(vec![1, 2]));
+    assert_eq!(values(&sums, Weight::OffCpu), Some(vec![0, 30]));
+    let (time, work) = (values(&sums, Weight::Time).unwrap(), values(&sums, Weight::OnCpu).unwrap());
+    assert_eq!((time[0], time[1]), (work[0], work[1] + 30));
+    assert_eq!(weigh_trees_all(sums.totals(), &methods()).len(), 4);
+    sums.add(&taking(10, 20));
+    assert_eq!((values(&sums, Weight::OffCpu), weigh_trees_all(sums.totals(), &methods()).len()), (None, 2));
+}
+
+/// Check that recordings are compared by what methods are, not by their numbers, and that the differences of paths add up.
+#[test]
+fn recordings_are_compared() {
+    let recorded = |own: u64, within: u64, rounds: u64, methods: Vec<TreeMethod>| {
+        let mut sums = TreeSums::default();
+        for _ in 0..rounds {
+            sums.add(&taking(own, within));
+        }
+        RecordedTrees { methods, totals: sums.into_totals(), ..RecordedTrees::default() }
+    };
+    let named = |class: &str| {
+        let mut methods = methods();
+        methods[2].class = class.into();
+        methods
+    };
+    let before = recorded(100, 10, 30, named("a.L$$Lambda$14/0x0000000800001"));
+    let mut after = recorded(150, 1_000, 20, named("a.L$$Lambda/0x00007f"));
+    // Another run has other numbers.
+    after.methods.swap(2, 3);
+    after.totals.ways.iter_mut().filter(|way| way.method == 2).for_each(|way| way.method = 3);
+    let comparison = compare_trees(&before, &after);
+    let [entry] = &comparison.entries[..] else { panic!("one entry method: {comparison:?}") };
+    let difference = &entry.difference;
+    assert_eq!((difference.others.invocations, difference.these.invocations), (30, 20));
+    assert_eq!(difference.paths.len(), 2);
+    let largest = &difference.paths[0];
+    let names: Vec<&str> = largest.path.iter().map(|method| &*comparison.methods[*method as usize].method).collect();
+    assert_eq!((names, largest.others.calls, largest.these.calls), (vec!["m0", "m2"], 30, 20));
+    let more = |path: &PathDifference| path.these.self_ns / 20 - path.others.self_ns / 30;
+    let all = difference.these.mean_ns() - difference.others.mean_ns();
+    assert_eq!(difference.paths.iter().map(more).sum::<u64>(), all);
 }

@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{Format, TreeArgs};
-use crate::aggregate::{TreeSums, Trees};
+use crate::aggregate::{TreeSums, summarize_trees, trees_by_time};
 use crate::cli::terminal::stdout_screen;
-use crate::model::{Invocation, Jvm, Losses, TreePlan};
+use crate::model::{Invocation, Jvm, TreeClock, TreeLosses, TreePlan, Unfinished};
 use crate::render::profile::captions::Captions;
 use crate::render::profile::{folded, svg};
-use crate::render::tree::{self, ShownInvocation, TreeClock, TreeContext, TreeRun, TreeTimeline};
-use crate::trace::{TreeLosses, TreeTracer};
+use crate::render::tree::{self, ShownInvocation, TreeContext, TreeRun, TreeTimeline};
+use crate::trace::TreeTracer;
 
 /// Takes invocations.
 #[derive(Debug)]
@@ -126,13 +126,14 @@ impl Output {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(super) fn finish(mut self, trees: &Trees, losses: TreeLosses, silenced: &[u32]) -> io::Result<()> {
-        let summary = self.sums.summary(trees.unfinished());
-        let losses = named(losses);
+    pub(super) fn finish(mut self, unfinished: Unfinished, losses: TreeLosses, silenced: &[u32]) -> io::Result<()> {
+        let summary = summarize_trees(self.sums.totals(), unfinished);
+        let losses = losses.named();
         let elapsed = self.begun.elapsed();
         let (context, out) = (&self.context, &mut self.out);
         let run = TreeRun {
-            jvm: &self.jvm,
+            pid: self.jvm.pid.0,
+            main: &self.jvm.main,
             summary: &summary,
             elapsed,
             shown: self.shown,
@@ -151,22 +152,15 @@ impl Output {
                     timeline.finish(context, &run, out)?;
                 }
             }
-            Format::Folded => folded::write(&self.sums.weighed(&context.plan().methods), out)?,
+            Format::Folded => folded::write(&trees_by_time(self.sums.totals(), &context.plan().methods), out)?,
             Format::Svg => {
                 let notes = tree::tree_notes(context, &run);
                 let captions = Captions { title: tree::tree_title(context, &run), notes };
-                svg::write(&self.sums.weighed(&context.plan().methods), &captions, out)?;
+                svg::write(&trees_by_time(self.sums.totals(), &context.plan().methods), &captions, out)?;
             }
         }
         self.out.flush()
     }
-}
-
-/// Losses by their names.
-fn named(losses: TreeLosses) -> Losses {
-    let TreeLosses { events, invocations, without_ring, waits } = losses;
-    let of_rings = [("tree-events", events), ("tree-invocations", invocations), ("tree-no-ring", without_ring)];
-    Losses { counts: of_rings.into_iter().chain([("tree-waits", waits)]).collect() }
 }
 
 /// Now, by both clocks.

@@ -5,7 +5,6 @@
 //! twice: in `sf`, which `chrome://tracing` shows, and in its arguments, because Perfetto ignores `sf`.
 
 mod events;
-mod microseconds;
 mod stack_frames;
 
 use std::cmp::Reverse;
@@ -15,10 +14,10 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use self::events::{Events, Origin};
-pub(in crate::render) use self::microseconds::Microseconds;
 use self::stack_frames::StackFrames;
 use crate::model::{About, Profile, TimelineCall};
 use crate::render::json;
+use crate::render::microseconds::Microseconds;
 
 /// Writes the timeline of a recording. Writes in small pieces: `out` should be buffered.
 ///

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use super::super::grid::{Screen, bold};
 use super::super::groups::By;
 use super::super::order::Order;
+use super::super::tree::ShownTrees;
 use super::super::{names, notes, units};
 use super::callers::{self, Caller, Callers, percent};
 use super::captions::Captions;
@@ -45,6 +46,10 @@ pub struct Extent {
     pub order: Order,
     /// What functions are added up by.
     pub by: Option<By>,
+    /// How many trees of invocations, the slowest first.
+    pub trees: usize,
+    /// Whether each node of a tree has its line.
+    pub whole: bool,
 }
 
 /// Writes a report. Where it leaves something out, it says so.
@@ -70,7 +75,9 @@ pub fn table(profile: &Profile, extent: Extent, screen: Screen, out: &mut dyn Wr
     for note in &captions.notes {
         writeln!(out, "{note}")?;
     }
-    Ok(())
+    let Some(trees) = &profile.trees else { return Ok(()) };
+    writeln!(out)?;
+    ShownTrees::new(&profile.about, trees, extent.trees).text(extent.whole, screen, &mut &mut *out)
 }
 
 /// One line for each group.

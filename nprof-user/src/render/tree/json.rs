@@ -23,27 +23,7 @@ const HISTOGRAM_SCHEMA: u32 = 2;
 /// # Errors
 /// What writing to `w` gives.
 pub fn tree_json(context: &TreeContext, shown: ShownInvocation<'_>, w: &mut impl Write) -> io::Result<()> {
-    let invocation = shown.invocation;
-    let (tid, virtual_thread) = ids(invocation.thread);
-    let off_ns = invocation.off_ns();
-    let root = Node { context, invocation, off_ns: off_ns.as_deref(), place: 0, caller: None };
-    let entry = context.full(invocation.root().method);
-    line(
-        &InvocationLine {
-            schema: SCHEMA,
-            number: shown.number,
-            entry: &entry,
-            thread: shown.thread.map_or_else(|| thread_label(invocation.thread, None), str::to_owned),
-            tid,
-            virtual_thread,
-            started: context.moment(invocation.started_ns).to_string(),
-            total_ns: invocation.total_ns(),
-            off_cpu_ns: invocation.total_ns().and(off_ns.as_deref()).and_then(|off_ns| off_ns.first().copied()),
-            missing: invocation.missing.into(),
-            root,
-        },
-        w,
-    )
+    line(&InvocationLine::of(context, shown), w)
 }
 
 /// Writes the last line.
@@ -51,22 +31,7 @@ pub fn tree_json(context: &TreeContext, shown: ShownInvocation<'_>, w: &mut impl
 /// # Errors
 /// What writing to `w` gives.
 pub fn tree_summary_json(context: &TreeContext, run: &TreeRun<'_>, w: &mut impl Write) -> io::Result<()> {
-    let unfinished = run.summary.unfinished;
-    let summary = Summary {
-        nprof: env!("CARGO_PKG_VERSION"),
-        started: context.clock.wall.to_string(),
-        elapsed_ns: nanoseconds(run.elapsed),
-        pid: run.jvm.pid.0,
-        main: &run.jvm.main,
-        shown: run.shown,
-        min_ns: run.min_ns,
-        entries: run.summary.entries.iter().map(|entry| Entry::of(context, entry)).collect(),
-        unfinished: unfinished.into(),
-        paths_left_out: run.summary.paths_left_out,
-        silenced: run.silenced.iter().map(|&method| context.full(method)).collect(),
-        losses: run.losses,
-    };
-    line(&SummaryLine { schema: SCHEMA, summary }, w)
+    line(&SummaryLine { schema: SCHEMA, summary: Summary::of(context, run) }, w)
 }
 
 /// Writes the plan as one line.
@@ -90,10 +55,10 @@ pub fn tree_plan_json(context: &TreeContext, w: &mut impl Write) -> io::Result<(
 }
 
 #[derive(Serialize)]
-struct InvocationLine<'a> {
+pub(super) struct InvocationLine<'a> {
     schema: u32,
     number: u64,
-    entry: &'a str,
+    entry: String,
     thread: String,
     tid: Option<u32>,
     #[serde(rename = "virtual")]
@@ -102,7 +67,28 @@ struct InvocationLine<'a> {
     total_ns: Option<u64>,
     off_cpu_ns: Option<u64>,
     missing: MissingOf,
-    root: Node<'a>,
+    root: Tree<'a>,
+}
+
+impl<'a> InvocationLine<'a> {
+    pub(super) fn of(context: &'a TreeContext, shown: ShownInvocation<'a>) -> Self {
+        let invocation = shown.invocation;
+        let (tid, virtual_thread) = ids(invocation.thread);
+        let off_ns = invocation.off_ns();
+        Self {
+            schema: SCHEMA,
+            number: shown.number,
+            entry: context.full(invocation.root().method),
+            thread: shown.thread.map_or_else(|| thread_label(invocation.thread, None), str::to_owned),
+            tid,
+            virtual_thread,
+            started: context.moment(invocation.started_ns).to_string(),
+            total_ns: invocation.total_ns(),
+            off_cpu_ns: invocation.total_ns().and(off_ns.as_deref()).and_then(|off_ns| off_ns.first().copied()),
+            missing: invocation.missing.into(),
+            root: Tree { context, invocation, off_ns },
+        }
+    }
 }
 
 /// The numbers of a thread: of a platform thread in the kernel, of a virtual one in Java.
@@ -130,6 +116,21 @@ impl From<Missing> for MissingOf {
         let lost_calls = Some(of.lost_calls).filter(|lost| *lost > 0);
         let Missing { lost, unbegun, unended, cut, is_after_loss, .. } = of;
         Self { lost_events: lost, lost_calls, ends: unended, beginnings: unbegun, cut, after_loss: is_after_loss }
+    }
+}
+
+/// All nodes of an invocation.
+struct Tree<'a> {
+    context: &'a TreeContext,
+    invocation: &'a Invocation,
+    /// Of each node how long the thread did not run.
+    off_ns: Option<Vec<u64>>,
+}
+
+impl Serialize for Tree<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { context, invocation, off_ns } = self;
+        Node { context, invocation, off_ns: off_ns.as_deref(), place: 0, caller: None }.serialize(serializer)
     }
 }
 
@@ -258,7 +259,7 @@ struct SummaryLine<'a> {
 }
 
 #[derive(Serialize)]
-struct Summary<'a> {
+pub(super) struct Summary<'a> {
     nprof: &'static str,
     started: String,
     elapsed_ns: u64,
@@ -272,6 +273,25 @@ struct Summary<'a> {
     silenced: Vec<String>,
     #[serde(serialize_with = "as_map")]
     losses: &'a Losses,
+}
+
+impl<'a> Summary<'a> {
+    pub(super) fn of(context: &TreeContext, run: &TreeRun<'a>) -> Self {
+        Self {
+            nprof: env!("CARGO_PKG_VERSION"),
+            started: context.clock.wall.to_string(),
+            elapsed_ns: nanoseconds(run.elapsed),
+            pid: run.pid,
+            main: run.main,
+            shown: run.shown,
+            min_ns: run.min_ns,
+            entries: run.summary.entries.iter().map(|entry| Entry::of(context, entry)).collect(),
+            unfinished: run.summary.unfinished.into(),
+            paths_left_out: run.summary.paths_left_out,
+            silenced: run.silenced.iter().map(|&method| context.full(method)).collect(),
+            losses: run.losses,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -392,10 +412,10 @@ impl DifferenceOf {
     fn of(context: &TreeContext, of: &Difference) -> Self {
         let paths = of.paths.iter().map(|path| Path {
             path: path.path.iter().map(|method| context.full(*method)).collect(),
-            slow: Sum::of(path.slow, of.slow),
-            quick: Sum::of(path.quick, of.quick),
+            slow: Sum::of(path.these, of.these),
+            quick: Sum::of(path.others, of.others),
         });
-        Self { slow: of.slow.into(), quick: of.quick.into(), paths: paths.collect() }
+        Self { slow: of.these.into(), quick: of.others.into(), paths: paths.collect() }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Invocations as trees: for people, for programs, for Perfetto; the plan before, and the summary at the end.
 
+mod diff;
 mod json;
 mod names;
 mod paragraph;
 mod perfetto;
 mod plan;
+mod recorded;
 mod summary;
 mod text;
 
@@ -12,15 +14,17 @@ use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+pub use self::diff::tree_difference;
 pub use self::json::{step, tree_json, tree_plan_json, tree_summary_json};
 pub use self::perfetto::TreeTimeline;
 pub use self::plan::{left_out_words, tree_plan};
+pub use self::recorded::ShownTrees;
 pub use self::summary::{tree_notes, tree_summary, tree_title};
 pub use self::text::tree_text;
 
 use self::names::Names;
 use super::names::printable;
-use crate::model::{Invocation, Jvm, Losses, SharedStr, TreeMethod, TreePlan, TreeSummary, TreeThread};
+use crate::model::{Invocation, Losses, SharedStr, TreeClock, TreeMethod, TreePlan, TreeSummary, TreeThread};
 
 /// What is known of all invocations of a run: their methods, and what their numbers mean.
 #[derive(Debug)]
@@ -29,15 +33,6 @@ pub struct TreeContext {
     names: Names,
     clock: TreeClock,
     exceptions: HashMap<u32, SharedStr>,
-}
-
-/// A moment by two clocks.
-#[derive(Debug, Clone, Copy)]
-pub struct TreeClock {
-    /// By the wall.
-    pub wall: Timestamp,
-    /// By the kernel's monotonic clock, in nanoseconds.
-    pub monotonic_ns: u64,
 }
 
 /// An invocation that is shown.
@@ -56,8 +51,10 @@ pub struct ShownInvocation<'a> {
 /// How a run went.
 #[derive(Debug)]
 pub struct TreeRun<'a> {
-    /// The JVM.
-    pub jvm: &'a Jvm,
+    /// The JVM's process id.
+    pub pid: u32,
+    /// Its main class, or the jar's file name.
+    pub main: &'a str,
     /// What all invocations have in common.
     pub summary: &'a TreeSummary,
     /// How long it was.

@@ -6,6 +6,9 @@ use std::collections::{BTreeSet, HashMap};
 use crate::model::{TreeKind, TreeMethod, descriptor};
 use crate::render::names::{printable, tell_apart};
 
+/// How many parts of a class's name are compared.
+const MOST_PARTS: usize = 16;
+
 /// The names of a plan's methods.
 #[derive(Debug)]
 pub(super) struct Names {
@@ -62,9 +65,10 @@ fn short_classes(methods: &[TreeMethod]) -> HashMap<&str, &str> {
         }
         left.retain(|class| {
             let end = end(class, parts);
-            let is_done = uses[end] == 1 || end.len() == class.len();
+            // Of names that are alike in so many parts nobody wants to read the end.
+            let is_done = uses[end] == 1 || end.len() == class.len() || parts >= MOST_PARTS;
             if is_done {
-                short.insert(*class, end);
+                short.insert(*class, if uses[end] == 1 { end } else { class });
             }
             !is_done
         });

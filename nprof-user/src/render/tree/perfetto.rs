@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::json::kind;
 use super::{ShownInvocation, TreeContext, TreeRun, thread_label};
 use crate::model::TreeThread;
-use crate::render::profile::chrome::Microseconds;
+use crate::render::microseconds::Microseconds;
 
 /// Numbers of the tracks of virtual threads: numbers of the kernel's threads are lower.
 const VIRTUAL: u64 = 1 << 32;

@@ -115,7 +115,7 @@ fn lacking(entry: &EntrySummary) -> Vec<String> {
 }
 
 fn compared(difference: &Difference) -> String {
-    let Difference { slow, quick, .. } = difference;
+    let Difference { these: slow, others: quick, .. } = difference;
     let more = slow.mean_ns().saturating_sub(quick.mean_ns());
     format!(
         "the {} slowest took {} each{}{}, the others {}{}{}. Where the {} more went, per invocation:",
@@ -130,7 +130,7 @@ fn compared(difference: &Difference) -> String {
     )
 }
 
-fn from_to(group: &InvocationGroup) -> String {
+pub(super) fn from_to(group: &InvocationGroup) -> String {
     match (units::duration(group.min_ns), units::duration(group.max_ns)) {
         (min, max) if min == max => String::new(),
         (min, max) => format!(" ({min} to {max})"),
@@ -149,12 +149,12 @@ fn is_much(ns: u64, group: &InvocationGroup) -> bool {
 }
 
 /// What a path took in each invocation of a group.
-fn mean(sum: PathSum, group: InvocationGroup) -> u64 {
+pub(super) fn mean(sum: PathSum, group: InvocationGroup) -> u64 {
     sum.self_ns.checked_div(group.invocations).unwrap_or(0)
 }
 
 fn table(context: &TreeContext, difference: &Difference) -> Grid<'static> {
-    let slow = &difference.slow;
+    let slow = &difference.these;
     let has_off = slow.mean_off_ns().is_some_and(|off_ns| is_much(off_ns, slow));
     let rows = difference.paths.iter().take(PATHS).map(|path| row(context, difference, path, has_off));
     let right = |title| (title, Align::Right);
@@ -166,18 +166,18 @@ fn table(context: &TreeContext, difference: &Difference) -> Grid<'static> {
 }
 
 fn row(context: &TreeContext, difference: &Difference, path: &PathDifference, has_off: bool) -> Vec<String> {
-    let (slow, quick) = (mean(path.slow, difference.slow), mean(path.quick, difference.quick));
+    let (slow, quick) = (mean(path.these, difference.these), mean(path.others, difference.others));
     let sign = if slow < quick { "-" } else { "" };
     let mut row = vec![
         format!("{sign}{}", units::duration(slow.abs_diff(quick))),
         units::duration(slow),
         units::duration(quick),
-        format!("{} / {}", per(path.slow, difference.slow), per(path.quick, difference.quick)),
-        name(context, &path.path),
+        format!("{} / {}", per(path.these, difference.these), per(path.others, difference.others)),
+        short_path(context, &path.path),
     ];
     if has_off {
         // How much of SLOW.
-        let off_ns = path.slow.off_ns.checked_div(difference.slow.invocations).filter(|&off_ns| off_ns > 0);
+        let off_ns = path.these.off_ns.checked_div(difference.these.invocations).filter(|&off_ns| off_ns > 0);
         row.insert(2, off_ns.map_or_else(String::new, units::duration));
     }
     row
@@ -185,7 +185,7 @@ fn row(context: &TreeContext, difference: &Difference, path: &PathDifference, ha
 
 /// Calls per invocation.
 #[expect(clippy::cast_precision_loss, reason = "three digits are printed")]
-fn per(sum: PathSum, group: InvocationGroup) -> String {
+pub(super) fn per(sum: PathSum, group: InvocationGroup) -> String {
     if sum.calls.is_multiple_of(group.invocations.max(1)) {
         return units::count(sum.calls / group.invocations.max(1));
     }
@@ -194,7 +194,7 @@ fn per(sum: PathSum, group: InvocationGroup) -> String {
 
 /// A path in one line: its last method, and the one before it, unless that is the entry method, where all begin. Of a recursion it is said how
 /// deep it is.
-fn name(context: &TreeContext, path: &[u32]) -> String {
+pub(super) fn short_path(context: &TreeContext, path: &[u32]) -> String {
     let mut steps: Vec<(u32, usize)> = Vec::new();
     for &method in path {
         match steps.last_mut() {
@@ -222,7 +222,7 @@ fn name(context: &TreeContext, path: &[u32]) -> String {
 fn rest(difference: &Difference) -> Option<String> {
     let rest = difference.paths.get(PATHS..).filter(|rest| !rest.is_empty())?;
     let sum = |of: fn(&PathDifference) -> PathSum, group| rest.iter().map(|path| mean(of(path), group)).sum::<u64>();
-    let (slow, quick) = (sum(|path| path.slow, difference.slow), sum(|path| path.quick, difference.quick));
+    let (slow, quick) = (sum(|path| path.these, difference.these), sum(|path| path.others, difference.others));
     Some(format!(
         "and {}: {} and {}",
         plural(rest.len() as u64, "other path"),

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::*;
-use crate::aggregate::{TreeSums, Trees};
+use crate::aggregate::{TreeSums, Trees, compare_trees, summarize_trees};
 use crate::model::{
-    JniStep, LeftOut, LeftOutReason, Losses, Missing, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod,
-    TreeNode, TreePlan, Unfinished,
+    About, JniStep, Jvm, KeptInvocation, LeftOut, LeftOutReason, Losses, Missing, RecordedTrees, TreeCaller, TreeEvent,
+    TreeEventKind, TreeKind, TreeMethod, TreeNode, TreePlan, Unfinished,
 };
 use crate::render::grid::Screen;
 use crate::render::samples;
@@ -90,7 +90,8 @@ fn text(invocation: &Invocation, columns: Option<usize>) -> String {
 
 fn run<'a>(summary: &'a TreeSummary, jvm: &'a Jvm, losses: &'a Losses) -> TreeRun<'a> {
     TreeRun {
-        jvm,
+        pid: jvm.pid.0,
+        main: &jvm.main,
         summary,
         elapsed: Duration::from_secs(30),
         shown: 3,
@@ -164,7 +165,8 @@ fn plan_for_people() {
 fn summary_for_people() {
     let jvm = samples::snapshot().jvm;
     let losses = Losses { counts: vec![("tree-events", 3), ("tree-invocations", 0)] };
-    let summary = sums().summary(Unfinished { begun_before: 1, still_inside: 2, ..Unfinished::default() });
+    let summary =
+        summarize_trees(sums().totals(), Unfinished { begun_before: 1, still_inside: 2, ..Unfinished::default() });
     let mut out = Vec::new();
     tree_summary(&context(), &run(&summary, &jvm, &losses), true, Screen::default(), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
@@ -217,7 +219,7 @@ fn invocation_for_programs() {
 #[test]
 fn summary_and_plan_for_programs() {
     let (jvm, losses) = (samples::snapshot().jvm, Losses { counts: vec![("tree-events", 3)] });
-    let summary = sums().summary(Unfinished::default());
+    let summary = summarize_trees(sums().totals(), Unfinished::default());
     let line = document(|out| tree_summary_json(&context(), &run(&summary, &jvm, &losses), out));
     let entry = &line["summary"]["entries"][0];
     assert_eq!((&entry["invocations"], &entry["without_end"], &entry["slowest"]), (&20.into(), &1.into(), &19.into()));
@@ -245,7 +247,7 @@ fn deepest_tree_is_readable() {
 #[test]
 fn timeline_of_invocations() {
     let (context, slow, jvm, losses) = (context(), slow(), samples::snapshot().jvm, Losses::default());
-    let summary = sums().summary(Unfinished::default());
+    let summary = summarize_trees(sums().totals(), Unfinished::default());
     let mut out = Vec::new();
     let mut timeline = TreeTimeline::begin(&context, 7, "com.acme.Main", &mut out).unwrap();
     for number in [1, 2] {
@@ -289,7 +291,7 @@ fn waiting_is_shown() {
     for us in [vec![1_000; 18], vec![10_000; 2]].concat() {
         sums.add(&of(us));
     }
-    let summary = sums.summary(Unfinished::default());
+    let summary = summarize_trees(sums.totals(), Unfinished::default());
     let (jvm, losses) = (samples::snapshot().jvm, Losses::default());
     let mut out = Vec::new();
     tree_summary(&context(), &run(&summary, &jvm, &losses), true, Screen { ansi: false, columns: Some(80) }, &mut out)
@@ -349,4 +351,92 @@ fn layers_of_jni_functions() {
         "! 4 calls could not be told: their time is part of their callers' SELF",
     ];
     assert_eq!(text.lines().skip(2).take(4).collect::<Vec<_>>(), expected, "{text}");
+}
+
+/// What a recording has of the invocations of [`sums`], of which one slow one is kept, and a quick one.
+fn recorded() -> RecordedTrees {
+    let quick = invocation(&[(0, 0, Enter), (100, 1, Enter), (9, 1, Return), (9, 0, Return)]);
+    let kept = |number, invocation| KeptInvocation { number, thread: Some("http-7".to_owned()), invocation };
+    RecordedTrees {
+        began: context().clock,
+        elapsed: Duration::from_secs(30),
+        methods: plan().methods,
+        exceptions: [(0, "java.io.IOException".to_owned())].into(),
+        totals: sums().into_totals(),
+        unfinished: Unfinished { still_inside: 2, ..Unfinished::default() },
+        silenced: vec![2],
+        kept: vec![kept(2, quick), kept(19, slow())],
+        ..RecordedTrees::default()
+    }
+}
+
+/// Check that a recording's trees are those of a run: the slowest first, as many as wanted, with what all have in common, and that it is said
+/// how many there are.
+#[test]
+fn trees_of_a_recording() {
+    let (about, trees) = (About { pid: 7, main: "com.acme.Main".to_owned(), ..About::default() }, recorded());
+    let written = |most| {
+        let mut out = Vec::new();
+        ShownTrees::new(&about, &trees, most).text(false, Screen::default(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let (one, own) = (written(1), text(&slow(), None).replace("#12 ", "#19 "));
+    assert!(one.starts_with("the slowest invocations\n\n#19 ") && one.contains(&own), "{one}");
+    assert!(
+        !one.contains("#2 ") && one.contains("20 invocations of com.acme.shop.OrderService::get in 30.0 s"),
+        "{one}"
+    );
+    let flat = one.replace("\n  ", " ");
+    assert!(flat.contains("Where the 25.8 ms more went, per invocation:"), "{one}");
+    assert!(flat.contains("the recording has the 2 slowest as whole trees (--trees 2 shows them)"), "{one}");
+    assert!(flat.contains("2 invocations that had not ended") && flat.contains("shown: 1 of 21"), "{one}");
+    assert!(
+        written(2).contains("\n#2 ") && !written(2).contains("--trees") && !written(0).contains("slowest invocations"),
+        "{}",
+        written(2)
+    );
+    let of = |most| document(|out| crate::render::json::line(&ShownTrees::new(&about, &trees, most), out));
+    let shown =
+        ShownInvocation { number: 19, invocation: &trees.kept[1].invocation, thread: Some("http-7"), marked_ns: None };
+    assert_eq!(of(2)["invocations"][0], document(|out| tree_json(&context(), shown, out)));
+    assert_eq!((&of(2)["invocations"][1]["number"], &of(0)["invocations"]), (&2.into(), &serde_json::json!([])));
+    assert_eq!((&of(0)["summary"]["entries"][0]["invocations"], &of(0)["summary"]["pid"]), (&20.into(), &7.into()));
+    let (title, notes) = ShownTrees::new(&about, &trees, 0).captions();
+    assert!(title.starts_with("20 invocations of") && !notes.iter().any(|note| note.contains("shown")), "{notes:?}");
+}
+
+/// Check the comparison of two recordings: how much more an invocation takes, on which paths, in which order, and what is in one alone.
+#[test]
+fn recordings_compared() {
+    let before = recorded();
+    let mut after = before.clone();
+    for alike in after.totals.entries.values_mut().flat_map(|of| of.alike.values_mut()) {
+        alike.group.total_ns += 3_000_000 * alike.group.invocations;
+        let calls = alike.group.invocations;
+        let (way, _) = (0..).zip(&after.totals.ways).find(|(_, way)| way.method == 3).unwrap();
+        let sum = alike.ways.entry(way).or_default();
+        (sum.calls, sum.self_ns) = (sum.calls + 2 * calls, sum.self_ns + 3_000_000 * calls);
+    }
+    let text = |before: &RecordedTrees, after: &RecordedTrees, top| {
+        let mut out = Vec::new();
+        tree_difference(&compare_trees(before, after), top, Screen::default(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let more = text(&before, &after, 2);
+    assert_golden("diff.txt", include_str!("golden/diff.txt"), &more);
+    assert!(text(&after, &before, 2).contains("B took -3.00 ms each"), "{}", text(&after, &before, 2));
+    assert!(text(&before, &before, 0).contains("B took 0 ns each (+0.0 %)"));
+    let (text_of_both, mut lossy) = (text(&before, &before, 0), before.clone());
+    assert!(
+        text_of_both.replace("\n  ", " ").contains("in B not followed to the end") && !text_of_both.contains("losses")
+    );
+    (lossy.silenced, lossy.losses.events) = (Vec::new(), 3);
+    let some = text(&before, &lossy, 0);
+    assert!(some.contains("\nin A not followed") && some.contains("\nin B, losses: 3 tree-events"), "{some}");
+    assert!(!some.contains("in B not followed"), "{some}");
+    let mut other = before.clone();
+    other.methods[0].method = "put".into();
+    let apart = text(&before, &other, 0);
+    assert!(apart.contains("OrderService::get, A before and B after\nA: 20 invocations, 3.42 ms each"), "{apart}");
+    assert!(apart.contains("B: none\n") && apart.contains("A: none\nB: 20 ") && !apart.contains("CALLS"), "{apart}");
 }

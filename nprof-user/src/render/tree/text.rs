@@ -37,7 +37,10 @@ pub fn tree_text(
         writeln!(w, "{}", bold(&line, screen.ansi))?;
     }
     let marked = shown.marked_ns.map_or_else(|| slow_path(shown.invocation), |ns| long_calls(shown.invocation, ns));
-    let tree = Tree { context, invocation: shown.invocation, is_whole, screen, slow: marked };
+    // Where the end was not seen, what is known is compared with the longest that is.
+    let longest = || shown.invocation.nodes.iter().map(|node| node.total_ns).max().unwrap_or(0);
+    let least_ns = shown.invocation.total_ns().unwrap_or_else(longest) / LEAST_SHARE;
+    let tree = Tree { context, invocation: shown.invocation, is_whole, screen, slow: marked, least_ns };
     if shown.invocation.nodes.len() > 1 {
         writeln!(w, "{:>8}  {:>8}  {:>5}", "TOTAL", "SELF", "LINE")?;
     }
@@ -127,6 +130,8 @@ struct Tree<'a> {
     is_whole: bool,
     screen: Screen,
     slow: Vec<u32>,
+    /// What nodes take at least that have lines of their own.
+    least_ns: u64,
 }
 
 /// What is written next: a node with its depth and its caller's method, or nodes that are summed up.
@@ -171,10 +176,7 @@ impl Tree<'_> {
         let node = self.node(place);
         let (mut shown, mut others) = (node.children.clone(), Vec::new());
         if !self.is_whole {
-            // Where the end was not seen, what is known is compared with the longest that is.
-            let longest = self.invocation.nodes.iter().map(|node| node.total_ns).max().unwrap_or(0);
-            let least = self.invocation.total_ns().unwrap_or(longest) / LEAST_SHARE;
-            let is_large = |child: &u32| notable[*child as usize] || self.node(*child).total_ns >= least;
+            let is_large = |child: &u32| notable[*child as usize] || self.node(*child).total_ns >= self.least_ns;
             let mut large: Vec<u32> = shown.iter().copied().filter(is_large).collect();
             large.sort_by_key(|child| (!notable[*child as usize], std::cmp::Reverse(self.node(*child).total_ns)));
             large.truncate(MOST);

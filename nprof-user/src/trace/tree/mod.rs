@@ -1,18 +1,23 @@
 //! Follows chosen methods of one JVM, invocation by invocation: has them enhanced, and reads what they tell.
 //!
 //! `session` talks with the shim, `classes` is what it lists, `reading` shows that to the search for calls, `enhancing` has methods enhanced; `rings`, `order`, `clock` and `threads` make events
-//! of what they tell, and `waits` has the kernel say how long they do not run.
+//! of what they tell, and `waits` has the kernel say how long they do not run. `collector` makes invocations of events, and `recorder` keeps those for a recording.
 
 mod budget;
 mod classes;
 mod clock;
+mod collector;
 mod enhancing;
 mod order;
 mod reading;
+mod recorder;
 mod rings;
 mod session;
 mod threads;
 mod waits;
+
+pub use self::collector::TreeCollector;
+pub use self::recorder::TreeRecorder;
 
 use nprof_common::tree::{Event, EventKind, UNKNOWN_EXCEPTION, UNKNOWN_WAIT, VIRTUAL};
 
@@ -30,23 +35,9 @@ use super::vm::{ended_or, wait_until_ready};
 use super::{Error, TierWanted};
 use crate::calls::{self, Planned, Question};
 use crate::discover::Proc;
-use crate::model::{Jvm, TreeEvent, TreeEventKind, TreePlan, TreeThread, VirtAddr};
+use crate::model::{Jvm, TreeEvent, TreeEventKind, TreeLosses, TreePlan, TreeThread, VirtAddr};
 use crate::shim;
 use crate::sys::ticks::Moment;
-
-/// What is missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TreeLosses {
-    /// Events for which a thread's ring had no room. Where they are missing, a [`TreeEventKind::Lost`](crate::model::TreeEventKind::Lost)
-    /// says so as well.
-    pub events: u64,
-    /// Invocations of entry methods that were left out as a whole because the ring was nearly full.
-    pub invocations: u64,
-    /// Events of threads that have no ring: there are more threads than rings.
-    pub without_ring: u64,
-    /// Times that threads did not run, of which the kernel did not tell how long.
-    pub waits: u64,
-}
 
 /// How following a JVM has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -215,6 +206,15 @@ impl TreeTracer {
         match thread {
             TreeThread::Platform(tid) => self.tids.name(tid),
             TreeThread::Virtual(_) => None,
+        }
+    }
+
+    /// Whether a thread has ended, as far as that can be known: not of virtual ones.
+    #[must_use]
+    pub fn is_gone(&self, thread: TreeThread) -> bool {
+        match thread {
+            TreeThread::Platform(tid) => self.proc.thread(self.jvm.pid, tid).is_none(),
+            TreeThread::Virtual(_) => false,
         }
     }
 

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
-use super::microseconds::Microseconds;
 use super::stack_frames::{StackFrames, callers};
 use crate::model::{FunctionTotals, Profile, TimelineCall};
+use crate::render::microseconds::Microseconds;
 use crate::render::profile::names;
 
 /// What the times of a file are counted from, in nanoseconds from the start of the recording: 0 or less.

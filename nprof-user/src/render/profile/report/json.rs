@@ -11,6 +11,7 @@ use super::super::super::collected::Collected;
 use super::super::super::groups::By;
 use super::super::super::json::{line, nanoseconds};
 use super::super::super::sum::{Name, Sum};
+use super::super::super::tree::ShownTrees;
 use super::super::callers::{self, Caller, Callers};
 use super::super::functions::{self, Open};
 use super::super::order::in_order;
@@ -31,6 +32,9 @@ struct Document<'a> {
     /// Of a recording without functions.
     stacks: Vec<Stack<'a>>,
     quality: Measured<'a>,
+    /// Only where there are some: the slowest invocations, and what all have in common, as `nprof tree` prints them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trees: Option<ShownTrees<'a>>,
 }
 
 /// What was recorded, where and how.
@@ -131,6 +135,7 @@ pub fn json(profile: &Profile, extent: Extent, mut out: &mut dyn Write) -> io::R
             .collect(),
         stacks: all.into_iter().take(without_functions).map(stack).collect(),
         quality: measured(&profile.quality),
+        trees: profile.trees.as_ref().map(|trees| ShownTrees::new(&profile.about, trees, extent.trees)),
     };
     line(&document, &mut out)
 }

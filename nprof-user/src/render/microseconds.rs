@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 /// A time in nanoseconds that is written in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::render) struct Microseconds(pub(in crate::render) u64);
+pub(super) struct Microseconds(pub(super) u64);
 
 impl Microseconds {
     /// The float that readers make the same nanoseconds of.

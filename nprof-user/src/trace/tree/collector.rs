@@ -1,0 +1,112 @@
+//! Makes invocations of what threads tell, as they end: whoever shows them and whoever keeps them takes them from here.
+
+use std::time::{Duration, Instant};
+
+use super::{TreeEnd, TreeTracer};
+use crate::aggregate::Trees;
+use crate::model::{Invocation, TreeEvent, TreeThread, Unfinished};
+use crate::trace::Error;
+
+/// With so many events there will be more at once: a thread's room holds some thousand.
+const BUSY: usize = 256;
+/// How long to go on with that until it is looked whether to stop.
+const LONGEST: Duration = Duration::from_millis(50);
+
+/// A JVM that is followed, and its invocations that have not ended.
+#[derive(Debug)]
+pub struct TreeCollector {
+    tracer: TreeTracer,
+    trees: Trees,
+    events: Vec<TreeEvent>,
+}
+
+impl TreeCollector {
+    /// How often [`Self::read`] is to be called.
+    pub const LOOK: Duration = Duration::from_millis(2);
+    /// How often [`Self::find_ended`] is to be called.
+    pub const LOOK_FOR_ENDED: Duration = Duration::from_secs(1);
+
+    /// The invocations of a JVM that is followed by now, with their single calls where these are to be kept.
+    #[must_use]
+    pub fn new(tracer: TreeTracer, keeps_calls: bool) -> Self {
+        let trees = Trees::new(&tracer.plan().methods, keeps_calls).knowing_off(tracer.knows_off());
+        Self { tracer, trees, events: Vec::new() }
+    }
+
+    /// Who follows it.
+    #[must_use]
+    pub fn tracer(&self) -> &TreeTracer {
+        &self.tracer
+    }
+
+    /// What has not become an invocation so far.
+    #[must_use]
+    pub fn unfinished(&self) -> Unfinished {
+        self.trees.unfinished()
+    }
+
+    /// Takes over what threads have told, and goes on as long as they tell much. Returns why that is not possible any longer.
+    ///
+    /// # Errors
+    /// Those of `take`.
+    pub fn read<E>(
+        &mut self,
+        take: &mut impl FnMut(&Invocation, &TreeTracer) -> Result<(), E>,
+    ) -> Result<Option<Error>, E> {
+        let begun = Instant::now();
+        loop {
+            let events = &mut self.events;
+            let told = self.tracer.tick(&mut |event| events.push(event));
+            let is_busy = self.events.len() >= BUSY;
+            // What was told before an error counts.
+            self.hand_on(take)?;
+            if let Err(error) = told {
+                return Ok(Some(error));
+            }
+            if !is_busy || begun.elapsed() >= LONGEST {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Finds threads that have ended inside of an invocation: their numbers may be given to others.
+    ///
+    /// # Errors
+    /// Those of `take`.
+    pub fn find_ended<E>(&mut self, take: &mut impl FnMut(&Invocation, &TreeTracer) -> Result<(), E>) -> Result<(), E> {
+        let gone: Vec<TreeThread> = self.trees.inside().filter(|&thread| self.tracer.is_gone(thread)).collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        // What they told before; an error comes again.
+        self.read(take)?;
+        for thread in gone {
+            self.trees.thread_ended(thread);
+        }
+        Ok(())
+    }
+
+    /// Has everything changed back, and takes over what was told until then, also where the JVM is gone.
+    ///
+    /// # Errors
+    /// Those of `take`; within, those of [`TreeTracer::stop`].
+    pub fn stop<E>(
+        &mut self,
+        take: &mut impl FnMut(&Invocation, &TreeTracer) -> Result<(), E>,
+    ) -> Result<Result<TreeEnd, Error>, E> {
+        let events = &mut self.events;
+        let end = self.tracer.stop(&mut |event| events.push(event));
+        self.hand_on(take)?;
+        Ok(end)
+    }
+
+    /// Makes trees of what threads have told, and hands on those that have ended.
+    fn hand_on<E>(&mut self, take: &mut impl FnMut(&Invocation, &TreeTracer) -> Result<(), E>) -> Result<(), E> {
+        for event in self.events.drain(..) {
+            if let Some(invocation) = self.trees.take(&event) {
+                take(&invocation, &self.tracer)?;
+            }
+        }
+        Ok(())
+    }
+}

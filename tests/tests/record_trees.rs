@@ -1,0 +1,202 @@
+//! `nprof record --tree`: recordings hold trees that are exact, and every command that reads recordings shows them.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use nprof::model::{Profile, RecordedTrees, TreeLosses};
+use nprof_tests::child::{Child, Stream};
+use nprof_tests::jdk::Jdk;
+use nprof_tests::nprof::{Outcome, UNGOVERNED, outcome, run, spawn};
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::require::traced_on_every_jdk;
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::callers::read;
+use crate::tree::{must_be_the_same, open_again};
+
+const ENTRY: &str = "targets.Trees$Work::entry";
+const WORK: &str = "targets.Trees$Work";
+/// So many invocations of each thread find room, also if nobody reads it meanwhile.
+const ROUNDS: u64 = 140;
+const THREADS: u64 = 4;
+/// So many trees are kept.
+const KEPT: usize = 100;
+
+/// A running `nprof record --tree`, with everything in place.
+fn start(target: &RemoteProcess, file: &Path, args: &[&str]) -> Result<Child> {
+    let (pid, file) = (target.pid().to_string(), file.to_str().context("a temporary directory's name is text")?);
+    let recording = ["record", "--pid", &pid, "-o", file, "--tree", ENTRY, "--package", "targets.**"];
+    let mut child = spawn(&[&recording, &UNGOVERNED[..], args].concat())?;
+    child.line_with_prefix(Stream::Stderr, "following ")?;
+    let word = if args.contains(&"--on-cpu") { "sampling " } else { "recording " };
+    child.line_with_prefix(Stream::Stderr, word)?;
+    Ok(child)
+}
+
+/// Ends a recording with Ctrl-C and reads it.
+fn end(child: Child, file: &Path) -> Result<Profile> {
+    child.signal(Signal::INT)?;
+    let outcome = outcome(child)?;
+    ensure!(outcome.code == Some(0) && outcome.stderr.contains("wrote "), "{outcome:?}");
+    read(file)
+}
+
+/// A target that makes so many invocations in each of its threads while it is recorded.
+fn recorded(jdk: &Jdk, rounds: u64, file: &Path, args: &[&str]) -> Result<Profile> {
+    let mut target = RemoteProcess::trees(jdk, &[])?;
+    let child = start(&target, file, args)?;
+    target.run(&format!("run {THREADS} {rounds} platform"))?;
+    let profile = end(child, file)?;
+    target.exit()?;
+    Ok(profile)
+}
+
+fn trees(profile: &Profile) -> Result<&RecordedTrees> {
+    profile.trees.as_deref().context("the recording holds no trees")
+}
+
+/// What an invocation with this seed calls: a method, and how often.
+fn calls_of(seed: u64) -> [(&'static str, u64); 5] {
+    let levels = if seed.is_multiple_of(3) { 3 } else { 0 } + if seed % 10 == 9 { 4 } else { 0 };
+    [("entry", 1), ("recursive", seed % 7 + 1), ("leaf", seed % 7 + 3), ("level", levels), ("locked", 1)]
+}
+
+/// The calls of a method in all trees of a recording together.
+fn calls(trees: &RecordedTrees, method: &str) -> u64 {
+    let is_it = |number: u32| {
+        let of = &trees.methods[number as usize];
+        &*of.class == WORK && &*of.method == method
+    };
+    let sums = trees.totals.by_way();
+    sums.iter().filter(|(way, _)| is_it(trees.totals.ways[**way as usize].method)).map(|(_, sum)| sum.calls).sum()
+}
+
+/// Check that everything in a recording is what the target did.
+fn must_be_exact(trees: &RecordedTrees, rounds: u64) -> Result<()> {
+    let of_entry: Vec<_> = trees.totals.entries.values().collect();
+    let [entry] = of_entry[..] else { anyhow::bail!("{} entry methods", of_entry.len()) };
+    ensure!(trees.losses == TreeLosses::default() && entry.incomplete + entry.endless == 0, "{:?}", trees.losses);
+    ensure!(entry.group().invocations == THREADS * rounds && entry.failed == THREADS * (rounds / 10), "{entry:?}");
+    for (at, (method, _)) in calls_of(0).into_iter().enumerate() {
+        let made = THREADS * (0..rounds).map(|seed| calls_of(seed)[at].1).sum::<u64>();
+        ensure!(calls(trees, method) == made, "{method}: {} of {made}", calls(trees, method));
+    }
+    let own: u64 = trees.totals.by_way().values().map(|sum| sum.self_ns).sum();
+    ensure!(own == entry.group().total_ns, "{own} of {}", entry.group().total_ns);
+    Ok(())
+}
+
+/// Check that a recording has sums of all invocations and the slowest as trees, beside what it has of natives; live, and what is left of the
+/// classes afterwards.
+#[test]
+fn recordings_hold_exact_trees() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let directory = TempDir::new()?;
+        let file = directory.path().join("run.nprof");
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        let before = open_again(&target, false)?.class_files(WORK)?;
+        let child = start(&target, &file, &["java.lang.Thread::*"])?;
+        target.run(&format!("run {THREADS} {ROUNDS} platform"))?;
+        let profile = end(child, &file)?;
+        let trees = trees(&profile)?;
+        must_be_exact(trees, ROUNDS)?;
+        let all: Vec<u64> = trees.kept.iter().map(|kept| kept.invocation.root().total_ns).collect();
+        let slowest = trees.totals.entries.values().find_map(|of| of.slowest).context("no slowest")?;
+        ensure!(all.len() == KEPT && all.iter().max() == Some(&slowest.total_ns), "{all:?}, {slowest:?}");
+        ensure!(trees.exceptions.values().all(|class| class == "targets.Trees$Failure"), "{:?}", trees.exceptions);
+        let native =
+            profile.functions.iter().find(|function| function.method == "holdsLock").context("no holdsLock")?;
+        ensure!(native.calls == THREADS * ROUNDS, "{native:?}");
+        must_be_the_same(&before[0], &open_again(&target, false)?.class_files(WORK)?[0])?;
+        target.exit()
+    })
+}
+
+/// Check what is shown of a recording: the slowest trees and the summary of all, the same for programs, and a picture with exact times.
+#[test]
+fn trees_are_shown() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let directory = TempDir::new()?;
+        let file = directory.path().join("run.nprof");
+        let profile = recorded(jdk, ROUNDS, &file, &["--package", "java.lang.Thread"])?;
+        let (trees, file) = (trees(&profile)?, file.to_str().context("a temporary directory's name is text")?);
+        let shown = |args: &[&str]| -> Result<String> {
+            let Outcome { code, stdout, stderr } = run(args)?;
+            ensure!(code == Some(0) && stderr.is_empty(), "{args:?}: {code:?}: {stderr}");
+            Ok(stdout)
+        };
+        let text = shown(&["report", file, "--trees", "2"])?;
+        let all = THREADS * ROUNDS;
+        ensure!(text.contains(&format!("{all} invocations of {ENTRY}")), "{text}");
+        ensure!(text.lines().filter(|line| line.starts_with('#')).count() == 2, "{text}");
+        let document: Value = serde_json::from_str(&shown(&["report", file, "--format", "json"])?)?;
+        let (invocations, summary) = (&document["trees"]["invocations"], &document["trees"]["summary"]);
+        ensure!(invocations.as_array().is_some_and(|all| all.len() == 3), "{invocations}");
+        ensure!(invocations[0]["number"] == summary["entries"][0]["slowest"], "{summary}");
+        ensure!(summary["entries"][0]["invocations"] == all, "{summary}");
+        let folded = shown(&["flamegraph", file, "--trees", "-f", "folded"])?;
+        let width = |line: &str| line.rsplit_once(' ').and_then(|(_, width)| width.parse::<u64>().ok()).unwrap_or(0);
+        let total: u64 = trees.totals.entries.values().map(|of| of.group().total_ns).sum();
+        ensure!(folded.lines().map(width).sum::<u64>() == total, "{total}: {folded}");
+        let calls = shown(&["flamegraph", file, "--trees", "-f", "folded", "-w", "calls"])?;
+        let native = calls.lines().find(|line| line.contains("holdsLock")).context("no native")?;
+        ensure!(width(native) == all && native.contains("clock_[j];"), "{native}");
+        let svg = shown(&["flamegraph", file, "--trees", "-o", "-"])?;
+        ensure!(svg.contains(&format!("{all} invocations")) && svg.trim_end().ends_with("</svg>"), "{svg}");
+        Ok(())
+    })
+}
+
+/// Check that two recordings are compared by what an invocation does, however many there were.
+#[test]
+fn recordings_are_compared_by_invocation() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let directory = TempDir::new()?;
+        let files = ["a", "b"].map(|name| directory.path().join(name));
+        recorded(jdk, 70, &files[0], &["--on-cpu"])?;
+        recorded(jdk, 140, &files[1], &["--on-cpu"])?;
+        let [before, after] = files.each_ref().map(|file| file.to_string_lossy());
+        let Outcome { code, stdout, .. } = run(&["diff", &before, &after, "--top", "0"])?;
+        ensure!(code == Some(0), "{code:?}");
+        ensure!(stdout.contains("A: 280 invocations, ") && stdout.contains("B: 560 invocations, "), "{stdout}");
+        // Seeds from 0 to 69 and to 139 do the same on average.
+        let row = stdout.lines().find(|line| line.ends_with("Trees$Work::recursive > Trees$Work::leaf"));
+        let cells: Vec<&str> = row.context("no row")?.split_whitespace().collect();
+        ensure!(cells[0] == cells[1], "{stdout}");
+        Ok(())
+    })
+}
+
+/// Check that the end of a JVM ends a recording with its trees, and that what cannot be recorded is said before anything is.
+#[test]
+fn ends_and_mistakes() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let directory = TempDir::new()?;
+        let file = directory.path().join("run.nprof");
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        let child = start(&target, &file, &[])?;
+        target.run(&format!("run {THREADS} {ROUNDS} platform"))?;
+        target.exit()?;
+        let outcome = outcome(child)?;
+        ensure!(outcome.code == Some(0), "{outcome:?}");
+        must_be_exact(trees(&read(&file)?)?, ROUNDS)?;
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        let before = open_again(&target, false)?.class_files(WORK)?;
+        let pid = target.pid().to_string();
+        for (args, code, words) in [
+            (&["--tree", "targets.Trees$Work::entri"][..], 1, "nearest: targets.Trees$Work::entry"),
+            (&["--tree", ENTRY, "--tier", "stub"], 2, "`--tree`"),
+            (&["--depth", "3"], 2, "--tree <ENTRY>"),
+            // By then the methods have been enhanced: they are restored.
+            (&["--tree", ENTRY, "targets.None::*"], 1, "matches no native method"),
+        ] {
+            let run = run(&[&["record", "--pid", &pid, "-o", "/dev/null", "-d", "300ms"], args].concat())?;
+            ensure!(run.code == Some(code) && run.stderr.contains(words), "{args:?}: {run:?}");
+        }
+        must_be_the_same(&before[0], &open_again(&target, false)?.class_files(WORK)?[0])?;
+        target.run("run 2 20 platform")?;
+        target.exit()
+    })
+}
