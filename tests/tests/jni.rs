@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::jni_report::{CriticalRow, ExceptionsRow, Jni, JniReport, LookUpsRow, ReferencesRow};
+use nprof_tests::nprof;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::traced_on_every_jdk;
 use serde_json::Value;
@@ -182,6 +183,36 @@ fn trees_of_calls() -> Result<()> {
         ensure!(losses.values().all(|lost| lost == 0) && losses.contains_key("tree-calls"), "{losses:?}");
         ensure!(last["summary"]["shown"] == trees.len(), "{last}");
         Ok(())
+    })
+}
+
+/// Check that what names no JNI function is refused, before anything is attached: it would hide everything, or nothing. What it resembles is
+/// named.
+#[test]
+fn words_that_name_nothing() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let target = RemoteProcess::asking(jdk, &[])?;
+        let pid = target.pid().to_string();
+        for (option, word, says) in [
+            (
+                "--include",
+                "create",
+                "`create` is no JNI function: give a glob on names such as 'Get*ID', or `creation`, ",
+            ),
+            ("--include", "GetMethodId*", "; nearest: GetMethodID"),
+            ("--exclude", "release", ""),
+            (
+                "--exclude",
+                "create",
+                "pattern `create` matches no native method, and no JNI function, so --exclude leaves",
+            ),
+        ] {
+            let ended = nprof::run(&["jni", "--pid", &pid, "--tree", "-d", "100ms", option, word])?;
+            let expected = if says.is_empty() { Some(0) } else { Some(2) };
+            ensure!(ended.code == expected && ended.stderr.contains(says), "{option} {word}: {ended:?}");
+            ensure!(says.is_empty() || !ended.stderr.contains("tracing"), "{option} {word}: {ended:?}");
+        }
+        target.exit()
     })
 }
 

@@ -17,7 +17,8 @@ use super::trace::{Stop, every, prepare};
 use crate::model::{Collectors, Pid};
 use crate::render::jni::{self, JniBy, JniView};
 use crate::resolve::pattern::PATTERN_HELP;
-use crate::trace::{JniTracer, Options, Pace};
+use crate::resolve::select::Selection;
+use crate::trace::{JniTracer, Options, Pace, Prepared};
 
 /// How often it is looked for calls that have ended.
 const LOOK: Duration = Duration::from_millis(10);
@@ -164,6 +165,7 @@ async fn trace(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         Ok(prepared) => prepared,
         Err(code) => return Ok(code),
     };
+    refuse_words(args, &prepared)?;
     let mut tracer = prepared.jni(args.held_from(), args.tree)?;
     if !quiet {
         announce(&tracer);
@@ -180,6 +182,18 @@ async fn trace(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         stop.tell(tracer.tracer().jvm());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// With trees, a word to exclude that matches neither a JNI function nor a native method leaves nothing out.
+fn refuse_words(args: &JniArgs, prepared: &Prepared) -> anyhow::Result<()> {
+    let (methods, _) = args.excluded();
+    for word in methods.iter().filter(|word| args.tree && jni_tree::may_be_function(word)) {
+        let selection = Selection::parse(&[word], &[], &[])?;
+        if let Some(unmatched) = prepared.unmatched_by(&selection).first() {
+            bail!("{unmatched}, and no JNI function, so --exclude leaves nothing out: {}", jni_tree::instead(word));
+        }
+    }
+    Ok(())
 }
 
 /// Says that everything is attached. Scripts wait for this line.
