@@ -49,6 +49,30 @@ pub enum JniHolds {
     Critical = 5,
 }
 
+/// Which argument of a JNI function is the id of the Java method that it calls. The number is in the function's record
+/// ([`crate::stats::CALLEE_SHIFT`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub enum JniCallee {
+    /// None: it calls no method.
+    Nothing = 0,
+    /// The third, after `JNIEnv` and the object or class.
+    Third = 1,
+    /// The fourth: there is an object and a class.
+    Fourth = 2,
+}
+
+/// What calls of Java methods are kept by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct JniCalled {
+    /// The [`pair`] of native method and JNI function.
+    pub pair: u64,
+    /// The id of the Java method (`jmethodID`).
+    pub id: u64,
+}
+
 /// What something is known by as long as it is held. The VM gives the same value again afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]

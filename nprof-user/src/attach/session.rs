@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nprof_common::{JniHolds, JniKind, Lane, Returns};
+use nprof_common::{JniCallee, JniHolds, JniKind, Lane, Returns};
 
 use self::closing::Closing;
 use super::engine::Engine;
@@ -447,11 +447,11 @@ fn kinds(probe: &Probe) -> u64 {
 }
 
 /// What is looked at of a probe's function if it is a JNI function.
-fn kind(probe: &Probe) -> (JniKind, JniHolds) {
+fn kind(probe: &Probe) -> (JniKind, JniHolds, JniCallee) {
     let function = probe.methods.first().filter(|known| known.bound == Bound::JniFunction);
-    function.map_or((JniKind::Method, JniHolds::Nothing), |function| {
+    function.map_or((JniKind::Method, JniHolds::Nothing, JniCallee::Nothing), |function| {
         let name = &function.method.name;
-        (jni::kind(name), JniResource::followed(name))
+        (jni::kind(name), JniResource::followed(name), jni::callee(name))
     })
 }
 

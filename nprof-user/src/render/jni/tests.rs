@@ -44,6 +44,7 @@ fn sample() -> JniSnapshot {
     JniSnapshot {
         snapshot,
         uses: uses.map(|(method, function, calls)| JniUse { method, function, calls, error_ns: 0 }).to_vec(),
+        callbacks: Vec::new(),
         critical: vec![critical],
         unseen: vec!["GetIntField"],
         tells_members: true,
