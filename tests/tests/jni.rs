@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use nprof_tests::jdk::Jdk;
-use nprof_tests::jni_report::{CriticalRow, ExceptionsRow, Jni, JniReport, LookUpsRow, ReferencesRow};
+use nprof_tests::jni_report::{CriticalRow, ExceptionsRow, JavaRow, Jni, JniReport, LookUpsRow, ReferencesRow};
 use nprof_tests::nprof;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::traced_on_every_jdk;
@@ -116,6 +116,79 @@ fn must_refer(report: &JniReport) -> Result<()> {
     }
     ensure!(effective("NewLocalRef") == Some((5 * CALLS, 5 * CALLS)), "{uses:?}");
     Ok(())
+}
+
+/// Check that calls of Java are told by method, in every way in which native code can call, to the unit: overloads and constructors, by native
+/// method, by function and in total, whatever collector and however the JVM runs; and the same as rows.
+#[test]
+fn java_called_back() -> Result<()> {
+    const TIMES: u64 = 3 * CALLS;
+    const MEMBER: &str = "targets.Asking::member()I";
+    traced_on_every_jdk(|jdk| {
+        for options in [&["-XX:+UseSerialGC"][..], &["-Xint"], &["-Xcheck:jni"], &["-XX:+UseZGC"]] {
+            let report = asked(jdk, options, &[("callEach", 3), ("call", 0)])?;
+            let [twice, twice_long] = ["targets.Asking::twice(I)I", "targets.Asking::twice(J)J"];
+            let native = report.method(Some("callEach"))?;
+            for (function, java) in [
+                ("CallIntMethod", MEMBER),
+                ("CallIntMethodV", MEMBER),
+                ("CallIntMethodA", MEMBER),
+                ("CallNonvirtualIntMethod", MEMBER),
+                ("CallStaticIntMethod", twice),
+                ("CallStaticLongMethodA", twice_long),
+                ("NewObject", "targets.Asking::<init>()V"),
+            ] {
+                let made =
+                    native.jni.get(function).with_context(|| format!("{options:?}: no {function}: {native:?}"))?;
+                let rows = made.java.as_deref().unwrap_or_default();
+                let known: Vec<_> = rows.iter().map(JavaRow::brief).collect();
+                ensure!(known == [(java.to_owned(), TIMES)], "{options:?}: {function}: {known:?}");
+                let [row] = rows else { continue };
+                ensure!((row.timed, row.self_ns, row.max_ns) == (TIMES, made.self_ns, made.max_ns), "{made:?}");
+            }
+            ensure!(native.jni["DeleteLocalRef"].java.is_none(), "{native:?}");
+            let mut all: Vec<_> = report.java.iter().map(JavaRow::brief).collect();
+            all.sort();
+            let expected = [
+                ("<init>()V", TIMES),
+                ("back()V", CALLS),
+                ("member()I", 4 * TIMES),
+                ("twice(I)I", TIMES),
+                ("twice(J)J", TIMES),
+            ];
+            let expected = expected.map(|(name, calls)| (format!("targets.Asking::{name}"), calls));
+            ensure!(all == expected, "{options:?}: {all:?}");
+        }
+        let mut target = RemoteProcess::asking(jdk, &[])?;
+        let jni = Jni::start(target.pid(), &["--format", "csv", "targets.Asking"])?;
+        target.run(&format!("ask callEach {THREADS} {ROUNDS} 3"))?;
+        let rows = jni.text()?;
+        let row = format!(
+            "\ntargets.Asking,callEach,(I)V,CallStaticIntMethod,calls,targets.Asking,twice,(I)I,{TIMES},{TIMES},"
+        );
+        ensure!(rows.contains(&row), "{rows}");
+        let jni = Jni::start(target.pid(), &["--by", "java", "targets.Asking"])?;
+        target.run(&format!("ask callEach {THREADS} {ROUNDS} 3"))?;
+        let text = jni.text()?;
+        ensure!(text.contains("JAVA METHOD / CALLED BY") && text.contains("targets.Asking::twice(long)\n"), "{text}");
+        ensure!(text.contains("Java called: 2,520 calls of 4 methods: "), "{text}");
+        target.exit()
+    })
+}
+
+/// Check that calls of methods whose classes come and go are all there, under the right name or none.
+#[test]
+fn java_that_was_unloaded() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let report = asked(jdk, &["-XX:+UseSerialGC", "-Xmx64m"], &[("callFresh", 0)])?;
+        let native = report.method(Some("callBackOf"))?;
+        let rows = native.jni["CallStaticVoidMethod"].java.as_deref().unwrap_or_default();
+        let known: Vec<_> = rows.iter().map(JavaRow::brief).collect();
+        let is_right = |name: &str| ["targets.Asking$Other::back()V", "::"].contains(&name);
+        ensure!(known.iter().map(|(_, calls)| calls).sum::<u64>() == CALLS, "{known:?}");
+        ensure!(known.iter().all(|(name, _)| is_right(name)), "{known:?}");
+        Ok(())
+    })
 }
 
 /// Check that of 120 exceptions that are left and 90 that are cleared each class is told, whoever throws: the VM, Java that was called back, or

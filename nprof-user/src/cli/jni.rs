@@ -87,6 +87,8 @@ enum By {
     Method,
     /// JNI functions
     Function,
+    /// Java methods that native code calls
+    Java,
 }
 
 /// How results are printed.
@@ -97,6 +99,8 @@ enum Format {
     Table,
     /// One document on one line
     Json,
+    /// A row for each native method, JNI function and Java method that this calls
+    Csv,
 }
 
 impl JniArgs {
@@ -134,6 +138,7 @@ impl JniArgs {
         let by = match self.by {
             By::Method => JniBy::Method,
             By::Function => JniBy::Function,
+            By::Java => JniBy::Java,
         };
         JniView { by, top: self.top.and_then(|top| usize::try_from(top).ok()) }
     }
@@ -144,8 +149,11 @@ impl JniArgs {
 /// # Errors
 /// If the JVM cannot be traced, or the output cannot be written.
 pub(super) fn run(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
-    if args.format == Format::Json && (args.by == By::Function || args.top.is_some()) {
-        bail!("`--by` and `--top` are for the table: JSON has every method and every function");
+    if args.format != Format::Table && (args.by != By::Method || args.top.is_some()) {
+        bail!("`--by` and `--top` are for the table: JSON and CSV have every method and every function");
+    }
+    if args.format == Format::Csv && (args.tree || args.leaks || args.id_cache) {
+        bail!("`--format csv` has rows of calls only: say `--format json` with `--tree`, `--leaks` or `--id-cache`");
     }
     if args.id_cache {
         return id_cache::run(args.id_cache_args(), quiet);
@@ -230,6 +238,11 @@ fn print(args: &JniArgs, tracer: &JniTracer) -> io::Result<()> {
     match args.format {
         Format::Table => jni::table(&snapshot, args.view(), terminal::stdout_screen(), &mut out)?,
         Format::Json => jni::json(&snapshot, &mut out)?,
+        Format::Csv => {
+            // The format has no place for them.
+            crate::render::losses(&snapshot.snapshot.losses).into_iter().for_each(terminal::say);
+            jni::csv(&snapshot, &mut out)?;
+        }
     }
     out.flush()
 }
