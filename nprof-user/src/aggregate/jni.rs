@@ -71,6 +71,9 @@ pub struct HeldThing {
 /// Places in [`Snapshot::methods`]: of a native method, if there is one, and of a JNI function; `None` for critical sections.
 type Places = (Option<usize>, Option<usize>);
 
+/// What tells callbacks apart: the places of native method and function, and the name of the Java method.
+type Callback<'a> = (Option<usize>, usize, Option<[&'a str; 3]>);
+
 /// Who has called which function. Calls by what has no row, such as a native method that was only looked at for a short time, are
 /// nobody's.
 #[must_use]
@@ -101,7 +104,7 @@ fn callbacks(snapshot: &Snapshot, known: &JniPairs) -> Vec<JniCallback> {
     let place = places_of(snapshot, known);
     let not_told = known.pairs.iter().map(|(records, calls)| (*records, None, calls));
     let told = known.called.iter().map(|called| (called.records, called.java.as_ref(), &called.calls));
-    let mut sums: HashMap<(Option<usize>, usize, Option<[&str; 3]>), (Option<&Method>, JniCalls)> = HashMap::new();
+    let mut sums: HashMap<Callback<'_>, (Option<&Method>, JniCalls)> = HashMap::new();
     for ((caller, function), java, calls) in not_told.chain(told) {
         let Some(function) = place(function).filter(|function| calls_java(&snapshot.methods[*function])) else {
             continue;
