@@ -168,9 +168,11 @@ pub struct JniEvent {
     pub lost: u32,
     /// What says of which class the exception is that is pending at its end: as in [`JniThrown::class`]; 0 if there is none.
     pub exception: u64,
+    /// Of a JNI function that calls Java, the id of the method (`jmethodID`); 0 of all others.
+    pub callee: u64,
 }
 
-const _: () = assert!(size_of::<JniEvent>() == 40);
+const _: () = assert!(size_of::<JniEvent>() == 48);
 
 /// Exceptions of one class that one native method has left pending or has cleared: what their number is kept by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -85,9 +85,9 @@ pub(crate) fn caller_in(call: &Frame) -> u32 {
 /// the call that it was in.
 ///
 /// # Safety
-/// `frames` are the current thread's, of a map.
+/// `stats` is of a map, and `frames` are the current thread's, of a map.
 #[inline(never)]
-pub(crate) unsafe fn tell(frames: *mut Frames, time_ns: u64) {
+pub(crate) unsafe fn tell(stats: *const MethodStats, frames: *mut Frames, time_ns: u64) {
     // SAFETY: the caller's promise.
     let Frames { depth, frames, .. } = unsafe { &mut *frames };
     let depth = *depth;
@@ -97,7 +97,8 @@ pub(crate) unsafe fn tell(frames: *mut Frames, time_ns: u64) {
     let env = if call.caller_and_lost & 1 != 0 { call.env } else { of_parent };
     let told = CallEvent { start_ns: call.start_ns, time_ns, index: call.index, tid: threads::current_tid() };
     let lost = call.caller_and_lost >> 1;
-    let event = JniEvent { call: told, depth, lost: lost.into(), exception: thrown::pending(env) };
+    let callee = if callee(stats) == NO_CALLEE { 0 } else { call.env };
+    let event = JniEvent { call: told, depth, lost: lost.into(), exception: thrown::pending(env), callee };
     // SAFETY: the map is a ring buffer.
     let record = unsafe { bpf_ringbuf_reserve(calls::ring(), size_of::<JniEvent>() as u64, 0) }.cast::<JniEvent>();
     if record.is_null() {

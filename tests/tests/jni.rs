@@ -235,11 +235,11 @@ fn trees_of_calls() -> Result<()> {
         let lines: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
         let (last, trees) = lines.split_last().context("nothing printed")?;
         let trees: Vec<String> = trees.iter().map(|tree| outline(&tree["root"])).collect();
-        let call = "call[CallStaticVoidMethod[leaf[GetVersion*3]] GetVersion*2]";
+        let call = "call[CallStaticVoidMethod(targets.Asking::back()V)[leaf[GetVersion*3]] GetVersion*2]";
         let [ours, java, vm] = ["IllegalStateException", "Failure", "NoSuchMethodError"];
         let raise = |how: &str, exception: &str, ended: &str| format!("raise{ended}{exception}[{how}!{exception}]");
         let raised = |ended| {
-            [("GetMethodID", vm), ("CallStaticVoidMethod", java), ("ThrowNew", ours)]
+            [("GetMethodID", vm), ("CallStaticVoidMethod(targets.Asking::failing()V)", java), ("ThrowNew", ours)]
                 .map(|(how, of)| raise(how, of, ended))
         };
         let refer = "refer[NewLocalRef*3+ NewGlobalRef*3+ NewWeakGlobalRef*3+ GetStringUTFChars*3+ GetIntArrayElements*3+ DeleteLocalRef*3- \
@@ -290,7 +290,7 @@ fn words_that_name_nothing() -> Result<()> {
 }
 
 /// A node and what is below it: `name*calls`, `+` for what is made and `-` for what is let go, `!` with what it threw or let pass, `?` with
-/// what it caught.
+/// what it caught, and which Java method a function calls.
 fn outline(node: &Value) -> String {
     let text = |key: &str| node[key].as_str().unwrap_or_default().to_owned();
     let calls = node["calls"].as_u64().filter(|calls| *calls > 1).map(|calls| format!("*{calls}")).unwrap_or_default();
@@ -307,7 +307,8 @@ fn outline(node: &Value) -> String {
     });
     let below: Vec<String> = node["children"].as_array().into_iter().flatten().map(outline).collect();
     let below = if below.is_empty() { String::new() } else { format!("[{}]", below.join(" ")) };
-    format!("{}{calls}{step}{}{below}", text("method"), exceptions.collect::<String>())
+    let callee = node["callee"].as_str().map(|callee| format!("({callee})")).unwrap_or_default();
+    format!("{}{callee}{calls}{step}{}{below}", text("method"), exceptions.collect::<String>())
 }
 
 /// Check that a critical section within another is no section of its own, and that the longest lasted as long as its native slept.

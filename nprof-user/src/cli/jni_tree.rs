@@ -248,7 +248,8 @@ impl TreeOutput {
         let (snapshot, min_ns) = (tracer.snapshot(), self.min_ns());
         let demoted: HashSet<[&str; 3]> =
             snapshot.demoted().map(|of| [&*of.class, &*of.name, &*of.signature]).collect();
-        let is_demoted = |of: &TreeMethod| demoted.contains(&[&*of.class, &*of.method, &*of.signature]);
+        let is_demoted =
+            |of: &TreeMethod| of.callee.is_none() && demoted.contains(&[&*of.class, &*of.method, &*of.signature]);
         let silenced: Vec<u32> =
             (0..).zip(tracer.told_methods()).filter(|(_, of)| is_demoted(of)).map(|(n, _)| n).collect();
         let mut losses: Losses = snapshot.snapshot.losses.clone();
@@ -294,6 +295,7 @@ mod tests {
             is_entry: false,
             depth: 0,
             callers: Vec::new(),
+            callee: None,
         }
     }
 

@@ -123,7 +123,7 @@ impl JniTracer {
     /// Passes on the calls that have ended since the last time, where they are told one by one.
     pub fn read_calls(&mut self, pass: impl FnMut(EndedCall)) {
         if let Some(calls) = &mut self.calls {
-            calls.read(self.tracer.traced_jvm(), pass);
+            calls.read(self.tracer.traced_jvm(), &mut self.classes, pass);
         }
     }
 
