@@ -26,7 +26,8 @@ pub struct Frame {
     /// Of `child_ns`, the time that the thread was not running.
     pub child_off_ns: u64,
     /// The first argument of the call: where the VM keeps what it knows of the thread (`JNIEnv *`). Of a JNI function what it is
-    /// about instead: a number for what is looked up, or whether there is something to do.
+    /// about instead: a number for what is looked up, the id of the Java method that is called, or whether there is something to
+    /// do.
     pub env: u64,
     /// The dense method index.
     pub index: u32,

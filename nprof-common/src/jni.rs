@@ -49,6 +49,30 @@ pub enum JniHolds {
     Critical = 5,
 }
 
+/// Which argument of a JNI function is the id of the Java method that it calls. The number is in the function's record
+/// ([`crate::stats::CALLEE_SHIFT`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub enum JniCallee {
+    /// None: it calls no method.
+    Nothing = 0,
+    /// The third, after `JNIEnv` and the object or class.
+    Third = 1,
+    /// The fourth: there is an object and a class.
+    Fourth = 2,
+}
+
+/// What calls of Java methods are kept by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct JniCalled {
+    /// The [`pair`] of native method and JNI function.
+    pub pair: u64,
+    /// The id of the Java method (`jmethodID`).
+    pub id: u64,
+}
+
 /// What something is known by as long as it is held. The VM gives the same value again afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
@@ -144,9 +168,11 @@ pub struct JniEvent {
     pub lost: u32,
     /// What says of which class the exception is that is pending at its end: as in [`JniThrown::class`]; 0 if there is none.
     pub exception: u64,
+    /// Of a JNI function that calls Java, the id of the method (`jmethodID`); 0 of all others.
+    pub callee: u64,
 }
 
-const _: () = assert!(size_of::<JniEvent>() == 40);
+const _: () = assert!(size_of::<JniEvent>() == 48);
 
 /// Exceptions of one class that one native method has left pending or has cleared: what their number is kept by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -44,7 +44,8 @@ pub use counters::{
 pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
 pub use jni::{
-    JniCalls, JniEvent, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniMade, JniShards, JniThrown, MirrorPlaces,
+    JniCalled, JniCallee, JniCalls, JniEvent, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniMade, JniShards,
+    JniThrown, MirrorPlaces,
 };
 pub use loss::Loss;
 pub use slow::{SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
@@ -112,6 +113,8 @@ pub mod maps {
     pub const THREADS: &str = "NPROF_THREADS";
     /// `JniShards` by `jni::pair`.
     pub const JNI: &str = "NPROF_JNI";
+    /// `JniShards` by `JniCalled`.
+    pub const CALLED: &str = "NPROF_CALLED";
     /// What look-ups have found, by a number for what they look up.
     pub const LOOK_UPS: &str = "NPROF_LOOK_UPS";
     /// `JniHold`s by thread number.
@@ -211,7 +214,7 @@ mod tests {
         let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU, maps::STORED];
         let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS, maps::THREADS, maps::BYTES];
         let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ARGS];
-        let jni = [maps::JNI, maps::LOOK_UPS, maps::HOLDS, maps::HELD, maps::MADE, maps::THROWN];
+        let jni = [maps::JNI, maps::CALLED, maps::LOOK_UPS, maps::HOLDS, maps::HELD, maps::MADE, maps::THROWN];
         let counters = [maps::CONSUMED, maps::COUNTERS, programs::SYSCALL, programs::RECEIVED, programs::SENT];
         let allocators = [maps::ASKED, programs::ALLOC];
         let rows =

@@ -33,7 +33,8 @@ pub struct MethodStats {
     pub probability: u64,
     /// The lowest bit: whether a call may be left without its end, and is untimed then but no loss: the record is for short looks at
     /// a function, or the function was called all the time when its probes were taken away. The byte above it: what the function
-    /// returns, one of [`crate::Returns`]. The next: whether it is a JNI function and what is looked at, one of [`crate::JniKind`].
+    /// returns, one of [`crate::Returns`]. Of a JNI function the next ones: what is looked at, one of [`crate::JniKind`]; what it makes
+    /// or lets go, one of [`crate::JniHolds`]; and which Java method it calls, one of [`crate::JniCallee`].
     pub brief: u64,
     /// The same for each nanosecond that a call takes; only stubs look at it. Probes have one such word for all.
     pub probability_per_ns: u64,
@@ -70,6 +71,9 @@ pub const RETURNS_SHIFT: u32 = 8;
 pub const KIND_SHIFT: u32 = 16;
 /// The same of the byte that says what a JNI function makes or lets go ([`crate::JniHolds`]).
 pub const HOLDS_SHIFT: u32 = 24;
+
+/// The same of the byte that says which argument of a JNI function is the id of the Java method that it calls ([`crate::JniCallee`]).
+pub const CALLEE_SHIFT: u32 = 32;
 
 /// What is done at a hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -230,8 +230,8 @@ fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodSt
         losses::lose(Loss::MaxContended, call.index, call.sp);
     }
     if maps::collects(collect::CALLS) && maps::collects(collect::JNI) {
-        // SAFETY: they are the current thread's.
-        unsafe { jni::tell(frames, time_ns) };
+        // SAFETY: the map gave the record, and the frames are the current thread's.
+        unsafe { jni::tell(stats, frames, time_ns) };
     } else if maps::collects(collect::CALLS) {
         tell(call.index, call.start_ns, time_ns);
     }

@@ -12,15 +12,21 @@ use aya_ebpf::helpers::generated::{bpf_probe_read_user_str, bpf_ringbuf_reserve,
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::btf_map;
 use nprof_common::jni::{CRITICAL_SECTIONS, JNI_SHARDS, LETS_UNKNOWN_GO, NO_CALLER, pair};
-use nprof_common::stats::KIND_SHIFT;
-use nprof_common::{CallEvent, Frame, Frames, JniCalls, JniEvent, JniHold, JniKind, JniShards, Loss, MethodStats};
+use nprof_common::stats::{CALLEE_SHIFT, KIND_SHIFT};
+use nprof_common::{
+    CallEvent, Frame, Frames, JniCalled, JniCallee, JniCalls, JniEvent, JniHold, JniKind, JniShards, Loss, MethodStats,
+};
 
 use crate::{atomic, calls, held, losses, stacks, threads, thrown, vm};
 
 /// The calls by native method and function. The loader says for how many pairs there is room, and of the next for how many
-/// look-ups and threads.
+/// Java methods, look-ups and threads.
 #[btf_map]
 static NPROF_JNI: HashMap<u64, JniShards, 1> = HashMap::new();
+
+/// Of functions that call Java, the calls by Java method besides. Those for which there is no room are in [`NPROF_JNI`].
+#[btf_map]
+static NPROF_CALLED: HashMap<JniCalled, JniShards, 1> = HashMap::new();
 
 /// What look-ups have found, by a number for what they look up.
 #[btf_map]
@@ -59,6 +65,10 @@ const CLEARS: u64 = JniKind::Clears as u64;
 const ENTERS: u64 = JniKind::Enters as u64;
 const LEAVES: u64 = JniKind::Leaves as u64;
 
+const NO_CALLEE: u64 = JniCallee::Nothing as u64;
+const THIRD: u64 = JniCallee::Third as u64;
+const FOURTH: u64 = JniCallee::Fourth as u64;
+
 /// Whether a record is of a JNI function.
 #[inline(always)]
 pub(crate) fn is_function(stats: *const MethodStats) -> bool {
@@ -75,9 +85,9 @@ pub(crate) fn caller_in(call: &Frame) -> u32 {
 /// the call that it was in.
 ///
 /// # Safety
-/// `frames` are the current thread's, of a map.
+/// `stats` is of a map, and `frames` are the current thread's, of a map.
 #[inline(never)]
-pub(crate) unsafe fn tell(frames: *mut Frames, time_ns: u64) {
+pub(crate) unsafe fn tell(stats: *const MethodStats, frames: *mut Frames, time_ns: u64) {
     // SAFETY: the caller's promise.
     let Frames { depth, frames, .. } = unsafe { &mut *frames };
     let depth = *depth;
@@ -87,7 +97,8 @@ pub(crate) unsafe fn tell(frames: *mut Frames, time_ns: u64) {
     let env = if call.caller_and_lost & 1 != 0 { call.env } else { of_parent };
     let told = CallEvent { start_ns: call.start_ns, time_ns, index: call.index, tid: threads::current_tid() };
     let lost = call.caller_and_lost >> 1;
-    let event = JniEvent { call: told, depth, lost: lost.into(), exception: thrown::pending(env) };
+    let callee = if callee(stats) == NO_CALLEE { 0 } else { call.env };
+    let event = JniEvent { call: told, depth, lost: lost.into(), exception: thrown::pending(env), callee };
     // SAFETY: the map is a ring buffer.
     let record = unsafe { bpf_ringbuf_reserve(calls::ring(), size_of::<JniEvent>() as u64, 0) }.cast::<JniEvent>();
     if record.is_null() {
@@ -113,6 +124,7 @@ pub(crate) unsafe fn subject(stats: *const MethodStats, regs: *const pt_regs) ->
     // SAFETY: the caller's promise.
     let (env, first, second, third) = unsafe { ((*regs).rdi, (*regs).rsi, (*regs).rdx, (*regs).rcx) };
     match kind(stats) {
+        _ if callee(stats) != NO_CALLEE => id(stats, second, third),
         MEMBER => match klass(first) {
             0 => 0,
             klass => text(text(mixed(klass), second), third),
@@ -142,7 +154,9 @@ pub(crate) unsafe fn count(stats: *const MethodStats, index: u32, regs: *const p
     if kind == JniKind::Method as u64 {
         return;
     }
-    let Some(calls) = calls_of(calls::caller(), index) else { return };
+    // SAFETY: the caller's promise.
+    let id = unsafe { id(stats, (*regs).rdx, (*regs).rcx) };
+    let Some(calls) = calls_of(calls::caller(), index, id) else { return };
     // SAFETY: the map gave the pointer.
     add(unsafe { &raw mut (*calls).calls }, 1);
     let is_known_at_entry = matches!(kind, LETS_GO | LETS_ELEMENTS_GO | CLEARS | LEAVES);
@@ -176,7 +190,8 @@ pub(crate) unsafe fn end(
     let Frames { depth, frames, .. } = unsafe { &*frames };
     let Some(frame) = frames.get(*depth as usize) else { return 0 };
     let caller = frames.get((*depth as usize).wrapping_sub(1)).map_or(NO_CALLER, caller_in);
-    let Some(calls) = calls_of(caller, frame.index) else { return 0 };
+    let id = if callee(stats) == NO_CALLEE { 0 } else { frame.env };
+    let Some(calls) = calls_of(caller, frame.index, id) else { return 0 };
     // SAFETY: the map gave the pointer.
     let calls = unsafe { &mut *calls };
     let times = [
@@ -231,7 +246,7 @@ fn look_up(kind: u64, caller: u32, frame: &Frame, time_ns: u64) {
     match NPROF_LOOK_UPS.insert(key, 0u64, u64::from(BPF_NOEXIST)) {
         Ok(()) => {}
         Err(EEXIST) => {
-            let Some(calls) = calls_of(caller, frame.index) else { return };
+            let Some(calls) = calls_of(caller, frame.index, 0) else { return };
             // SAFETY: the map gave the pointer.
             add(unsafe { &raw mut (*calls).redundant }, 1);
             // SAFETY: as above.
@@ -269,7 +284,7 @@ fn leave() {
     }
     // SAFETY: the helper takes no pointer.
     let time_ns = unsafe { bpf_ktime_get_ns() }.saturating_sub(*since_ns);
-    let sections = calls_of(*caller as u32, CRITICAL_SECTIONS);
+    let sections = calls_of(*caller as u32, CRITICAL_SECTIONS, 0);
     // It was there a moment ago, and nobody else takes it away.
     _ = NPROF_HOLDS.remove(tid);
     let Some(sections) = sections else { return };
@@ -290,20 +305,23 @@ pub(crate) fn forget_hold() {
     _ = NPROF_HOLDS.remove(threads::current_tid());
 }
 
-/// The calls of a function by a native method, the shard of this CPU; `None`, which is a loss, if there is no room for more.
+/// The calls of a function by a native method, the shard of this CPU; `None`, which is a loss, if there is no room for more. Those of one
+/// Java method, if its `id` is given and there is room for them.
 #[inline(always)]
-fn calls_of(caller: u32, function: u32) -> Option<*mut JniCalls> {
-    let calls = calls_or_null(caller, function);
+fn calls_of(caller: u32, function: u32, id: u64) -> Option<*mut JniCalls> {
+    let calls = calls_or_null(caller, function, id);
     (!calls.is_null()).then_some(calls)
 }
 
 /// The same as one word, all that a function can return.
 #[inline(never)]
-fn calls_or_null(caller: u32, function: u32) -> *mut JniCalls {
+#[expect(clippy::needless_borrows_for_generic_args, reason = "the value is too large for the stack")]
+fn calls_or_null(caller: u32, function: u32, id: u64) -> *mut JniCalls {
     let key = pair(caller, function);
-    let known = NPROF_JNI.get_ptr_mut(key).or_else(|| {
-        // Another CPU may have been faster, which is as good; or there is no room, which shows next.
-        _ = insert_none(key);
+    let known = if id == 0 { None } else { called(&JniCalled { pair: key, id }) };
+    // Another CPU may be faster in making a place, which is as good; or there is no room, which shows next.
+    let known = known.or_else(|| NPROF_JNI.get_ptr_mut(key)).or_else(|| {
+        _ = NPROF_JNI.insert(key, &NONE, u64::from(BPF_NOEXIST));
         NPROF_JNI.get_ptr_mut(key)
     });
     let Some(shards) = known else {
@@ -316,11 +334,14 @@ fn calls_or_null(caller: u32, function: u32) -> *mut JniCalls {
     unsafe { shards.cast::<JniCalls>().add(shard) }
 }
 
-/// Makes a place for the calls of a pair.
+/// The calls of one Java method.
 #[inline(always)]
 #[expect(clippy::needless_borrows_for_generic_args, reason = "the value is too large for the stack")]
-fn insert_none(key: u64) -> Result<(), i32> {
-    NPROF_JNI.insert(key, &NONE, u64::from(BPF_NOEXIST))
+fn called(key: &JniCalled) -> Option<*mut JniShards> {
+    NPROF_CALLED.get_ptr_mut(key).or_else(|| {
+        _ = NPROF_CALLED.insert(key, &NONE, u64::from(BPF_NOEXIST));
+        NPROF_CALLED.get_ptr_mut(key)
+    })
 }
 
 /// What the VM knows a class by, from a handle of its Java object; 0 if that is not sure. The collector may move the object
@@ -368,6 +389,23 @@ fn mixed(number: u64) -> u64 {
 fn mirror() -> [u64; 2] {
     // SAFETY: a constant that the loader has set; volatile, or the compiler would take its initial value.
     unsafe { ptr::read_volatile(&raw const MIRROR) }
+}
+
+/// The id of the Java method that a function calls, which is its third or fourth argument; 0 if it calls none.
+#[inline(always)]
+fn id(stats: *const MethodStats, third: u64, fourth: u64) -> u64 {
+    match callee(stats) {
+        THIRD => third,
+        FOURTH => fourth,
+        _ => 0,
+    }
+}
+
+/// Which argument is the id of the Java method that a function calls.
+#[inline(always)]
+fn callee(stats: *const MethodStats) -> u64 {
+    // SAFETY: as in [`kind`].
+    unsafe { (*stats).brief >> CALLEE_SHIFT & 0xff }
 }
 
 #[inline(always)]

@@ -19,6 +19,7 @@ pub struct JniReport {
     pub targets: Vec<TargetRow>,
     pub methods: Vec<JniMethodRow>,
     pub functions: BTreeMap<String, JniFunctionRow>,
+    pub java: Vec<JavaRow>,
     pub references: BTreeMap<String, ReferencesRow>,
     pub leaks: Option<Vec<LeakRow>>,
     pub look_ups: LookUpsRow,
@@ -60,6 +61,30 @@ pub struct JniUseRow {
     pub effective: u64,
     pub redundant: Option<u64>,
     pub redundant_ns: Option<u64>,
+    pub java: Option<Vec<JavaRow>>,
+}
+
+/// A Java method that native code calls; without names where it is not known.
+#[derive(Debug, Clone, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct JavaRow {
+    pub class: Option<String>,
+    pub method: Option<String>,
+    pub signature: Option<String>,
+    pub calls: u64,
+    pub timed: u64,
+    pub self_ns: u64,
+    pub on_cpu_ns: u64,
+    pub max_ns: u64,
+}
+
+impl JavaRow {
+    /// `class::method` and descriptor, and how often it was called.
+    #[must_use]
+    pub fn brief(&self) -> (String, u64) {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        (format!("{}::{}{}", text(&self.class), text(&self.method), text(&self.signature)), self.calls)
+    }
 }
 
 /// A function, whoever called it.

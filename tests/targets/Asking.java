@@ -1,5 +1,8 @@
 package targets;
 
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
 
@@ -40,6 +43,14 @@ public final class Asking {
     /** Calls {@link #back}, looks whether it has thrown, and asks for the version twice. */
     static native void call();
 
+    /**
+     * So many times calls {@link #member} in each of four ways, both of {@link #twice}, and the constructor.
+     */
+    native void callEach(int times);
+
+    /** Looks up the static method {@code back} of a class, and calls it. */
+    static native void callBackOf(Class<?> type);
+
     /** Asks for the version three times. */
     static native void leaf();
 
@@ -63,9 +74,29 @@ public final class Asking {
         return field + number;
     }
 
+    static int twice(int of) {
+        return 2 * of;
+    }
+
+    static long twice(long of) {
+        return 2 * of;
+    }
+
     /** What {@link #failing} throws. */
     static final class Failure extends RuntimeException {
         private static final long serialVersionUID = 1;
+    }
+
+    /** Defines the next class anew, as often as it is asked to. */
+    private static final class Loader extends ClassLoader {
+        Class<?> other() {
+            try (InputStream in = Asking.class.getResourceAsStream("Asking$Other.class")) {
+                byte[] bytes = in.readAllBytes();
+                return defineClass("targets.Asking$Other", bytes, 0, bytes.length);
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        }
     }
 
     /** A class with the same members. */
@@ -155,6 +186,11 @@ public final class Asking {
             case "raiseAndLeave": raise(false); break;
             case "hold": hold(new int[8], amount); break;
             case "call": call(); break;
+            case "callEach": new Asking().callEach(amount); break;
+            case "callFresh":
+                callBackOf(new Loader().other());
+                System.gc();
+                break;
             case "outside": outside(amount); break;
             case "read": new Asking().read(amount); break;
             default: throw new IllegalArgumentException(what);

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <jni.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,6 +13,10 @@ static JavaVM *vm;
 static jclass failure;
 static jmethodID back;
 static jmethodID failing;
+static jmethodID member;
+static jmethodID twice;
+static jmethodID twice_long;
+static jmethodID constructor;
 static jfieldID field;
 
 /* What is looked up here is found before anything is traced. */
@@ -26,8 +31,12 @@ JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM *loader, void *reserved) {
     jclass asking = (*env)->FindClass(env, "targets/Asking");
     back = (*env)->GetStaticMethodID(env, asking, "back", "()V");
     failing = (*env)->GetStaticMethodID(env, asking, "failing", "()V");
+    member = (*env)->GetMethodID(env, asking, "member", "()I");
+    twice = (*env)->GetStaticMethodID(env, asking, "twice", "(I)I");
+    twice_long = (*env)->GetStaticMethodID(env, asking, "twice", "(J)J");
+    constructor = (*env)->GetMethodID(env, asking, "<init>", "()V");
     field = (*env)->GetFieldID(env, asking, "field", "I");
-    return failure == NULL || back == NULL || failing == NULL || field == NULL ? JNI_ERR : JNI_VERSION_1_8;
+    return failure == NULL || failing == NULL || (*env)->ExceptionCheck(env) ? JNI_ERR : JNI_VERSION_1_8;
 }
 
 /* From a buffer on the stack, as many libraries do it: the address of a name says nothing. */
@@ -183,6 +192,33 @@ NATIVE(void, call)(JNIEnv *env, jclass class) {
         return;
     }
     versions(env, 2);
+}
+
+static jint by_list(JNIEnv *env, jobject object, jmethodID method, ...) {
+    va_list arguments;
+    va_start(arguments, method);
+    jint result = (*env)->CallIntMethodV(env, object, method, arguments);
+    va_end(arguments);
+    return result;
+}
+
+NATIVE(void, callEach)(JNIEnv *env, jobject object, jint times) {
+    jclass class = (*env)->GetObjectClass(env, object);
+    jvalue one = {.j = 1};
+    for (jint i = 0; i < times; i++) {
+        (*env)->CallIntMethod(env, object, member);
+        by_list(env, object, member);
+        (*env)->CallIntMethodA(env, object, member, NULL);
+        (*env)->CallNonvirtualIntMethod(env, object, class, member);
+        (*env)->CallStaticIntMethod(env, class, twice, 1);
+        (*env)->CallStaticLongMethodA(env, class, twice_long, &one);
+        (*env)->DeleteLocalRef(env, (*env)->NewObject(env, class, constructor));
+    }
+}
+
+NATIVE(void, callBackOf)(JNIEnv *env, jclass class, jclass type) {
+    (void)class;
+    (*env)->CallStaticVoidMethod(env, type, (*env)->GetStaticMethodID(env, type, "back", "()V"));
 }
 
 NATIVE(void, leaf)(JNIEnv *env, jclass class) {

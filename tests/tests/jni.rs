@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use nprof_tests::jdk::Jdk;
-use nprof_tests::jni_report::{CriticalRow, ExceptionsRow, Jni, JniReport, LookUpsRow, ReferencesRow};
+use nprof_tests::jni_report::{CriticalRow, ExceptionsRow, JavaRow, Jni, JniReport, LookUpsRow, ReferencesRow};
+use nprof_tests::nprof;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::traced_on_every_jdk;
 use serde_json::Value;
@@ -117,6 +118,79 @@ fn must_refer(report: &JniReport) -> Result<()> {
     Ok(())
 }
 
+/// Check that calls of Java are told by method, in every way in which native code can call, to the unit: overloads and constructors, by native
+/// method, by function and in total, whatever collector and however the JVM runs; and the same as rows.
+#[test]
+fn java_called_back() -> Result<()> {
+    const TIMES: u64 = 3 * CALLS;
+    const MEMBER: &str = "targets.Asking::member()I";
+    traced_on_every_jdk(|jdk| {
+        for options in [&["-XX:+UseSerialGC"][..], &["-Xint"], &["-Xcheck:jni"], &["-XX:+UseZGC"]] {
+            let report = asked(jdk, options, &[("callEach", 3), ("call", 0)])?;
+            let [twice, twice_long] = ["targets.Asking::twice(I)I", "targets.Asking::twice(J)J"];
+            let native = report.method(Some("callEach"))?;
+            for (function, java) in [
+                ("CallIntMethod", MEMBER),
+                ("CallIntMethodV", MEMBER),
+                ("CallIntMethodA", MEMBER),
+                ("CallNonvirtualIntMethod", MEMBER),
+                ("CallStaticIntMethod", twice),
+                ("CallStaticLongMethodA", twice_long),
+                ("NewObject", "targets.Asking::<init>()V"),
+            ] {
+                let made =
+                    native.jni.get(function).with_context(|| format!("{options:?}: no {function}: {native:?}"))?;
+                let rows = made.java.as_deref().unwrap_or_default();
+                let known: Vec<_> = rows.iter().map(JavaRow::brief).collect();
+                ensure!(known == [(java.to_owned(), TIMES)], "{options:?}: {function}: {known:?}");
+                let [row] = rows else { continue };
+                ensure!((row.timed, row.self_ns, row.max_ns) == (TIMES, made.self_ns, made.max_ns), "{made:?}");
+            }
+            ensure!(native.jni["DeleteLocalRef"].java.is_none(), "{native:?}");
+            let mut all: Vec<_> = report.java.iter().map(JavaRow::brief).collect();
+            all.sort();
+            let expected = [
+                ("<init>()V", TIMES),
+                ("back()V", CALLS),
+                ("member()I", 4 * TIMES),
+                ("twice(I)I", TIMES),
+                ("twice(J)J", TIMES),
+            ];
+            let expected = expected.map(|(name, calls)| (format!("targets.Asking::{name}"), calls));
+            ensure!(all == expected, "{options:?}: {all:?}");
+        }
+        let mut target = RemoteProcess::asking(jdk, &[])?;
+        let jni = Jni::start(target.pid(), &["--format", "csv", "targets.Asking"])?;
+        target.run(&format!("ask callEach {THREADS} {ROUNDS} 3"))?;
+        let rows = jni.text()?;
+        let row = format!(
+            "\ntargets.Asking,callEach,(I)V,CallStaticIntMethod,calls,targets.Asking,twice,(I)I,{TIMES},{TIMES},"
+        );
+        ensure!(rows.contains(&row), "{rows}");
+        let jni = Jni::start(target.pid(), &["--by", "java", "targets.Asking"])?;
+        target.run(&format!("ask callEach {THREADS} {ROUNDS} 3"))?;
+        let text = jni.text()?;
+        ensure!(text.contains("JAVA METHOD / CALLED BY") && text.contains("targets.Asking::twice(long)\n"), "{text}");
+        ensure!(text.contains("Java called: 2,520 calls of 4 methods: "), "{text}");
+        target.exit()
+    })
+}
+
+/// Check that calls of methods whose classes come and go are all there, under the right name or none.
+#[test]
+fn java_that_was_unloaded() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let report = asked(jdk, &["-XX:+UseSerialGC", "-Xmx64m"], &[("callFresh", 0)])?;
+        let native = report.method(Some("callBackOf"))?;
+        let rows = native.jni["CallStaticVoidMethod"].java.as_deref().unwrap_or_default();
+        let known: Vec<_> = rows.iter().map(JavaRow::brief).collect();
+        let is_right = |name: &str| ["targets.Asking$Other::back()V", "::"].contains(&name);
+        ensure!(known.iter().map(|(_, calls)| calls).sum::<u64>() == CALLS, "{known:?}");
+        ensure!(known.iter().all(|(name, _)| is_right(name)), "{known:?}");
+        Ok(())
+    })
+}
+
 /// Check that of 120 exceptions that are left and 90 that are cleared each class is told, whoever throws: the VM, Java that was called back, or
 /// the native. With a collector whose references are no addresses only how many there are is.
 #[test]
@@ -161,11 +235,11 @@ fn trees_of_calls() -> Result<()> {
         let lines: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
         let (last, trees) = lines.split_last().context("nothing printed")?;
         let trees: Vec<String> = trees.iter().map(|tree| outline(&tree["root"])).collect();
-        let call = "call[CallStaticVoidMethod[leaf[GetVersion*3]] GetVersion*2]";
+        let call = "call[CallStaticVoidMethod(targets.Asking::back()V)[leaf[GetVersion*3]] GetVersion*2]";
         let [ours, java, vm] = ["IllegalStateException", "Failure", "NoSuchMethodError"];
         let raise = |how: &str, exception: &str, ended: &str| format!("raise{ended}{exception}[{how}!{exception}]");
         let raised = |ended| {
-            [("GetMethodID", vm), ("CallStaticVoidMethod", java), ("ThrowNew", ours)]
+            [("GetMethodID", vm), ("CallStaticVoidMethod(targets.Asking::failing()V)", java), ("ThrowNew", ours)]
                 .map(|(how, of)| raise(how, of, ended))
         };
         let refer = "refer[NewLocalRef*3+ NewGlobalRef*3+ NewWeakGlobalRef*3+ GetStringUTFChars*3+ GetIntArrayElements*3+ DeleteLocalRef*3- \
@@ -185,8 +259,38 @@ fn trees_of_calls() -> Result<()> {
     })
 }
 
+/// Check that what names no JNI function is refused, before anything is attached: it would hide everything, or nothing. What it resembles is
+/// named.
+#[test]
+fn words_that_name_nothing() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let target = RemoteProcess::asking(jdk, &[])?;
+        let pid = target.pid().to_string();
+        for (option, word, says) in [
+            (
+                "--include",
+                "create",
+                "`create` is no JNI function: give a glob on names such as 'Get*ID', or `creation`, ",
+            ),
+            ("--include", "GetMethodId*", "; nearest: GetMethodID"),
+            ("--exclude", "release", ""),
+            (
+                "--exclude",
+                "create",
+                "pattern `create` matches no native method, and no JNI function, so --exclude leaves",
+            ),
+        ] {
+            let ended = nprof::run(&["jni", "--pid", &pid, "--tree", "-d", "100ms", option, word])?;
+            let expected = if says.is_empty() { Some(0) } else { Some(2) };
+            ensure!(ended.code == expected && ended.stderr.contains(says), "{option} {word}: {ended:?}");
+            ensure!(says.is_empty() || !ended.stderr.contains("tracing"), "{option} {word}: {ended:?}");
+        }
+        target.exit()
+    })
+}
+
 /// A node and what is below it: `name*calls`, `+` for what is made and `-` for what is let go, `!` with what it threw or let pass, `?` with
-/// what it caught.
+/// what it caught, and which Java method a function calls.
 fn outline(node: &Value) -> String {
     let text = |key: &str| node[key].as_str().unwrap_or_default().to_owned();
     let calls = node["calls"].as_u64().filter(|calls| *calls > 1).map(|calls| format!("*{calls}")).unwrap_or_default();
@@ -203,7 +307,8 @@ fn outline(node: &Value) -> String {
     });
     let below: Vec<String> = node["children"].as_array().into_iter().flatten().map(outline).collect();
     let below = if below.is_empty() { String::new() } else { format!("[{}]", below.join(" ")) };
-    format!("{}{calls}{step}{}{below}", text("method"), exceptions.collect::<String>())
+    let callee = node["callee"].as_str().map(|callee| format!("({callee})")).unwrap_or_default();
+    format!("{}{callee}{calls}{step}{}{below}", text("method"), exceptions.collect::<String>())
 }
 
 /// Check that a critical section within another is no section of its own, and that the longest lasted as long as its native slept.

@@ -45,6 +45,7 @@ fn plan() -> TreePlan {
             class: class.into(),
             method: method.into(),
             signature: signature.into(),
+            callee: None,
             kind: if is_native { TreeKind::Native } else { TreeKind::Java },
             is_entry: number == 0,
             depth: u32::from(number > 0),

@@ -9,7 +9,7 @@
 //! address lies in; `scopes` and `methods` name the frames. `layout` holds where all of it lies in this VM. Frames of
 //! virtual threads that are frozen in the heap are found by `frozen`, with `objects` and `classes`.
 //!
-//! Objects that native methods were given are described by `arguments`.
+//! Objects that native methods were given are described by `arguments`, Java methods that native code has ids of by `method_ids`.
 //!
 //! Code comes and goes while this runs. What was read is remembered, and everything that a stack relied on is looked at
 //! again in one read when the stack is done (`assumption`); if something has changed, the stack is unwound again. This has
@@ -36,6 +36,7 @@ mod interrupted;
 mod interrupted_tests;
 mod layout;
 mod lines;
+mod method_ids;
 mod methods;
 mod not_entrant;
 mod object_layout;

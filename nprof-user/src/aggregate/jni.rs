@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nprof_common::JniCalls;
 use nprof_common::jni::CRITICAL_SECTIONS;
+use nprof_common::{JniCallee, JniCalls};
 
 use crate::model::{
-    CriticalSections, JniCallPath, JniExceptions, JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot, JniUse,
-    MethodSnapshot, Price, Snapshot,
+    CriticalSections, JniCallPath, JniCallback, JniExceptions, JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot,
+    JniUse, Method, MethodSnapshot, Price, Snapshot, jni as functions,
 };
 
 /// What the kernel keeps besides the records.
@@ -17,12 +17,25 @@ use crate::model::{
 pub struct JniPairs {
     /// The records of native method and JNI function, and the calls of the one by the other.
     pub pairs: Vec<((u32, u32), JniCalls)>,
+    /// The same of those of functions that call Java of which the Java method is told.
+    pub called: Vec<CalledSum>,
     /// The index of a record's function.
     pub records: HashMap<u32, u32>,
     /// What is held, where that is followed, and from which age on it is told.
     pub held: Option<(Vec<HeldThing>, Duration)>,
     /// Exceptions by record, how, and class.
     pub thrown: Vec<ThrownSum>,
+}
+
+/// The calls of one Java method by one native method, by one JNI function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CalledSum {
+    /// The records of native method and function.
+    pub records: (u32, u32),
+    /// `None` if nothing is loaded (any more) that the id stands for.
+    pub java: Option<Method>,
+    /// The sums.
+    pub calls: JniCalls,
 }
 
 /// Exceptions of one class that a native method has left pending, or cleared.
@@ -58,6 +71,9 @@ pub struct HeldThing {
 /// Places in [`Snapshot::methods`]: of a native method, if there is one, and of a JNI function; `None` for critical sections.
 type Places = (Option<usize>, Option<usize>);
 
+/// What tells callbacks apart: the places of native method and function, and the name of the Java method.
+type Callback<'a> = (Option<usize>, usize, Option<[&'a str; 3]>);
+
 /// Who has called which function. Calls by what has no row, such as a native method that was only looked at for a short time, are
 /// nobody's.
 #[must_use]
@@ -79,7 +95,34 @@ pub fn jni(snapshot: Snapshot, known: &JniPairs, unseen: Vec<&'static str>, tell
         held(things, *older_than, |(caller, function)| (place(caller), place(function)))
     });
     let thrown = thrown(&known.thrown, places_of(&snapshot, known));
-    JniSnapshot { snapshot, uses, critical, unseen, tells_members, held, thrown }
+    let callbacks = callbacks(&snapshot, known);
+    JniSnapshot { snapshot, uses, callbacks, critical, unseen, tells_members, held, thrown }
+}
+
+/// Who has called which Java method, by which function. What is not told of functions that call Java is in it, too.
+fn callbacks(snapshot: &Snapshot, known: &JniPairs) -> Vec<JniCallback> {
+    let place = places_of(snapshot, known);
+    let not_told = known.pairs.iter().map(|(records, calls)| (*records, None, calls));
+    let told = known.called.iter().map(|called| (called.records, called.java.as_ref(), &called.calls));
+    let mut sums: HashMap<Callback<'_>, (Option<&Method>, JniCalls)> = HashMap::new();
+    for ((caller, function), java, calls) in not_told.chain(told) {
+        let Some(function) = place(function).filter(|function| calls_java(&snapshot.methods[*function])) else {
+            continue;
+        };
+        let name = java.map(|java| [&*java.class, &*java.name, &*java.signature]);
+        let (_, sum) = sums.entry((place(caller), function, name)).or_insert((java, JniCalls::NONE));
+        *sum = sum.and(*calls);
+    }
+    let callback = |((method, function, _), (java, calls)): (_, (Option<&Method>, JniCalls))| JniCallback {
+        made: use_of(&snapshot.methods[function], (method, function), calls),
+        java: java.cloned(),
+    };
+    sums.into_iter().map(callback).collect()
+}
+
+/// Whether a row is that of a JNI function that calls Java.
+fn calls_java(row: &MethodSnapshot) -> bool {
+    row.methods.first().is_some_and(|known| functions::callee(&known.method.name) != JniCallee::Nothing)
 }
 
 /// Exceptions by method and class, the most first.
@@ -156,7 +199,8 @@ fn add_path(paths: &mut Vec<JniCallPath>, frames: &Arc<[String]>) {
 fn sums(snapshot: &Snapshot, known: &JniPairs) -> HashMap<Places, JniCalls> {
     let place = places_of(snapshot, known);
     let mut sums: HashMap<Places, JniCalls> = HashMap::new();
-    for &((caller, function), calls) in &known.pairs {
+    let called = known.called.iter().map(|called| (called.records, called.calls));
+    for ((caller, function), calls) in known.pairs.iter().copied().chain(called) {
         let of_function = place(function);
         if function == CRITICAL_SECTIONS || of_function.is_some() {
             let sum = sums.entry((place(caller), of_function)).or_default();
@@ -196,7 +240,45 @@ fn net(function: &MethodSnapshot, calls: JniCalls) -> JniCalls {
 mod tests {
     use super::*;
     use crate::aggregate::testing::{function, snapshot};
-    use crate::model::Price;
+    use crate::model::{Price, VirtAddr};
+
+    /// Check that calls of a Java method by two ids of it are one row and part of the function's, and that those of which it is not known are
+    /// kept, without what calls no Java.
+    #[test]
+    fn callbacks_by_method() {
+        let mut snapshot = snapshot();
+        let price = Price { inside_ns: 100, ..Price::default() };
+        let java = MethodSnapshot { price, ..function(6, "CallIntMethod", 9, 900) };
+        snapshot.methods = vec![function(5, "native", 9, 900), java, function(7, "GetVersion", 9, 900)];
+        let calls = |calls| JniCalls { calls, timed: calls, total_ns: 1000 * calls, ..JniCalls::NONE };
+        let method = |id, name: &str| {
+            let known = function(0, name, 0, 0).methods[0].method.clone();
+            Method { id: VirtAddr(id), ..known }
+        };
+        let called = |records, java, of| CalledSum { records, java, calls: calls(of) };
+        let called = vec![
+            called((50, 60), Some(method(8, "back")), 2),
+            called((50, 60), Some(method(16, "back")), 3),
+            called((50, 60), None, 1),
+            called((0, 60), Some(method(8, "back")), 4),
+        ];
+        let pairs = vec![((50, 60), calls(5)), ((50, 70), calls(7))];
+        let records = HashMap::from([(50, 5), (60, 6), (70, 7)]);
+        let known = JniPairs { pairs, called, records, ..JniPairs::default() };
+        let known = jni(snapshot, &known, Vec::new(), true);
+        let mut rows: Vec<_> = known
+            .callbacks
+            .iter()
+            .map(|of| {
+                (of.made.method, of.java.as_ref().map(|java| &*java.name), of.made.calls.calls, of.made.self_ns())
+            })
+            .collect();
+        rows.sort_unstable();
+        let expected = [(None, Some("back"), 4, 3600), (Some(0), None, 6, 5400), (Some(0), Some("back"), 5, 4500)];
+        assert_eq!(rows, expected);
+        let of_function = known.uses.iter().filter(|made| made.function == 1);
+        assert_eq!(of_function.map(|made| made.calls.calls).sum::<u64>(), 15);
+    }
 
     /// Check that calls get to the rows of both records, that those of unknown callers are nobody's, and that what probes have put into
     /// times is taken off, but a nanosecond of each call and the time of others.
@@ -223,7 +305,8 @@ mod tests {
         let held = Some((held, Duration::from_secs(4)));
         let threw = |method, is_cleared, count| ThrownSum { method, is_cleared, class: Some("E".to_owned()), count };
         let thrown = vec![threw(50, true, 2), threw(50, false, 1), threw(77, true, 4), threw(78, true, 1)];
-        let known = JniPairs { pairs, records: HashMap::from([(50, 5), (60, 6)]), held, thrown };
+        let records = HashMap::from([(50, 5), (60, 6)]);
+        let known = JniPairs { pairs, called: Vec::new(), records, held, thrown };
         let mut known = jni(snapshot, &known, Vec::new(), true);
         known.uses.sort_by_key(|made| made.method);
         let of = |at: usize| (known.uses[at].method, known.uses[at].function, known.uses[at].calls.calls);

@@ -16,7 +16,7 @@ mod tree;
 mod weigh;
 mod windows;
 
-pub use jni::{HeldThing, JniPairs, ThrownSum, jni};
+pub use jni::{CalledSum, HeldThing, JniPairs, ThrownSum, jni};
 pub use losses::merge_losses;
 pub use narrow::narrow;
 pub use of_threads::{NoThreads, narrow_to_threads, tells_threads};

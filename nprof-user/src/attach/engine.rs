@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nprof_common::alloc::AllocCookie;
 use nprof_common::histogram::BUCKETS;
-use nprof_common::stats::{BRIEF, HOLDS_SHIFT, KIND_SHIFT, RETURNS_SHIFT};
+use nprof_common::stats::{BRIEF, CALLEE_SHIFT, HOLDS_SHIFT, KIND_SHIFT, RETURNS_SHIFT};
 use nprof_common::{
-    Consumed, Cookie, JniHolds, JniKind, Lane, Loss, MethodStats, Pace, Returns, SlowPace, SlowStats, Switch, maps,
-    shared,
+    Consumed, Cookie, JniCallee, JniHolds, JniKind, Lane, Loss, MethodStats, Pace, Returns, SlowPace, SlowStats,
+    Switch, maps, shared,
 };
 
 use super::by_record::{ByteTable, ThreadTable};
@@ -120,6 +120,7 @@ impl Engine {
         let (off_cpu, off_cpu_in_slots) = (object.take_off_cpu(), object.off_cpu_in_slots);
         let jni = Some(JniTable {
             calls: object.take_jni(maps::JNI)?,
+            called: object.take_jni(maps::CALLED)?,
             held: object.take_jni(maps::HELD)?,
             thrown: object.take_jni(maps::THROWN)?,
         });
@@ -389,8 +390,16 @@ impl Engine {
     }
 
     /// Says what a function returns, for the programs that count results, and what is looked at if it is a JNI function.
-    pub(super) fn describe(&self, record: u32, returns: Returns, (kind, holds): (JniKind, JniHolds)) {
-        let described = (returns as u64) << RETURNS_SHIFT | (kind as u64) << KIND_SHIFT | (holds as u64) << HOLDS_SHIFT;
+    pub(super) fn describe(
+        &self,
+        record: u32,
+        returns: Returns,
+        (kind, holds, callee): (JniKind, JniHolds, JniCallee),
+    ) {
+        let described = (returns as u64) << RETURNS_SHIFT
+            | (kind as u64) << KIND_SHIFT
+            | (holds as u64) << HOLDS_SHIFT
+            | (callee as u64) << CALLEE_SHIFT;
         self.store(record, offset_of!(MethodStats, brief), described);
     }
 

@@ -4,11 +4,13 @@ use std::fmt;
 
 use aya::maps::{HashMap, MapData};
 use nprof_common::jni::of_pair;
-use nprof_common::{JniCalls, JniHandle, JniHeld, JniShards, JniThrown};
+use nprof_common::{JniCalled, JniCalls, JniHandle, JniHeld, JniShards, JniThrown};
 use zerocopy::transmute;
 
 /// For how many pairs of native method and JNI function there is room: a method calls some ten of them, and few methods call any.
 pub(super) const PAIRS: u32 = 1 << 14;
+/// For how many pairs of those with a Java method that the function calls: few are called back by name.
+pub(super) const CALLED: u32 = 1 << 13;
 /// How many different things can be looked up.
 pub(super) const LOOK_UPS: u32 = 1 << 16;
 /// For how many exceptions there is room that differ in method, class, or whether they are cleared.
@@ -23,7 +25,7 @@ pub(super) const MADE: u32 = 1 << 12;
 /// [`JniShards`] as aya passes them.
 type JniEntry = [u64; size_of::<JniShards>() / size_of::<u64>()];
 
-/// [`JniHandle`] and [`JniThrown`] as aya passes them, and [`JniHeld`].
+/// [`JniHandle`], [`JniThrown`] and [`JniCalled`] as aya passes them, and [`JniHeld`].
 type HandleEntry = [u64; 2];
 /// See [`HandleEntry`].
 type HeldEntry = [u64; size_of::<JniHeld>() / size_of::<u64>()];
@@ -31,6 +33,7 @@ type HeldEntry = [u64; size_of::<JniHeld>() / size_of::<u64>()];
 /// The calls of JNI functions by native method, what is held, and exceptions.
 pub struct JniTable {
     pub(super) calls: HashMap<MapData, u64, JniEntry>,
+    pub(super) called: HashMap<MapData, HandleEntry, JniEntry>,
     pub(super) held: HashMap<MapData, HandleEntry, HeldEntry>,
     pub(super) thrown: HashMap<MapData, HandleEntry, u64>,
 }
@@ -42,6 +45,20 @@ impl JniTable {
             entry.inspect_err(|error| tracing::warn!("not all calls of JNI functions can be read: {error}")).ok()
         });
         entries.map(|(pair, entry)| (of_pair(pair), sum(transmute!(entry)))).collect()
+    }
+
+    /// The calls of functions that call Java, by pair of records and Java method (`jmethodID`). Those that did not get room of their own are
+    /// among [`Self::read`].
+    pub fn called(&self) -> Vec<(JniCalled, JniCalls)> {
+        let entries = self.called.iter().filter_map(|entry| {
+            entry.inspect_err(|error| tracing::warn!("not all calls of Java methods can be read: {error}")).ok()
+        });
+        entries.map(|(called, entry)| (transmute!(called), sum(transmute!(entry)))).collect()
+    }
+
+    /// The ids of Java methods that were called so far.
+    pub fn called_ids(&self) -> Vec<u64> {
+        self.called.keys().filter_map(Result::ok).map(|[_, id]| id).collect()
     }
 
     /// What is held now. Whoever reads while the target runs sees each at one moment, not all at the same; what is let go meanwhile may

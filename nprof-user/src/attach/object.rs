@@ -94,6 +94,7 @@ impl Object {
             .map_max_entries(maps::THREADS, collect.threads())
             .map_max_entries(maps::BYTES, collect.byte_counts())
             .map_max_entries(maps::JNI, collect.for_jni(jni::PAIRS))
+            .map_max_entries(maps::CALLED, collect.for_jni(jni::CALLED))
             .map_max_entries(maps::LOOK_UPS, collect.for_jni(jni::LOOK_UPS))
             .map_max_entries(maps::THROWN, collect.for_jni(jni::THROWN))
             .map_max_entries(maps::HOLDS, collect.for_jni(jni::THREADS))

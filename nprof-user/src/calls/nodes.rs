@@ -82,6 +82,7 @@ impl Nodes {
                 method: method.name.clone(),
                 signature: method.signature.clone(),
                 kind: node.kind,
+                callee: None,
                 is_entry: node.is_entry,
                 depth: node.depth,
                 callers: node

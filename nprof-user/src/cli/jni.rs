@@ -17,7 +17,8 @@ use super::trace::{Stop, every, prepare};
 use crate::model::{Collectors, Pid};
 use crate::render::jni::{self, JniBy, JniView};
 use crate::resolve::pattern::PATTERN_HELP;
-use crate::trace::{JniTracer, Options, Pace};
+use crate::resolve::select::Selection;
+use crate::trace::{JniTracer, Options, Pace, Prepared};
 
 /// How often it is looked for calls that have ended.
 const LOOK: Duration = Duration::from_millis(10);
@@ -86,6 +87,8 @@ enum By {
     Method,
     /// JNI functions
     Function,
+    /// Java methods that native code calls
+    Java,
 }
 
 /// How results are printed.
@@ -96,6 +99,8 @@ enum Format {
     Table,
     /// One document on one line
     Json,
+    /// A row for each native method, JNI function and Java method that this calls
+    Csv,
 }
 
 impl JniArgs {
@@ -133,6 +138,7 @@ impl JniArgs {
         let by = match self.by {
             By::Method => JniBy::Method,
             By::Function => JniBy::Function,
+            By::Java => JniBy::Java,
         };
         JniView { by, top: self.top.and_then(|top| usize::try_from(top).ok()) }
     }
@@ -143,8 +149,11 @@ impl JniArgs {
 /// # Errors
 /// If the JVM cannot be traced, or the output cannot be written.
 pub(super) fn run(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
-    if args.format == Format::Json && (args.by == By::Function || args.top.is_some()) {
-        bail!("`--by` and `--top` are for the table: JSON has every method and every function");
+    if args.format != Format::Table && (args.by != By::Method || args.top.is_some()) {
+        bail!("`--by` and `--top` are for the table: JSON and CSV have every method and every function");
+    }
+    if args.format == Format::Csv && (args.tree || args.leaks || args.id_cache) {
+        bail!("`--format csv` has rows of calls only: say `--format json` with `--tree`, `--leaks` or `--id-cache`");
     }
     if args.id_cache {
         return id_cache::run(args.id_cache_args(), quiet);
@@ -164,6 +173,7 @@ async fn trace(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         Ok(prepared) => prepared,
         Err(code) => return Ok(code),
     };
+    refuse_words(args, &prepared)?;
     let mut tracer = prepared.jni(args.held_from(), args.tree)?;
     if !quiet {
         announce(&tracer);
@@ -180,6 +190,18 @@ async fn trace(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         stop.tell(tracer.tracer().jvm());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// With trees, a word to exclude that matches neither a JNI function nor a native method leaves nothing out.
+fn refuse_words(args: &JniArgs, prepared: &Prepared) -> anyhow::Result<()> {
+    let (methods, _) = args.excluded();
+    for word in methods.iter().filter(|word| args.tree && jni_tree::may_be_function(word)) {
+        let selection = Selection::parse(&[word], &[], &[])?;
+        if let Some(unmatched) = prepared.unmatched_by(&selection).first() {
+            bail!("{unmatched}, and no JNI function, so --exclude leaves nothing out: {}", jni_tree::instead(word));
+        }
+    }
+    Ok(())
 }
 
 /// Says that everything is attached. Scripts wait for this line.
@@ -216,6 +238,11 @@ fn print(args: &JniArgs, tracer: &JniTracer) -> io::Result<()> {
     match args.format {
         Format::Table => jni::table(&snapshot, args.view(), terminal::stdout_screen(), &mut out)?,
         Format::Json => jni::json(&snapshot, &mut out)?,
+        Format::Csv => {
+            // The format has no place for them.
+            crate::render::losses(&snapshot.snapshot.losses).into_iter().for_each(terminal::say);
+            jni::csv(&snapshot, &mut out)?;
+        }
     }
     out.flush()
 }

@@ -10,9 +10,12 @@ use super::terminal::stdout_screen;
 use super::tree::clock;
 use crate::aggregate::{NestedCalls, TreeSums, Trees, summarize_trees};
 use crate::discover::Proc;
-use crate::model::{EndedCall, Invocation, Losses, TreeKind, TreeMethod, TreeThread, jni};
+use crate::model::{
+    EndedCall, Invocation, Losses, Method, NativeCode, TreeKind, TreeMethod, TreeThread, VirtAddr, jni,
+};
 use crate::render::tree::{self, ShownInvocation, TreeContext, TreeRun, step};
 use crate::render::units;
+use crate::resolve::nearest::nearest;
 use crate::resolve::pattern::Pattern;
 use crate::trace::JniTracer;
 
@@ -50,19 +53,39 @@ enum What {
     Name(Box<Pattern>),
 }
 
+/// What functions are for, in the words of users.
+const STEPS: [&str; 3] = ["creation", "call", "release"];
+
 /// Whether JNI functions are meant, and not native methods.
 pub(super) fn is_function(text: &str) -> bool {
-    What::parse(text).is_ok_and(|what| match &what {
-        What::Step(_) => true,
-        What::Name(pattern) => jni::jni_functions(u32::MAX).any(|(_, name)| pattern.matches_method(name, "")),
-    })
+    What::parse(text).is_ok()
+}
+
+/// Whether a text can be the name of a JNI function, or a glob on such names; it can also be a class.
+pub(super) fn may_be_function(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "*?".contains(c))
+}
+
+/// What there is to give instead of a text that is no JNI function: how, and what resembles it.
+pub(super) fn instead(text: &str) -> String {
+    let known = jni::jni_functions(u32::MAX).map(|(_, name)| name).chain(STEPS).map(|name| Method {
+        id: VirtAddr(0),
+        class: jni::CLASS.into(),
+        name: name.into(),
+        signature: "".into(),
+        code: NativeCode::Unbound,
+    });
+    let nearest = nearest(&format!("*::{text}"), &known.collect::<Vec<_>>());
+    let names: Vec<&str> = nearest.iter().filter_map(|name| name.rsplit("::").next()).collect();
+    let names = if names.is_empty() { String::new() } else { format!("; nearest: {}", names.join(", ")) };
+    format!("give a glob on names such as 'Get*ID', or `creation`, `call` or `release`{names}")
 }
 
 impl FunctionFilter {
     /// Those of `include`, or all if there is nothing, without those of `exclude`.
     ///
     /// # Errors
-    /// For what is neither a kind nor a pattern.
+    /// For what is neither a kind nor a pattern that some function's name matches.
     pub(super) fn parse(include: &[String], exclude: &[String]) -> anyhow::Result<Self> {
         let all = |texts: &[String]| texts.iter().map(|text| What::parse(text)).collect::<anyhow::Result<Vec<_>>>();
         Ok(Self { include: all(include)?, exclude: all(exclude)? })
@@ -78,15 +101,16 @@ impl FunctionFilter {
 
 impl What {
     fn parse(text: &str) -> anyhow::Result<Self> {
-        if ["creation", "call", "release"].contains(&text) {
+        if STEPS.contains(&text) {
             return Ok(Self::Step(text.to_owned()));
         }
-        if text.is_empty() || !text.chars().all(|c| c.is_ascii_alphanumeric() || "*?".contains(c)) {
-            bail!(
-                "`{text}` is no JNI function: give a glob on names such as 'Get*ID', or `creation`, `call` or `release`"
-            );
+        let pattern = may_be_function(text).then(|| Pattern::parse(&format!("*::{text}"))).transpose()?;
+        let is_known =
+            |pattern: &Pattern| jni::jni_functions(u32::MAX).any(|(_, name)| pattern.matches_method(name, ""));
+        match pattern.filter(is_known) {
+            Some(pattern) => Ok(Self::Name(Box::new(pattern))),
+            None => bail!("`{text}` is no JNI function: {}", instead(text)),
         }
-        Ok(Self::Name(Box::new(Pattern::parse(&format!("*::{text}"))?)))
     }
 
     fn is(&self, method: &TreeMethod) -> bool {
@@ -224,7 +248,8 @@ impl TreeOutput {
         let (snapshot, min_ns) = (tracer.snapshot(), self.min_ns());
         let demoted: HashSet<[&str; 3]> =
             snapshot.demoted().map(|of| [&*of.class, &*of.name, &*of.signature]).collect();
-        let is_demoted = |of: &TreeMethod| demoted.contains(&[&*of.class, &*of.method, &*of.signature]);
+        let is_demoted =
+            |of: &TreeMethod| of.callee.is_none() && demoted.contains(&[&*of.class, &*of.method, &*of.signature]);
         let silenced: Vec<u32> =
             (0..).zip(tracer.told_methods()).filter(|(_, of)| is_demoted(of)).map(|(n, _)| n).collect();
         let mut losses: Losses = snapshot.snapshot.losses.clone();
@@ -271,6 +296,7 @@ mod tests {
             is_entry: false,
             depth: 0,
             callers: Vec::new(),
+            callee: None,
         }
     }
 
@@ -294,8 +320,14 @@ mod tests {
         assert_eq!(wanted(&[], &[]).len(), 4);
         assert_eq!(wanted(&["creation", "Get*ID"], &[]), ["NewGlobalRef", "GetMethodID", "run"]);
         assert_eq!(wanted(&["*GlobalRef"], &["release"]), ["NewGlobalRef", "run"]);
-        let error = parse(&["a.B::c"], &[]).unwrap_err().to_string();
-        assert!(error.starts_with("`a.B::c` is no JNI function: "), "{error}");
+        for (wrong, nearest) in
+            [("a.B::c", ""), ("create", "; nearest: creation"), ("GetMethodId", "; nearest: GetMethodID")]
+        {
+            for error in [parse(&[wrong], &[]), parse(&[], &[wrong])].map(|parsed| parsed.unwrap_err().to_string()) {
+                let says = format!("`{wrong}` is no JNI function: give a glob on names such as 'Get*ID', ");
+                assert!(error.starts_with(&says) && error.contains(nearest), "{error}");
+            }
+        }
         let known = ["release", "Get*ID", "NewGlobalRef", "a.B", "Main", "a.B::get*"].map(is_function);
         assert_eq!(known, [true, true, true, false, false, false]);
     }

@@ -28,6 +28,7 @@ impl Sample {
         let jni = JniSnapshot {
             snapshot: Snapshot { elapsed: Duration::from_secs(seconds), ..snapshot() },
             uses: Vec::new(),
+            callbacks: Vec::new(),
             critical: Vec::new(),
             unseen: Vec::new(),
             tells_members: true,

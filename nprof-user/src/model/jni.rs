@@ -5,7 +5,7 @@ mod table;
 
 use std::iter::Sum;
 
-use nprof_common::{JniCalls, JniHolds, JniKind};
+use nprof_common::{JniCallee, JniCalls, JniHolds, JniKind};
 
 use self::table::TABLE;
 use super::{Method, MethodSnapshot, Snapshot};
@@ -107,6 +107,17 @@ pub fn kind(function: &str) -> JniKind {
         _ if function.starts_with("Release") => JniKind::LetsElementsGo,
         _ if JniResource::made_by(function).is_some() => JniKind::Makes,
         _ => JniKind::Plain,
+    }
+}
+
+/// Which argument of a function is the id of the Java method that it calls.
+#[must_use]
+pub fn callee(function: &str) -> JniCallee {
+    match function {
+        _ if function.starts_with("CallNonvirtual") => JniCallee::Fourth,
+        _ if function.starts_with("Call") => JniCallee::Third,
+        "NewObject" | "NewObjectV" | "NewObjectA" => JniCallee::Third,
+        _ => JniCallee::Nothing,
     }
 }
 
@@ -231,6 +242,16 @@ impl JniUse {
     }
 }
 
+/// The calls of one Java method by one native method, by one JNI function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JniCallback {
+    /// The calls.
+    pub made: JniUse,
+    /// The Java method as native code has named it: of an object of a class below, the method that overrides it is the one that runs.
+    /// `None` of those of which it is not known.
+    pub java: Option<Method>,
+}
+
 /// Critical sections that a native method has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CriticalSections {
@@ -251,6 +272,8 @@ pub struct JniSnapshot {
     pub snapshot: Snapshot,
     /// Who has called which function; in no order.
     pub uses: Vec<JniUse>,
+    /// Of functions that call Java, the same by Java method; in no order.
+    pub callbacks: Vec<JniCallback>,
     /// The critical sections; in no order.
     pub critical: Vec<CriticalSections>,
     /// Functions that the VM has made as code of its own, which no probe sees.
@@ -475,6 +498,23 @@ mod tests {
             ("GetVersion", JniFamily::Other, JniKind::Plain),
         ] {
             assert_eq!((JniFamily::of(name), super::kind(name)), (family, kind), "{name}");
+        }
+    }
+
+    /// Check that exactly the functions that run Java have the id of a method, and where.
+    #[test]
+    fn which_call_java() {
+        let with = |place: JniCallee| jni_functions(25).filter(|(_, name)| callee(name) == place).count();
+        // Ten types in three forms, virtual and static; and constructors.
+        assert_eq!((with(JniCallee::Third), with(JniCallee::Fourth)), (63, 30));
+        for (name, place) in [
+            ("NewObjectA", JniCallee::Third),
+            ("CallStaticIntMethodV", JniCallee::Third),
+            ("CallNonvirtualVoidMethod", JniCallee::Fourth),
+            ("NewObjectArray", JniCallee::Nothing),
+            ("AllocObject", JniCallee::Nothing),
+        ] {
+            assert_eq!(callee(name), place, "{name}");
         }
     }
 

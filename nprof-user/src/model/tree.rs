@@ -35,6 +35,8 @@ pub struct TreeMethod {
     pub method: SharedStr,
     /// The JVM descriptor.
     pub signature: SharedStr,
+    /// Of a JNI function that calls Java, the method that it calls, with its descriptor: `com.acme.Svc::get(I)V`.
+    pub callee: Option<SharedStr>,
     /// What it is.
     pub kind: TreeKind,
     /// Whether a tree begins where it is entered.

@@ -115,7 +115,7 @@ fn fields(row: &Row<'_>) -> Vec<String> {
 }
 
 /// The field without what commands a terminal or a spreadsheet, in quotes where it needs them.
-fn quoted(field: &str) -> Cow<'_, str> {
+pub(super) fn quoted(field: &str) -> Cow<'_, str> {
     let field = names::printable(field);
     let is_formula = field.starts_with(FORMULA);
     if is_formula || field.contains([',', '"']) {

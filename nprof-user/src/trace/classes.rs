@@ -1,4 +1,5 @@
-//! The classes of objects that the programs have looked at: how they are to look, and the names.
+//! The names of what the programs know by number alone: of the classes of objects, with how they are to look at these, and of Java
+//! methods that native code calls. They are read while it is loaded.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use super::Error;
 use super::sampling::libjvm_of;
 use crate::attach::VmTable;
 use crate::discover::Proc;
-use crate::model::{Jvm, descriptor};
+use crate::model::{Jvm, Method, NativeCode, VirtAddr, descriptor};
 use crate::sys::remote_memory::ProcessMemory;
 use crate::unwind::Unwinder;
 
@@ -23,6 +24,8 @@ pub(super) struct Classes {
     heap: HeapPlaces,
     /// By what the programs know a class by. One that has been named once keeps its name: it may be unloaded later.
     names: HashMap<u64, String>,
+    /// By what native code knows them by (`jmethodID`), which never becomes another method's.
+    methods: HashMap<u64, Method>,
 }
 
 impl Classes {
@@ -36,7 +39,7 @@ impl Classes {
         if let Err(error) = vms.set(jvm.pid, &VmPlaces { collections, heap, ..VmPlaces::default() }) {
             tracing::warn!("process {}: classes of objects are not read: {error}", jvm.pid);
         }
-        Ok(Self { unwinder, heap, names: HashMap::new() })
+        Ok(Self { unwinder, heap, names: HashMap::new(), methods: HashMap::new() })
     }
 
     /// Names the class of an object whose first words the programs have packed ([`JniHeld::class_of`]) for later.
@@ -50,6 +53,25 @@ impl Classes {
     /// The name of a class that has been learnt.
     pub(super) fn learnt(&self, object: u64) -> Option<&str> {
         self.names.get(&self.key(object)?).map(String::as_str)
+    }
+
+    /// Names the Java method with this id for later, if it is loaded.
+    pub(super) fn learn_method(&mut self, id: u64) {
+        if self.methods.contains_key(&id) {
+            return;
+        }
+        // The JVM's end is noticed elsewhere.
+        if let Some(name) = self.unwinder.method_by_id(VirtAddr(id)).ok().flatten() {
+            let (class, name, signature) = (&*name.class, &*name.name, &*name.signature);
+            let code = NativeCode::Unbound;
+            let (class, name, signature) = (class.into(), name.into(), signature.into());
+            self.methods.insert(id, Method { id: VirtAddr(id), class, name, signature, code });
+        }
+    }
+
+    /// A Java method that has been learnt.
+    pub(super) fn learnt_method(&self, id: u64) -> Option<&Method> {
+        self.methods.get(&id)
     }
 
     /// The length of an array, where it is told.

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nprof_common::jni::of_pair;
 use nprof_common::{JniThrown, MirrorPlaces};
 
 use super::classes::Classes;
@@ -16,7 +17,7 @@ use super::prepared::Prepared;
 use super::sampling::libjvm_of;
 use super::vm::ended_or;
 use super::{Error, SlowWatch, Tracer, calibrate, slow};
-use crate::aggregate::{self, HeldThing, JniPairs, ThrownSum};
+use crate::aggregate::{self, CalledSum, HeldThing, JniPairs, ThrownSum};
 use crate::attach::{Collect, Engine, JniTable};
 use crate::discover::Proc;
 use crate::hotspot;
@@ -109,7 +110,7 @@ impl JniTracer {
     pub fn tick(&mut self) {
         if self.tracer.is_due() {
             self.tracer.tick();
-            self.learn_classes();
+            self.learn_names();
             if let Some(calls) = &mut self.calls {
                 calls.refresh(self.tracer.traced_jvm());
             }
@@ -122,7 +123,7 @@ impl JniTracer {
     /// Passes on the calls that have ended since the last time, where they are told one by one.
     pub fn read_calls(&mut self, pass: impl FnMut(EndedCall)) {
         if let Some(calls) = &mut self.calls {
-            calls.read(self.tracer.traced_jvm(), pass);
+            calls.read(self.tracer.traced_jvm(), &mut self.classes, pass);
         }
     }
 
@@ -150,24 +151,25 @@ impl JniTracer {
         // As long as the probes are there: what is let go while they are detached is not seen.
         let held = self.held.as_ref().filter(|_| self.held_at_end.is_none());
         let read = held.map(|held| held.read(&self.table, &mut self.classes));
-        self.learn_classes();
+        self.learn_names();
         self.tracer.stop();
         if let (Some(held), Some(read)) = (&self.held, read) {
             self.held_at_end = Some(held.finish(read));
         }
     }
 
-    /// Names the classes of exceptions while they are loaded.
-    fn learn_classes(&mut self) {
+    /// Names the classes of exceptions, and Java methods that were called, while they are loaded.
+    fn learn_names(&mut self) {
         let known = self.table.thrown().into_iter().map(|(thrown, _)| thrown.class);
         known.filter(|class| *class != JniThrown::UNKNOWN).for_each(|class| self.classes.learn(class));
+        self.table.called_ids().into_iter().for_each(|id| self.classes.learn_method(id));
     }
 
     /// Everything measured from the start to now, or to the end if tracing was stopped. What is held is known once it was.
     #[must_use]
     pub fn snapshot(&self) -> JniSnapshot {
         // First who has called, then how often was called: a function has never been called less than by all its callers.
-        let pairs = self.table.read();
+        let (pairs, called) = (self.table.read(), self.table.called());
         let snapshot = self.tracer.snapshot();
         let records: HashMap<u32, u32> =
             self.tracer.traced_jvm().records().map(|(index, record)| (record, index)).collect();
@@ -177,7 +179,13 @@ impl JniTracer {
             class: self.classes.learnt(thrown.class).map(str::to_owned),
             count,
         });
-        let known = JniPairs { pairs, records, held: self.held_at_end.clone(), thrown: thrown.collect() };
+        let called = called.into_iter().map(|(called, calls)| CalledSum {
+            records: of_pair(called.pair),
+            java: self.classes.learnt_method(called.id).cloned(),
+            calls,
+        });
+        let (called, thrown) = (called.collect(), thrown.collect());
+        let known = JniPairs { pairs, called, records, held: self.held_at_end.clone(), thrown };
         aggregate::jni(snapshot, &known, self.unseen.clone(), self.tells_members)
     }
 }

@@ -6,11 +6,14 @@ use std::collections::HashMap;
 use nprof_common::{JniEvent, JniThrown};
 
 use super::TracedJvm;
+use super::classes::Classes;
 use crate::attach::Feeds;
-use crate::model::{EndedCall, JniResource, JniStep, Method, TreeKind, TreeMethod, TreeThread, jni};
+use crate::model::{EndedCall, JniResource, JniStep, Method, SharedStr, TreeKind, TreeMethod, TreeThread, jni};
 
 /// How many classes of exceptions are told apart; others have no name.
 const MAX_EXCEPTIONS: usize = 4_096;
+/// The same of Java methods that functions call.
+const MAX_CALLEES: usize = 4_096;
 
 /// The calls of one JVM.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub(super) struct JniTree {
     numbers: HashMap<u32, u32>,
     /// The numbers by record, as it is now or was last.
     records: HashMap<u32, u32>,
+    /// The numbers of functions that call a Java method, by the function's and the method's name.
+    callees: HashMap<(u32, SharedStr), u32>,
     /// What is known of classes of exceptions, by number, and the numbers.
     classes: Vec<u64>,
     exceptions: HashMap<u64, u32>,
@@ -36,8 +41,8 @@ impl JniTree {
         feeds.read_nested_calls(|_| {});
         let lost_before = feeds.taken().calls_lost;
         let (methods, numbers, records) = (Vec::new(), HashMap::new(), HashMap::new());
-        let (classes, exceptions) = (Vec::new(), HashMap::new());
-        Self { feeds, methods, numbers, records, classes, exceptions, unknown: 0, lost_before }
+        let (callees, classes, exceptions) = (HashMap::new(), Vec::new(), HashMap::new());
+        Self { feeds, methods, numbers, records, callees, classes, exceptions, unknown: 0, lost_before }
     }
 
     /// The functions by their numbers.
@@ -70,17 +75,18 @@ impl JniTree {
     }
 
     /// Passes on the calls that have ended since the last time.
-    pub(super) fn read(&mut self, jvm: &TracedJvm, mut pass: impl FnMut(EndedCall)) {
+    pub(super) fn read(&mut self, jvm: &TracedJvm, names: &mut Classes, mut pass: impl FnMut(EndedCall)) {
         let mut events = Vec::new();
         self.feeds.read_nested_calls(|event| events.push(event));
         if events.iter().any(|event| !self.records.contains_key(&event.call.index)) {
             self.refresh(jvm);
         }
-        for JniEvent { call, depth, lost, exception } in events {
-            let Some(&method) = self.records.get(&call.index) else {
+        for JniEvent { call, depth, lost, exception, callee } in events {
+            let Some(&function) = self.records.get(&call.index) else {
                 self.unknown += 1;
                 continue;
             };
+            let method = if callee == 0 { function } else { self.calling(function, callee, names) };
             pass(EndedCall {
                 thread: TreeThread::Platform(call.tid),
                 start_ns: call.start_ns,
@@ -90,6 +96,25 @@ impl JniTree {
                 lost: lost.into(),
                 exception: (exception != 0).then(|| self.exception(exception)),
             });
+        }
+    }
+
+    /// The number of a function that calls the Java method with this id. Methods whose names are not known, or that are too many, are not
+    /// told apart.
+    fn calling(&mut self, function: u32, callee: u64, names: &mut Classes) -> u32 {
+        names.learn_method(callee);
+        let known = self.methods.get(function as usize).zip(names.learnt_method(callee));
+        let Some((of, java)) = known else { return function };
+        let name = SharedStr::from(format!("{}::{}{}", java.class, java.name, java.signature));
+        let next = u32::try_from(self.methods.len()).unwrap_or(u32::MAX);
+        match self.callees.get(&(function, name.clone())) {
+            Some(known) => *known,
+            None if self.callees.len() >= MAX_CALLEES => function,
+            None => {
+                self.methods.push(TreeMethod { callee: Some(name.clone()), ..of.clone() });
+                self.callees.insert((function, name), next);
+                next
+            }
         }
     }
 
@@ -120,5 +145,6 @@ fn method(known: &Method) -> TreeMethod {
         is_entry: !is_function,
         depth: 0,
         callers: Vec::new(),
+        callee: None,
     }
 }

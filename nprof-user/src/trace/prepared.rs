@@ -21,7 +21,7 @@ use crate::collect::Reader;
 use crate::discover::{self, Proc};
 use crate::hotspot::{self, Vm};
 use crate::model::{ArgsWanted, Collectors, Jvm, Library, Method, Plan, Reach, VirtAddr};
-use crate::resolve::select::Unmatched;
+use crate::resolve::select::{Selection, Unmatched};
 use crate::resolve::thresholds::Thresholds;
 use crate::resolve::{Guard, Limits, Planner};
 use crate::shim;
@@ -97,6 +97,12 @@ impl Prepared {
     #[must_use]
     pub fn unmatched(&self) -> Vec<Unmatched> {
         self.options.selection.unmatched(&self.methods)
+    }
+
+    /// The same of another selection.
+    #[must_use]
+    pub fn unmatched_by(&self, selection: &Selection) -> Vec<Unmatched> {
+        selection.unmatched(&self.methods)
     }
 
     /// What there is to say of rules that are about no method at all.

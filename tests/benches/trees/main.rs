@@ -133,6 +133,7 @@ fn leaf() -> TreeMethod {
         signature: "(I)I".into(),
         kind: TreeKind::Java,
         is_entry: false,
+        callee: None,
         depth: 0,
         callers: Vec::new(),
     }

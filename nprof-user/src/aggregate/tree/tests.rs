@@ -19,6 +19,7 @@ fn methods() -> Vec<TreeMethod> {
         is_entry: number < 2,
         depth: u32::from(number >= 2),
         callers: Vec::new(),
+        callee: None,
     };
     (0..6).map(method).collect()
 }

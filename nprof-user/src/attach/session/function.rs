@@ -1,6 +1,6 @@
 //! What the programs are told of a probe's function: what it returns, its arguments, and what it is for JNI.
 
-use nprof_common::{JniHolds, JniKind, Returns};
+use nprof_common::{JniCallee, JniHolds, JniKind, Returns};
 
 use crate::model::{Bound, JniResource, Probe, argument_kinds, jni};
 
@@ -18,10 +18,10 @@ pub(super) fn kinds(probe: &Probe) -> u64 {
 }
 
 /// What is looked at of a probe's function if it is a JNI function.
-pub(super) fn kind(probe: &Probe) -> (JniKind, JniHolds) {
+pub(super) fn kind(probe: &Probe) -> (JniKind, JniHolds, JniCallee) {
     let function = probe.methods.first().filter(|known| known.bound == Bound::JniFunction);
-    function.map_or((JniKind::Method, JniHolds::Nothing), |function| {
+    function.map_or((JniKind::Method, JniHolds::Nothing, JniCallee::Nothing), |function| {
         let name = &function.method.name;
-        (jni::kind(name), JniResource::followed(name))
+        (jni::kind(name), JniResource::followed(name), jni::callee(name))
     })
 }

@@ -1,9 +1,11 @@
-//! Uses of JNI functions, grouped by native method or by function, the dearest first.
+//! Uses of JNI functions, grouped by native method, by function, or by the Java methods that they call, the dearest first.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::JniBy;
+use super::callbacks::{self, JavaCalls, Labels};
+use super::made::Made;
 use crate::model::{Bound, JniFamily, JniSnapshot, JniSum, JniUse, Method, MethodSnapshot};
 use crate::render::rows::Row;
 use crate::render::{names, notes};
@@ -11,12 +13,12 @@ use crate::render::{names, notes};
 /// In place of a method: calls that no traced native method has made.
 pub(super) const OUTSIDE: &str = "(outside of traced native methods)";
 
-/// What belongs to one native method, or to one function.
+/// What belongs to one native method, one function, or one Java method.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Group {
     /// Its name, with marks.
     pub(super) label: String,
-    /// The native method's own calls and their time; `None` for a function and for calls outside.
+    /// The native method's own calls and their time; `None` for everything else.
     pub(super) of: Option<Calls>,
     pub(super) sum: JniSum,
     /// The functions, or the methods.
@@ -30,7 +32,7 @@ pub(super) struct Calls {
     pub(super) total_ns: u64,
 }
 
-/// The calls of one function by one native method.
+/// The calls of one function, or of one Java method, by one native method.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Part {
     pub(super) label: String,
@@ -38,31 +40,91 @@ pub(super) struct Part {
     /// How often the native method was called; `None` for calls outside.
     pub(super) calls_of_method: Option<u64>,
     pub(super) sum: JniSum,
+    /// The Java methods that it has called, the dearest first.
+    pub(super) java: Vec<(String, JniSum)>,
 }
 
 /// The groups, and the parts of each, in the order of their time, then of their calls.
 pub(super) fn of(jni: &JniSnapshot, by: JniBy) -> Vec<Group> {
-    let labels = labels(jni);
+    let names = Names { jni, rows: labels(jni), java: Labels::of(jni), made: Made::by_method(jni) };
+    if by == JniBy::Java {
+        return names.by_java();
+    }
     let mut uses: BTreeMap<Option<usize>, Vec<&JniUse>> = BTreeMap::new();
     for made in &jni.uses {
         let key = if by == JniBy::Method { made.method } else { Some(made.function) };
         uses.entry(key).or_default().push(made);
     }
-    let mut groups: Vec<Group> = uses.iter().map(|(&key, uses)| group(jni, &labels, by, (key, uses))).collect();
+    let mut groups: Vec<Group> = uses.iter().map(|(&key, uses)| names.group(by, (key, uses))).collect();
     groups.sort_by(|a, b| cost(&a.sum).cmp(&cost(&b.sum)).then_with(|| a.label.cmp(&b.label)));
     groups
 }
 
-fn group(jni: &JniSnapshot, labels: &[String], by: JniBy, (key, uses): (Option<usize>, &[&JniUse])) -> Group {
-    let label_of = |place: Option<usize>| place.map_or(OUTSIDE, |place| labels.get(place).map_or("", String::as_str));
-    let mut parts: Vec<Part> =
-        uses.iter().map(|made| part(jni, made, (by == JniBy::Function).then(|| label_of(made.method)))).collect();
-    parts.sort_by(|a, b| cost(&a.sum).cmp(&cost(&b.sum)).then_with(|| a.label.cmp(&b.label)));
-    Group {
-        label: label_of(key).to_owned(),
-        of: key.filter(|_| by == JniBy::Method).and_then(|place| jni.snapshot.methods.get(place)).map(calls),
-        sum: parts.iter().map(|part| part.sum).sum(),
-        parts,
+/// What everything is called.
+struct Names<'a> {
+    jni: &'a JniSnapshot,
+    /// By place.
+    rows: Vec<String>,
+    java: Labels<'a>,
+    made: HashMap<Option<usize>, Made<'a>>,
+}
+
+impl Names<'_> {
+    fn label(&self, place: Option<usize>) -> &str {
+        place.map_or(OUTSIDE, |place| self.rows.get(place).map_or("", String::as_str))
+    }
+
+    fn group(&self, by: JniBy, (key, uses): (Option<usize>, &[&JniUse])) -> Group {
+        let mut parts: Vec<Part> = uses.iter().map(|made| self.part(made, by)).collect();
+        parts.sort_by(|a, b| cost(&a.sum).cmp(&cost(&b.sum)).then_with(|| a.label.cmp(&b.label)));
+        Group {
+            label: self.label(key).to_owned(),
+            of: key.filter(|_| by == JniBy::Method).and_then(|place| self.jni.snapshot.methods.get(place)).map(calls),
+            sum: parts.iter().map(|part| part.sum).sum(),
+            parts,
+        }
+    }
+
+    fn part(&self, made: &JniUse, by: JniBy) -> Part {
+        let function = self.jni.function(made.function).to_owned();
+        let label = match by {
+            JniBy::Method => function_label(&function, &marks(self.jni, made.function)),
+            JniBy::Function | JniBy::Java => self.label(made.method).to_owned(),
+        };
+        let of_use = self.made.get(&made.method).map(|known| callbacks::of_use(known, made.function));
+        let java = callbacks::by_java(of_use.into_iter().flatten());
+        Part {
+            label,
+            function,
+            calls_of_method: self.calls_of(made.method),
+            sum: made.into(),
+            java: java.iter().map(|group| (self.java.label(group.java).to_owned(), group.sum)).collect(),
+        }
+    }
+
+    /// The Java methods, with the native methods that call them.
+    fn by_java(&self) -> Vec<Group> {
+        let group = |group: JavaCalls<'_>| {
+            let mut callers: BTreeMap<Option<usize>, JniSum> = BTreeMap::new();
+            for callback in &group.callbacks {
+                callers.entry(callback.made.method).or_default().add(&JniSum::from(&callback.made));
+            }
+            let part = |(method, sum)| Part {
+                label: self.label(method).to_owned(),
+                function: String::new(),
+                calls_of_method: self.calls_of(method),
+                sum,
+                java: Vec::new(),
+            };
+            let mut parts: Vec<Part> = callers.into_iter().map(part).collect();
+            parts.sort_by(|a, b| cost(&a.sum).cmp(&cost(&b.sum)).then_with(|| a.label.cmp(&b.label)));
+            Group { label: self.java.label(group.java).to_owned(), of: None, sum: group.sum, parts }
+        };
+        callbacks::by_java(&self.jni.callbacks).into_iter().map(group).collect()
+    }
+
+    fn calls_of(&self, method: Option<usize>) -> Option<u64> {
+        method.and_then(|place| self.jni.snapshot.methods.get(place)).map(|method| calls(method).calls)
     }
 }
 
@@ -73,18 +135,6 @@ fn cost(sum: &JniSum) -> Reverse<(u64, u64)> {
 
 fn calls(method: &MethodSnapshot) -> Calls {
     Calls { calls: method.calls, total_ns: method.total_ns }
-}
-
-/// `method` is the label where the parts are methods.
-fn part(jni: &JniSnapshot, made: &JniUse, method: Option<&str>) -> Part {
-    let function = jni.function(made.function).to_owned();
-    let calls_of_method =
-        made.method.and_then(|place| jni.snapshot.methods.get(place)).map(|method| calls(method).calls);
-    let label = match method {
-        Some(method) => method.to_owned(),
-        None => function_label(&function, &marks(jni, made.function)),
-    };
-    Part { label, function, calls_of_method, sum: made.into() }
 }
 
 /// The name of each row of the snapshot, with its marks.

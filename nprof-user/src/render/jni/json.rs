@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use nprof_common::JniCallee;
 use serde::Serialize;
 
+use super::callbacks::{self, JavaCalls};
 use super::groups::is_function;
 use super::made::Made;
 use super::{exceptions, held};
 use crate::model::{
-    CriticalSections, JniExceptions, JniFamily, JniHeldGroup, JniResource, JniSnapshot, JniSum, JniUse, Losses,
-    MethodSnapshot, Resources,
+    CriticalSections, JniCallback, JniExceptions, JniFamily, JniHeldGroup, JniResource, JniSnapshot, JniSum, JniUse,
+    Losses, MethodSnapshot, Resources, jni as functions,
 };
 use crate::render::json::{MeasuredTarget, SCHEMA, as_map, line, nanoseconds};
 use crate::render::names;
@@ -32,6 +34,7 @@ struct Document<'a> {
     targets: [MeasuredTarget<'a>; 1],
     methods: Vec<Method<'a>>,
     functions: BTreeMap<&'a str, Function>,
+    java: Vec<JavaMethod<'a>>,
     references: BTreeMap<&'static str, References>,
     leaks: Option<Vec<Leak<'a>>>,
     partial: bool,
@@ -55,14 +58,14 @@ struct Method<'a> {
     jni_calls: u64,
     jni_ns: u64,
     jni_on_cpu_ns: u64,
-    jni: BTreeMap<&'a str, Use>,
+    jni: BTreeMap<&'a str, Use<'a>>,
     exceptions: Option<Exceptions<'a>>,
     critical: Option<Critical>,
 }
 
 /// The calls of a JNI function by a native method.
 #[derive(Serialize)]
-struct Use {
+struct Use<'a> {
     family: &'static str,
     calls: u64,
     timed: u64,
@@ -74,6 +77,22 @@ struct Use {
     effective: u64,
     redundant: Option<u64>,
     redundant_ns: Option<u64>,
+    /// `null` of functions that call no Java.
+    java: Option<Vec<JavaMethod<'a>>>,
+}
+
+/// The calls of a Java method; without names for those of which it is not known.
+#[derive(Serialize)]
+struct JavaMethod<'a> {
+    class: Option<&'a str>,
+    method: Option<&'a str>,
+    signature: Option<&'a str>,
+    calls: u64,
+    timed: u64,
+    self_ns: u64,
+    on_cpu_ns: u64,
+    max_ns: u64,
+    error_ns: u64,
 }
 
 /// A JNI function, whoever called it.
@@ -194,6 +213,7 @@ impl<'a> Document<'a> {
             functions: functions
                 .map(|(place, row)| (jni.function(place), Function::of(jni.function(place), row)))
                 .collect(),
+            java: java(&jni.callbacks),
             references: jni
                 .resources()
                 .into_iter()
@@ -293,22 +313,40 @@ impl<'a> Method<'a> {
             jni_calls: sum.calls,
             jni_ns: sum.self_ns,
             jni_on_cpu_ns: sum.on_cpu_ns,
-            jni: uses().map(|made| (jni.function(made.function), Use::of(jni, made))).collect(),
+            jni: uses().map(|used| (jni.function(used.function), Use::of(jni, used, made))).collect(),
             exceptions: row.map(|_| Exceptions { pending, cleared, classes: classes(made.thrown.iter().copied()) }),
             critical: critical(made.sections.iter().copied()),
         })
     }
 }
 
-impl Use {
-    fn of(jni: &JniSnapshot, made: &JniUse) -> Self {
+/// Whether it is told which of these calls are redundant look-ups.
+pub(super) fn tells_redundant(jni: &JniSnapshot, made: &JniUse) -> bool {
+    let name = jni.function(made.function);
+    match JniFamily::of(name) {
+        JniFamily::LookUps if name == "FindClass" => made.method.is_some(),
+        JniFamily::LookUps => jni.tells_members,
+        _ => false,
+    }
+}
+
+/// Java methods that were called, the dearest first.
+fn java<'a>(callbacks: impl IntoIterator<Item = &'a JniCallback>) -> Vec<JavaMethod<'a>> {
+    let row = |group: JavaCalls<'a>| {
+        let JniSum { calls, timed, self_ns, on_cpu_ns, max_ns, error_ns, .. } = group.sum;
+        let (class, method) = (group.java.map(|java| &*java.class), group.java.map(|java| &*java.name));
+        let signature = group.java.map(|java| &*java.signature);
+        JavaMethod { class, method, signature, calls, timed, self_ns, on_cpu_ns, max_ns, error_ns }
+    };
+    callbacks::by_java(callbacks).into_iter().map(row).collect()
+}
+
+impl<'a> Use<'a> {
+    /// A use by the native method that has made all of `by`.
+    fn of(jni: &'a JniSnapshot, made: &JniUse, by: &Made<'a>) -> Self {
         let name = jni.function(made.function);
         let sum = JniSum::from(made);
-        let is_told = match JniFamily::of(name) {
-            JniFamily::LookUps if name == "FindClass" => made.method.is_some(),
-            JniFamily::LookUps => jni.tells_members,
-            _ => false,
-        };
+        let is_told = tells_redundant(jni, made);
         Self {
             family: JniFamily::of(name).as_str(),
             calls: sum.calls,
@@ -321,6 +359,8 @@ impl Use {
             effective: sum.effective,
             redundant: is_told.then_some(sum.redundant),
             redundant_ns: is_told.then_some(sum.redundant_ns),
+            java: (functions::callee(name) != JniCallee::Nothing)
+                .then(|| java(by.callbacks.iter().copied().filter(|callback| callback.made.function == made.function))),
         }
     }
 }

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use nprof_common::Counter;
 
 use super::groups::is_function;
-use crate::model::{CriticalSections, JniExceptions, JniSnapshot, JniSum, JniUse};
+use crate::model::{CriticalSections, JniCallback, JniExceptions, JniSnapshot, JniSum, JniUse};
 
 /// What a native method has done; or, of no method's place, what none that is traced has.
 #[derive(Debug, Default)]
 pub(super) struct Made<'a> {
     pub(super) uses: Vec<&'a JniUse>,
+    pub(super) callbacks: Vec<&'a JniCallback>,
     pub(super) sections: Vec<&'a CriticalSections>,
     pub(super) thrown: Vec<&'a JniExceptions>,
 }
@@ -21,6 +22,9 @@ impl<'a> Made<'a> {
         let mut all: HashMap<Option<usize>, Self> = HashMap::new();
         for made in &jni.uses {
             all.entry(made.method).or_default().uses.push(made);
+        }
+        for callback in &jni.callbacks {
+            all.entry(callback.made.method).or_default().callbacks.push(callback);
         }
         let known = if jni.has_all_sections() { &jni.critical[..] } else { &[] };
         for sections in known {

@@ -1,5 +1,7 @@
 //! What native code asks of the VM: the table of `jni`, and its document.
 
+mod callbacks;
+mod csv;
 mod exceptions;
 mod groups;
 mod held;
@@ -15,6 +17,7 @@ use super::notes::plural;
 use super::uncertain::Uncertain;
 use super::{json as documents, units};
 use crate::model::{JniFamily, JniSnapshot, JniSum};
+pub use csv::csv;
 pub use id_cache::{id_cache_json, id_cache_table};
 pub use json::json;
 
@@ -28,6 +31,8 @@ pub enum JniBy {
     Method,
     /// JNI functions, with the native methods that call them.
     Function,
+    /// Java methods that are called, with the native methods that call them.
+    Java,
 }
 
 /// How the table is shown.
@@ -51,7 +56,12 @@ pub fn table(jni: &JniSnapshot, view: JniView, screen: Screen, w: &mut impl Writ
     let shown = view.top.unwrap_or(groups.len()).min(groups.len());
     if groups.is_empty() {
         let elapsed = units::duration(documents::nanoseconds(jni.snapshot.elapsed));
-        writeln!(w, "no JNI function was called in {elapsed}")?;
+        let what = if view.by == JniBy::Java {
+            "no Java method was called by native code"
+        } else {
+            "no JNI function was called"
+        };
+        writeln!(w, "{what} in {elapsed}")?;
     } else {
         for line in grid(&groups[..shown], view.by).lines(screen) {
             writeln!(w, "{line}")?;
@@ -77,7 +87,11 @@ pub fn table(jni: &JniSnapshot, view: JniView, screen: Screen, w: &mut impl Writ
 
 fn grid(groups: &[Group], by: JniBy) -> Grid<'static> {
     let right = |title| (title, Align::Right);
-    let what = if by == JniBy::Method { "METHOD / JNI FUNCTION" } else { "JNI FUNCTION / METHOD" };
+    let what = match by {
+        JniBy::Method => "METHOD / JNI FUNCTION",
+        JniBy::Function => "JNI FUNCTION / METHOD",
+        JniBy::Java => "JAVA METHOD / CALLED BY",
+    };
     let headers = vec![
         right("ON-CPU"),
         right("TIME"),
@@ -106,19 +120,21 @@ fn lines(group: &Group, by: JniBy) -> Vec<Vec<String>> {
     };
     let calls = group.of.map(|of| of.calls).filter(|_| by == JniBy::Method);
     let mut lines = vec![line(&group.sum, calls, label)];
-    lines.extend(group.parts.iter().take(PARTS).map(|part| {
+    for part in group.parts.iter().take(PARTS) {
         let calls = if by == JniBy::Method { calls } else { part.calls_of_method };
-        line(&part.sum, calls, format!("  {}{}", part.label, remark(part)))
-    }));
-    let more = &group.parts[group.parts.len().min(PARTS)..];
-    if !more.is_empty() {
-        lines.push(line(
-            &more.iter().map(|part| part.sum).sum(),
-            None,
-            format!("  and {} more (--format json lists all)", more.len()),
-        ));
+        lines.push(line(&part.sum, calls, format!("  {}{}", part.label, remark(part))));
+        lines.extend(part.java.iter().take(PARTS).map(|(label, sum)| line(sum, calls, format!("    {label}"))));
+        lines.extend(more(part.java.iter().skip(PARTS).map(|(_, sum)| *sum), "    "));
     }
+    lines.extend(more(group.parts.iter().skip(PARTS).map(|part| part.sum), "  "));
     lines
+}
+
+/// The row of those that have none of their own.
+fn more(others: impl ExactSizeIterator<Item = JniSum>, indent: &str) -> Option<Vec<String>> {
+    let count = others.len();
+    let label = format!("{indent}and {count} more (--format json lists all)");
+    (count > 0).then(|| line(&others.sum(), None, label))
 }
 
 /// What else there is to say of the calls of a function.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::groups::is_function;
-use super::{exceptions, held, lost, share};
+use super::{callbacks, exceptions, held, lost, share};
 use crate::model::{JniFamily, JniResource, JniSnapshot, JniSum, Resources};
 use crate::render::json::nanoseconds;
 use crate::render::marks::Mark;
@@ -20,6 +20,7 @@ const TIME: &str = "ON-CPU is the part of TIME that threads ran. Both are withou
 pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
     let mut lines = vec![total(jni)];
     lines.extend(families(jni));
+    lines.extend(callbacks::line(jni));
     lines.extend(look_ups(jni));
     lines.extend(references(jni));
     lines.extend(held::lines(jni));

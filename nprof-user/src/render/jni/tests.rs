@@ -5,8 +5,8 @@ use std::time::Instant;
 use nprof_common::JniCalls;
 use serde_json::Value;
 
-use super::{JniBy, JniView, json, table};
-use crate::model::{Bound, CriticalSections, JniExceptions, JniSnapshot, JniUse, MethodSnapshot};
+use super::{JniBy, JniView, csv, json, table};
+use crate::model::{Bound, CriticalSections, JniCallback, JniExceptions, JniSnapshot, JniUse, MethodSnapshot};
 use crate::render::grid::Screen;
 use crate::render::samples;
 
@@ -44,6 +44,7 @@ fn sample() -> JniSnapshot {
     JniSnapshot {
         snapshot,
         uses: uses.map(|(method, function, calls)| JniUse { method, function, calls, error_ns: 0 }).to_vec(),
+        callbacks: Vec::new(),
         critical: vec![critical],
         unseen: vec!["GetIntField"],
         tells_members: true,
@@ -57,6 +58,20 @@ fn sample() -> JniSnapshot {
             })
             .to_vec(),
     }
+}
+
+/// The same with a function that calls Java: two methods that share a name, and one of which it is not known, for two callers.
+fn calling_java() -> JniSnapshot {
+    let mut jni = sample();
+    jni.snapshot.methods.push(function(4, "CallIntMethod", 30));
+    let calls = |calls: u64| JniCalls { calls, timed: calls, total_ns: 1_000 * calls, max_ns: 2_000, ..JniCalls::NONE };
+    let made = |method, count| JniUse { method, function: 4, calls: calls(count), error_ns: 0 };
+    jni.uses.extend([made(Some(0), 25), made(None, 5)]);
+    let [one, other] = ["(I)I", "(J)I"].map(|signature| samples::method("b.Back", "back", signature));
+    let called = [(Some(0), Some(&one), 12), (Some(0), Some(&other), 10), (Some(0), None, 3), (None, Some(&one), 5)];
+    let called = called.map(|(method, java, count)| JniCallback { made: made(method, count), java: java.cloned() });
+    jni.callbacks = called.to_vec();
+    jni
 }
 
 fn text(jni: &JniSnapshot, by: JniBy) -> String {
@@ -121,6 +136,51 @@ fn by_function() {
         "  a.Evil\\u{1b}::call",
     ];
     assert_eq!(names, expected);
+}
+
+/// Check that Java methods stand below the function that calls them, overloads told apart, with those that are not known, and above their
+/// callers where they are the rows; and that both add up.
+#[test]
+fn java_methods() {
+    let jni = calling_java();
+    let has_rows = |by, expected: &[&str]| {
+        let text = text(&jni, by);
+        let rows: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+        let fits = |rows: &[&str]| rows.iter().zip(expected).all(|(row, end)| row.ends_with(end));
+        assert!(rows.windows(expected.len()).any(fits), "{expected:?}\n{text}");
+        text
+    };
+    let [one, other, unknown] = ["b.Back::back(int)", "b.Back::back(long)", "(Java method not known)"];
+    let [one_below, other_below, unknown_below] = [one, other, unknown].map(|name| format!("  2.00 us      {name}"));
+    let of_first = ["  2.00 us    CallIntMethod [calls]", &one_below, &other_below, &unknown_below];
+    let by_method = has_rows(JniBy::Method, &of_first);
+    assert!(by_method.lines().any(|line| line.contains(" 12 ") && line.ends_with(one)), "{by_method}");
+    let (outside, native) = ("    (outside of traced native methods)", "    a.Hot::call");
+    let by_java = has_rows(JniBy::Java, &[one, native, outside, other, native, unknown, native]);
+    let line = format!(
+        "Java called: 30 calls of 2 methods: {one} 17 (17.0 us), {other} 10 (10.0 us), 3 of which the method is not known"
+    );
+    assert!(by_java.lines().any(|known| known == line), "{by_java}");
+}
+
+/// Check that each call is in one row, calls of Java in one for each method, and that names cannot command a terminal or a spreadsheet.
+#[test]
+fn rows_for_spreadsheets() {
+    let mut out = Vec::new();
+    csv(&calling_java(), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[1..4],
+        [
+            "a.Hot,call,()V,GetMethodID,look-ups,,,,100,100,50000,30000,9000,0,90,80,24000,timed,timed",
+            "a.Hot,call,()V,CallIntMethod,calls,b.Back,back,(I)I,12,12,12000,12000,2000,0,12,,,timed,timed",
+            "a.Hot,call,()V,CallIntMethod,calls,b.Back,back,(J)I,10,10,10000,10000,2000,0,10,,,timed,timed",
+        ]
+    );
+    assert!(lines.contains(&",,,CallIntMethod,calls,b.Back,back,(I)I,5,5,5000,5000,2000,0,5,,,,timed"), "{text}");
+    let calls: u64 = lines[1..].iter().filter_map(|line| line.split(',').nth(8)?.parse::<u64>().ok()).sum();
+    assert_eq!(calls, 100 + 30 + 30 + 30);
 }
 
 /// Check what is said below: sums, what was let go, sections, the blind spot, and last what would be won.
@@ -198,4 +258,14 @@ fn document() {
     assert_eq!((&exceptions["class"], &exceptions["pending"]), (&"a.E\u{1b}".into(), &3.into()));
     assert_eq!(document["exceptions"]["classes"][0]["cleared"], 3);
     assert_eq!(document["not_seen"][0], "GetIntField");
+    assert_eq!(document["methods"][0]["jni"]["GetMethodID"]["java"], Value::Null);
+    let mut out = Vec::new();
+    json(&calling_java(), &mut out).unwrap();
+    let document: Value = serde_json::from_slice(&out).unwrap();
+    let of_one = &document["methods"][0]["jni"]["CallIntMethod"]["java"];
+    assert_eq!(
+        (&of_one[0]["method"], &of_one[0]["calls"], &of_one[2]["method"]),
+        (&"back".into(), &12.into(), &Value::Null)
+    );
+    assert_eq!((&document["java"][0]["calls"], &document["java"][1]["signature"]), (&17.into(), &"(J)I".into()));
 }

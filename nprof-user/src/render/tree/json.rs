@@ -153,6 +153,9 @@ struct NodeOf<'a> {
     /// Only of JNI functions.
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<&'static str>,
+    /// Only of those that call Java.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callee: Option<&'a str>,
     lines: &'a [u16],
     calls: u64,
     without_end: u64,
@@ -194,6 +197,7 @@ impl Serialize for Node<'_> {
             signature: method.map_or("", |method| &method.signature),
             kind: method.map_or("java", |method| kind(method.kind)),
             step: method.and_then(|method| step(method.kind)),
+            callee: method.and_then(|method| method.callee.as_deref()),
             lines: caller.map_or(&[], |caller| context.lines(node.method, caller)),
             calls: node.calls,
             without_end: node.unended,

@@ -19,10 +19,11 @@ impl Names {
     pub(super) fn of(methods: &[TreeMethod]) -> Self {
         let classes = short_classes(methods);
         let class = |method: &TreeMethod| classes.get(&*method.class).copied().unwrap_or_default().to_owned();
-        // JNI functions are of no class.
-        let name = |of: &TreeMethod| match of.kind {
-            TreeKind::Jni(_) => of.method.to_string(),
-            TreeKind::Java | TreeKind::Native | TreeKind::Intrinsic => format!("{}::{}", class(of), of.method),
+        // JNI functions are of no class; those that call Java have the method beside them.
+        let name = |of: &TreeMethod| match (of.kind, &of.callee) {
+            (TreeKind::Jni(_), Some(callee)) => format!("{} {}", of.method, with_arguments(callee)),
+            (TreeKind::Jni(_), None) => of.method.to_string(),
+            (TreeKind::Java | TreeKind::Native | TreeKind::Intrinsic, _) => format!("{}::{}", class(of), of.method),
         };
         let mut short: Vec<String> = methods.iter().map(name).collect();
         let arguments = |of: &TreeMethod| descriptor::short_arguments(&of.signature).unwrap_or_default();
@@ -43,13 +44,18 @@ impl Names {
 
 /// `class::method` with a descriptor as people read it: `com.acme.Svc::get(int)`.
 pub(super) fn readable(text: &str) -> String {
+    printable(&with_arguments(text)).into_owned()
+}
+
+/// The same, not yet fit to be printed.
+fn with_arguments(text: &str) -> String {
     let signature = text.find('(').filter(|at| text[..*at].contains("::"));
     let end = |at: usize| text[at..].find([' ', ',']).map_or(text.len(), |blank| at + blank);
     let readable = signature.and_then(|at| {
         let arguments = descriptor::short_arguments(&text[at..end(at)])?;
         Some(format!("{}{arguments}{}", &text[..at], &text[end(at)..]))
     });
-    printable(&readable.unwrap_or_else(|| text.to_owned())).into_owned()
+    readable.unwrap_or_else(|| text.to_owned())
 }
 
 /// For each class the shortest end of its name, from a dot on, that no other class has.
@@ -99,6 +105,7 @@ mod tests {
             is_entry: false,
             depth: 0,
             callers: Vec::new(),
+            callee: None,
         }
     }
 

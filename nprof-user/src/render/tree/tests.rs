@@ -25,6 +25,7 @@ fn plan() -> TreePlan {
         kind: if method.ends_with('0') { TreeKind::Native } else { TreeKind::Java },
         is_entry: depth == 0,
         depth,
+        callee: None,
         callers: callers.iter().map(|(method, lines)| TreeCaller { method: *method, lines: lines.to_vec() }).collect(),
     };
     let left_out = |what: &str, why| LeftOut { what: what.to_owned(), why };
@@ -314,6 +315,7 @@ fn layers_of_jni_functions() {
         signature: "".into(),
         kind,
         is_entry: kind == TreeKind::Native,
+        callee: None,
         depth: 0,
         callers: Vec::new(),
     };
@@ -322,6 +324,10 @@ fn layers_of_jni_functions() {
         method("a.Cache", "put", TreeKind::Native),
         method("JNIEnv", "NewGlobalRef", TreeKind::Jni(JniStep::Creation)),
         method("JNIEnv", "DeleteGlobalRef", TreeKind::Jni(JniStep::Release)),
+        TreeMethod {
+            callee: Some("a.Cache::load(I)V".into()),
+            ..method("JNIEnv", "CallVoidMethod", TreeKind::Jni(JniStep::Call))
+        },
     ]);
     let node = |method, children: &[u32], max_ns| TreeNode {
         method,
@@ -335,7 +341,7 @@ fn layers_of_jni_functions() {
     let invocation = Invocation {
         thread: TreeThread::Platform(7),
         started_ns: 0,
-        nodes: vec![node(0, &[1, 2], 9_000), node(1, &[], 5_000), node(2, &[], 2_000)],
+        nodes: vec![node(0, &[1, 2, 3], 9_000), node(1, &[], 5_000), node(2, &[], 2_000), node(3, &[], 1_000)],
         missing: Missing { lost_calls: 4, ..Missing::default() },
         calls: Vec::new(),
         knows_off: false,
@@ -348,9 +354,10 @@ fn layers_of_jni_functions() {
         " 9.00 us   9.00 us        > Cache::put: native",
         " 5.00 us                  >   NewGlobalRef: creation",
         " 2.00 us                      DeleteGlobalRef: release",
+        " 1.00 us                      CallVoidMethod a.Cache::load(int): call",
         "! 4 calls could not be told: their time is part of their callers' SELF",
     ];
-    assert_eq!(text.lines().skip(2).take(4).collect::<Vec<_>>(), expected, "{text}");
+    assert_eq!(text.lines().skip(2).take(5).collect::<Vec<_>>(), expected, "{text}");
 }
 
 /// What a recording has of the invocations of [`sums`], of which one slow one is kept, and a quick one.

@@ -159,6 +159,7 @@ mod tests {
             is_entry: true,
             depth: 0,
             callers: Vec::new(),
+            callee: None,
         };
         let methods = [entry.clone(), TreeMethod { is_entry: false, ..entry }];
         let budget = Budget::new(Pid(u32::MAX), 0.05, methods.len());
