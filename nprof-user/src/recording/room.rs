@@ -14,7 +14,7 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 
 use super::Error;
 use super::limits::{FLOOR, MOST, RATIO};
-use crate::model::{FunctionTotals, ProfileFrame, ProfileStack, StackTotals, ThreadName, TimelineCall};
+use crate::model::{BytesPerCall, FunctionTotals, ProfileFrame, ProfileStack, StackTotals, ThreadName, TimelineCall};
 
 /// What a recording may still take.
 #[derive(Debug)]
@@ -81,6 +81,8 @@ fn weight(tag: u32) -> (usize, usize) {
         5..=7 => (size_of::<StackTotals>(), 1),
         8 => (size_of::<TimelineCall>(), 1),
         9 => (size_of::<ThreadName>(), 1),
+        // A bucket takes two bytes in the file.
+        11 => (size_of::<BytesPerCall>(), size_of::<(i32, u64)>()),
         // Texts and counts without a content: two bytes in the file.
         _ => (0, size_of::<(String, u64)>()),
     }

@@ -15,6 +15,7 @@ use serde::{Serialize, Serializer};
 use super::buckets::Buckets;
 use super::collected::Collected;
 use super::order;
+use super::per_call::PerCall;
 use super::run::{Run, Scope, View};
 use super::slow_call::Slow;
 use super::{by_thread, bytes_per_call, groups, names, rows};
@@ -270,7 +271,7 @@ impl<'a> Method<'a> {
             on_cpu_ns: row.worked().and_then(|worked| timed(worked.value)),
             collected: collected(model::Column::own),
             collected_total: collected(model::Column::total),
-            bytes_per_call: bytes_per_call::Columns::of(row),
+            bytes_per_call: bytes_per_call::Columns::of(row.snapshot.collectors, PerCall::of(row.measured)),
             threads: by_thread::threads(row),
             programs: ByPrograms::of(row),
         }

@@ -19,6 +19,7 @@ pub mod methods;
 mod names;
 mod notes;
 mod order;
+mod per_call;
 mod previous;
 pub mod profile;
 pub mod ps;

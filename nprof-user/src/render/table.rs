@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::grid::{Align, Elastic, Grid, Screen, bold};
+use super::per_call::PerCall;
 use super::rows::Row;
 use super::run::{Run, View};
 use super::uncertain::Uncertain;
@@ -239,7 +240,7 @@ fn collected<'a>(column: &'static model::Column, is_known: bool) -> impl Iterato
 
 /// How many bytes a call consumed, or `-` where that is not known.
 fn per_call(line: &Line<'_>, column: &model::Column, q: f64) -> String {
-    let bytes = line.row.bytes_quantile(column, q);
+    let bytes = PerCall::of(line.row.measured).quantile(column, q);
     bytes.map_or_else(|| "-".to_owned(), |bytes| units::counted(bytes, column.unit))
 }
 
