@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ::nprof::model::Profile;
+use ::nprof::model::{BytesPerCall, Histogram, Profile};
 use anyhow::{Context, Result, ensure};
+use nprof_common::Counter;
 use nprof_tests::child::Stream;
 use nprof_tests::nprof::{self, Trace};
 use nprof_tests::process::RemoteProcess;
@@ -262,9 +263,19 @@ fn recordings_and_metrics_have_it() -> Result<()> {
             let recording = Recording::start(target.pid(), &args)?;
             target.run(&copy)?;
             target.run(&nap)?;
-            must_have_bytes(&recording.finish()?).context(tier)?;
+            must_have_bytes(&recording.finish()?, tier).context(tier)?;
         }
         let samples = serve.samples()?;
+        for name in ["read", "written"] {
+            let family = format!("nprof_native_call_{name}_size_bytes");
+            let of = |end: &str, le: &[(&str, &str)]| {
+                samples.count(&format!("{family}_{end}"), &[&[("method", "copy")][..], le].concat())
+            };
+            ensure!(of("count", &[])? == 2 * CALLS && of("sum", &[])? == 2 * 5_000 * CALLS, "{name}");
+            ensure!(of("bucket", &[("le", "4096")])? == 0 && of("bucket", &[("le", "16384")])? == 2 * CALLS, "{name}");
+            // A nap moves nothing.
+            ensure!(samples.value(&format!("{family}_count"), &[("method", "nap")])?.is_none(), "{name}");
+        }
         for name in ["read_bytes", "written_bytes"] {
             let exported = samples.count(&format!("nprof_native_call_{name}_total"), &[("method", "copy")])?;
             ensure!(exported == 2 * 5_000 * CALLS, "{name}: {exported}");
@@ -279,13 +290,27 @@ fn recordings_and_metrics_have_it() -> Result<()> {
     })
 }
 
-/// A recording has what `copy` was called for.
-fn must_have_bytes(profile: &Profile) -> Result<()> {
+/// A recording has what `copy` was called for and, by probes, that each call was for as much; and that naps moved nothing.
+fn must_have_bytes(profile: &Profile, tier: &str) -> Result<()> {
     let recorded = profile.functions.iter().find(|function| function.method == "copy").context("no row")?;
     let consumed = recorded.consumed.as_deref().context("nothing was collected")?;
     let columns = profile.about.collectors.columns().map(|column| (column.name, column.own(consumed)));
     let columns: Vec<(&str, u64)> = columns.collect();
     ensure!(columns == [("read_bytes", 5_000 * CALLS), ("written_bytes", 5_000 * CALLS)], "{columns:?}");
+    if tier == "stub" {
+        ensure!(recorded.bytes_per_call.is_none(), "{recorded:?}");
+        return Ok(());
+    }
+    // 2^(49.15/4) is 5,000.
+    let of = |counter| {
+        let histogram = Histogram { buckets: vec![(50, CALLS)] };
+        BytesPerCall { counter, max: 5_000, histogram }
+    };
+    let mut each = recorded.bytes_per_call.clone().context("not known of each call")?;
+    each.sort_by_key(|bytes| bytes.counter as usize);
+    ensure!(each == [Counter::ReadBytes, Counter::WrittenBytes].map(of), "{each:?}");
+    let nap = profile.functions.iter().find(|function| function.method == "nap").context("no row of naps")?;
+    ensure!(nap.bytes_per_call == Some(Vec::new()), "{nap:?}");
     Ok(())
 }
 
