@@ -124,9 +124,6 @@ impl TraceArgs {
         if collectors.have_results() && self.tier == TierArg::Stub {
             bail!("how calls ended is seen by probes alone: omit `--tier stub`");
         }
-        if self.args && self.tier == TierArg::Stub {
-            bail!("what calls are made with is seen by probes alone: omit `--tier stub`");
-        }
         let by_thread = self.view.by() == Some(By::Thread);
         if by_thread && self.tier == TierArg::Stub {
             bail!(
@@ -135,8 +132,8 @@ impl TraceArgs {
             );
         }
         let programs = self.programs.read(self.tier)?;
-        // Only probes see what calls are made with, how they end and who makes them, and only where they are do programs run.
-        let needs_probes = self.args || by_thread || collectors.have_results() || programs.is_some();
+        // Only probes see how calls end and who makes them, and only where they are do programs run.
+        let needs_probes = by_thread || collectors.have_results() || programs.is_some();
         let tier = if needs_probes { TierArg::Kernel } else { self.tier };
         let (rules, timed) = self.rules.parse()?;
         Ok(Options {

@@ -295,7 +295,8 @@ impl Prepared {
     /// What stubs can collect with an engine.
     fn collected(&self, engine: &Engine, has_rows: bool) -> Collected {
         let consumed = has_rows && !self.options.collectors.is_empty();
-        Collected { off_cpu: has_rows && engine.measures_off_cpu(), consumed }
+        let args = self.options.args != ArgsWanted::No;
+        Collected { off_cpu: has_rows && engine.measures_off_cpu(), consumed, args }
     }
 
     /// Plans JNI functions as well, each as a method.
