@@ -225,15 +225,28 @@ fn how_calls_ended() -> Result<()> {
             Ok(["zero_results", "negative_results", "exceptions"].map(|name| numbers[name]))
         };
         let mut target = RemoteProcess::shapes(jdk)?;
-        for how in ["--collect=results", "--exit-only"] {
-            let trace = Trace::start(target.pid(), &[how, "targets.Throwing", "targets.Plain"])?;
+        for how in [
+            &["--collect=results"][..],
+            &["--exit-only"],
+            &["--rule=targets.Throwing::**=exit"],
+            &["--exit-only", "--rule=targets.Plain::**=time", "--collect=faults"],
+        ] {
+            let trace = Trace::start(target.pid(), &[how, &["targets.Throwing", "targets.Plain"]].concat())?;
             let mut called = target.calls("throwing", 2, 50)?;
             called.extend(target.calls("static", 2, 50)?);
             let report = trace.finish()?;
             report.must_equal(&called)?;
             for row in report.methods.iter().filter(|row| row.calls > 0) {
                 let thrown = if row.class == "targets.Throwing" { row.calls } else { 0 };
-                ensure!(ended(row)?[2] == thrown, "{how}: {row:?}");
+                ensure!(ended(row)?[2] == thrown, "{how:?}: {row:?}");
+                let is_at_exit = match how {
+                    ["--collect=results"] => false,
+                    ["--exit-only"] => true,
+                    _ => row.class == "targets.Throwing",
+                };
+                ensure!((row.state == "returned") == is_at_exit, "{how:?}: {row:?}");
+                let counted = if is_at_exit { row.calls } else { 0 };
+                ensure!(row.counted == counted, "{how:?}: {row:?}");
             }
         }
         target.exit()?;
@@ -367,7 +380,6 @@ fn only_what_is_wanted() -> Result<()> {
             ),
             (["--collect=io", "--sort=faults"], "`--sort faults` needs that to be collected"),
             (["--collect=io", "--exit-only"], "omit `--exit-only`"),
-            (["--rule=A=time", "--exit-only"], "sees no beginning of a call"),
             (["--collect=io", "--count-only"], "cannot be used with '--count-only'"),
         ] {
             let run = nprof::run(&[&["trace", "--pid", "1"][..], &args].concat())?;

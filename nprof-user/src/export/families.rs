@@ -161,7 +161,7 @@ families! {
     DemotedMethod "nprof_demoted_method" Gauge "" "JVM, class, method, library, state"
         "1 for each method that is currently measured in less detail than requested because tracing it costs too much."
     Methods "nprof_methods" Gauge "" "JVM, state"
-        "Traced native functions by state: timed, sampled (one of several calls timed), counted, off or detached."
+        "Traced native functions by state: timed, sampled (one of several calls timed), counted, returned (counted at their return), off or detached."
     SkippedMethods "nprof_skipped_methods" Gauge "" "JVM, reason"
         "Selected native methods that are not traced, by reason."
     SeriesHidden "nprof_series_hidden" Gauge "" "JVM"

@@ -10,7 +10,7 @@ use super::rows::Row;
 use super::run::{Run, View};
 use super::uncertain::Uncertain;
 use super::{groups, json, names, notes, order, rows, slow, units};
-use crate::model::{self, Bound, Method, MethodSnapshot, Snapshot, Tier};
+use crate::model::{self, Bound, Method, MethodSnapshot, Snapshot, Tier, Tracing};
 
 /// How many slow calls are shown.
 const SLOW_CALLS: usize = 10;
@@ -246,7 +246,9 @@ fn per_call(line: &Line<'_>, column: &model::Column, q: f64) -> String {
 
 /// What the timed calls consumed, or `-` where that is not known.
 fn consumed(line: &Line<'_>, column: &model::Column) -> String {
-    let is_known = line.row.timed_calls() > 0 || !line.row.snapshot.timed;
+    // Of calls that are seen at their return alone it is known how they ended.
+    let is_seen = line.row.measured.traced.wanted == Tracing::Returned && column.is_of_results();
+    let is_known = line.row.timed_calls() > 0 || !line.row.snapshot.timed || is_seen;
     let known = line.row.measured.consumed.as_deref().filter(|_| is_known);
     known.map_or_else(|| "-".to_owned(), |consumed| units::counted(column.own(consumed), column.unit))
 }

@@ -48,7 +48,7 @@ pub(in crate::export) fn everything() -> Exposition {
     demoted.unseen =
         Some(Unseen { calls: 5_400, error_calls: 300, total_ns: 1_620_000, error_ns: Some(120_000), settled });
     let mut first = jvm(1, vec![busy, odd, demoted, function(3, "Hidden", 1), function(4, "AlsoHidden", 1)]);
-    first.states.functions = [1, 0, 1, 0, 4];
+    first.states.functions = [1, 0, 0, 1, 0, 4];
     first.collectors = Collectors::named(&["io"]).unwrap();
     first.cost = Some(Duration::from_micros(174));
     first.cpu = Some(Duration::from_millis(8_700));

@@ -210,7 +210,7 @@ fn ended_series_stay_for_a_time() {
     let lines = scrape(&mut exporter, &[], at(159));
     assert!(values(&lines, CALLS)[0].ends_with(" 10"));
     assert!(values(&lines, "nprof_native_calls_in_flight")[0].ends_with(" 0"));
-    assert_eq!(values(&lines, "nprof_methods{").iter().filter(|value| value.ends_with(" 0")).count(), 5);
+    assert_eq!(values(&lines, "nprof_methods{").iter().filter(|value| value.ends_with(" 0")).count(), 6);
     let lines = scrape(&mut exporter, &[], at(160));
     assert!(!lines.iter().any(|line| line.contains("jvm=\"x\"")), "{lines:?}");
     assert!(exporter.groups.is_empty());
