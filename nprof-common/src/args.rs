@@ -48,6 +48,29 @@ pub struct NotedCalls {
 
 const _: () = assert!(size_of::<NotedCall>() == 16 + 8 * WORDS && size_of::<NotedCalls>() == LEVELS * 128);
 
+/// What the frame of a stub keeps of what a call is made with ([`STUB_ARGS_BELOW`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct StubArgs {
+    /// The registers of [`REGISTERS`].
+    pub registers: [u64; REGISTERS],
+    /// The `JNIEnv`.
+    pub env: u64,
+    /// [`CallArgs::kinds`] of the method; if it is 0, nothing else is kept.
+    pub kinds: u64,
+    /// A frame keeps the stack aligned.
+    pub unused: u64,
+}
+
+/// Words of a stub's frame above what is kept: its row, the start, the record, and the run.
+const STUB_FRAME_WORDS: usize = 4;
+/// How far below its base pointer a stub's frame has [`StubArgs`], in bytes. What is below that is of single calls.
+pub const STUB_ARGS_BELOW: usize = 8 * STUB_FRAME_WORDS + size_of::<StubArgs>();
+/// How far above its base pointer the stack begins that the call was made with, behind what the base pointer was and the return address.
+pub const STUB_STACK_ABOVE: usize = 16;
+
+const _: () = assert!(size_of::<StubArgs>() == 8 * (REGISTERS + 3) && STUB_ARGS_BELOW.is_multiple_of(16));
+
 /// The beginning of an object of the heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]

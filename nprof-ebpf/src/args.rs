@@ -1,14 +1,19 @@
-//! What calls are made with. Registers and stack are noted when a call begins, since nothing of them is left when it returns; what
-//! references lead to is looked at when a slow call is told: the VM keeps the handles of the call until it is back in Java.
+//! What calls are made with. Registers and stack are noted when a call begins, since nothing of them is left when it returns; a stub keeps
+//! them in its frame. What references lead to is looked at when a slow call is told: the VM keeps the handles of the call until it is back in Java.
 //!
 //! A collector may move objects at any time. Those that stop the program for it say so: what is read while none does, and
 //! none has begun since, is what was there. What is not wanted is no code: the verifier knows the constants.
+
+use core::mem::offset_of;
 
 use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::btf_maps::Array;
 use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use aya_ebpf::macros::btf_map;
-use nprof_common::args::{CONTENT_BYTES, HEAD_BYTES, LEVELS, REFERENCES, REGISTERS, RESULT, STACK_WORDS, WORDS};
+use nprof_common::args::{
+    CONTENT_BYTES, HEAD_BYTES, LEVELS, REFERENCES, REGISTERS, RESULT, STACK_WORDS, STUB_ARGS_BELOW, STUB_STACK_ABOVE,
+    StubArgs, WORDS,
+};
 use nprof_common::stack::collect;
 use nprof_common::{CallArgs, Frame, Frames, HeapPlaces, NotedCall, NotedCalls, Referent, SLOTS};
 
@@ -23,6 +28,15 @@ static NPROF_ARGS: Array<NotedCalls, 1, 0> = Array::new();
 const TAG_BITS: u64 = 7;
 /// What is read of an object behind which nothing can be read: the header, and a field or two.
 const LEAST_BYTES: usize = 24;
+
+/// Who knows what a call was made with that has ended.
+#[derive(Clone, Copy)]
+pub(crate) enum Made<'a> {
+    /// The programs, by the frames of its thread: its own, and how many calls it was in.
+    Noted(&'a Frame, u32, &'a Frames),
+    /// Its stub, whose base pointer this is.
+    Kept(u64),
+}
 
 /// Notes what a call is made with that begins at this depth, of the thread that has the slot of `owner`.
 ///
@@ -52,21 +66,21 @@ pub(crate) unsafe fn note(owner: u32, depth: u32, index: u32, regs: *const pt_re
 /// # Safety
 /// There is room for it at `into`.
 #[inline(always)]
-pub(crate) unsafe fn tell(into: *mut CallArgs, kinds: u64, call: Option<(&Frame, u32, &Frames)>, result: Option<u64>) {
-    let has_thrown = call.is_some_and(|(frame, ..)| counters::is_pending(frame.env));
-    let noted = call.and_then(|(frame, depth, frames)| {
-        // SAFETY: the map gave the pointer, and the thread is the current one.
-        let noted = unsafe { &*noted(frames.owner, depth)? };
-        (noted.sp == frame.sp && noted.index == frame.index).then_some(noted)
-    });
+pub(crate) unsafe fn tell(into: *mut CallArgs, made: Made<'_>, kinds: u64, result: Option<u64>) {
     // SAFETY: the caller's promise.
+    let (kinds, env) = match made {
+        Made::Noted(frame, depth, frames) => {
+            // SAFETY: as above.
+            unsafe { copy_noted(into, (frame, depth, frames)) };
+            (kinds, frame.env)
+        }
+        // SAFETY: as above.
+        Made::Kept(base) => unsafe { copy_kept(into, base) },
+    };
+    let has_thrown = counters::is_pending(env);
+    // SAFETY: as above.
     unsafe {
         (*into).kinds = kinds;
-        (*into).known = 0;
-        if let Some(noted) = noted {
-            (*into).words = noted.words;
-            (*into).known = if noted.has_stack != 0 { WORDS as u64 } else { REGISTERS as u64 };
-        }
         (*into).has_result = result.is_some() as u64;
         (*into).result = result.unwrap_or(0);
         (*into).has_thrown = has_thrown as u64;
@@ -87,6 +101,51 @@ pub(crate) unsafe fn tell(into: *mut CallArgs, kinds: u64, call: Option<(&Frame,
         }
         (*into).is_still = (standstill(heap) == Some(before)) as u64;
     }
+}
+
+/// Copies what the programs have noted of a call.
+///
+/// # Safety
+/// As for [`tell`].
+#[inline(always)]
+unsafe fn copy_noted(into: *mut CallArgs, (frame, depth, frames): (&Frame, u32, &Frames)) {
+    let noted = noted(frames.owner, depth);
+    // SAFETY: the map gave the pointer, and the thread is the current one.
+    let noted = noted.map(|noted| unsafe { &*noted }).filter(|of| of.sp == frame.sp && of.index == frame.index);
+    // SAFETY: the caller's promise.
+    unsafe {
+        (*into).known = 0;
+        if let Some(noted) = noted {
+            (*into).words = noted.words;
+            (*into).known = if noted.has_stack != 0 { WORDS as u64 } else { REGISTERS as u64 };
+        }
+    }
+}
+
+/// Copies what a stub has kept of a call, in the frame with this base pointer. Returns what its arguments are, 0 if it has kept nothing,
+/// and the `JNIEnv`.
+///
+/// # Safety
+/// As for [`tell`].
+#[inline(always)]
+unsafe fn copy_kept(into: *mut CallArgs, base: u64) -> (u64, u64) {
+    let kept = base.wrapping_sub(STUB_ARGS_BELOW as u64);
+    let field = |offset: usize| word(kept.wrapping_add(offset as u64)).unwrap_or(0);
+    let kinds = field(offset_of!(StubArgs, kinds));
+    // SAFETY: the caller's promise.
+    unsafe { (*into).known = 0 };
+    // SAFETY: as above.
+    let words = unsafe { (&raw mut (*into).words).cast::<u64>() };
+    // SAFETY: there is room for so many words.
+    if kinds == 0 || !unsafe { read(words.cast(), REGISTERS * size_of::<u64>(), kept) } {
+        return (0, 0);
+    }
+    let stack = base.wrapping_add(STUB_STACK_ABOVE as u64);
+    // SAFETY: the words of the stack are behind those of the registers, and there is room for them.
+    let has_stack = unsafe { read(words.add(REGISTERS).cast(), STACK_WORDS * size_of::<u64>(), stack) };
+    // SAFETY: as above.
+    unsafe { (*into).known = if has_stack { WORDS as u64 } else { REGISTERS as u64 } };
+    (kinds, field(offset_of!(StubArgs, env)))
 }
 
 /// Copies the beginning of the object that a handle leads to.

@@ -19,6 +19,7 @@ use nprof_common::{
     ThreadCounts, WAITS, Wait, Waits,
 };
 
+use crate::args::Made;
 use crate::stacks::{self, Thread};
 use crate::{args, atomic, counters, maps, threads, vm};
 
@@ -58,8 +59,19 @@ pub(crate) struct Ended {
 enum Known<'a> {
     /// The programs, by the frames of its thread.
     Frames(&'a Ended, &'a Frames),
-    /// Its stub, which keeps a [`Used`] at this address; nobody if it is 0.
-    Stub(u64),
+    /// Its stub.
+    Stub(OfStub),
+}
+
+/// What a stub says of its call.
+#[derive(Clone, Copy)]
+struct OfStub {
+    /// Where a [`Used`] is; nowhere if it is 0.
+    used: u64,
+    /// The base pointer of its frame.
+    base: u64,
+    /// What the native has returned.
+    result: u64,
 }
 
 /// Counts a call that has ended if it was slow, and says whether it is to be told. That is all that there is to do for others.
@@ -113,8 +125,10 @@ pub(crate) unsafe fn of_stub_call(index: u32, regs: *const pt_regs) {
     // SAFETY: as above.
     let (header, java) = unsafe { stacks::stub_call(regs) };
     let header = StackHeader { kind: StackKind::SlowStub as u32, ..header };
+    // SAFETY: as above.
+    let of_stub = unsafe { OfStub { used: (*regs).r10, base: (*regs).rbp, result: (*regs).r8 } };
     // SAFETY: registers and stack are those of the current thread.
-    unsafe { tell_with_stack(header, Thread { env: 0, java }, index, Known::Stub((*regs).r10)) };
+    unsafe { tell_with_stack(header, Thread { env: 0, java }, index, Known::Stub(of_stub)) };
 }
 
 /// Tells of a call that has ended with its thread: there is no stack any more.
@@ -303,12 +317,15 @@ fn kinds(index: u32) -> u64 {
 unsafe fn detail(mut into: *mut u8, result: Option<u64>, known: Known<'_>) {
     let has_args = maps::collects(collect::ARGS);
     if has_args {
-        let (noted, kinds, result) = match known {
-            Known::Frames(call, frames) => (Some((&call.frame, call.depth, frames)), kinds(call.frame.index), result),
-            Known::Stub(_) => (None, 0, None),
+        let (made, kinds, result) = match known {
+            Known::Frames(call, frames) => {
+                (Made::Noted(&call.frame, call.depth, frames), kinds(call.frame.index), result)
+            }
+            // It says itself what they are.
+            Known::Stub(OfStub { base, result, .. }) => (Made::Kept(base), 0, Some(result)),
         };
         // SAFETY: the caller's promise.
-        unsafe { args::tell(into.cast(), kinds, noted, result) };
+        unsafe { args::tell(into.cast(), made, kinds, result) };
         // SAFETY: as above.
         into = unsafe { into.add(size_of::<CallArgs>()) };
     }
@@ -323,7 +340,7 @@ unsafe fn detail(mut into: *mut u8, result: Option<u64>, known: Known<'_>) {
         (*into).wait.bytes = 0;
         let (call, frames) = match known {
             Known::Frames(call, frames) => (call, frames),
-            Known::Stub(used) => return detail_of_stub(into, used),
+            Known::Stub(of_stub) => return detail_of_stub(into, of_stub.used),
         };
         if maps::collects(collect::OFF_CPU) {
             (*into).off_ns = call.off_ns;

@@ -29,6 +29,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use nprof_common::MethodStats;
+use nprof_common::args::{STUB_ARGS_BELOW, StubArgs};
 use nprof_common::histogram::{LARGEST, QUARTERS};
 use nprof_common::rows::{BUCKET_ROWS, BUCKETS, MULTIPLIER, ROWS, SHIFT, ThreadRow, Used};
 use nprof_common::switch;
@@ -125,6 +126,8 @@ struct Row {
     index: AtomicU32,
     /// What the marks of all calls of the native have in common.
     mark: AtomicU64,
+    /// What the arguments are, if timed calls keep them; otherwise 0.
+    kinds: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Row>() == 64);
@@ -164,6 +167,10 @@ global_asm!(
     RECORD_SIZE = const size_of::<MethodStats>(),
     SHARD_BITS = const SHARD_BITS,
     MARK = const offset_of!(Row, mark),
+    KINDS = const offset_of!(Row, kinds),
+    FRAME = const STUB_ARGS_BELOW,
+    ARGS_ENV = const offset_of!(StubArgs, env),
+    ARGS_KINDS = const offset_of!(StubArgs, kinds),
     RSEQ_OFFSET = const offset_of!(Settings, rseq_offset),
     MULTIPLIER = const offset_of!(Settings, multiplier),
     FLOOR = const offset_of!(Settings, floor_ticks),
@@ -356,6 +363,11 @@ impl Stub {
     /// Changes which calls pass the [`chosen_site`].
     pub fn set_threshold_ns(self, threshold_ns: u64) {
         self.row().threshold_ns.store(threshold_ns, Ordering::Relaxed);
+    }
+
+    /// Has timed calls that begin from now on keep what they are made with, if `kinds` is not 0 ([`StubArgs`]).
+    pub fn set_kinds(self, kinds: u64) {
+        self.row().kinds.store(kinds, Ordering::Relaxed);
     }
 
     fn row(self) -> &'static Row {

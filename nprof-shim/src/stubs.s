@@ -328,9 +328,14 @@ nprof_stub_active:
     .cfi_offset rbp, -16
     mov rbp, rsp
     .cfi_def_cfa_register rbp
-    sub rsp, 32
+    sub rsp, {FRAME}
     mov qword ptr [rbp - 8], r11
     mov qword ptr [rbp - 24], r10
+    mov rax, qword ptr [r11 + {KINDS}]
+    mov qword ptr [rbp - {FRAME} + {ARGS_KINDS}], rax
+    test rax, rax
+    jnz .Lnprof_keep_args
+.Lnprof_args_kept:
     cmp qword ptr [rip + nprof_stub_settings + {ROWS}], 0
     jne .Lnprof_collect
 .Lnprof_plain:
@@ -367,6 +372,17 @@ nprof_stub_active:
     ret
     .cfi_restore_state
 
+// What the call is made with is kept, for whoever looks at it when it has ended: the native may use the registers for other things.
+// What it finds on the stack is a copy.
+.Lnprof_keep_args:
+    mov qword ptr [rbp - {FRAME}], rsi
+    mov qword ptr [rbp - {FRAME} + 8], rdx
+    mov qword ptr [rbp - {FRAME} + 16], rcx
+    mov qword ptr [rbp - {FRAME} + 24], r8
+    mov qword ptr [rbp - {FRAME} + 32], r9
+    mov qword ptr [rbp - {FRAME} + {ARGS_ENV}], rdi
+    jmp .Lnprof_args_kept
+
 // A call that is long enough to be of interest, of the record in rax. Where all are, each has a chance of its own, of 2^32: one
 // that the record says, and one for each nanosecond. The sum of times, times the golden ratio, modulo one, decides: it is as
 // even as the chance, and knows of no pattern in the calls.
@@ -392,25 +408,25 @@ nprof_stub_active:
     imul rdx, rcx
     shr rdx, 32
 // A probe finds the index in edi, the nanoseconds in rsi and the chance in rdx; the nanoseconds of the calls that were nested in
-// this one in rcx, and those of its own in which the thread did not run in r9; and in r10 where it stands what the thread has used
-// meanwhile, 0 if that is not known. The stack pointer tells whether the frame has a `Call`.
+// this one in rcx, and those of its own in which the thread did not run in r9; what the native has returned in r8; and in r10 where it
+// stands what the thread has used meanwhile, 0 if that is not known. The stack pointer tells whether the frame has a `Call`.
 .Lnprof_chosen:
     mov edi, dword ptr [r11 + {INDEX}]
     mov eax, dword ptr [r11 + {WORDS}]
     inc eax
     and eax, -2
-    lea rax, [rsp + 8 * rax + 32]
+    lea rax, [rsp + 8 * rax + {FRAME}]
     xor ecx, ecx
     xor r9d, r9d
     xor r10d, r10d
     cmp rax, rbp
     je nprof_stub_chosen
     lea r10, [rip + nprof_stub_nothing]
-    cmp qword ptr [rbp - 32 - {CALL} + {IS_COLLECTED}], 0
+    cmp qword ptr [rbp - {FRAME} - {CALL} + {IS_COLLECTED}], 0
     je nprof_stub_chosen
-    lea r10, [rbp - 32 - {CALL} + {AT_ENTRY}]
-    mov rcx, qword ptr [rbp - 32 - {CALL} + {BEFORE_NS}]
-    mov r9, qword ptr [rbp - 32 - {CALL} + {BEFORE_OFF}]
+    lea r10, [rbp - {FRAME} - {CALL} + {AT_ENTRY}]
+    mov rcx, qword ptr [rbp - {FRAME} - {CALL} + {BEFORE_NS}]
+    mov r9, qword ptr [rbp - {FRAME} - {CALL} + {BEFORE_OFF}]
     .globl nprof_stub_chosen
     .hidden nprof_stub_chosen
     .type nprof_stub_chosen, @function
@@ -498,7 +514,7 @@ nprof_stub_chosen:
     mov r11, qword ptr [rbp - 8]
     nprof_call_native
     nprof_elapsed
-    lea rdi, [rbp - 32 - {CALL}]
+    lea rdi, [rbp - {FRAME} - {CALL}]
     nprof_unless_over .Lnprof_return
     mov r9, qword ptr [rdi + {NESTED}]
     mov rax, qword ptr [rdi + {ROW}]

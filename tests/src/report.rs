@@ -50,6 +50,7 @@ pub struct TargetRow {
 pub struct FunctionsRow {
     pub timed: usize,
     pub counted: usize,
+    pub returned: usize,
     pub off: usize,
     pub detached: usize,
     pub demoted: usize,

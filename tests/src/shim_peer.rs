@@ -342,7 +342,7 @@ impl Connection {
     /// # Errors
     /// When nobody listens.
     pub fn watch(&self, methods: &[Bound], (mode, probability): (u32, u32)) -> Result<()> {
-        let watch = |number| ToShim::Watch(Watch { number, mode, probability, threshold_ns: u64::MAX });
+        let watch = |number| ToShim::Watch(Watch { number, mode, probability, threshold_ns: u64::MAX, kinds: 0 });
         methods.iter().try_for_each(|method| self.send(&watch(method.number)))
     }
 

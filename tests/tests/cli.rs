@@ -1,5 +1,6 @@
 //! The other outputs and options of the command line.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -169,6 +170,27 @@ fn a_broken_pipe() -> Result<()> {
         pipeline.args(["-o", "pipefail", "-c", "\"$0\" methods --pid $1 | head -c 1 > /dev/null"]);
         let run = outcome(Child::spawn("nprof methods | head", pipeline.arg(binary()).arg(target.pid().to_string()))?)?;
         ensure!(run.code == Some(0) && run.stderr.is_empty(), "{run:?}");
+        Ok(())
+    })
+}
+
+/// Check that `check` says of hardware counters what the kernel's list of them does.
+#[test]
+fn hardware_counters() -> Result<()> {
+    traced_on_every_jdk(|_| {
+        let outcome = run(&["check", "--format", "json"])?;
+        let document: Value = serde_json::from_str(&outcome.stdout).with_context(|| format!("{outcome:?}"))?;
+        let findings = document["host"].as_array().context("no findings")?;
+        let finding = findings.iter().find(|finding| finding["check"] == "hw counters");
+        let finding = finding.with_context(|| format!("nothing of hardware counters: {findings:?}"))?;
+        let devices = Path::new("/sys/bus/event_source/devices");
+        let are_there = ["cpu", "cpu_core"].iter().any(|name| devices.join(name).exists());
+        let says = finding["message"].as_str().unwrap_or_default();
+        let words = if are_there { "the CPUs count cycles" } else { "the CPUs count no cycles here" };
+        ensure!(
+            finding["verdict"] == "ok" && says.starts_with(words),
+            "{finding}, and the kernel has some: {are_there}"
+        );
         Ok(())
     })
 }

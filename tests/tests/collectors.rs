@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ::nprof::model::Profile;
+use ::nprof::model::{BytesPerCall, Histogram, Profile};
 use anyhow::{Context, Result, ensure};
+use nprof_common::Counter;
 use nprof_tests::child::Stream;
 use nprof_tests::nprof::{self, Trace};
 use nprof_tests::process::RemoteProcess;
@@ -224,15 +225,28 @@ fn how_calls_ended() -> Result<()> {
             Ok(["zero_results", "negative_results", "exceptions"].map(|name| numbers[name]))
         };
         let mut target = RemoteProcess::shapes(jdk)?;
-        for how in ["--collect=results", "--exit-only"] {
-            let trace = Trace::start(target.pid(), &[how, "targets.Throwing", "targets.Plain"])?;
+        for how in [
+            &["--collect=results"][..],
+            &["--exit-only"],
+            &["--rule=targets.Throwing::**=exit"],
+            &["--exit-only", "--rule=targets.Plain::**=time", "--collect=faults"],
+        ] {
+            let trace = Trace::start(target.pid(), &[how, &["targets.Throwing", "targets.Plain"]].concat())?;
             let mut called = target.calls("throwing", 2, 50)?;
             called.extend(target.calls("static", 2, 50)?);
             let report = trace.finish()?;
             report.must_equal(&called)?;
             for row in report.methods.iter().filter(|row| row.calls > 0) {
                 let thrown = if row.class == "targets.Throwing" { row.calls } else { 0 };
-                ensure!(ended(row)?[2] == thrown, "{how}: {row:?}");
+                ensure!(ended(row)?[2] == thrown, "{how:?}: {row:?}");
+                let is_at_exit = match how {
+                    ["--collect=results"] => false,
+                    ["--exit-only"] => true,
+                    _ => row.class == "targets.Throwing",
+                };
+                ensure!((row.state == "returned") == is_at_exit, "{how:?}: {row:?}");
+                let counted = if is_at_exit { row.calls } else { 0 };
+                ensure!(row.counted == counted, "{how:?}: {row:?}");
             }
         }
         target.exit()?;
@@ -262,9 +276,19 @@ fn recordings_and_metrics_have_it() -> Result<()> {
             let recording = Recording::start(target.pid(), &args)?;
             target.run(&copy)?;
             target.run(&nap)?;
-            must_have_bytes(&recording.finish()?).context(tier)?;
+            must_have_bytes(&recording.finish()?, tier).context(tier)?;
         }
         let samples = serve.samples()?;
+        for name in ["read", "written"] {
+            let family = format!("nprof_native_call_{name}_size_bytes");
+            let of = |end: &str, le: &[(&str, &str)]| {
+                samples.count(&format!("{family}_{end}"), &[&[("method", "copy")][..], le].concat())
+            };
+            ensure!(of("count", &[])? == 2 * CALLS && of("sum", &[])? == 2 * 5_000 * CALLS, "{name}");
+            ensure!(of("bucket", &[("le", "4096")])? == 0 && of("bucket", &[("le", "16384")])? == 2 * CALLS, "{name}");
+            // A nap moves nothing.
+            ensure!(samples.value(&format!("{family}_count"), &[("method", "nap")])?.is_none(), "{name}");
+        }
         for name in ["read_bytes", "written_bytes"] {
             let exported = samples.count(&format!("nprof_native_call_{name}_total"), &[("method", "copy")])?;
             ensure!(exported == 2 * 5_000 * CALLS, "{name}: {exported}");
@@ -279,13 +303,27 @@ fn recordings_and_metrics_have_it() -> Result<()> {
     })
 }
 
-/// A recording has what `copy` was called for.
-fn must_have_bytes(profile: &Profile) -> Result<()> {
+/// A recording has what `copy` was called for and, by probes, that each call was for as much; and that naps moved nothing.
+fn must_have_bytes(profile: &Profile, tier: &str) -> Result<()> {
     let recorded = profile.functions.iter().find(|function| function.method == "copy").context("no row")?;
     let consumed = recorded.consumed.as_deref().context("nothing was collected")?;
     let columns = profile.about.collectors.columns().map(|column| (column.name, column.own(consumed)));
     let columns: Vec<(&str, u64)> = columns.collect();
     ensure!(columns == [("read_bytes", 5_000 * CALLS), ("written_bytes", 5_000 * CALLS)], "{columns:?}");
+    if tier == "stub" {
+        ensure!(recorded.bytes_per_call.is_none(), "{recorded:?}");
+        return Ok(());
+    }
+    // 2^(49.15/4) is 5,000.
+    let of = |counter| {
+        let histogram = Histogram { buckets: vec![(50, CALLS)] };
+        BytesPerCall { counter, max: 5_000, histogram }
+    };
+    let mut each = recorded.bytes_per_call.clone().context("not known of each call")?;
+    each.sort_by_key(|bytes| bytes.counter as usize);
+    ensure!(each == [Counter::ReadBytes, Counter::WrittenBytes].map(of), "{each:?}");
+    let nap = profile.functions.iter().find(|function| function.method == "nap").context("no row of naps")?;
+    ensure!(nap.bytes_per_call == Some(Vec::new()), "{nap:?}");
     Ok(())
 }
 
@@ -342,7 +380,6 @@ fn only_what_is_wanted() -> Result<()> {
             ),
             (["--collect=io", "--sort=faults"], "`--sort faults` needs that to be collected"),
             (["--collect=io", "--exit-only"], "omit `--exit-only`"),
-            (["--rule=A=time", "--exit-only"], "sees no beginning of a call"),
             (["--collect=io", "--count-only"], "cannot be used with '--count-only'"),
         ] {
             let run = nprof::run(&[&["trace", "--pid", "1"][..], &args].concat())?;

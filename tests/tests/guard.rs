@@ -128,7 +128,7 @@ fn plans_of_another_kernel() -> Result<()> {
 fn what_is_guarded_against() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut scene = Scene::new(jdk, 0)?;
-        let target = Target { pid: Pid(scene.hostile.pid()), timed: false, at_exit: false };
+        let target = Target { pid: Pid(scene.hostile.pid()), timed: false };
         let mut session = Session::new(unfiltered()?, target);
         // It keeps the library open.
         let prepared = scene.prepared(Reach::Target)?;

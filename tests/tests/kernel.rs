@@ -43,7 +43,7 @@ impl Traced {
         child.line_with_prefix(Stream::Stdout, "ready")?;
         let engine = Engine::load(FUNCTIONS.len().try_into()?)?;
         let reader = Reader::new(engine.stats(), engine.losses()?, engine.shards());
-        let mut session = Session::new(engine, Target { pid: Pid(child.pid()), timed: true, at_exit: false });
+        let mut session = Session::new(engine, Target { pid: Pid(child.pid()), timed: true });
         let (libraries, probes) = ([library(program.clone())], probes(&program)?);
         let attached = session.attach(&libraries, &probes);
         ensure!(attached.attached.len() == FUNCTIONS.len(), "{attached:?}");

@@ -113,7 +113,7 @@ impl Crowd {
         let pid = Pid(child.pid());
         let libraries = Proc::host().libraries(pid)?;
         let probes = probes(&program.path, &libraries)?;
-        let mut session = Session::new(Arc::clone(&self.engine), Target { pid, timed: true, at_exit: false });
+        let mut session = Session::new(Arc::clone(&self.engine), Target { pid, timed: true });
         session.begin_sharing(Some(Terms(1)));
         let attached = session.attach(&libraries, &probes);
         ensure!(attached.attached.len() == FUNCTIONS.len(), "{attached:?}");

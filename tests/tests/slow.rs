@@ -306,20 +306,25 @@ fn arguments_of(slow: &SlowCallRows, method: &str, signature: &str) -> Option<Va
 }
 
 /// Calls natives of many shapes until what is said of the arguments of one is complete: the programs are told how to follow references
-/// while the first calls are made. Only that one is traced, or its slowest call might be quicker than fifty of the others.
+/// while the first calls are made. Only that one is traced, or its slowest call might be quicker than fifty of the others. Most calls of a
+/// stub take no time beyond its own.
 fn with_arguments(jdk: &Jdk, options: &[&str], [method, signature]: [&str; 2]) -> Result<Value> {
     let mut target = RemoteProcess::shapes(jdk)?;
     let pattern = format!("targets.Plain::{method}{signature}");
+    // All are bound: those that are bound later have a stub before anybody says that they are of no interest.
+    target.run("calls all 1 1")?;
     let natives_of = ["--interval", "100ms", "--slow", "1ns", "--max-overhead", "off", &pattern];
     let mut trace = Trace::start(target.pid(), &[options, &natives_of].concat())?;
     let began = Instant::now();
     let known = loop {
         for shape in ["static", "instance", "overloaded", "arguments"] {
-            target.run(&format!("calls {shape} 1 1"))?;
+            target.run(&format!("calls {shape} 1 100"))?;
         }
         let report = trace.next_report()?;
         let slow_calls = slow(&report, target.pid()).ok();
         if let Some(known) = slow_calls.and_then(|slow| arguments_of(slow, method, signature)) {
+            let is_of_tier = |call: &SlowCallRow| options.contains(&&*call.tier);
+            ensure!(slow_calls.is_some_and(|slow| slow.calls.iter().all(is_of_tier)), "{report:?}");
             break known;
         }
         ensure!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {:?}", slow(&report, target.pid())?);
@@ -333,33 +338,39 @@ const MANY: &str = "(IJFDBSCZIJFDLjava/lang/Object;I)D";
 const OVER: &str = "(Ljava/lang/String;[I)I";
 
 /// Check that arguments and results are those that were passed, in registers and on the stack, with classes and lengths of objects,
-/// and that floating-point numbers, which nobody can read, are not made up; and that contents are shown only where asked for.
+/// and that floating-point numbers, which nobody can read, are not made up; and that contents are shown only where asked for. Whether
+/// probes have timed the calls or stubs.
 #[test]
 fn what_calls_were_made_with() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        ["kernel", "stub"].into_iter().try_for_each(|tier| made_with(jdk, tier).with_context(|| format!("by {tier}")))
+    })
+}
+
+fn made_with(jdk: &Jdk, tier: &str) -> Result<()> {
     let number = |declared: &str, value: i64| json!({"type": declared, "value": value});
     let float = |declared: &str| json!({"type": declared, "unknown": "float-register"});
-    traced_on_every_jdk(|jdk| {
-        let natives = [["add", "(II)I"], ["twice", "(J)J"], ["many", MANY], ["over", OVER]];
-        let known = natives.map(|native| with_arguments(jdk, &["--args"], native));
-        let known = known.into_iter().collect::<Result<Vec<_>>>()?;
-        let [add, twice, many, over] = &known[..] else { bail!("{known:?}") };
-        ensure!(add["arguments"] == json!([number("int", 1), number("int", 2)]), "{add}");
-        ensure!(add["result"] == number("int", 3) && add["this"].is_null(), "{add}");
-        ensure!(twice["arguments"] == json!([number("long", 21)]) && twice["result"] == number("long", 42), "{twice}");
-        ensure!(twice["this"] == json!({"class": "targets.Plain"}), "{twice}");
-        let object = json!({"type": "java.lang.Object", "class": "targets.Crowd$Tally"});
-        let expected = json!([
-            number("int", 1), number("long", 2), float("float"), float("double"), number("byte", 5), number("short", 6),
-            number("char", 7), {"type": "boolean", "value": true}, number("int", 9), number("long", 10), float("float"),
-            float("double"), object, number("int", 14)
-        ]);
-        ensure!(many["arguments"] == expected && many["result"] == float("double"), "{many}");
-        let array = json!({"type": "int[]", "class": "int[]", "length": 1});
-        let text = json!({"type": "java.lang.String", "class": "java.lang.String"});
-        ensure!(over["arguments"] == json!([text, array]) && over["result"] == number("int", 4), "{over}");
-        let shown = with_arguments(jdk, &["--args", "--arg-contents"], natives[3])?;
-        let text = &shown["arguments"][0];
-        ensure!(text["contents"] == "one" && text["has_more"] == false, "{shown:?}");
-        Ok(())
-    })
+    let options = ["--args", "--tier", tier];
+    let natives = [["add", "(II)I"], ["twice", "(J)J"], ["many", MANY], ["over", OVER]];
+    let known = natives.map(|native| with_arguments(jdk, &options, native));
+    let known = known.into_iter().collect::<Result<Vec<_>>>()?;
+    let [add, twice, many, over] = &known[..] else { bail!("{known:?}") };
+    ensure!(add["arguments"] == json!([number("int", 1), number("int", 2)]), "{add}");
+    ensure!(add["result"] == number("int", 3) && add["this"].is_null(), "{add}");
+    ensure!(twice["arguments"] == json!([number("long", 21)]) && twice["result"] == number("long", 42), "{twice}");
+    ensure!(twice["this"] == json!({"class": "targets.Plain"}), "{twice}");
+    let object = json!({"type": "java.lang.Object", "class": "targets.Crowd$Tally"});
+    let expected = json!([
+        number("int", 1), number("long", 2), float("float"), float("double"), number("byte", 5), number("short", 6),
+        number("char", 7), {"type": "boolean", "value": true}, number("int", 9), number("long", 10), float("float"),
+        float("double"), object, number("int", 14)
+    ]);
+    ensure!(many["arguments"] == expected && many["result"] == float("double"), "{many}");
+    let array = json!({"type": "int[]", "class": "int[]", "length": 1});
+    let text = json!({"type": "java.lang.String", "class": "java.lang.String"});
+    ensure!(over["arguments"] == json!([text, array]) && over["result"] == number("int", 4), "{over}");
+    let shown = with_arguments(jdk, &[&options[..], &["--arg-contents"]].concat(), natives[3])?;
+    let text = &shown["arguments"][0];
+    ensure!(text["contents"] == "one" && text["has_more"] == false, "{shown:?}");
+    Ok(())
 }

@@ -217,6 +217,61 @@ fn rules_of_the_configuration() -> Result<()> {
     })
 }
 
+/// Check that a method whose calls are counted at their return beside others that are timed can be switched off and on, and that whatever
+/// would move its probe, or another's, is refused with the reason and changes nothing.
+#[test]
+fn counted_at_the_return() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let jar = Jar::new(jdk, "returned")?;
+        let mut target = jar.start()?;
+        let mut configured = Configured::start("rules = [\"targets.Plain::add=exit\"]")?;
+        let twice = of(jar.name(), &[("class", "targets.Plain"), ("method", "twice")]);
+        configured.serve.scrape_until("a call of another method", |samples| {
+            target.calls("all", 1, 1)?;
+            Ok(samples.count(CALLS, &twice)? > 0)
+        })?;
+        let mut counts = |configured: &Configured| -> Result<[u64; 3]> {
+            let now = |target: &mut RemoteProcess| -> Result<[u64; 3]> {
+                let add = settled(&configured.serve, jar.name(), target)?;
+                let samples = configured.serve.samples()?;
+                let untimed = of(jar.name(), &ADD);
+                Ok([add, samples.count("nprof_native_calls_untimed_total", &untimed)?, samples.count(CALLS, &twice)?])
+            };
+            let before = now(&mut target)?;
+            target.calls("static", 1, 100)?;
+            target.calls("instance", 1, 50)?;
+            let after = now(&mut target)?;
+            Ok([0, 1, 2].map(|at| after[at] - before[at]))
+        };
+        let at_exit = |configured: &Configured| -> Result<u64> {
+            let state = [("jvm", jar.name()), ("state", "returned")];
+            configured.serve.samples()?.count("nprof_methods", &state)
+        };
+        ensure!(counts(&configured)? == [100, 100, 51] && at_exit(&configured)? == 1, "{:?}", counts(&configured)?);
+        for (rule, says) in [
+            ("targets.Plain::add=count", "are counted when they return"),
+            ("targets.Plain::*=time", "are counted when they return"),
+            ("targets.Plain::twice=exit", "are counted when they begin"),
+        ] {
+            let refused = configured.serve.ctl(&["rule", rule])?;
+            let why = [says, "its probe is not moved", "restart nprof"];
+            ensure!(refused.code == Some(2) && why.iter().all(|why| refused.stderr.contains(why)), "{refused:?}");
+            ensure!(counts(&configured)? == [100, 100, 51], "{rule}: {:?}", counts(&configured)?);
+        }
+        for (rule, expected) in [("targets.Plain::add=off", 0), ("targets.Plain::add=exit", 100)] {
+            configured.serve.ctl_succeeds(&["rule", rule])?;
+            let [calls, _, others] = counts(&configured)?;
+            ensure!((calls, others) == (expected, 51), "{rule}: {calls} and {others}");
+        }
+        write(&configured.path, "rules = [\"targets.Plain::add=time\"]")?;
+        configured.serve.signal(Signal::HUP)?;
+        configured.serve.says("nprof: to change rules, restart nprof")?;
+        configured.serve.says("nprof: the configuration was read again")?;
+        ensure!(counts(&configured)? == [100, 100, 51] && at_exit(&configured)? == 1, "{:?}", counts(&configured)?);
+        Ok(())
+    })
+}
+
 /// The methods of a target that are bound to stubs, and where these are in their library.
 fn stub_addresses(target: &RemoteProcess) -> Result<Vec<(MethodName, u64)>> {
     let listed = methods(target.pid(), &["targets.*"])?.methods.into_iter();

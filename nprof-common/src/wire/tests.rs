@@ -84,7 +84,7 @@ fn to_shim() -> Vec<ToShim> {
     vec![
         ToShim::Welcome(WELCOME),
         ToShim::Scan,
-        ToShim::Watch(Watch { number: 1, mode: 2, probability: 3, threshold_ns: 4 }),
+        ToShim::Watch(Watch { number: 1, mode: 2, probability: 3, threshold_ns: 4, kinds: 5 }),
         ToShim::Unwatch(5),
         ToShim::Apply(6),
         ToShim::Detach,

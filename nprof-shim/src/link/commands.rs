@@ -87,7 +87,7 @@ pub(super) fn follow(agent: &Agent, link: &Arc<Link>, message: ToShim, files: Fi
         ToShim::Scan => visit(agent, |jni| scan_all(agent, link, jni))?,
         ToShim::Watch(watch) => {
             let options = options(watch.mode, watch.probability, watch.threshold_ns)?;
-            agent.methods.watch(watch.number, options);
+            agent.methods.watch(watch.number, StubOptions { kinds: watch.kinds, ..options });
         }
         ToShim::Unwatch(number) => agent.methods.unwatch(number),
         ToShim::Apply(serial) => visit(agent, |jni| apply(agent, link, jni, serial))?,
@@ -171,7 +171,7 @@ fn options(mode: u32, probability: u32, threshold_ns: u64) -> Result<StubOptions
         SAMPLE => Mode::Sample(probability),
         unknown => return Err(Refusal::Mode(unknown)),
     };
-    Ok(StubOptions { mode, threshold_ns })
+    Ok(StubOptions { mode, threshold_ns, kinds: 0 })
 }
 
 fn scan_all(agent: &Agent, link: &Link, jni: Jni) {
@@ -246,7 +246,7 @@ pub(super) fn orphaned(agent: &Agent, link: &Arc<Link>) {
     }
     agent.methods.change(|options| match options.mode {
         Mode::Off => options,
-        _ => StubOptions { mode: Mode::Count, ..options },
+        _ => StubOptions { mode: Mode::Count, kinds: 0, ..options },
     });
     agent.forget_rows();
     if agent.stage.is_live() {

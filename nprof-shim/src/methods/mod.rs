@@ -22,6 +22,8 @@ use jvmti_bindings::mutf8::decode_cstr_lossy;
 pub(crate) struct StubOptions {
     pub(crate) mode: Mode,
     pub(crate) threshold_ns: u64,
+    /// What the arguments are, if they are kept; otherwise 0.
+    pub(crate) kinds: u64,
 }
 
 /// A method, and what is wanted of it: to be watched in this mode, or to be left alone.
@@ -130,6 +132,7 @@ impl Methods {
             known.options = known.options.map(&change);
             if let (Some(stub), Some(options)) = (known.latest, known.options) {
                 stub.set_threshold_ns(options.threshold_ns);
+                stub.set_kinds(options.kinds);
                 stub.set_mode(options.mode);
             }
         }
@@ -224,6 +227,7 @@ impl Inner {
         }
         stub.set_place(place, index);
         stub.set_threshold_ns(options.threshold_ns);
+        stub.set_kinds(options.kinds);
         stub.set_mode(options.mode);
         true
     }

@@ -185,6 +185,49 @@ fn slow_calls() {
     assert_eq!(ended(&records.sum(0)), 1);
 }
 
+/// Check that a timed call keeps what it is made with where the kernel's programs look for it, if that is wanted, and passes it on all
+/// the same.
+#[test]
+fn keeps_arguments() {
+    const WORDS: usize = size_of::<StubArgs>() / 8;
+    type Kept = extern "C" fn(&mut [u64; WORDS], u64, u64, u64, u64, u64);
+
+    /// Copies what the frame of its stub keeps to where its first argument leads.
+    #[unsafe(naked)]
+    extern "C" fn kept(into: &mut [u64; WORDS]) {
+        std::arch::naked_asm!(
+            "xor eax, eax",
+            "2: mov rcx, [rbp + 8 * rax - {below}]",
+            "mov [rdi + 8 * rax], rcx",
+            "inc eax",
+            "cmp eax, {words}",
+            "jne 2b",
+            "ret",
+            below = const STUB_ARGS_BELOW,
+            words = const WORDS,
+        )
+    }
+    let _turn = turn();
+    let records = Records::map_for(1, CPUS).unwrap();
+    configure(Sharding::best(), &Clock::estimate());
+    let stub = taken(kept as *const () as usize, 0, Mode::Time, &records);
+    // SAFETY: the stub stands before the function and passes everything on.
+    let through = unsafe { std::mem::transmute::<usize, Kept>(stub.entry()) };
+    let mut found = [1; WORDS];
+    for kinds in [0, 9, 0] {
+        stub.set_kinds(kinds);
+        through(&mut found, 12, 13, 14, 15, 16);
+        assert_eq!(found[offset_of!(StubArgs, kinds) / 8], kinds);
+        if kinds != 0 {
+            let env = (&raw const found) as u64;
+            assert_eq!((&found[..5], found[offset_of!(StubArgs, env) / 8]), (&[12, 13, 14, 15, 16][..], env));
+        }
+    }
+    let stub = taken(add as *const () as usize, 3, Mode::Time, &records);
+    stub.set_kinds(u64::MAX);
+    assert_eq!(as_add(stub.entry())(9, 8, 7, 6, 5, 4, 3.0, 2, 1, 0), add(9, 8, 7, 6, 5, 4, 3.0, 2, 1, 0));
+}
+
 /// Check that a stack is unwound through a timed call, from the native to the caller.
 #[test]
 fn unwinds_through_a_timed_call() {

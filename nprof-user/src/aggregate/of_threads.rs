@@ -75,8 +75,10 @@ impl Share {
             total_ns: part(function.total_ns, self.time),
             self_ns,
             off_cpu_ns: part(function.off_cpu_ns, self.off_cpu).min(self_ns),
-            // Whose call was the longest is known only if all are theirs.
+            // Whose call was the longest is known only if all are theirs, and so it is what they consumed.
             max_ns: if self.calls >= 1.0 { function.max_ns } else { 0 },
+            consumed: function.consumed.filter(|_| self.calls >= 1.0),
+            bytes_per_call: function.bytes_per_call.filter(|_| self.calls >= 1.0),
             probe_ns: part(function.probe_ns, self.calls),
             probe_error_ns: part(function.probe_error_ns, self.calls),
             unseen: function.unseen.map(of_unseen).filter(|unseen| unseen.calls > 0 || unseen.error_calls > 0),

@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use nprof_common::Consumed;
 
 use super::quantile::upper_bound_ns;
-use crate::model::{Histogram, Losses, MethodSnapshot, Snapshot, Traced, Unseen};
+use crate::model::{BytesPerCall, Histogram, Losses, MethodSnapshot, Snapshot, Traced, Unseen};
 
 /// What has been told of one JVM.
 #[derive(Debug, Default)]
@@ -135,9 +135,10 @@ fn subtract(row: &mut MethodSnapshot, told: &mut MethodSnapshot) {
     row.traced.unwatched = unwatched.saturating_sub(told.traced.unwatched);
     told.traced.unwatched = unwatched;
     take_consumed(&mut row.consumed, &mut told.consumed);
+    take_bytes(&mut row.bytes_per_call, &mut told.bytes_per_call);
     let new = of_histogram(&row.histogram, &told.histogram);
     told.histogram = std::mem::replace(&mut row.histogram, new);
-    row.max_ns = longest(row, told.max_ns);
+    row.max_ns = largest(&row.histogram, row.max_ns, told.max_ns);
     told.max_ns = told.max_ns.max(row.max_ns);
 }
 
@@ -178,17 +179,36 @@ fn of_histogram(now: &Histogram, told: &Histogram) -> Histogram {
     Histogram { buckets: now.buckets.iter().map(new).filter(|(_, n)| *n > 0).collect() }
 }
 
-/// The longest of the new calls: exact if none was longer before, else at most the upper end of the last bucket they are in.
+fn take_bytes(now: &mut Option<Vec<BytesPerCall>>, told: &mut Option<Vec<BytesPerCall>>) {
+    let Some(now) = now else { return };
+    let told = told.get_or_insert_default();
+    for bytes in &mut *now {
+        let counter = bytes.counter;
+        let place = told.iter().position(|of| of.counter == counter).unwrap_or_else(|| {
+            told.push(BytesPerCall { counter, max: 0, histogram: Histogram::default() });
+            told.len() - 1
+        });
+        let before = &mut told[place];
+        let new = of_histogram(&bytes.histogram, &before.histogram);
+        before.histogram = std::mem::replace(&mut bytes.histogram, new);
+        bytes.max = largest(&bytes.histogram, bytes.max, before.max);
+        before.max = before.max.max(bytes.max);
+    }
+    now.retain(|bytes| !bytes.histogram.buckets.is_empty());
+}
+
+/// The largest of the new ones, if it is `max` of all and was `told` before: exact if none was larger before, else at most the upper end
+/// of the last bucket they are in.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a bound is not negative; the cast saturates"
 )]
-fn longest(row: &MethodSnapshot, told_ns: u64) -> u64 {
-    match row.histogram.buckets.last() {
+fn largest(new: &Histogram, max: u64, told: u64) -> u64 {
+    match new.buckets.last() {
         None => 0,
-        Some(_) if row.max_ns > told_ns => row.max_ns,
-        Some((index, _)) => row.max_ns.min(upper_bound_ns(*index) as u64),
+        Some(_) if max > told => max,
+        Some((index, _)) => max.min(upper_bound_ns(*index) as u64),
     }
 }
 
@@ -221,6 +241,24 @@ mod tests {
         );
         assert_eq!(second.elapsed, Duration::from_secs(60));
         assert_eq!(second.started, first.started + SignedDuration::from_secs(60));
+    }
+
+    /// Check that the bytes of each call are told once, with the most that one of the new calls has.
+    #[test]
+    fn bytes_are_told_once() {
+        let counter = nprof_common::Counter::ReadBytes;
+        let bytes = |max, buckets: &[(i32, u64)]| {
+            vec![BytesPerCall { counter, max, histogram: Histogram { buckets: buckets.to_vec() } }]
+        };
+        let mut since = Since::default();
+        let mut next = |calls, bytes| {
+            let row = MethodSnapshot { bytes_per_call: Some(bytes), ..function(1, "a", calls, 0) };
+            since.next(at(1, vec![row])).methods.remove(0).bytes_per_call.unwrap()
+        };
+        assert_eq!(next(1, bytes(1_000, &[(40, 1)])), bytes(1_000, &[(40, 1)]));
+        assert_eq!(next(4, bytes(1_000, &[(20, 3), (40, 1)])), bytes(32, &[(20, 3)]));
+        assert_eq!(next(5, bytes(1_000, &[(20, 3), (40, 1)])), []);
+        assert_eq!(next(6, bytes(1_500, &[(20, 3), (40, 1), (43, 1)])), bytes(1_500, &[(43, 1)]));
     }
 
     /// Check that a method is known again that has gone from a probe to a stub, and that a namesake of another loader is not

@@ -31,15 +31,14 @@ pub(super) enum Kind {
 pub(super) struct Linker {
     engine: Arc<Engine>,
     pid: Pid,
-    at_exit: bool,
 }
 
 impl Linker {
     pub(super) fn of(engine: &Arc<Engine>, target: Target) -> Self {
-        Self { engine: Arc::clone(engine), pid: target.pid, at_exit: target.at_exit }
+        Self { engine: Arc::clone(engine), pid: target.pid }
     }
 
-    /// A link for sites of a library.
+    /// A link for sites of a library: of functions whose probe on the entry is there, or on the return in its place ([`Switches::place`]).
     ///
     /// # Errors
     /// What the kernel answers.
@@ -57,7 +56,7 @@ impl Linker {
         let pid = self.engine.filter(self.pid);
         let end = match kind {
             Kind::Return => End::Return,
-            _ if self.at_exit => End::OnlyReturn,
+            _ if sites.first().is_some_and(|site| switches.is_at_exit(site.index)) => End::OnlyReturn,
             _ => End::Entry,
         };
         let on_return = end != End::Entry;

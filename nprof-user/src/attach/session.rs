@@ -17,6 +17,7 @@ use super::engine::Engine;
 use super::error::{Error, in_full};
 use super::linker::{Kind, Linker};
 use super::links::{IndexedSite, Links, close};
+use super::sites::Outcome;
 use super::switches::{Due, Seen, Switches};
 use super::target::Target;
 use super::user_programs::{ProgramLinks, UserPrograms};
@@ -106,7 +107,7 @@ impl Session {
         let grouped = by_library(libraries, probes).into_iter();
         let groups: Vec<(LibraryId, [Vec<IndexedSite>; 2])> = grouped
             .map(|(library, mut sites)| {
-                sites.retain(|site| allowed(site, Tracing::Counted) && !served.contains(&site.index));
+                sites.retain(|site| allowed(site, Tracing::Returned) && !served.contains(&site.index));
                 let is_timed = |site: &IndexedSite| self.target.timed && allowed(site, Tracing::Timed);
                 let (timed, counted) = sites.into_iter().partition(is_timed);
                 (library, [timed, counted])
@@ -290,17 +291,19 @@ impl Session {
             // Of two probes on a return the newer runs first: the time of the user's program is no part of the call's.
             programs.add((id, library), sites, CallEnd::Return);
         }
-        let links = if kind == Kind::Return { &mut self.returns } else { &mut self.entries };
-        match links.add((id, library), sites, &mut |library, sites| linker.link(library, sites, kind, switches)) {
-            Ok(outcome) => {
-                result.refused.extend(outcome.refused.iter().map(|site| site.index));
-                outcome.accepted
-            }
-            Err(error) => {
-                result.failed.push((error, sites.iter().map(|site| site.index).collect()));
-                Vec::new()
-            }
+        if kind == Kind::Return {
+            let link = &mut |library: &Library, sites: &[IndexedSite]| linker.link(library, sites, kind, switches);
+            return take_in(self.returns.add((id, library), sites, link), sites, result);
         }
+        switches.place(sites.iter().map(|site| site.index));
+        let (exits, entries): (Vec<IndexedSite>, _) =
+            sites.iter().copied().partition(|site: &IndexedSite| switches.is_at_exit(site.index));
+        let mut accepted = Vec::new();
+        for sites in [exits, entries].iter().filter(|sites| !sites.is_empty()) {
+            let link = &mut |library: &Library, sites: &[IndexedSite]| linker.link(library, sites, kind, switches);
+            accepted.extend(take_in(self.entries.add((id, library), sites, link), sites, result));
+        }
+        accepted
     }
 
     /// Attaches probes of functions that had them before. Those that are not attached for the first time yet are none of `probes`.
@@ -422,6 +425,24 @@ impl Session {
         self.switches.stuck(&replaced.stuck);
         self.hand_over(libraries, &replaced.kept, &switches.to_other_lane(&replaced.kept_indices()));
         self.closing.replaced(replaced.links);
+    }
+}
+
+/// Takes in what became of sites that were to be linked. Returns those that are.
+fn take_in(
+    linked: Result<Outcome<IndexedSite>, Error>,
+    sites: &[IndexedSite],
+    result: &mut Attached,
+) -> Vec<IndexedSite> {
+    match linked {
+        Ok(outcome) => {
+            result.refused.extend(outcome.refused.iter().map(|site| site.index));
+            outcome.accepted
+        }
+        Err(error) => {
+            result.failed.push((error, sites.iter().map(|site| site.index).collect()));
+            Vec::new()
+        }
     }
 }
 

@@ -86,6 +86,9 @@ struct Function {
     is_selected: bool,
     seen: Seen,
     has_entry: bool,
+    /// Whether what stands for the probe on its entry is on its return, where calls are counted then. Decided with its first probe, for
+    /// good: one would have to be taken away before the other counts, or both would.
+    at_exit: Option<bool>,
     has_return: bool,
     /// Whether its probes could not be changed; they stay as they are.
     is_stuck: bool,
@@ -123,6 +126,8 @@ impl Function {
             _ if self.seen == Seen::ByStubs => Tracing::Detached,
             Tracing::Off => Tracing::Off,
             _ if !self.has_entry => Tracing::Detached,
+            Tracing::Detached => Tracing::Detached,
+            _ if self.is_at_exit() => Tracing::Returned,
             Tracing::Timed if !self.has_return => Tracing::Counted,
             target => target,
         }
@@ -132,7 +137,7 @@ impl Function {
         let mode = match self.probed() {
             // A probe times all calls or none.
             Tracing::Timed | Tracing::Sampled => Mode::Time,
-            Tracing::Counted => Mode::Count,
+            Tracing::Counted | Tracing::Returned => Mode::Count,
             Tracing::Off | Tracing::Detached => Mode::Off,
         };
         let switch = match self.handing {
@@ -142,10 +147,21 @@ impl Function {
         if has_stubs { switch.with_stubs() } else { switch }
     }
 
+    /// Whether its calls are counted at their return.
+    fn is_at_exit(&self) -> bool {
+        self.at_exit == Some(true)
+    }
+
+    /// Whether this can be done to its calls where its probe is, if it has or had one.
+    fn can_be(&self, wanted: Tracing) -> bool {
+        !wanted.is_watched() || self.at_exit.is_none_or(|at_exit| at_exit == (wanted == Tracing::Returned))
+    }
+
     /// Whether it has all probes of one that is traced as usual, and is to keep them.
     fn may_share(&self, timed: bool) -> bool {
         let usual = if timed { Tracing::Timed } else { Tracing::Counted };
         let is_wanted = self.is_selected && self.seen != Seen::ByStubs && self.allowed >= usual;
+        let is_wanted = is_wanted && self.most != Tracing::Returned && !self.is_at_exit();
         is_wanted && self.has_entry && self.has_return == timed && !self.is_stuck
     }
 
@@ -175,9 +191,21 @@ impl Switches {
     }
 
     /// What the user wants to be done at the calls of functions. It is done by the time this returns, unless a probe has
-    /// to be attached for it first. Indices that are not there are passed over.
+    /// to be attached for it first. Indices that are not there are passed over, and functions whose probe is at the other end of calls.
     pub fn want(&self, indices: impl IntoIterator<Item = u32>, wanted: Tracing) {
-        self.change(indices, |function| (function.wanted, function.most) = (wanted, function.most.max(wanted)));
+        self.change(indices, |function| {
+            if function.can_be(wanted) {
+                (function.wanted, function.most) = (wanted, function.most.max(wanted));
+            }
+        });
+    }
+
+    /// Whether users may want this of a function that is traced: its calls are counted at the end where they are.
+    #[must_use]
+    pub fn may_become(&self, index: u32, wanted: Tracing) -> bool {
+        let state = self.lock();
+        let Some(function) = state.functions.get(&index) else { return true };
+        function.can_be(wanted) && (wanted != Tracing::Returned || function.is_at_exit())
     }
 
     /// What the user wants of a function that has no probe yet: it gets those that this needs. For how long it is off is noted from
@@ -310,6 +338,7 @@ impl Switches {
             is_selected: true,
             seen: Seen::ByProbes,
             has_entry: false,
+            at_exit: None,
             has_return: false,
             is_stuck: false,
             was_watched: false,
@@ -337,6 +366,18 @@ impl Switches {
     /// The lane of a function's probe.
     pub(super) fn lane(&self, index: u32) -> Lane {
         self.lock().functions.get(&index).map_or(Lane::A, |function| function.lane)
+    }
+
+    /// Decides where the calls of functions are counted that are about to get their first probe for it: at the entry, or at the return.
+    pub(super) fn place(&self, indices: impl IntoIterator<Item = u32>) {
+        self.change(indices, |function| {
+            function.at_exit.get_or_insert(function.most == Tracing::Returned);
+        });
+    }
+
+    /// Whether the calls of a function are counted at their return.
+    pub(super) fn is_at_exit(&self, index: u32) -> bool {
+        self.lock().functions.get(&index).is_some_and(Function::is_at_exit)
     }
 
     /// Says whether functions have a probe on the entry, or on the return.
@@ -461,5 +502,54 @@ impl State {
     /// The time at which it is asked how functions are traced: no later than the end.
     fn now(&self) -> Instant {
         self.stopped.unwrap_or_else(Instant::now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(wanted: Tracing, at_exit: Option<bool>) -> Function {
+        Function {
+            record: 0,
+            lane: Lane::A,
+            since: None,
+            handing: None,
+            wanted,
+            most: wanted,
+            allowed: Tracing::Timed,
+            is_selected: true,
+            seen: Seen::ByProbes,
+            has_entry: at_exit.is_some(),
+            at_exit,
+            has_return: false,
+            is_stuck: false,
+            was_watched: false,
+            unwatched_since: None,
+            unwatched: Duration::ZERO,
+        }
+    }
+
+    /// Check that what is done at calls may change as long as they are counted at the same end, and that a function without a probe may
+    /// still get it at either.
+    #[test]
+    fn calls_are_counted_at_one_end() {
+        use Tracing::{Counted, Detached, Off, Returned, Timed};
+        let can_be = |at_exit| [Timed, Counted, Returned, Off, Detached].map(|of| function(Off, at_exit).can_be(of));
+        assert_eq!(can_be(None), [true; 5]);
+        assert_eq!(can_be(Some(false)), [true, true, false, true, true]);
+        assert_eq!(can_be(Some(true)), [false, false, true, true, true]);
+    }
+
+    /// Check that a probe on the return counts calls, as far as it is allowed to, and is in no link for others.
+    #[test]
+    fn counts_at_the_return() {
+        let counting = function(Tracing::Returned, Some(true));
+        assert_eq!((counting.probed(), counting.attachable()), (Tracing::Returned, Tracing::Returned));
+        assert!(!counting.may_share(false) && !counting.may_share(true));
+        let off = Function { wanted: Tracing::Off, ..counting };
+        assert_eq!((off.probed(), off.attachable()), (Tracing::Off, Tracing::Returned));
+        let too_dear = Function { allowed: Tracing::Detached, ..off };
+        assert_eq!((too_dear.attachable(), too_dear.probed()), (Tracing::Detached, Tracing::Detached));
     }
 }

@@ -9,6 +9,4 @@ pub struct Target {
     pub pid: Pid,
     /// Time the calls. If not, entries alone are attached and calls are counted.
     pub timed: bool,
-    /// Calls are seen at their return alone: what stands for an entry's probe is on the return. Nothing is timed then.
-    pub at_exit: bool,
 }

@@ -11,6 +11,7 @@ use crate::config::{Config, ConfigFile, DEFAULT_FILE};
 use crate::discover::Proc;
 use crate::model::{Finding, Jvm, Pid, Reach};
 use crate::render::check::{self, Report};
+use crate::sys::hardware_counters::HardwareCounters;
 use crate::{shim, trace};
 
 /// Check what this kernel, these permissions and these JVMs allow
@@ -49,6 +50,7 @@ pub(super) fn run(
     let proc = Proc::host();
     let mut host = proc.host_findings();
     host.push(uprobe_multi_finding(uprobe_multi()));
+    host.push(hardware_finding(HardwareCounters::of_this_machine()));
     host.extend(config_finding(Path::new(DEFAULT_FILE)));
     let jvms = chosen(&proc, &args.pid)?.into_iter().map(|jvm| {
         let findings = jvm_findings(&proc, &jvm, !args.pid.is_empty(), &inspect);
@@ -140,6 +142,31 @@ fn uprobe_multi_finding(tried: Result<Reach, String>) -> Finding {
             "mend what fails above; if nothing does, this kernel lacks CONFIG_UPROBE_EVENTS or CONFIG_BPF_EVENTS",
         ),
     }
+}
+
+/// Whether CPUs count. Nothing of nprof's needs it: this says what a `perf stat` beside it could add.
+fn hardware_finding(counters: HardwareCounters) -> Finding {
+    const CHECK: &str = "hw counters";
+    Finding::ok(
+        CHECK,
+        match counters {
+            HardwareCounters::There => {
+                "the CPUs count cycles: `perf stat --tid TID` has those of a thread; nprof collects none by call \
+                 (--collect hw says why)"
+                    .to_owned()
+            }
+            HardwareCounters::Missing => {
+                "the CPUs count no cycles here, as in most virtual machines: `perf stat` has none, and nprof, which collects \
+                 none by call (--collect hw says why), does not miss them"
+                    .to_owned()
+            }
+            HardwareCounters::Refused(error) => format!(
+                "whether the CPUs count cycles is not known ({}); nprof, which collects none by call (--collect hw says why), \
+                 does not miss them",
+                io::Error::from_raw_os_error(error)
+            ),
+        },
+    )
 }
 
 /// What `nprof serve` would say to its configuration file; nothing if there is none.
@@ -250,6 +277,21 @@ mod tests {
         assert_eq!(stubs.fix, advice);
         for finding in [stacks, stubs] {
             assert!(Report { host: vec![finding], jvms: Vec::new() }.fails());
+        }
+    }
+
+    /// Check that each answer about hardware counters is told in words of its own, and that nobody's check fails for want of them.
+    #[test]
+    fn tells_of_hardware_counters() {
+        let refused = HardwareCounters::Refused(libc::EACCES);
+        for (counters, says) in [
+            (HardwareCounters::There, "the CPUs count cycles: `perf stat"),
+            (HardwareCounters::Missing, "count no cycles here"),
+            (refused, "Permission denied"),
+        ] {
+            let finding = hardware_finding(counters);
+            assert_eq!((finding.verdict, finding.fix), (Verdict::Ok, None));
+            assert!(finding.says.contains(says) && finding.says.contains("--collect hw"), "{}", finding.says);
         }
     }
 

@@ -24,19 +24,24 @@ impl CollectArgs {
         !self.collect.is_empty()
     }
 
-    /// What is collected, whoever counts, or at returns alone.
+    /// What is collected, whoever counts: with how calls end where some are seen at their return alone. Of these nothing else is known,
+    /// and if none is timed of no call at all.
     ///
     /// # Errors
     /// If there is no such word; or for what needs a call's beginning.
-    pub(super) fn named(&self, exit_only: bool) -> anyhow::Result<Collectors> {
+    pub(super) fn named(&self, has_exits: bool, timed: bool) -> anyhow::Result<Collectors> {
         let mut names: Vec<&str> = self.collect.iter().map(String::as_str).collect();
-        if exit_only {
+        if has_exits {
             names.push(RESULTS);
-            if let Some(name) = names.iter().find(|name| **name != RESULTS) {
-                bail!(
-                    "`--collect {name}` is the difference between a call's beginning and its end: omit `--exit-only`"
-                );
-            }
+        }
+        if has_exits
+            && !timed
+            && let Some(name) = names.iter().find(|name| **name != RESULTS)
+        {
+            bail!(
+                "`--collect {name}` is the difference between a call's beginning and its end: omit `--exit-only`, or have a rule time \
+                 some methods"
+            );
         }
         let Ok(collectors) = Collectors::named(&names) else { bail!("`--collect {}`: no such word", names.join(",")) };
         Ok(collectors)

@@ -196,7 +196,7 @@ impl LiveArgs {
             bail!("`--no-off-cpu` does not measure what this `--weight` shows: omit one of the two");
         }
         let tier = self.tier(&needs)?;
-        let collectors = self.collect.named(false)?;
+        let collectors = self.collect.named(false, true)?;
         if collectors.have_results() {
             bail!("`--collect results` is for `nprof trace --pid`: recordings do not keep how calls ended");
         }

@@ -166,6 +166,7 @@ mod tests {
             class: name(dice),
             method: name(dice),
             signature: name(dice),
+            callee: None,
             kind: TreeKind::Java,
             is_entry: true,
             depth: dice.below(9),

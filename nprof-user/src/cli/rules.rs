@@ -1,6 +1,5 @@
 //! What is to be done at the calls of which methods: the option that commands share.
 
-use anyhow::bail;
 use clap::Args;
 
 use super::terminal::say;
@@ -16,9 +15,9 @@ pub(super) struct RuleArgs {
     /// See calls at their return alone, and count there how they ended: with zero, false or null, with a negative number, or with an
     /// exception pending
     #[arg(long, conflicts_with_all = ["count_only", "all", "slow"])]
-    pub(super) exit_only: bool,
-    /// What to do at the calls of some methods: PATTERN=time, PATTERN=count or PATTERN=off; may be given several times, of which
-    /// the last one that matches a method counts
+    exit_only: bool,
+    /// What to do at the calls of some methods: PATTERN=time, PATTERN=count, PATTERN=exit or PATTERN=off; may be given several times,
+    /// of which the last one that matches a method counts
     #[arg(long = "rule", value_name = "PATTERN=WHAT")]
     rules: Vec<String>,
 }
@@ -30,10 +29,12 @@ impl RuleArgs {
     /// For what is no rule.
     pub(super) fn parse(&self) -> anyhow::Result<(Vec<Rule>, bool)> {
         let rules: Vec<Rule> = self.rules.iter().map(|rule| Rule::parse(rule)).collect::<Result<_, _>>()?;
-        if self.exit_only && rules.iter().any(|rule| rule.wanted == Tracing::Timed) {
-            bail!("`--exit-only` sees no beginning of a call and times none: have rules say count or off");
-        }
-        Ok(with_default(rules, self.count_only || self.exit_only))
+        let default = match (self.exit_only, self.count_only) {
+            (true, _) => Tracing::Returned,
+            (_, true) => Tracing::Counted,
+            _ => Tracing::Timed,
+        };
+        Ok(with_default(rules, default))
     }
 }
 

@@ -25,7 +25,7 @@ use super::terminal::{harmless, say};
 use super::tier::TierArg;
 use super::view::ViewArgs;
 use crate::discover::Proc;
-use crate::model::{ArgsWanted, Jvm, Pid};
+use crate::model::{ArgsWanted, Jvm, Pid, Tracing};
 use crate::render::{By, Order, Scope};
 use crate::resolve::pattern::PATTERN_HELP;
 use crate::resolve::program_rule::PROGRAM_HELP;
@@ -113,7 +113,10 @@ impl TraceArgs {
 
     /// What to trace.
     fn options(&self) -> anyhow::Result<Options> {
-        let collectors = self.collect.named(self.rules.exit_only)?;
+        let (rules, timed) = self.rules.parse()?;
+        // Where exceptions are kept is known of one VM at a time.
+        let has_exits = !self.all && rules.iter().any(|rule| rule.wanted == Tracing::Returned);
+        let collectors = self.collect.named(has_exits, timed)?;
         match self.view.sort() {
             Some(Order::Consumed(column)) if !collectors.columns().any(|collected| collected == column) => {
                 bail!("`--sort {}` needs that to be collected: say `--collect`, too", column.name)
@@ -124,9 +127,6 @@ impl TraceArgs {
         if collectors.have_results() && self.tier == TierArg::Stub {
             bail!("how calls ended is seen by probes alone: omit `--tier stub`");
         }
-        if self.args && self.tier == TierArg::Stub {
-            bail!("what calls are made with is seen by probes alone: omit `--tier stub`");
-        }
         let by_thread = self.view.by() == Some(By::Thread);
         if by_thread && self.tier == TierArg::Stub {
             bail!(
@@ -135,14 +135,12 @@ impl TraceArgs {
             );
         }
         let programs = self.programs.read(self.tier)?;
-        // Only probes see what calls are made with, how they end and who makes them, and only where they are do programs run.
-        let needs_probes = self.args || by_thread || collectors.have_results() || programs.is_some();
+        // Only probes see how calls end and who makes them, and only where they are do programs run.
+        let needs_probes = by_thread || collectors.have_results() || programs.is_some();
         let tier = if needs_probes { TierArg::Kernel } else { self.tier };
-        let (rules, timed) = self.rules.parse()?;
         Ok(Options {
             selection: self.selection.parse()?,
             timed,
-            at_exit: self.rules.exit_only,
             rules,
             off_cpu: timed && !self.no_off_cpu,
             max_functions: self.max_methods.map(|most| most as usize),

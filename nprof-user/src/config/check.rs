@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{AuthFile, Config, DEFAULT_CONTROL, Otlp, Partial, Place, Problem, PushTo, duration, value};
 use crate::discover::{JvmFilter, Labels};
-use crate::model::{COLLECTORS, Collectors};
+use crate::model::{COLLECTORS, Collectors, Tracing};
 use crate::resolve::rule::{Rule, with_default};
 use crate::resolve::select::Selection;
 use crate::resolve::thresholds::Thresholds;
@@ -209,7 +209,8 @@ impl Check<'_> {
     fn rules(&mut self) -> (Vec<Rule>, bool) {
         let rules = self.good("rules", self.partial.rules.as_ref(), |rule| Rule::parse(rule).map(drop));
         let rules = rules.iter().filter_map(|rule| Rule::parse(rule).ok()).collect();
-        with_default(rules, self.partial.count_only.unwrap_or_default())
+        let count_only = self.partial.count_only.unwrap_or_default();
+        with_default(rules, if count_only { Tracing::Counted } else { Tracing::Timed })
     }
 
     fn jvms(&mut self) -> JvmFilter {

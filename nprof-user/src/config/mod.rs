@@ -24,7 +24,7 @@ pub use value::{collector, share};
 pub use crate::model::duration;
 
 use crate::discover::{JvmFilter, Labels};
-use crate::model::Collectors;
+use crate::model::{Collectors, Tracing};
 use crate::resolve::rule::Rule;
 use crate::resolve::select::Selection;
 use crate::resolve::thresholds::Thresholds;
@@ -168,7 +168,17 @@ impl Config {
         let (off_cpu, collectors) = (old.off_cpu, old.collectors);
         let (profile_window, slow, slow_log) = (old.profile_window, old.slow.clone(), old.slow_log.clone());
         let fixed = Self { listen, control, control_group, tls, auth, max_connections, slow, slow_log, ..self };
-        Self { otlp, pyroscope, timed, off_cpu, collectors, max_functions, max_total, profile_window, ..fixed }
+        let rules = if old.moves_probes(&fixed) { old.rules.clone() } else { fixed.rules.clone() };
+        Self { otlp, pyroscope, timed, rules, off_cpu, collectors, max_functions, max_total, profile_window, ..fixed }
+    }
+
+    /// Whether other rules have calls counted at their return, or might not any more: probes are not moved while methods are called.
+    fn moves_probes(&self, new: &Self) -> bool {
+        let said = |config: &Self| -> Vec<(String, Tracing)> {
+            config.rules.iter().map(|rule| (rule.pattern.clone(), rule.wanted)).collect()
+        };
+        let (old, new) = (said(self), said(new));
+        old != new && old.iter().chain(&new).any(|(_, wanted)| *wanted == Tracing::Returned)
     }
 
     /// The keys that differ in `new` and cannot be changed while nprof runs: what they say is bound, opened or attached
@@ -202,6 +212,7 @@ impl Config {
             ("pyroscope-headers-file", headers(to[1]) != headers(new_to[1])),
             ("pyroscope-ca", authorities(to[1]) != authorities(new_to[1])),
             ("count-only", self.timed != new.timed),
+            ("rules", self.moves_probes(new)),
             ("no-off-cpu", self.timed && new.timed && self.off_cpu != new.off_cpu),
             ("collect", self.collectors != new.collectors),
             ("slow", self.slow != new.slow),
@@ -273,5 +284,25 @@ mod tests {
         new.tls = Some(("/c".into(), "/k".into()));
         new.auth = AuthFile::Basic("/b".into());
         assert_eq!(old.fixed_difference(&new), ["listen", "tls-cert", "tls-key", "basic-auth-file"]);
+    }
+
+    /// Check that rules can be changed while nprof runs, unless calls are counted at their return by any of them.
+    #[test]
+    fn rules_that_are_fixed() {
+        let with = |rules: &[&str]| {
+            let rules = rules.iter().map(|rule| Rule::parse(rule).unwrap()).collect();
+            Config { rules, ..config() }
+        };
+        let changed = |old: &[&str], new: &[&str]| {
+            let (old, new) = (with(old), with(new));
+            let is_fixed = old.fixed_difference(&new) == ["rules"];
+            let kept = new.with_fixed_of(&old).rules;
+            let patterns: Vec<String> = kept.into_iter().map(|rule| rule.pattern).collect();
+            (is_fixed, patterns.concat())
+        };
+        assert_eq!(changed(&["a=off"], &["b=time"]), (false, "b".to_owned()));
+        assert_eq!(changed(&["a=off"], &["b=exit"]), (true, "a".to_owned()));
+        assert_eq!(changed(&["a=exit"], &["b=off"]), (true, "a".to_owned()));
+        assert_eq!(changed(&["a=exit"], &["a=exit"]), (false, "a".to_owned()));
     }
 }

@@ -58,8 +58,8 @@ settings! {
         /// Only methods whose code is in such a library, as a glob on its file name or path; may be given several times
         [long, value_name = "GLOB"]
         "library" library: Vec<String>,
-        /// What to do at the calls of some methods: PATTERN=time, PATTERN=count or PATTERN=off; may be given several times, of which
-        /// the last one that matches a method counts
+        /// What to do at the calls of some methods: PATTERN=time, PATTERN=count, PATTERN=exit or PATTERN=off; may be given several
+        /// times, of which the last one that matches a method counts
         [long = "rule", alias = "rules", value_name = "PATTERN=WHAT"]
         "rules" rules: Vec<String>,
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::durations::CLASSIC;
+use super::distribution::{CLASSIC, CLASSIC_BYTES, Classic};
 use super::families::TABLE;
 
 const PREAMBLE: &str = "\
@@ -69,6 +69,19 @@ exports schema 3, eight buckets per octave:
 **Pushed by OTLP** ([serve.md](serve.md#push)), durations are `nprof_native_call_duration_nanoseconds`, an exponential histogram of
 scale 2 with the very buckets that nprof measures with: in nanoseconds no bound has to be replaced. All other metrics have the names and
 units above.
+
+## Bytes per call
+
+With `collect`, `nprof_native_call_read_size_bytes` and its kin say how many bytes single calls moved
+([collectors.md](collectors.md#bytes-per-call)): 17 series for each method and number of bytes, of methods only that moved any. Their sum
+is of the calls with nested ones; `nprof_native_call_read_bytes_total` is without. The count is that of the calls of which it is known:
+all timed ones, unless stubs have timed some, or the kernel had no room. The classic buckets are powers of 4 in bytes:
+
+";
+
+const SIZES: &str = "
+Calls that moved nothing are in the first one. Native histograms are exactly what was measured, in schema 2, and so are those pushed by
+OTLP, in scale 2; the zero bucket holds calls of no byte and of one (`zero_threshold` 1).
 ";
 
 fn markdown() -> String {
@@ -79,10 +92,16 @@ fn markdown() -> String {
     }
     out.push_str(RULES);
     out.push('\n');
-    let bounds: Vec<&str> = CLASSIC.iter().map(|(_, le)| *le).chain(["+Inf"]).collect();
-    writeln!(out, "`{}`", bounds.join("`, `")).unwrap();
+    bounds(&mut out, &CLASSIC);
     out.push_str(NATIVE);
+    bounds(&mut out, &CLASSIC_BYTES);
+    out.push_str(SIZES);
     out
+}
+
+fn bounds(out: &mut String, classic: &Classic) {
+    let bounds: Vec<&str> = classic.iter().map(|(_, le)| *le).chain(["+Inf"]).collect();
+    writeln!(out, "`{}`", bounds.join("`, `")).unwrap();
 }
 
 /// Check that `docs/metrics.md` is what the table says.

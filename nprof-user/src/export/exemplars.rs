@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::durations::CLASSIC;
+use super::distribution::CLASSIC;
 use super::labels::push_escaped;
 use crate::model::Exemplar;
 

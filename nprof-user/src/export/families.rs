@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use nprof_common::Counter;
 use prometheus_client::metrics::MetricType;
 
 use crate::model::{COLLECTORS, Column};
@@ -12,7 +13,7 @@ use crate::model::{COLLECTORS, Column};
 pub(super) struct Family {
     /// The name, without the `_total` of counters.
     pub(super) name: &'static str,
-    /// What kind of numbers: counters only rise, until nprof restarts; a histogram has call times by duration.
+    /// What kind of numbers: counters only rise, until nprof restarts; a histogram has calls by duration or size.
     pub(super) kind: MetricType,
     /// The unit, which the name ends with; empty where there is none.
     pub(super) unit: &'static str,
@@ -65,8 +66,22 @@ pub(super) static COLLECTED: LazyLock<Vec<(Id, &'static Column)>> = LazyLock::ne
     columns.filter_map(|column| Some((family_of(column)?, column))).collect()
 });
 
+/// The columns of bytes of which it is known how many each call has, with the counter and its family.
+pub(super) static SIZES: LazyLock<Vec<(Id, Counter)>> = LazyLock::new(|| {
+    let columns = COLLECTORS.iter().flat_map(|collector| collector.columns);
+    let of_calls = |column: &Column| {
+        let name = format!("{}_size_bytes", column.name.strip_suffix("_bytes")?);
+        Some((family_named(&name)?, column.per_call?.0))
+    };
+    columns.filter_map(of_calls).collect()
+});
+
 fn family_of(column: &Column) -> Option<Id> {
-    let is_its = |id: &&Id| TABLE[**id as usize].name.strip_prefix(CONSUMED) == Some(column.name);
+    family_named(column.name)
+}
+
+fn family_named(name: &str) -> Option<Id> {
+    let is_its = |id: &&Id| TABLE[**id as usize].name.strip_prefix(CONSUMED) == Some(name);
     Id::ALL.iter().find(is_its).copied()
 }
 
@@ -127,10 +142,26 @@ families! {
         "Bytes asked for by malloc and its kin. With collect = [\"alloc\"], and only as long as its probes are within the budget."
     NativeCallAllocations "nprof_native_call_allocations" Counter "" METHOD
         "Calls of malloc and its kin. With collect = [\"alloc\"], and only as long as its probes are within the budget."
+    NativeCallReadSize "nprof_native_call_read_size_bytes" Histogram "bytes" METHOD
+        "Bytes that each timed call read by read(2) and its kin, with those of nested calls, as for all sizes. Exported only with collect = [\"io\"], and for methods of which a call has read any; not of what stubs have timed."
+    NativeCallWrittenSize "nprof_native_call_written_size_bytes" Histogram "bytes" METHOD
+        "Bytes that each timed call wrote by write(2) and its kin. With collect = [\"io\"], for methods of which a call has."
+    NativeCallDiskReadSize "nprof_native_call_disk_read_size_bytes" Histogram "bytes" METHOD
+        "Bytes that storage had to read for each timed call. With collect = [\"disk\"], for methods of which a call has."
+    NativeCallDiskWrittenSize "nprof_native_call_disk_written_size_bytes" Histogram "bytes" METHOD
+        "Bytes that storage will have to write for each timed call. With collect = [\"disk\"], for methods of which a call has."
+    NativeCallReceivedSize "nprof_native_call_received_size_bytes" Histogram "bytes" METHOD
+        "Bytes that each timed call received from sockets. With collect = [\"net\"], for methods of which a call has."
+    NativeCallSentSize "nprof_native_call_sent_size_bytes" Histogram "bytes" METHOD
+        "Bytes that each timed call sent to sockets. With collect = [\"net\"], for methods of which a call has."
+    NativeCallMappedSize "nprof_native_call_mapped_size_bytes" Histogram "bytes" METHOD
+        "Bytes of address space that each timed call asked for. With collect = [\"mapped\"], for methods of which a call has."
+    NativeCallAllocSize "nprof_native_call_alloc_size_bytes" Histogram "bytes" METHOD
+        "Bytes that each timed call asked for by malloc and its kin. With collect = [\"alloc\"], for methods of which a call has."
     DemotedMethod "nprof_demoted_method" Gauge "" "JVM, class, method, library, state"
         "1 for each method that is currently measured in less detail than requested because tracing it costs too much."
     Methods "nprof_methods" Gauge "" "JVM, state"
-        "Traced native functions by state: timed, sampled (one of several calls timed), counted, off or detached."
+        "Traced native functions by state: timed, sampled (one of several calls timed), counted, returned (counted at their return), off or detached."
     SkippedMethods "nprof_skipped_methods" Gauge "" "JVM, reason"
         "Selected native methods that are not traced, by reason."
     SeriesHidden "nprof_series_hidden" Gauge "" "JVM"
@@ -205,14 +236,14 @@ mod tests {
 
     use nprof_common::THREAD_COUNTERS;
 
-    use super::{COLLECTED, TABLE};
+    use super::{COLLECTED, SIZES, TABLE};
     use crate::model::{COLLECTORS, Column, CountedIn};
 
     /// Check that the families of methods are the first, as they are written first, and that there are others.
     #[test]
     fn methods_come_first() {
         assert!(TABLE.is_sorted_by_key(|family| !family.is_of_methods()));
-        assert_eq!(TABLE.iter().filter(|family| family.is_of_methods()).count(), 29);
+        assert_eq!(TABLE.iter().filter(|family| family.is_of_methods()).count(), 37);
     }
 
     /// Check that whatever can be collected of threads has a metric, with the unit that it is counted in.
@@ -221,6 +252,8 @@ mod tests {
         let columns = COLLECTORS.iter().flat_map(|collector| collector.columns);
         let of_threads = |column: &&Column| column.counters.iter().all(|of| (*of as usize) < THREAD_COUNTERS);
         assert_eq!(COLLECTED.len(), columns.filter(of_threads).count());
+        let bytes = COLLECTORS.iter().flat_map(|of| of.columns).filter(|column| column.per_call.is_some());
+        assert_eq!(SIZES.len(), bytes.count());
         for (id, column) in COLLECTED.iter() {
             assert_eq!(TABLE[*id as usize].unit == "bytes", column.unit == CountedIn::Bytes, "{}", column.name);
         }

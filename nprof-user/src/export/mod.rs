@@ -9,9 +9,9 @@
 //! Protobuf. Text and what there is of each method are written here: `docs/decisions/8-what-the-registry-holds.md`.
 
 mod backlog;
+mod distribution;
 #[cfg(test)]
 mod docs;
-mod durations;
 mod exemplars;
 mod exporter;
 mod exposition;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::durations::Durations;
+use super::distribution::{By, Distribution};
 use super::exemplars::Exemplars;
 use super::labels::Labels;
 
@@ -23,7 +23,9 @@ pub(super) enum Value {
     /// A part of a whole: 0.02 is 2 %.
     Share(f64),
     /// A distribution of times, and single ones of them.
-    Durations(Arc<Durations>, Arc<Exemplars>),
+    Durations(Arc<Distribution>, Arc<Exemplars>),
+    /// A distribution of bytes.
+    Bytes(Arc<Distribution>),
 }
 
 impl Value {
@@ -33,8 +35,22 @@ impl Value {
             Self::Whole(n) => Some(as_float(*n)),
             Self::Nanoseconds(ns) => Some(seconds(*ns)),
             Self::Share(share) => Some(*share),
-            Self::Durations(..) => None,
+            Self::Durations(..) | Self::Bytes(_) => None,
         }
+    }
+
+    /// What calls are told apart by, and how many there are of each; `None` for a number.
+    pub(super) fn distribution(&self) -> Option<(By, &Distribution)> {
+        match self {
+            Self::Durations(of, _) => Some((By::Time, of)),
+            Self::Bytes(of) => Some((By::Bytes, of)),
+            Self::Whole(_) | Self::Nanoseconds(_) | Self::Share(_) => None,
+        }
+    }
+
+    /// Single calls of a distribution.
+    pub(super) fn exemplars(&self) -> Option<&Exemplars> {
+        if let Self::Durations(_, exemplars) = self { Some(exemplars) } else { None }
     }
 }
 

@@ -70,7 +70,8 @@ impl From<Tracing> for Rung {
         match tracing {
             Tracing::Detached => Self::Detached,
             Tracing::Off => Self::Off,
-            Tracing::Counted => Self::Counted,
+            // Where calls are counted is no business of the ladder: what it costs, `By` says.
+            Tracing::Returned | Tracing::Counted => Self::Counted,
             Tracing::Sampled => Self::Sixteenth,
             Tracing::Timed => Self::Timed,
         }
@@ -117,6 +118,19 @@ impl Programs {
 }
 
 impl By {
+    /// The same where a call that is counted costs so much more.
+    #[must_use]
+    pub fn with_dearer_counts(self, more_ns: u32) -> Self {
+        match self {
+            Self::Probe(cost) => Self::ProbeAnd(cost, Programs { timed_ns: 0, counted_ns: more_ns }),
+            Self::ProbeAnd(cost, programs) => {
+                let counted_ns = programs.counted_ns.saturating_add(more_ns);
+                Self::ProbeAnd(cost, Programs { counted_ns, ..programs })
+            }
+            Self::Stub => self,
+        }
+    }
+
     /// The site of the probe; `None` if stubs see the calls.
     #[must_use]
     pub fn site(self) -> Option<ProbeCost> {

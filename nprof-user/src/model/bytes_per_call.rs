@@ -24,9 +24,21 @@ impl BytesPerCall {
         Some(Self { counter, max: bytes.max, histogram: Histogram { buckets } })
     }
 
+    /// Adds the calls of another function or time.
+    pub fn add(&mut self, more: &Self) {
+        self.max = self.max.max(more.max);
+        for &(index, calls) in &more.histogram.buckets {
+            let buckets = &mut self.histogram.buckets;
+            match buckets.binary_search_by_key(&index, |(index, _)| *index) {
+                Ok(at) => buckets[at].1 = buckets[at].1.saturating_add(calls),
+                Err(at) => buckets.insert(at, (index, calls)),
+            }
+        }
+    }
+
     /// How many calls consumed any.
     #[must_use]
     pub fn calls(&self) -> u64 {
-        self.histogram.buckets.iter().map(|(_, calls)| calls).sum()
+        self.histogram.buckets.iter().fold(0, |sum, (_, calls)| sum.saturating_add(*calls))
     }
 }

@@ -147,6 +147,13 @@ impl Column {
         self.of(&consumed.total)
     }
 
+    /// Whether it is about how calls ended.
+    #[must_use]
+    pub fn is_of_results(&self) -> bool {
+        let results = [Counter::ZeroResults, Counter::NegativeResults, Counter::Exceptions];
+        self.counters.iter().all(|counter| results.contains(counter))
+    }
+
     /// The number, of these counters.
     #[must_use]
     pub fn of(&self, counters: &Counters) -> u64 {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use nprof_common::Consumed;
 use serde::{Deserialize, Serialize};
 
-use super::{Collectors, CutReason, RecordedTrees, Unseen};
+use super::{BytesPerCall, Collectors, CutReason, RecordedTrees, Unseen};
 
 /// A finished recording of one JVM.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -215,6 +215,8 @@ pub struct FunctionTotals {
     pub only_counted: bool,
     /// What the timed calls have consumed besides time; `None` where that is not known.
     pub consumed: Option<Box<Consumed>>,
+    /// How many bytes each of them has, of each counter that counts bytes and has any; `None` where that is not known.
+    pub bytes_per_call: Option<Vec<BytesPerCall>>,
 }
 
 impl FunctionTotals {
@@ -223,7 +225,13 @@ impl FunctionTotals {
     pub fn timed_calls(&self) -> u64 {
         let estimated =
             self.unseen.filter(Unseen::has_time).map_or(0, |unseen| unseen.calls.saturating_add(self.counted));
-        self.calls.saturating_sub(self.untimed).saturating_sub(self.counted).saturating_add(estimated)
+        self.seen_and_timed().saturating_add(estimated)
+    }
+
+    /// Of the calls that have ended, those that were seen and timed.
+    #[must_use]
+    pub fn seen_and_timed(&self) -> u64 {
+        self.calls.saturating_sub(self.untimed).saturating_sub(self.counted)
     }
 
     /// How long it took to make [`all_calls`](Self::all_calls) in a recording of this length: late starts are left out, and pauses

@@ -227,6 +227,9 @@ pub enum Tracing {
     Detached,
     /// Nothing, because the user wants that. There may be a probe, which does nothing.
     Off,
+    /// Calls are counted when they return, and how they ended where that is collected: there is no probe on the entry. With a stub they
+    /// are counted when they begin.
+    Returned,
     /// Calls are counted when they begin.
     Counted,
     /// Calls are counted, and some of them timed: one of several.
@@ -237,10 +240,11 @@ pub enum Tracing {
 
 impl Tracing {
     /// Every state.
-    pub const ALL: [Self; 5] = [Self::Detached, Self::Off, Self::Counted, Self::Sampled, Self::Timed];
+    pub const ALL: [Self; 6] = [Self::Detached, Self::Off, Self::Returned, Self::Counted, Self::Sampled, Self::Timed];
 
     /// What users can order, with the word for it.
-    pub const ORDERS: [(&str, Self); 3] = [("off", Self::Off), ("count", Self::Counted), ("time", Self::Timed)];
+    pub const ORDERS: [(&str, Self); 4] =
+        [("off", Self::Off), ("exit", Self::Returned), ("count", Self::Counted), ("time", Self::Timed)];
 
     /// The word for JSON and metrics.
     #[must_use]
@@ -248,6 +252,7 @@ impl Tracing {
         match self {
             Self::Detached => "detached",
             Self::Off => "off",
+            Self::Returned => "returned",
             Self::Counted => "counted",
             Self::Sampled => "sampled",
             Self::Timed => "timed",
@@ -257,7 +262,7 @@ impl Tracing {
     /// Whether calls are seen.
     #[must_use]
     pub fn is_watched(self) -> bool {
-        self >= Self::Counted
+        self >= Self::Returned
     }
 }
 

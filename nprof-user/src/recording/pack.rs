@@ -7,7 +7,8 @@ use super::pack_trees;
 use super::rows::rows;
 use super::wire::{self, Part};
 use crate::model::{
-    About, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, StackTotals, ThreadName, TimelineCall, Unseen,
+    About, BytesPerCall, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, StackTotals, ThreadName,
+    TimelineCall, Unseen,
 };
 
 /// Gives each part of a profile to `each`, in order.
@@ -23,6 +24,7 @@ pub(super) fn parts<E>(profile: &Profile, mut each: impl FnMut(Part) -> Result<(
     rows(&profile.frames, frame, |frames| each(Part { frames, ..Part::default() }))?;
     rows(&profile.stacks, stack, |stacks| each(Part { stacks, ..Part::default() }))?;
     rows(&profile.functions, function, |functions| each(Part { functions, ..Part::default() }))?;
+    rows(&bytes(profile), bytes_per_call, |bytes_per_call| each(Part { bytes_per_call, ..Part::default() }))?;
     rows(&profile.calls, totals, |calls| each(Part { calls, ..Part::default() }))?;
     rows(&profile.open, totals, |open| each(Part { open, ..Part::default() }))?;
     rows(&profile.inside, totals, |inside| each(Part { inside, ..Part::default() }))?;
@@ -98,7 +100,20 @@ fn function(function: &FunctionTotals) -> wire::Function {
         only_counted: function.only_counted,
         consumed_own: counters(function.consumed.as_ref().map(|consumed| &consumed.own)),
         consumed_total: counters(function.consumed.as_ref().map(|consumed| &consumed.total)),
+        knows_bytes: function.bytes_per_call.is_some(),
     }
+}
+
+/// What calls have consumed one by one, each with the function that it is of.
+fn bytes(profile: &Profile) -> Vec<(u32, &BytesPerCall)> {
+    let functions = (0..).zip(&profile.functions);
+    functions.flat_map(|(place, of)| of.bytes_per_call.iter().flatten().map(move |bytes| (place, bytes))).collect()
+}
+
+fn bytes_per_call(&(function, bytes): &(u32, &BytesPerCall)) -> wire::BytesPerCall {
+    let BytesPerCall { counter, max, histogram } = bytes;
+    let (buckets, calls) = histogram.buckets.iter().map(|&(index, calls)| (index.unsigned_abs(), calls)).unzip();
+    wire::BytesPerCall { function, counter: number(&COUNTERS, counter), max: *max, buckets, calls }
 }
 
 fn counters(of: Option<&Counters>) -> Vec<u64> {

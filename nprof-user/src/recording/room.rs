@@ -15,8 +15,8 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 use super::Error;
 use super::limits::{FLOOR, MOST, RATIO};
 use crate::model::{
-    AlikeTotals, EntryTotals, FunctionTotals, KeptInvocation, NodeException, PathSum, ProfileFrame, ProfileStack,
-    StackTotals, ThreadName, TimelineCall, TreeCaller, TreeMethod, TreeNode, TreeWay,
+    AlikeTotals, BytesPerCall, EntryTotals, FunctionTotals, KeptInvocation, NodeException, PathSum, ProfileFrame,
+    ProfileStack, StackTotals, ThreadName, TimelineCall, TreeCaller, TreeMethod, TreeNode, TreeWay,
 };
 
 /// What a shared text takes besides its bytes.
@@ -103,6 +103,8 @@ fn weight(tag: u32) -> (usize, usize) {
         18 => (size_of::<KeptInvocation>(), 1),
         // An exception takes four numbers.
         19 => (size_of::<(u32, TreeNode)>() + size_of::<u32>(), size_of::<NodeException>() / 4),
+        // A bucket takes two bytes in the file.
+        20 => (size_of::<BytesPerCall>(), size_of::<(i32, u64)>()),
         // Texts and counts without a content: two bytes in the file.
         _ => (0, size_of::<(String, u64)>()),
     }

@@ -10,14 +10,16 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
-use nprof_common::Consumed;
+use nprof_common::{Consumed, Counter};
 use prost::encoding::{WireType, encode_key};
 
 use super::room::{Counted, Room};
+use super::unpack::Unpacked;
+use super::wire::{self, Part};
 use super::{Error, MAGIC, VERSION, limits, pack, read, read_within, write, write_part};
 use crate::model::{
-    About, Collectors, CutReason, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack,
-    Quality, Settled, StackTotals, ThreadName, TimelineCall, Unseen,
+    About, BytesPerCall, Collectors, CutReason, FunctionTotals, Histogram, Profile, ProfileFrame, ProfileFrameKind,
+    ProfileMode, ProfileStack, Quality, Settled, StackTotals, ThreadName, TimelineCall, Unseen,
 };
 
 /// Written by the first version of the format; see `version_1_stays_readable`.
@@ -133,6 +135,52 @@ fn with_trees(rows: u32, seed: u64) -> Profile {
     Profile { trees: Some(Box::new(trees::trees(rows, &mut dice))), ..profile(rows, &mut dice) }
 }
 
+/// Two numbers of bytes, of several calls each.
+fn bytes_per_call() -> Vec<BytesPerCall> {
+    let of = |counter, buckets: &[(i32, u64)]| BytesPerCall {
+        counter,
+        max: u64::MAX,
+        histogram: Histogram { buckets: buckets.to_vec() },
+    };
+    vec![of(Counter::ReadBytes, &[(0, 7), (40, u64::MAX), (180, 1)]), of(Counter::AllocBytes, &[])]
+}
+
+/// Check that bytes of calls that cannot be are found: of functions that are not there or have none, in buckets that are none or in no
+/// order, and twice.
+#[test]
+fn bytes_per_call_are_checked() {
+    let with = |bytes: Vec<wire::BytesPerCall>| {
+        let mut unpacked = Unpacked::default();
+        let about = Some(wire::About { mode: 1, ..wire::About::default() });
+        let functions =
+            vec![wire::Function { knows_bytes: true, ..wire::Function::default() }, wire::Function::default()];
+        unpacked.add(Part { about, functions, bytes_per_call: bytes, ..Part::default() })?;
+        unpacked.finish()
+    };
+    let of = |buckets: &[u32]| wire::BytesPerCall {
+        counter: 5,
+        buckets: buckets.to_vec(),
+        calls: vec![1; buckets.len()],
+        ..wire::BytesPerCall::default()
+    };
+    let read = with(vec![of(&[3, 180]), wire::BytesPerCall { counter: 99, ..of(&[]) }]).unwrap();
+    let buckets = vec![(3, 1), (180, 1)];
+    let expected = BytesPerCall { counter: Counter::ReadBytes, max: 0, histogram: Histogram { buckets } };
+    assert_eq!(read.functions[0].bytes_per_call, Some(vec![expected]));
+    for damaged in [
+        vec![wire::BytesPerCall { function: 2, ..of(&[]) }],
+        vec![wire::BytesPerCall { function: 1, ..of(&[]) }],
+        vec![of(&[181])],
+        vec![of(&[4, 3])],
+        vec![of(&[4, 4])],
+        vec![wire::BytesPerCall { calls: vec![1], ..of(&[]) }],
+        vec![of(&[1]), of(&[2])],
+    ] {
+        let error = with(damaged.clone()).unwrap_err();
+        assert!(matches!(error, Error::Damaged { .. }), "{damaged:?}: {error}");
+    }
+}
+
 /// Check that any profile comes back as it was, small ones, empty ones and those of many parts.
 #[test]
 fn comes_back_as_it_was() {
@@ -162,6 +210,8 @@ fn comes_back_as_it_was() {
         let consumed = Consumed { own: std::array::from_fn(|at| at as u64), total: [u64::MAX; nprof_common::COUNTERS] };
         profile.functions.iter_mut().step_by(2).for_each(|of| of.consumed = Some(Box::new(consumed)));
         profile.about.collectors = Collectors::named(&["io", "faults"]).unwrap();
+        profile.functions.iter_mut().step_by(2).for_each(|of| of.bytes_per_call = Some(Vec::new()));
+        profile.functions.iter_mut().step_by(4).for_each(|of| of.bytes_per_call = Some(bytes_per_call()));
         profile.functions.iter_mut().step_by(3).for_each(|of| (of.sampled, of.only_counted) = (true, true));
         // As in recordings of before the error of a time was known: none is made up.
         profile.functions.iter_mut().step_by(4).for_each(|of| of.unseen = Some(Unseen { error_ns: None, ..unseen }));

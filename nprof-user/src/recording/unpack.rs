@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use nprof_common::histogram::BUCKETS;
 use nprof_common::{Consumed, Counters};
 
 use super::Error;
@@ -10,8 +11,8 @@ use super::numbers::{COUNTERS, CUT_REASONS, KINDS, MODES, value};
 use super::unpack_trees::TreeRows;
 use super::wire::{self, Part};
 use crate::model::{
-    About, Collectors, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, Settled, StackTotals, ThreadName,
-    TimelineCall, Unseen,
+    About, BytesPerCall, Collectors, FunctionTotals, Histogram, Profile, ProfileFrame, ProfileStack, Quality, Settled,
+    StackTotals, ThreadName, TimelineCall, Unseen,
 };
 
 /// What has been read so far.
@@ -38,6 +39,9 @@ impl Unpacked {
         append(&mut profile.frames, part.frames, frame)?;
         append(&mut profile.stacks, part.stacks, stack)?;
         append(&mut profile.functions, part.functions, |row| Ok(function(row)))?;
+        for bytes in part.bytes_per_call {
+            add_bytes(&mut profile.functions, bytes)?;
+        }
         append(&mut profile.calls, part.calls, totals)?;
         append(&mut profile.open, part.open, totals)?;
         append(&mut profile.inside, part.inside, totals)?;
@@ -146,7 +150,25 @@ fn function(function: wire::Function) -> FunctionTotals {
         sampled: function.sampled,
         only_counted: function.only_counted,
         consumed: consumed(&function.consumed_own, &function.consumed_total),
+        bytes_per_call: function.knows_bytes.then(Vec::new),
     }
+}
+
+/// Adds what single calls have consumed to the function that it is of. What a newer nprof counts is left out.
+fn add_bytes(functions: &mut [FunctionTotals], bytes: wire::BytesPerCall) -> Result<(), Error> {
+    let function = functions.get_mut(bytes.function as usize);
+    let known = function.and_then(|function| function.bytes_per_call.as_mut());
+    let known = known.ok_or(Error::Damaged { what: "bytes of a function that has none" })?;
+    let buckets = &bytes.buckets;
+    let is_sound = buckets.len() == bytes.calls.len()
+        && buckets.iter().is_sorted_by(|one, next| one < next)
+        && buckets.last().is_none_or(|last| is_below(*last, BUCKETS));
+    check(is_sound, "bytes of calls in a bucket that is none")?;
+    let Some(counter) = value(&COUNTERS, bytes.counter) else { return Ok(()) };
+    check(known.iter().all(|of| of.counter != counter), "bytes of the same calls twice")?;
+    let buckets = bytes.buckets.into_iter().filter_map(|index| i32::try_from(index).ok()).zip(bytes.calls).collect();
+    known.push(BytesPerCall { counter, max: bytes.max, histogram: Histogram { buckets } });
+    Ok(())
 }
 
 /// Those that this nprof knows.

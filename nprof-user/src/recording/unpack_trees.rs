@@ -117,6 +117,8 @@ fn method(row: wire::TreeMethod) -> Result<TreeMethod, Error> {
         class: row.class.into(),
         method: row.method.into(),
         signature: row.signature.into(),
+        // Trees of natives and the functions that they call are not recorded.
+        callee: None,
         kind: value(&TREE_KINDS, row.kind).ok_or(Error::Damaged { what: "an unknown kind of method" })?,
         is_entry: row.is_entry,
         depth: row.depth,

@@ -46,6 +46,9 @@ pub(super) struct Part {
     /// The nodes of all invocations, one invocation after the other.
     #[prost(message, repeated, tag = "19")]
     pub(super) tree_nodes: Vec<TreeNode>,
+    /// Of functions that are in this part or an earlier one.
+    #[prost(message, repeated, tag = "20")]
+    pub(super) bytes_per_call: Vec<BytesPerCall>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -174,6 +177,28 @@ pub(super) struct Function {
     /// The same with them.
     #[prost(uint64, repeated, tag = "25")]
     pub(super) consumed_total: Vec<u64>,
+    /// Whether it is known how many bytes each call has consumed: those that are in no [`BytesPerCall`] have none. Recordings of before
+    /// that was known say no.
+    #[prost(bool, tag = "26")]
+    pub(super) knows_bytes: bool,
+}
+
+/// The calls of a function by the bytes that each has consumed.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct BytesPerCall {
+    #[prost(uint32, tag = "1")]
+    pub(super) function: u32,
+    /// One of [`super::numbers::COUNTERS`].
+    #[prost(uint32, tag = "2")]
+    pub(super) counter: u32,
+    #[prost(uint64, tag = "3")]
+    pub(super) max: u64,
+    /// The buckets that have calls, in rising order.
+    #[prost(uint32, repeated, tag = "4")]
+    pub(super) buckets: Vec<u32>,
+    /// The calls of each of them.
+    #[prost(uint64, repeated, tag = "5")]
+    pub(super) calls: Vec<u64>,
 }
 
 /// What nobody saw, estimated.

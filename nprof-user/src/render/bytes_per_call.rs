@@ -1,21 +1,23 @@
-//! How many bytes a call consumed, in documents: quantiles of the timed calls, with traced calls that they made.
+//! How many bytes a call consumed, in documents: quantiles of the timed calls, with traced calls that they made. For JSON of runs and of
+//! recordings, and for CSV.
 
 use serde::{Serialize, Serializer};
 
 use super::buckets::Buckets;
+use super::per_call::PerCall;
 use super::rows::Row;
 use super::run::Run;
-use crate::model::{BytesPerCall, Column};
+use crate::model::{BytesPerCall, Collectors, Column};
 
 /// The quantiles, and what columns of CSV end with that have them.
 const QUANTILES: [(f64, &str); 3] = [(0.50, "p50"), (0.90, "p90"), (0.99, "p99")];
 
 /// What is known of each column of bytes, by its name.
-pub(super) struct Columns<'a>(Vec<(&'static str, Option<PerCall<'a>>)>);
+pub(super) struct Columns<'a>(Vec<(&'static str, Option<OfColumn<'a>>)>);
 
 /// What is known of one.
 #[derive(Serialize)]
-struct PerCall<'a> {
+struct OfColumn<'a> {
     p50: u64,
     p90: u64,
     p99: u64,
@@ -26,19 +28,19 @@ struct PerCall<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Those of a row; `None` where no bytes are collected. A column of which nothing is known is `null`.
-    pub(super) fn of(row: &Row<'a>) -> Option<Self> {
-        let columns = row.snapshot.collectors.columns().filter(|column| column.per_call.is_some());
-        let all: Vec<_> = columns.map(|column| (column.name, PerCall::of(row, column))).collect();
+    /// Those of a function; `None` where no bytes are collected. A column of which nothing is known is `null`.
+    pub(super) fn of(collectors: Collectors, function: PerCall<'a>) -> Option<Self> {
+        let columns = collectors.columns().filter(|column| column.per_call.is_some());
+        let all: Vec<_> = columns.map(|column| (column.name, OfColumn::of(function, column))).collect();
         (!all.is_empty()).then_some(Self(all))
     }
 }
 
-impl<'a> PerCall<'a> {
-    fn of(row: &Row<'a>, column: &Column) -> Option<Self> {
+impl<'a> OfColumn<'a> {
+    fn of(function: PerCall<'a>, column: &Column) -> Option<Self> {
         const NOTHING: &crate::model::Histogram = &crate::model::Histogram { buckets: Vec::new() };
-        let (found, none) = row.per_call(column)?;
-        let [p50, p90, p99] = QUANTILES.map(|(q, _)| row.bytes_quantile(column, q));
+        let (found, none) = function.column(column)?;
+        let [p50, p90, p99] = QUANTILES.map(|(q, _)| function.quantile(column, q));
         let histogram = Buckets::of(found.map_or(NOTHING, |of: &BytesPerCall| &of.histogram));
         Some(Self { p50: p50?, p90: p90?, p99: p99?, max: found.map_or(0, |of| of.max), none, histogram })
     }
@@ -62,9 +64,10 @@ pub(super) fn csv_header(run: Run<'_>) -> String {
 /// Their fields, empty where nothing is known.
 pub(super) fn csv_fields(run: Run<'_>, row: &Row<'_>) -> Vec<String> {
     let text = |bytes: Option<u64>| bytes.map_or_else(String::new, |bytes| bytes.to_string());
+    let function = PerCall::of(row.measured);
     let fields = |column: &'static Column| {
-        let max = row.per_call(column).map(|(found, _)| found.map_or(0, |of| of.max));
-        QUANTILES.map(|(q, _)| row.bytes_quantile(column, q)).into_iter().chain([max]).map(text)
+        let max = function.column(column).map(|(found, _)| found.map_or(0, |of| of.max));
+        QUANTILES.map(|(q, _)| function.quantile(column, q)).into_iter().chain([max]).map(text)
     };
     run.collectors().columns().filter(|column| column.per_call.is_some()).flat_map(fields).collect()
 }

@@ -15,6 +15,7 @@ use serde::{Serialize, Serializer};
 use super::buckets::Buckets;
 use super::collected::Collected;
 use super::order;
+use super::per_call::PerCall;
 use super::run::{Run, Scope, View};
 use super::slow_call::Slow;
 use super::{by_thread, bytes_per_call, groups, names, rows};
@@ -95,6 +96,7 @@ struct Functions {
     timed: usize,
     sampled: usize,
     counted: usize,
+    returned: usize,
     off: usize,
     detached: usize,
     demoted: usize,
@@ -218,6 +220,7 @@ impl Functions {
             timed: in_state(Tracing::Timed),
             sampled: in_state(Tracing::Sampled),
             counted: in_state(Tracing::Counted),
+            returned: in_state(Tracing::Returned),
             off: in_state(Tracing::Off),
             detached: in_state(Tracing::Detached),
             demoted: states.demoted,
@@ -270,7 +273,7 @@ impl<'a> Method<'a> {
             on_cpu_ns: row.worked().and_then(|worked| timed(worked.value)),
             collected: collected(model::Column::own),
             collected_total: collected(model::Column::total),
-            bytes_per_call: bytes_per_call::Columns::of(row),
+            bytes_per_call: bytes_per_call::Columns::of(row.snapshot.collectors, PerCall::of(row.measured)),
             threads: by_thread::threads(row),
             programs: ByPrograms::of(row),
         }
@@ -446,8 +449,7 @@ mod tests {
     fn demoted_functions_say_so() {
         let document: Value = serde_json::from_str(&text(&[samples::demoted()])).unwrap();
         let target = &document["targets"][0];
-        let functions =
-            serde_json::json!({"timed": 3, "sampled": 0, "counted": 1, "off": 0, "detached": 1, "demoted": 2});
+        let functions = serde_json::json!({"timed": 3, "sampled": 0, "counted": 1, "returned": 0, "off": 0, "detached": 1, "demoted": 2});
         assert_eq!((&target["functions"], &target["cost_ns"]), (&functions, &serde_json::json!(48_000_000)));
         let fields = |row: usize| {
             ["class", "state", "wanted", "counted", "unwatched_ns", "calls", "total_ns", "p50_ns"]

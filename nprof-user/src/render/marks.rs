@@ -96,7 +96,8 @@ impl Mark {
             // With --count-only there are no times to misread.
             // Where no call is timed, because the user wants that, there are no times to misread.
             Self::PartlyCounted => {
-                let is_by_wish = measured.counted == measured.calls && measured.traced.wanted == Tracing::Counted;
+                let is_counting = matches!(measured.traced.wanted, Tracing::Counted | Tracing::Returned);
+                let is_by_wish = measured.counted == measured.calls && is_counting;
                 row.snapshot.timed && measured.counted > 0 && measured.estimated_ns.is_none() && !is_by_wish
             }
             Self::Sampled => measured.estimated_ns.is_some(),

@@ -20,6 +20,7 @@ mod microseconds;
 mod names;
 mod notes;
 mod order;
+mod per_call;
 mod previous;
 pub mod profile;
 pub mod ps;

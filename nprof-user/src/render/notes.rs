@@ -146,7 +146,7 @@ pub(super) fn own_time(jvm: &Snapshot) -> Option<Duration> {
 }
 
 /// What the quantiles of bytes are of.
-const PER_CALL: &str = "~P50 and ~P99 of bytes are of single calls, nested ones included";
+pub(super) const PER_CALL: &str = "~P50 and ~P99 of bytes are of single calls, nested ones included";
 
 /// What the columns of what was collected are about.
 pub(super) fn collected(collectors: Collectors) -> Option<String> {

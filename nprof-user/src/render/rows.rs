@@ -4,10 +4,8 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::uncertain::Uncertain;
-use crate::aggregate::quantile::{quantile, quantile_with_none};
-use crate::model::{
-    BytesPerCall, Column, Method, MethodSnapshot, Pid, PlannedMethod, Snapshot, StartTime, Tier, Unseen,
-};
+use crate::aggregate::quantile::quantile;
+use crate::model::{Method, MethodSnapshot, Pid, PlannedMethod, Snapshot, StartTime, Tier, Unseen};
 
 /// One function of one JVM with calls, under the first of its methods' names.
 #[derive(Clone, Copy)]
@@ -165,28 +163,6 @@ impl<'a> Row<'a> {
             },
             Tier::Both => Uncertain { value: measured_ns, error: 0 },
         })
-    }
-}
-
-impl<'a> Row<'a> {
-    /// How many of these bytes each timed call consumed that consumed any, and how many calls consumed none; `None` where that is not
-    /// known.
-    pub(super) fn per_call(&self, column: &Column) -> Option<(Option<&'a BytesPerCall>, u64)> {
-        let ((counter, _), known) = (column.per_call?, self.measured.bytes_per_call.as_ref()?);
-        let (calls, found) = (self.timed_calls(), known.iter().find(|of| of.counter == counter));
-        // There was no room for those that consumed some.
-        if found.is_none() && column.total(self.measured.consumed.as_deref()?) > 0 {
-            return None;
-        }
-        (calls > 0).then(|| (found, calls.saturating_sub(found.map_or(0, BytesPerCall::calls))))
-    }
-
-    /// A quantile of that, within 10 %.
-    pub(super) fn bytes_quantile(&self, column: &Column, q: f64) -> Option<u64> {
-        match self.per_call(column)? {
-            (Some(of), none) => quantile_with_none(&of.histogram, none, q, of.max),
-            (None, _) => Some(0),
-        }
     }
 }
 

@@ -115,7 +115,7 @@ pub(super) fn snapshot() -> Snapshot {
         timed: true,
         methods: Vec::new(),
         traced: 5,
-        states: States { functions: [0, 0, 0, 0, 5], demoted: 0 },
+        states: States { functions: [0, 0, 0, 0, 0, 5], demoted: 0 },
         cost: None,
         cpu: None,
         cost_share: None,
@@ -205,7 +205,7 @@ pub(super) fn eventful() -> Snapshot {
     Snapshot {
         methods: vec![shared, overload, waiting, deflate, function(4, "a.Silent", 0, 0)],
         traced: 9,
-        states: States { functions: [0, 0, 0, 0, 9], demoted: 0 },
+        states: States { functions: [0, 0, 0, 0, 0, 9], demoted: 0 },
         skipped: vec![
             skipped("a.Late", SkipReason::Unbound),
             skipped("a.Handle", SkipReason::Intrinsic),
@@ -231,7 +231,7 @@ pub(crate) fn demoted() -> Snapshot {
     back.traced.unwatched = Duration::from_millis(500);
     Snapshot {
         methods: vec![function(3, "a.Cool", 5, 10_000), back, warm, hot, function(4, "a.Silent", 0, 0)],
-        states: States { functions: [1, 0, 1, 0, 3], demoted: 2 },
+        states: States { functions: [1, 0, 0, 1, 0, 3], demoted: 2 },
         cost: Some(Duration::from_millis(48)),
         cpu: Some(Duration::from_millis(2448)),
         cost_share: Some(0.0196),
@@ -267,7 +267,7 @@ pub(crate) fn estimated() -> Snapshot {
         unseen(2, "a.Quiet", (0, 0), quiet),
         function(3, "a.Cool", 5, 10_000),
     ];
-    let states = States { functions: [3, 0, 1, 0, 2], demoted: 4 };
+    let states = States { functions: [3, 0, 0, 1, 0, 2], demoted: 4 };
     Snapshot { methods: methods.into_iter().chain([counted]).collect(), states, ..snapshot() }
 }
 
@@ -304,7 +304,7 @@ pub(super) fn several() -> Vec<Snapshot> {
     second.methods[0].total_ns = 4_000_000;
     second.methods[0].self_ns = Some(4_000_000);
     second.traced = 3;
-    second.states.functions = [0, 0, 0, 0, 3];
+    second.states.functions = [0, 0, 0, 0, 0, 3];
     second.skipped = vec![first.skipped[0].clone()].into();
     second.losses = Losses { counts: vec![("unreturned", 3), ("too-deep", 4)] };
     vec![first, second]

@@ -89,8 +89,10 @@ fn jvms(jvms: &[JvmStatus]) -> Grid<'static> {
         ("COST", Align::Right),
     ];
     let row = |jvm: &JvmStatus| {
-        let states = [Tracing::Timed, Tracing::Sampled, Tracing::Counted, Tracing::Off, Tracing::Detached];
-        let counts = states.map(|state| jvm.functions.get(&state).copied().unwrap_or_default().to_string());
+        let of = |state| jvm.functions.get(&state).copied().unwrap_or_default();
+        let counted = of(Tracing::Counted) + of(Tracing::Returned);
+        let counts = [of(Tracing::Timed), of(Tracing::Sampled), counted, of(Tracing::Off), of(Tracing::Detached)];
+        let counts = counts.map(|count: usize| count.to_string());
         let mut row = vec![jvm.pid.to_string(), printable(&jvm.main).into_owned(), labels(jvm)];
         row.extend(counts);
         row.extend([jvm.demoted.to_string(), jvm.cost_share.map_or_else(|| "-".to_owned(), percent)]);

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::grid::{Align, Elastic, Grid, Screen, bold};
+use super::per_call::PerCall;
 use super::rows::Row;
 use super::run::{Run, View};
 use super::uncertain::Uncertain;
 use super::{groups, json, names, notes, order, rows, slow, units};
-use crate::model::{self, Bound, Method, MethodSnapshot, Snapshot, Tier};
+use crate::model::{self, Bound, Method, MethodSnapshot, Snapshot, Tier, Tracing};
 
 /// How many slow calls are shown.
 const SLOW_CALLS: usize = 10;
@@ -239,13 +240,15 @@ fn collected<'a>(column: &'static model::Column, is_known: bool) -> impl Iterato
 
 /// How many bytes a call consumed, or `-` where that is not known.
 fn per_call(line: &Line<'_>, column: &model::Column, q: f64) -> String {
-    let bytes = line.row.bytes_quantile(column, q);
+    let bytes = PerCall::of(line.row.measured).quantile(column, q);
     bytes.map_or_else(|| "-".to_owned(), |bytes| units::counted(bytes, column.unit))
 }
 
 /// What the timed calls consumed, or `-` where that is not known.
 fn consumed(line: &Line<'_>, column: &model::Column) -> String {
-    let is_known = line.row.timed_calls() > 0 || !line.row.snapshot.timed;
+    // Of calls that are seen at their return alone it is known how they ended.
+    let is_seen = line.row.measured.traced.wanted == Tracing::Returned && column.is_of_results();
+    let is_known = line.row.timed_calls() > 0 || !line.row.snapshot.timed || is_seen;
     let known = line.row.measured.consumed.as_deref().filter(|_| is_known);
     known.map_or_else(|| "-".to_owned(), |consumed| units::counted(column.own(consumed), column.unit))
 }

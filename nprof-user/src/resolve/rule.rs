@@ -9,6 +9,7 @@ pub const RULE_HELP: &str = "\
 RULE is PATTERN=WHAT, where PATTERN is one like those for methods and WHAT is done at their calls:
   time   count and time each
   count  count each
+  exit   count each when it returns, and how it ended
   off    nothing
 Of several rules that match a method the last one counts: '**=count' 'java.util.zip.*=time'.";
 
@@ -18,7 +19,7 @@ Of several rules that match a method the last one counts: '**=count' 'java.util.
 pub struct Rule<W = Tracing> {
     /// The pattern as it was given; empty for all methods.
     pub pattern: String,
-    /// What they are to have; of calls [`Tracing::Timed`], [`Tracing::Counted`] or [`Tracing::Off`].
+    /// What they are to have; of calls [`Tracing::Timed`], [`Tracing::Counted`] [`Tracing::Returned`] or [`Tracing::Off`].
     pub wanted: W,
     selection: Selection,
 }
@@ -84,12 +85,12 @@ impl<W> Rule<W> {
     }
 }
 
-/// Some rules, where all methods are timed by default or, with `count_only`, counted; and whether any is timed. Only then there
-/// are probes on returns.
+/// Some rules, and what is done by default; and whether any call is timed. Only then there are probes on entries and returns.
 #[must_use]
-pub fn with_default(rules: Vec<Rule>, count_only: bool) -> (Vec<Rule>, bool) {
-    let is_timed = !count_only || rules.iter().any(|rule| rule.wanted == Tracing::Timed);
-    let default = (count_only && is_timed).then(|| Rule::for_all(Tracing::Counted));
+pub fn with_default(rules: Vec<Rule>, default: Tracing) -> (Vec<Rule>, bool) {
+    let is_timed = default == Tracing::Timed || rules.iter().any(|rule| rule.wanted == Tracing::Timed);
+    let usual = if is_timed { Tracing::Timed } else { Tracing::Counted };
+    let default = (default != usual).then(|| Rule::for_all(default));
     (default.into_iter().chain(rules).collect(), is_timed)
 }
 
@@ -106,9 +107,12 @@ mod tests {
     /// Check each thing that a rule can say, and which methods it is said of.
     #[test]
     fn reads_rules() {
-        for (text, wanted) in
-            [("a.*::b=time", Tracing::Timed), ("a.*::b=count", Tracing::Counted), ("a.*::b=off", Tracing::Off)]
-        {
+        for (text, wanted) in [
+            ("a.*::b=time", Tracing::Timed),
+            ("a.*::b=count", Tracing::Counted),
+            ("a.*::b=exit", Tracing::Returned),
+            ("a.*::b=off", Tracing::Off),
+        ] {
             let rule = Rule::parse(text).unwrap();
             assert_eq!((rule.wanted, rule.pattern.as_str()), (wanted, "a.*::b"));
             assert!(rule.selects(&method("a.A", "b")) && !rule.selects(&method("a.A", "c")));
@@ -125,7 +129,7 @@ mod tests {
     #[test]
     fn refuses_others() {
         for (text, position, says) in [
-            ("a::b", 5, "does not say what to do; write PATTERN=off, PATTERN=count, PATTERN=time"),
+            ("a::b", 5, "does not say what to do; write PATTERN=off, PATTERN=exit, PATTERN=count, PATTERN=time"),
             ("a::b=guess", 6, "`guess` is nothing that can be done"),
             ("=off", 1, "the class is missing"),
             ("a::[=off", 4, ""),
@@ -139,15 +143,18 @@ mod tests {
     #[test]
     fn default_of_all() {
         let rules = |text: &[&str]| text.iter().map(|rule| Rule::parse(rule).unwrap()).collect::<Vec<_>>();
-        let (none, is_timed) = with_default(rules(&[]), true);
+        let (none, is_timed) = with_default(rules(&[]), Tracing::Counted);
         assert!(none.is_empty() && !is_timed);
-        let (off, is_timed) = with_default(rules(&["a=off"]), true);
+        let (off, is_timed) = with_default(rules(&["a=off"]), Tracing::Counted);
         assert!(off.len() == 1 && !is_timed);
-        let (some, is_timed) = with_default(rules(&["a=off", "b=time"]), true);
+        let (some, is_timed) = with_default(rules(&["a=off", "b=time"]), Tracing::Counted);
         assert!(
             some.len() == 3 && is_timed && some[0].wanted == Tracing::Counted && some[0].selects(&method("x.Y", "z"))
         );
-        let (all, is_timed) = with_default(rules(&["a=count"]), false);
+        let (all, is_timed) = with_default(rules(&["a=count"]), Tracing::Timed);
         assert!(all.len() == 1 && is_timed);
+        let (exits, is_timed) = with_default(rules(&["a=count"]), Tracing::Returned);
+        assert!(exits.len() == 2 && !is_timed && exits[0].wanted == Tracing::Returned);
+        assert!(with_default(rules(&["a=time"]), Tracing::Returned).1);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Shared;
 use super::shared::{Living, nanoseconds};
 use crate::control::{Answer, Controlled, Request, WantedProfile};
-use crate::model::{CallCost, FunctionStatus, JvmStatus, Status, Tracing};
+use crate::model::{CallCost, FunctionStatus, JvmStatus, Method, Status, Tracing};
 use crate::recording;
 use crate::resolve::rule::Rule;
 use crate::resolve::thresholds::Thresholds;
@@ -46,6 +46,7 @@ impl Shared {
         }
         let rules: Vec<Rule> =
             rules.iter().map(|rule| Rule::parse(rule)).collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+        rules.iter().try_for_each(|rule| self.may_be_done(rule))?;
         let mut answer = Answer::default();
         for rule in rules {
             tracing::info!("methods {} are to be {}", rule.pattern, rule.wanted);
@@ -54,6 +55,17 @@ impl Shared {
             answer.unmatched.extend((matched == 0).then_some(pattern));
         }
         Ok(answer)
+    }
+
+    /// Whether a rule can be done to all methods that it is about, and if not, why.
+    fn may_be_done(&self, rule: &Rule) -> Result<(), String> {
+        let refusing = self.living().iter().find_map(|living| living.traced_jvm.refuses(rule));
+        let Some(Method { class, name, .. }) = refusing else { return Ok(()) };
+        let [is, end] = if rule.wanted == Tracing::Returned { ["begin", "return"] } else { ["return", "begin"] };
+        Err(format!(
+            "calls of {class}::{name} are counted when they {is}, and its probe is not moved while it is called: to count them when they \
+             {end}, change `rules` in the configuration and restart nprof"
+        ))
     }
 
     /// Changes from when on calls are slow.

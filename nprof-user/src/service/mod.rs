@@ -116,8 +116,8 @@ impl Service {
 fn load(functions: u32, config: &Config, shares: bool) -> Result<(Arc<Engine>, Feeds), Error> {
     let stacks = config.profile_window.map_or(Collect::nothing(), |_window| Profiles::collect());
     let stacks = if config.slow.is_some() { SlowWatch::collect_with(stacks) } else { stacks };
-    let Collect { off_cpu, counters, rows, .. } = start(config).options.collected_of_many();
-    let collect = Collect { off_cpu, counters, rows, shares, ..stacks };
+    let Collect { off_cpu, counters, rows, at_exit, .. } = start(config).options.collected_of_many();
+    let collect = Collect { off_cpu, counters, rows, shares, at_exit, ..stacks };
     Ok(Engine::load_measuring(functions, &collect)?)
 }
 

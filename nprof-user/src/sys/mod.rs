@@ -3,6 +3,7 @@
 pub mod allocator;
 pub mod bpf;
 pub mod cpu_clock;
+pub mod hardware_counters;
 pub mod kernel_types;
 pub mod mapped_array;
 pub mod mount_namespace;

@@ -149,6 +149,7 @@ fn totals(measured: &MethodSnapshot, less_nested: impl FnOnce(Own) -> (Own, bool
         unwatched_ns: nanoseconds(measured.traced.unwatched),
         sampled: measured.estimated_ns.is_some(),
         consumed: measured.consumed.clone(),
+        bytes_per_call: measured.bytes_per_call.clone(),
         only_counted: measured.traced.is_demoted() && measured.traced.tracing == Tracing::Counted,
     }
 }

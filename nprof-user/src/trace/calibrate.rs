@@ -73,7 +73,7 @@ pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Calibrated, Error>
     }
     let bare = per_call(functions);
     let untraced = cool::call_ns(functions[0]);
-    let mut session = Session::new(Arc::clone(engine), Target { pid, timed: true, at_exit: false });
+    let mut session = Session::new(Arc::clone(engine), Target { pid, timed: true });
     if let Some((error, _)) = session.attach(&libraries, &probes).failed.pop() {
         return Err(error.into());
     }

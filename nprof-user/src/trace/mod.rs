@@ -80,7 +80,7 @@ pub use vm::{check_stacks, survey, wait_until_ready};
 
 use crate::attach::Collect;
 use crate::discover;
-use crate::model::{ArgsWanted, Collectors, Reach};
+use crate::model::{ArgsWanted, Collectors, Reach, Tracing};
 use crate::resolve::rule::Rule;
 use crate::resolve::select::Selection;
 use crate::resolve::thresholds::Thresholds;
@@ -95,8 +95,6 @@ pub struct Options {
     pub selection: Selection,
     /// Time the calls, or only count them.
     pub timed: bool,
-    /// See calls at their return alone, where they are counted and how they ended is known.
-    pub at_exit: bool,
     /// What is done at the calls of some methods instead; the last one that selects a method counts.
     pub rules: Vec<Rule>,
     /// Trace no more functions than this, of each JVM.
@@ -131,7 +129,6 @@ impl Options {
             selection,
             timed: true,
             rules: Vec::new(),
-            at_exit: false,
             max_functions: None,
             off_cpu: false,
             collectors: Collectors::default(),
@@ -153,7 +150,8 @@ impl Options {
     pub fn collected(&self) -> Collect {
         let slow = self.slow.as_ref().map_or(Collect::nothing(), |_| SlowWatch::collect());
         let (counters, args, by_thread) = (self.collectors.counters(), self.args, self.by_thread);
-        Collect { off_cpu: self.off_cpu, counters, args, by_thread, ..slow }
+        let at_exit = self.rules.iter().any(|rule| rule.wanted == Tracing::Returned);
+        Collect { off_cpu: self.off_cpu, counters, args, by_thread, at_exit, ..slow }
     }
 
     /// The same of many JVMs, some of which may have stubs.

@@ -130,7 +130,7 @@ impl Overhead {
         let Some(budget) = self.budget.filter(|_| self.calibrated.detaches) else { return Vec::new() };
         // What is not bound yet is not called either.
         let is_bound = |probe: &&Probe| probe.methods.iter().any(|known| known.bound != Bound::Predicted);
-        let wanted = |probe: &Probe| session.switches().attachable(probe.index).map_or(Rung::Off, Rung::from);
+        let wanted = |probe: &Probe| session.switches().attachable(probe.index).unwrap_or(Tracing::Off);
         let is_wanted = |probe: &&Probe| wanted(probe).is_watched();
         let probes: Vec<Probe> = plan.1.iter().filter(is_bound).filter(is_wanted).cloned().collect();
         let observed = self.survey(traced_jvm, budget, wanted, (plan.0, &probes));
@@ -174,7 +174,7 @@ impl Overhead {
         &mut self,
         traced_jvm: &TracedJvm,
         budget: f64,
-        wanted: impl Fn(&Probe) -> Rung,
+        wanted: impl Fn(&Probe) -> Tracing,
         (libraries, probes): Plan<'_>,
     ) -> Vec<Observed> {
         let costs = self.calibrated.costs;
@@ -185,7 +185,7 @@ impl Overhead {
         self.cores = used.as_secs_f64() / began.elapsed().as_secs_f64().max(0.001);
         let observed = probes.iter().filter_map(|probe| {
             let (index, wanted) = (probe.index, wanted(probe));
-            let by = traced_jvm.by_probe(probe, wanted.tracing());
+            let (by, wanted) = (traced_jvm.by_probe(probe, wanted), Rung::from(wanted));
             let rate = glances.get(&index)?.calls_per_second(price(probe));
             Some(Observed { id: index, by, wanted, tracing: wanted, calls: rounded(rate) })
         });

@@ -147,13 +147,9 @@ impl Prepared {
         } else {
             PendingPlaces::default()
         };
-        let wanted = Collect { rows, pending, at_exit: self.options.at_exit, ..slow };
+        let wanted = Collect { rows, pending, ..slow };
         let (engine, feeds) = Engine::load_measuring(self.capacity()?, &wanted)?;
-        let mut calibrated = calibrate(&self.proc, &engine)?;
-        if self.options.at_exit {
-            // A probe on the return traps twice, as both do.
-            calibrated.costs.counted_ns = calibrated.costs.timed_ns;
-        }
+        let calibrated = calibrate(&self.proc, &engine)?;
         let slow = wanted.slow.then(|| SlowWatch::start(self.proc.clone(), &engine, feeds)).transpose()?;
         let choice = slow.as_ref().map_or(Choice::Nothing, |_| self.choice_of_slow());
         self.attach_with(&engine, calibrated, (choice, slow))
@@ -301,7 +297,8 @@ impl Prepared {
     /// What stubs can collect with an engine.
     fn collected(&self, engine: &Engine, has_rows: bool) -> Collected {
         let consumed = has_rows && !self.options.collectors.is_empty();
-        Collected { off_cpu: has_rows && engine.measures_off_cpu(), consumed }
+        let args = self.options.args != ArgsWanted::No;
+        Collected { off_cpu: has_rows && engine.measures_off_cpu(), consumed, args }
     }
 
     /// Plans JNI functions as well, each as a method.
@@ -385,7 +382,7 @@ impl Prepared {
             return Err(Error::Ended { pid: self.jvm.pid });
         }
         let age = self.proc.age(&self.jvm).unwrap_or(YOUNG);
-        let target = Target { pid: self.jvm.pid, timed: self.options.timed, at_exit: self.options.at_exit };
+        let target = Target { pid: self.jvm.pid, timed: self.options.timed };
         let mut session = Session::new(Arc::clone(engine), target);
         let load = |programs: &ProgramOptions| programs.load(engine.capacity(), &calibrated.costs);
         let programs = self.options.programs.as_ref().map(load).transpose()?;

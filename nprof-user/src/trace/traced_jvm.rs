@@ -158,6 +158,15 @@ impl TracedJvm {
         listed.probes.iter().filter(|probe| concerns(rule, probe)).count() + stubs.count()
     }
 
+    /// A method that this rule is about and that it cannot be done to while it is traced: its calls are counted at their other end.
+    #[must_use]
+    pub fn refuses(&self, rule: &Rule) -> Option<Method> {
+        let (listed, wanted) = (self.listed(), self.possible(rule.wanted));
+        let refuses = |probe: &&Probe| concerns(rule, probe) && !self.switches.may_become(probe.index, wanted);
+        let refusing = listed.probes.iter().find(refuses)?;
+        refusing.methods.iter().map(|known| &known.method).find(|method| rule.selects(method)).cloned()
+    }
+
     /// Replaces all rules: what is done at the calls of each method is what the last one of these says that selects it, or what is
     /// usual.
     pub fn obey_only(&self, rules: Vec<Rule>) {
@@ -331,13 +340,21 @@ impl TracedJvm {
     /// What a call of a function costs, with what the user's programs add.
     fn price_of(&self, probe: &Probe, prices: &Prices, traced: Traced) -> Price {
         let (price, site) = (prices.at(probe.site.cost), probe.site.cost);
+        // A probe on the return traps twice, as both do.
+        let counted_ns = if traced.wanted == Tracing::Returned { price.timed_ns } else { price.counted_ns };
+        let price = Price { counted_ns, ..price };
         self.programs().map_or(price, |programs| programs.dearer(price, probe.index, site, traced.wanted))
     }
 
     /// Who sees the calls of a function of which the user wants so much, by its probe.
     pub(super) fn by_probe(&self, probe: &Probe, wanted: Tracing) -> By {
         let site = probe.site.cost;
-        self.programs().map_or(By::Probe(site), |programs| programs.by(probe.index, site, wanted))
+        let by = self.programs().map_or(By::Probe(site), |programs| programs.by(probe.index, site, wanted));
+        if wanted != Tracing::Returned {
+            return by;
+        }
+        let price = self.known.prices.at(site);
+        by.with_dearer_counts(u32::try_from(price.timed_ns.saturating_sub(price.counted_ns)).unwrap_or(u32::MAX))
     }
 
     /// What is collected: nothing that is not known to the end.

@@ -115,7 +115,7 @@ impl Tracer {
         };
         let allocations = Allocations::watch((&proc, &jvm), &engine, options.collectors)?;
         let now = Instant::now();
-        let target = Target { pid: jvm.pid, timed: options.timed, at_exit: options.at_exit };
+        let target = Target { pid: jvm.pid, timed: options.timed };
         let losses = engine.take_loss_log();
         let calibrated = match &stubs {
             Some(stubs) => calibrated.with_stubs(stubs.switches.costs()),

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use nprof_common::Consumed;
 
 use super::shared::{Bytes, Shared, Table};
-use crate::model::{About, CutReason, FunctionTotals, Profile, ProfileFrame, Quality, StackTotals};
+use crate::model::{About, BytesPerCall, CutReason, FunctionTotals, Profile, ProfileFrame, Quality, StackTotals};
 
 /// A window of one JVM.
 #[derive(Debug)]
@@ -107,9 +107,15 @@ impl Window {
             + counts.map(|(reason, _)| size_of::<(String, u64)>() + reason.len()).sum::<usize>()
             + size_of_val(&self.functions[..])
             + self.functions.iter().filter(|(_, of)| of.consumed.is_some()).count() * size_of::<Consumed>()
+            + self.functions.iter().flat_map(|(_, of)| of.bytes_per_call.iter().flatten()).map(of_calls).sum::<usize>()
             + size_of_val(&self.stacks[..])
             + size_of_val(&self.calls[..])
     }
+}
+
+/// What the bytes of single calls take.
+fn of_calls(bytes: &BytesPerCall) -> usize {
+    size_of::<BytesPerCall>() + size_of_val(&bytes.histogram.buckets[..])
 }
 
 impl Bytes for FunctionName {

@@ -1,10 +1,13 @@
 //! Windows: what they add up to, and what goes where there is no room.
 
-use nprof_common::Consumed;
+use nprof_common::{Consumed, Counter};
 
 use super::*;
 use crate::aggregate::testing::snapshot;
-use crate::model::{About, FunctionTotals, ProfileFrame, ProfileFrameKind, ProfileStack, Quality, StackTotals, Unseen};
+use crate::model::{
+    About, BytesPerCall, FunctionTotals, Histogram, ProfileFrame, ProfileFrameKind, ProfileStack, Quality, StackTotals,
+    Unseen,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const KEY: WindowKey = (Pid(7), StartTime(1));
@@ -147,6 +150,33 @@ fn what_was_consumed_adds_up() {
         consumed.as_deref(),
         Some(&Consumed { own: [7; nprof_common::COUNTERS], total: [70; nprof_common::COUNTERS] })
     );
+}
+
+/// Check that the bytes of single calls add up, and are not known if they are not known of one window, or if one had no room for them.
+#[test]
+fn bytes_of_calls_add_up() {
+    let counter = Counter::ReadBytes;
+    let of =
+        |max, buckets: &[(i32, u64)]| BytesPerCall { counter, max, histogram: Histogram { buckets: buckets.to_vec() } };
+    let merged = |parts: &[Option<(u64, Option<BytesPerCall>)>]| {
+        let mut windows = windows(1 << 20);
+        for (at, part) in (0..).zip(parts) {
+            let mut profile = minute(at, &[("read", 5)]);
+            let mut consumed = Consumed::default();
+            consumed.total[counter as usize] = part.as_ref().map_or(0, |(total, _)| *total);
+            profile.functions[0].consumed = Some(Box::new(consumed));
+            profile.functions[0].bytes_per_call = part.clone().map(|(_, bytes)| bytes.into_iter().collect());
+            windows.add(&jvm(7), profile);
+        }
+        windows.profile(KEY, at(0)).unwrap().functions.remove(0).bytes_per_call
+    };
+    let (small, large, none) = (of(9, &[(2, 1), (13, 2)]), of(90, &[(13, 3), (26, 1)]), (0, None));
+    let both = of(90, &[(2, 1), (13, 5), (26, 1)]);
+    let known = |bytes: &BytesPerCall| Some((bytes.max, Some(bytes.clone())));
+    assert_eq!(merged(&[known(&small), Some(none.clone()), known(&large)]), Some(vec![both]));
+    assert_eq!(merged(&[Some(none), known(&large)]), Some(vec![large.clone()]));
+    assert_eq!(merged(&[known(&small), Some((7, None))]), Some(Vec::new()));
+    assert_eq!(merged(&[known(&small), None]), None);
 }
 
 /// Check that a function is late from the first window on in which it was, and that what went unseen adds up.

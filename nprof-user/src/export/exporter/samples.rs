@@ -9,7 +9,9 @@ use super::{Exporter, Usage};
 use crate::export::samples::{exemplar, planned};
 pub(in crate::export) use crate::export::samples::{function, host, jvm, limits, measured};
 use crate::export::{Exposition, Format, Limits};
-use crate::model::{Collectors, JvmLabels, Settled, SkipReason, Skipped, SlowCalls, Tracing, Unseen};
+use crate::model::{
+    BytesPerCall, Collectors, Histogram, JvmLabels, Settled, SkipReason, Skipped, SlowCalls, Tracing, Unseen,
+};
 
 /// A scrape as it is written in a format.
 pub(in crate::export) fn written(exposition: &Exposition, format: Format) -> Vec<u8> {
@@ -33,7 +35,10 @@ pub(in crate::export) fn everything() -> Exposition {
     (busy.total_ns, busy.self_ns, busy.off_cpu_ns) = (2_147_490_000, Some(1_500_000_000), Some(400_000_000));
     let mut consumed = Consumed::default();
     (consumed.own[Counter::ReadBytes as usize], consumed.own[Counter::Syscalls as usize]) = (4_096, 7);
+    consumed.total = consumed.own;
     busy.consumed = Some(Box::new(consumed));
+    let histogram = Histogram { buckets: vec![(41, 3), (42, 1)] };
+    busy.bytes_per_call = Some(vec![BytesPerCall { counter: Counter::ReadBytes, max: 1_100, histogram }]);
     let mut odd = function(1, "a\\b", 2);
     odd.methods[0].method.name = "say \"no\"\nнет\u{1b}[0m\0\r".into();
     let mut demoted = function(2, "Hot", 4);
@@ -43,7 +48,7 @@ pub(in crate::export) fn everything() -> Exposition {
     demoted.unseen =
         Some(Unseen { calls: 5_400, error_calls: 300, total_ns: 1_620_000, error_ns: Some(120_000), settled });
     let mut first = jvm(1, vec![busy, odd, demoted, function(3, "Hidden", 1), function(4, "AlsoHidden", 1)]);
-    first.states.functions = [1, 0, 1, 0, 4];
+    first.states.functions = [1, 0, 0, 1, 0, 4];
     first.collectors = Collectors::named(&["io"]).unwrap();
     first.cost = Some(Duration::from_micros(174));
     first.cpu = Some(Duration::from_millis(8_700));

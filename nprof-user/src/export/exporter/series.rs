@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nprof_common::Counters;
+use nprof_common::{Counter, Counters};
 
-use crate::export::durations::Durations;
+use crate::export::distribution::Distribution;
 use crate::export::exemplars::Exemplars;
 use crate::export::exposition::Collected;
-use crate::export::families::{COLLECTED, Id};
+use crate::export::families::{COLLECTED, Id, SIZES};
 use crate::export::labels::Labels;
 use crate::export::series::Value;
-use crate::model::{Collectors, Column, MethodSnapshot, Snapshot, Tracing, Unseen};
+use crate::model::{BytesPerCall, Collectors, Column, MethodSnapshot, Snapshot, Tracing, Unseen};
 
 /// The counters of a method. They only rise.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +25,9 @@ struct Totals {
     probe_ns: u64,
     unwatched_ns: u64,
     /// Shared with the scrape that shows it.
-    durations: Arc<Durations>,
+    durations: Arc<Distribution>,
+    /// The same by bytes, of each counter of bytes that is collected.
+    sizes: Vec<(Counter, Arc<Distribution>)>,
     estimated: Option<Estimated>,
     /// What the calls have consumed themselves, where that is collected.
     consumed: Option<Box<Counters>>,
@@ -68,7 +70,7 @@ impl Estimated {
 }
 
 impl Totals {
-    fn add(&mut self, function: &MethodSnapshot) {
+    fn add(&mut self, function: &MethodSnapshot, collectors: Collectors) {
         let untimed = function.counted.saturating_add(function.untimed);
         self.calls = self.calls.saturating_add(function.calls);
         self.untimed = self.untimed.saturating_add(untimed);
@@ -84,6 +86,7 @@ impl Totals {
             let sums = self.consumed.get_or_insert_default();
             sums.iter_mut().zip(consumed.own).for_each(|(sum, more)| *sum = sum.saturating_add(more));
         }
+        self.add_sizes(function, collectors);
         if let Some(unseen) = &function.unseen {
             self.estimated.get_or_insert_default().add(unseen);
         }
@@ -91,10 +94,38 @@ impl Totals {
             .add(function.total_ns.saturating_add(function.probe_ns), &function.histogram);
     }
 
+    /// Adds how many bytes each call has, of calls of which that is known. Most functions have none.
+    fn add_sizes(&mut self, function: &MethodSnapshot, collectors: Collectors) {
+        let known = function.bytes_per_call.as_deref().zip(function.consumed.as_deref());
+        let Some((known, consumed)) = known else { return };
+        for (counter, _) in collectors.columns().filter_map(|column| column.per_call) {
+            let (of_calls, total) = (known.iter().find(|of| of.counter == counter), consumed.total[counter as usize]);
+            if of_calls.is_none() && total > 0 {
+                // There was no room for them.
+                continue;
+            }
+            let with_any = of_calls.map_or(0, BytesPerCall::calls);
+            let sizes = Arc::make_mut(self.sizes_of(counter));
+            sizes.add_none(function.timed_calls().saturating_sub(with_any));
+            if let Some(of_calls) = of_calls {
+                sizes.add(total, &of_calls.histogram);
+            }
+        }
+    }
+
+    fn sizes_of(&mut self, counter: Counter) -> &mut Arc<Distribution> {
+        let place = self.sizes.iter().position(|(of, _)| *of == counter).unwrap_or_else(|| {
+            self.sizes.push((counter, Arc::default()));
+            self.sizes.len() - 1
+        });
+        &mut self.sizes[place].1
+    }
+
     /// Raises what is lower than it was to what it was. Self time can be: it is the difference of two numbers that are
     /// not read in the same moment.
     fn raise_to(&mut self, before: &Self) {
-        let Self { calls, untimed, self_ns, split, probe_ns, unwatched_ns, durations, estimated, consumed } = self;
+        let Self { calls, untimed, self_ns, split, probe_ns, unwatched_ns, durations, sizes: _, estimated, consumed } =
+            self;
         *calls = before.calls.max(*calls);
         *untimed = before.untimed.max(*untimed);
         *self_ns = before.self_ns.max(*self_ns);
@@ -105,7 +136,7 @@ impl Totals {
             now.on_cpu_ns = before.on_cpu_ns.max(now.on_cpu_ns);
             now.off_cpu_ns = before.off_cpu_ns.max(now.off_cpu_ns);
         }
-        if *before.durations != Durations::default() {
+        if *before.durations != Distribution::default() {
             Arc::make_mut(durations).raise_to(&before.durations);
         }
         if let Some(before) = before.consumed.as_deref() {
@@ -116,6 +147,9 @@ impl Totals {
             let now = estimated.get_or_insert(before);
             now.calls = before.calls.max(now.calls);
             now.ns = before.ns.max(now.ns);
+        }
+        for (counter, before) in &before.sizes {
+            Arc::make_mut(self.sizes_of(*counter)).raise_to(before);
         }
     }
 }
@@ -161,7 +195,7 @@ impl Series {
     /// Keeps the last numbers of a function whose JVM has ended.
     pub(super) fn retire(&mut self, function: &MethodSnapshot, jvm: &Snapshot) {
         self.is_of(jvm);
-        self.ended.get_or_insert_default().add(function);
+        self.ended.get_or_insert_default().add(function, jvm.collectors);
     }
 
     /// Begins to add up.
@@ -181,7 +215,7 @@ impl Series {
     /// Adds a function of a living JVM.
     pub(super) fn add(&mut self, function: &MethodSnapshot, jvm: &Snapshot) {
         self.is_of(jvm);
-        self.next.get_or_insert_default().add(function);
+        self.next.get_or_insert_default().add(function, jvm.collectors);
         self.in_flight = self.in_flight.saturating_add(function.in_flight);
         for exemplar in jvm.slow.iter().flat_map(|slow| &slow.exemplars) {
             if function.methods.iter().any(|known| known.method == exemplar.method)
@@ -205,7 +239,7 @@ impl Series {
 
     /// Adds the series to the scrape.
     pub(super) fn show(&self, out: &mut Collected) {
-        let Totals { calls, untimed, self_ns, split, probe_ns, unwatched_ns, durations, estimated, consumed } =
+        let Totals { calls, untimed, self_ns, split, probe_ns, unwatched_ns, durations, sizes, estimated, consumed } =
             &self.shown;
         out.push(Id::NativeCalls, &self.labels, Value::Whole(*calls));
         if self.timed {
@@ -240,6 +274,11 @@ impl Series {
             let wanted = |column: &Column| self.collectors.columns().any(|of| of == column);
             for (family, column) in COLLECTED.iter().filter(|(_, column)| wanted(column)) {
                 out.push(*family, &self.labels, Value::Whole(column.of(consumed)));
+            }
+        }
+        for (family, counter) in SIZES.iter() {
+            if let Some((_, of)) = sizes.iter().find(|(known, of)| known == counter && of.sum > 0) {
+                out.push(*family, &self.labels, Value::Bytes(Arc::clone(of)));
             }
         }
         if let Some(tracing) = self.demoted {

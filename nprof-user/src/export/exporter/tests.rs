@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use nprof_common::Consumed;
+use nprof_common::{Consumed, Counter};
 
 use super::samples::{function, host, jvm, limits, lines, measured};
 use super::*;
-use crate::model::{Collectors, MethodSnapshot, Settled, Unseen};
+use crate::model::{BytesPerCall, Collectors, Histogram, MethodSnapshot, Settled, Unseen};
 
 fn scrape(exporter: &mut Exporter, living: &[Measured], now: Instant) -> Vec<String> {
     lines(&exporter.collect_with(living, &host(), &Usage::default(), now))
@@ -82,6 +82,43 @@ fn cost_and_cpu_time_are_added_up() {
     assert_eq!(values(&lines, "nprof_overhead_seconds_total"), [r#"{jvm="x"} 0.14"#]);
     assert_eq!(values(&lines, "nprof_jvm_cpu_seconds_total"), [r#"{jvm="x"} 5"#]);
     assert_eq!(values(&lines, "nprof_overhead_budget_ratio"), ["0.02"]);
+}
+
+/// Check that the calls of JVMs of one name are added up by the bytes of each, with those that moved nothing and those of ended JVMs,
+/// without those of which nothing is known; and that there are no series of bytes that nobody moved.
+#[test]
+fn bytes_of_calls_are_added_up() {
+    let now = Instant::now();
+    let mut exporter = Exporter::new(limits());
+    let counter = Counter::ReadBytes;
+    let reading = |pid, calls, total, known: Option<&[(i32, u64)]>| {
+        let mut function = function(0, "A", calls);
+        let mut consumed = Consumed::default();
+        consumed.total[counter as usize] = total;
+        let of = |buckets: &[_]| BytesPerCall { counter, max: 0, histogram: Histogram { buckets: buckets.to_vec() } };
+        function.bytes_per_call = Some(known.map(of).into_iter().collect());
+        function.consumed = Some(Box::new(consumed));
+        let mut jvm = jvm(pid, vec![function]);
+        jvm.collectors = Collectors::named(&["io"]).unwrap();
+        measured("x", jvm)
+    };
+    let ended = reading(1, 4, 3_000, Some(&[(40, 3)]));
+    scrape(&mut exporter, std::slice::from_ref(&ended), now);
+    exporter.retire(ended, now);
+    // One reads nothing, of another there was no room for what its calls read.
+    let living = [reading(2, 7, 0, None), reading(3, 5, 5_000, None)];
+    let lines = scrape(&mut exporter, &living, now);
+    let of = |name: &str, le: &str| {
+        values(&lines, &format!(r#"{name}{{jvm="x",class="A",method="call",library="liba.so"{le}}}"#))
+    };
+    const NAME: &str = "nprof_native_call_read_size_bytes";
+    let buckets = ["4", "256", "1024", "+Inf"].map(|le| of(&format!("{NAME}_bucket"), &format!(",le=\"{le}\"")));
+    assert_eq!(buckets, [["8"], ["8"], ["11"], ["11"]], "{lines:#?}");
+    assert_eq!(
+        (of(&format!("{NAME}_sum"), ""), of(&format!("{NAME}_count"), "")),
+        (vec!["3000".into()], vec!["11".into()])
+    );
+    assert!(!lines.iter().any(|line| line.contains("written_size")), "{lines:#?}");
 }
 
 /// Check that the signature tells overloads apart if it is wanted, and that series start over when that changes.
@@ -173,7 +210,7 @@ fn ended_series_stay_for_a_time() {
     let lines = scrape(&mut exporter, &[], at(159));
     assert!(values(&lines, CALLS)[0].ends_with(" 10"));
     assert!(values(&lines, "nprof_native_calls_in_flight")[0].ends_with(" 0"));
-    assert_eq!(values(&lines, "nprof_methods{").iter().filter(|value| value.ends_with(" 0")).count(), 5);
+    assert_eq!(values(&lines, "nprof_methods{").iter().filter(|value| value.ends_with(" 0")).count(), 6);
     let lines = scrape(&mut exporter, &[], at(160));
     assert!(!lines.iter().any(|line| line.contains("jvm=\"x\"")), "{lines:?}");
     assert!(exporter.groups.is_empty());
@@ -252,7 +289,7 @@ fn only_what_there_is() {
     let mut snapshot = jvm(1, vec![function(0, "A", 5)]);
     snapshot.timed = false;
     let a = &mut snapshot.methods[0];
-    (a.counted, a.histogram, a.total_ns, a.self_ns) = (5, crate::model::Histogram::default(), 0, Some(0));
+    (a.counted, a.histogram, a.total_ns, a.self_ns) = (5, Histogram::default(), 0, Some(0));
     let lines = scrape(&mut exporter, &[measured("x", snapshot)], Instant::now());
     let of_method: Vec<&str> =
         lines.iter().filter(|line| line.contains("class=")).map(|line| line.split('{').next().unwrap()).collect();

@@ -19,7 +19,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use prometheus_client::metrics::MetricType;
 use prost::Message as _;
 
-use crate::export::durations::Durations;
+use crate::export::distribution::Distribution;
 use crate::export::exposition::Exposition;
 use crate::export::families::Family;
 use crate::export::labels::Labels;
@@ -29,8 +29,8 @@ use crate::export::series::{Series, Value, as_float};
 const REQUEST_BYTES: usize = 1 << 20;
 /// 2^2 buckets per octave.
 const SCALE: i32 = 2;
-/// The zero bucket holds calls of 0 and 1 ns.
-const ZERO_THRESHOLD_NS: f64 = 1.0;
+/// The zero bucket holds calls of 0 and 1, nanoseconds or bytes.
+const ZERO_THRESHOLD: f64 = 1.0;
 
 /// Who says it.
 #[derive(Debug, Clone)]
@@ -142,12 +142,12 @@ impl Point {
         let attributes = attributes(&series.labels);
         let (start_time_unix_nano, time_unix_nano) = (unix_nanoseconds(began), unix_nanoseconds(at));
         let value = match &series.value {
-            Value::Durations(durations, _) => {
+            Value::Durations(of, _) | Value::Bytes(of) => {
                 return Self::Histogram(ExponentialHistogramDataPoint {
                     attributes,
                     start_time_unix_nano,
                     time_unix_nano,
-                    ..histogram(durations)
+                    ..histogram(of)
                 });
             }
             Value::Whole(n) => Some(number_data_point::Value::AsInt(i64::try_from(*n).unwrap_or(i64::MAX))),
@@ -208,9 +208,9 @@ impl Points {
     }
 }
 
-/// Our bucket `i` holds what is above 2^((i-1)/4) ns and at most 2^(i/4) ns; OTLP numbers buckets by their lower bound.
-fn histogram(durations: &Durations) -> ExponentialHistogramDataPoint {
-    let (zero, above): (Vec<_>, Vec<_>) = durations.buckets().iter().partition(|(index, _)| *index <= 0);
+/// Our bucket `i` holds what is above 2^((i-1)/4) and at most 2^(i/4), nanoseconds or bytes; OTLP numbers buckets by their lower bound.
+fn histogram(of: &Distribution) -> ExponentialHistogramDataPoint {
+    let (zero, above): (Vec<_>, Vec<_>) = of.buckets().iter().partition(|(index, _)| *index <= 0);
     let positive = above.first().zip(above.last()).map(|((first, _), (last, _))| {
         let mut bucket_counts = vec![0; usize::try_from(last - first).unwrap_or_default() + 1];
         for (index, n) in &above {
@@ -219,11 +219,11 @@ fn histogram(durations: &Durations) -> ExponentialHistogramDataPoint {
         Buckets { offset: first - 1, bucket_counts }
     });
     ExponentialHistogramDataPoint {
-        count: durations.count(),
-        sum: Some(as_float(durations.sum_ns)),
+        count: of.count(),
+        sum: Some(as_float(of.sum)),
         scale: SCALE,
         zero_count: zero.iter().fold(0, |sum, (_, n)| sum.saturating_add(*n)),
-        zero_threshold: ZERO_THRESHOLD_NS,
+        zero_threshold: ZERO_THRESHOLD,
         positive,
         ..ExponentialHistogramDataPoint::default()
     }

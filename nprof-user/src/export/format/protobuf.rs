@@ -14,11 +14,11 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::{
 use prometheus_client::metrics::MetricType;
 use prost::{Message, encode_length_delimiter};
 
-use crate::export::durations::{CLASSIC, Durations, classic_bound_seconds};
+use crate::export::distribution::{By, Distribution};
 use crate::export::exposition::Exposition;
 use crate::export::families::Family;
-use crate::export::native::{self, Native};
-use crate::export::series::{Series, Value, seconds};
+use crate::export::native::Native;
+use crate::export::series::{Series, as_float, seconds};
 
 /// Writes the Protobuf format.
 pub(in crate::export) fn protobuf(exposition: &Exposition, out: &mut impl Write) -> io::Result<()> {
@@ -60,23 +60,24 @@ fn metric(kind: MetricType, series: &Series) -> Metric {
         (_, Some(value)) => metric.gauge = Some(Gauge { value }),
         (_, None) => {}
     }
-    if let Value::Durations(durations, _) = &series.value {
-        metric.histogram = Some(histogram(durations));
-    }
+    metric.histogram = series.value.distribution().map(|(by, of)| histogram(by, of));
     metric
 }
 
-fn histogram(durations: &Durations) -> Histogram {
-    let Native { zero_count, spans, deltas } = Native::new(durations);
-    let classic = CLASSIC.iter().zip(durations.cumulative());
-    let bucket =
-        |(&(last, _), n)| Bucket { cumulative_count: n, upper_bound: classic_bound_seconds(last), ..Bucket::default() };
+fn histogram(by: By, of: &Distribution) -> Histogram {
+    let Native { schema, zero_threshold, zero_count, spans, deltas } = Native::new(by, of);
+    let classic = by.classic().iter().zip(of.cumulative(by.classic()));
+    let bucket = |(&(last, _), n): (&(i32, _), _)| Bucket {
+        cumulative_count: n,
+        upper_bound: by.bound(last),
+        ..Bucket::default()
+    };
     Histogram {
-        sample_count: durations.count(),
-        sample_sum: seconds(durations.sum_ns),
+        sample_count: of.count(),
+        sample_sum: if by == By::Time { seconds(of.sum) } else { as_float(of.sum) },
         bucket: classic.map(bucket).collect(),
-        schema: native::SCHEMA,
-        zero_threshold: native::ZERO_THRESHOLD,
+        schema,
+        zero_threshold,
         zero_count,
         positive_span: spans.into_iter().map(|(offset, length)| BucketSpan { offset, length }).collect(),
         positive_delta: deltas,

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::Format;
 use super::number::{push_seconds, push_whole};
-use crate::export::durations::{CLASSIC, Durations};
+use crate::export::distribution::{By, Distribution};
 use crate::export::exemplars::{self, Exemplars};
 use crate::export::exposition::Exposition;
 use crate::export::families::Family;
@@ -40,9 +40,9 @@ pub(in crate::export) fn open_metrics(exposition: &Exposition, out: &mut impl Wr
 fn push_series(out: &mut impl Write, family: &Family, all: &[Series], format: Format) -> io::Result<()> {
     for series in all {
         let labels = series.labels.text();
-        if let Value::Durations(durations, exemplars) = &series.value {
-            let exemplars = exemplars.as_ref();
-            push_durations(out, (family.name, labels), durations, format.shows_exemplars().then_some(exemplars))?;
+        if let Some(of) = series.value.distribution() {
+            let exemplars = series.value.exemplars().filter(|_| format.shows_exemplars());
+            push_distribution(out, (family.name, labels), of, exemplars)?;
         } else {
             push_name(out, family.name, family.suffix(), labels)?;
             push_number(out, &series.value)?;
@@ -57,20 +57,20 @@ fn push_number(out: &mut impl Write, value: &Value) -> io::Result<()> {
         Value::Whole(n) => push_whole(out, *n),
         Value::Nanoseconds(ns) => push_seconds(out, *ns),
         Value::Share(share) => write!(out, "{share}"),
-        Value::Durations(durations, _) => push_whole(out, durations.count()),
+        Value::Durations(of, _) | Value::Bytes(of) => push_whole(out, of.count()),
     }
 }
 
 /// Writes buckets, sum and count, without the end of the last line.
-fn push_durations(
+fn push_distribution(
     out: &mut impl Write,
     (name, labels): (&str, &str),
-    durations: &Durations,
+    (by, of): (By, &Distribution),
     exemplars: Option<&Exemplars>,
 ) -> io::Result<()> {
-    let count = durations.count();
+    let count = of.count();
     let comma = if labels.is_empty() { "" } else { "," };
-    let bounds = CLASSIC.iter().map(|(_, le)| *le).zip(durations.cumulative());
+    let bounds = by.classic().iter().map(|(_, le)| *le).zip(of.cumulative(by.classic()));
     for (bucket, (le, n)) in bounds.chain([("+Inf", count)]).enumerate() {
         push_all(out, &[name, "_bucket{", labels, comma, "le=\"", le, "\"} "])?;
         push_whole(out, n)?;
@@ -80,7 +80,10 @@ fn push_durations(
         out.write_all(b"\n")?;
     }
     push_name(out, name, "_sum", labels)?;
-    push_seconds(out, durations.sum_ns)?;
+    match by {
+        By::Time => push_seconds(out, of.sum)?,
+        By::Bytes => push_whole(out, of.sum)?,
+    }
     out.write_all(b"\n")?;
     push_name(out, name, "_count", labels)?;
     push_whole(out, count)

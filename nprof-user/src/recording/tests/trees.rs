@@ -23,6 +23,7 @@ pub(super) fn trees(rows: u32, dice: &mut Dice) -> RecordedTrees {
         class: format!("com.é.C{at}").into(),
         method: format!("m{at}").into(),
         signature: "(I)V".into(),
+        callee: None,
         kind: KINDS[at as usize % 4],
         is_entry: at < 2,
         depth: at.min(5),

@@ -4,10 +4,14 @@ use std::collections::HashMap;
 
 use super::super::grid::{Align, Elastic, Grid};
 use super::super::marks::Mark;
+use super::super::per_call::PerCall;
 use super::super::uncertain::Uncertain;
 use super::super::{names, notes, units};
 use crate::aggregate::open_ns;
 use crate::model::{self, FunctionTotals, Method, NativeCode, Profile, VirtAddr, Weight};
+
+/// The quantiles of bytes that are shown, as columns name them ([`model::Column::per_call`]).
+const SHOWN: [f64; 2] = [0.50, 0.99];
 
 /// Whether there is something to say of a function: of one that nobody watched, how often it was called at most.
 pub(super) fn is_shown(function: &FunctionTotals) -> bool {
@@ -81,6 +85,8 @@ enum Cell {
     Of(fn(&FunctionTotals, u64) -> String),
     /// What the calls have consumed.
     Consumed(&'static model::Column),
+    /// How many bytes one of them has, at this quantile.
+    PerCall(&'static model::Column, f64),
 }
 
 impl Cell {
@@ -88,6 +94,7 @@ impl Cell {
         match self {
             Self::Of(text) => text(function, open_ns),
             Self::Consumed(column) => consumed(function, column),
+            Self::PerCall(column, q) => per_call(function, column, *q),
         }
     }
 }
@@ -141,7 +148,8 @@ fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
     columns.push(column("AVG", |function, _| timed(function, average(function))));
     columns.push(column("MAX", |function, _| seen(function, function.max_ns)));
     let collected = profile.about.collectors.columns();
-    columns.extend(collected.map(|column| Column { title: column.title, cell: Cell::Consumed(column) }));
+    let are_known = any(|function| function.bytes_per_call.is_some());
+    columns.extend(collected.flat_map(|column| self::collected(column, are_known)));
     if any(|function| function.in_flight > 0) {
         columns.push(column("IN FLIGHT", |function, _| units::count(function.in_flight)));
     }
@@ -149,6 +157,20 @@ fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
         columns.push(column("OPEN", |_, open_ns| if open_ns > 0 { units::duration(open_ns) } else { "-".to_owned() }));
     }
     columns
+}
+
+/// What calls have consumed; of bytes, where that is known, also how many each has.
+fn collected(column: &'static model::Column, are_known: bool) -> impl Iterator<Item = Column> {
+    let all = Column { title: column.title, cell: Cell::Consumed(column) };
+    let quantiles = column.per_call.filter(|_| are_known).map(|(_, titles)| titles.into_iter().zip(SHOWN));
+    let quantile = move |(title, q)| Column { title, cell: Cell::PerCall(column, q) };
+    std::iter::once(all).chain(quantiles.into_iter().flatten().map(quantile))
+}
+
+/// How many bytes a call has consumed, or `-` where that is not known.
+fn per_call(function: &FunctionTotals, column: &model::Column, q: f64) -> String {
+    let bytes = PerCall::of_recorded(function).quantile(column, q);
+    bytes.map_or_else(|| "-".to_owned(), |bytes| units::counted(bytes, column.unit))
 }
 
 /// What its calls have consumed, or `-` where that is not known.
@@ -195,7 +217,7 @@ fn seen(function: &FunctionTotals, ns: u64) -> String {
 
 /// Whether any of its calls was seen and timed.
 fn seen_timed(function: &FunctionTotals) -> bool {
-    function.calls > function.untimed.saturating_add(function.counted)
+    function.seen_and_timed() > 0
 }
 
 /// The marks of these functions, of which one stands for all: nothing, or a blank and one or more symbols.

@@ -137,6 +137,9 @@ fn of_functions(
     if let Some(collected) = notes::collected(profile.about.collectors) {
         writeln!(out, "{collected}")?;
     }
+    if shown.iter().any(|function| function.bytes_per_call.is_some()) {
+        writeln!(out, "{}", notes::PER_CALL)?;
+    }
     for line in functions::legend(shown) {
         writeln!(out, "{line}")?;
     }
@@ -243,11 +246,13 @@ pub(super) fn label(frame: &ProfileFrame) -> String {
 
 #[cfg(test)]
 mod tests {
-    use nprof_common::Consumed;
+    use nprof_common::{Consumed, Counter};
 
     use super::super::recorded;
     use super::{Extent, table};
-    use crate::model::{Collectors, FunctionTotals, Profile, ProfileMode, ProfileStack, StackTotals, Unseen};
+    use crate::model::{
+        BytesPerCall, Collectors, FunctionTotals, Histogram, Profile, ProfileMode, ProfileStack, StackTotals, Unseen,
+    };
     use crate::render::Order;
     use crate::render::grid::Screen;
 
@@ -290,6 +295,33 @@ mod tests {
         assert!(text.contains("3.00 MiB  3.00 MiB  liba.so  a.N::read ?"), "{text}");
         assert!(text.contains("       -         -  liba.so  a.N::copy"), "{text}");
         assert!(text.contains("READ, WRITTEN: what the timed calls consumed"), "{text}");
+    }
+
+    /// Check that it is shown how many bytes each call had, where that was recorded, and what the quantiles are of.
+    #[test]
+    fn bytes_per_call() {
+        let mut profile = recorded::profile();
+        profile.about.collectors = Collectors::named(&["io"]).unwrap();
+        let mut consumed = Consumed::default();
+        consumed.total[Counter::ReadBytes as usize] = 5_000;
+        for function in &mut profile.functions {
+            (function.consumed, function.bytes_per_call) = (Some(Box::new(consumed)), Some(Vec::new()));
+        }
+        let histogram = Histogram { buckets: vec![(40, 10), (48, 1)] };
+        let read = BytesPerCall { counter: Counter::ReadBytes, max: 4_000, histogram };
+        profile.functions[1].bytes_per_call = Some(vec![read]);
+        let text = text(&profile, 0);
+        let cells = |method: &str| {
+            let row = text.lines().find(|line| line.contains(method)).unwrap();
+            row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let header = cells("METHOD");
+        let of = |row: &[String], title: &str| row[header.iter().position(|cell| cell == title).unwrap()].clone();
+        let [read, copy] = ["a.N::read", "a.N::copy"].map(cells);
+        // 11 of its 19 timed calls have read; of the others' bytes there was no room for any.
+        assert_eq!([of(&read, "READ ~P50"), of(&read, "READ ~P99")], ["940 B", "3.62 KiB"], "{text}");
+        assert_eq!([of(&copy, "READ ~P50"), of(&copy, "WRITTEN ~P99")], ["-", "0 B"], "{text}");
+        assert!(text.contains(crate::render::notes::PER_CALL), "{text}");
     }
 
     /// Check that rows and stacks are in the order that is asked for.

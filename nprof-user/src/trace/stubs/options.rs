@@ -3,7 +3,7 @@
 use nprof_common::Mode;
 use nprof_common::wire::{self, Watch};
 
-use crate::model::StubPrice;
+use crate::model::{Method, StubPrice, argument_kinds};
 use crate::trace::chosen::Choice;
 
 /// What stubs do at calls.
@@ -20,17 +20,19 @@ pub(in crate::trace) struct StubOptions {
     pub collected: Collected,
 }
 
-/// What stubs collect of calls besides their times, by the rows of threads.
+/// What stubs collect of calls besides their times: by the rows of threads, and in their own frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::trace) struct Collected {
     /// How long threads do not run.
     pub off_cpu: bool,
     /// What the user has asked for.
     pub consumed: bool,
+    /// What calls are made with.
+    pub args: bool,
 }
 
 impl Collected {
-    /// Whether it is anything: then it is also known which calls are nested in which.
+    /// Whether rows are read for it: then it is also known which calls are nested in which.
     pub(in crate::trace) fn is_any(self) -> bool {
         self.off_cpu || self.consumed
     }
@@ -45,7 +47,12 @@ impl StubOptions {
             Some(1) => (Mode::Time as u32, 0),
             Some(every) => (wire::SAMPLE, wire::probability_of(every)),
         };
-        Watch { number, mode, probability, threshold_ns: self.choice.threshold_ns() }
+        Watch { number, mode, probability, threshold_ns: self.choice.threshold_ns(), kinds: 0 }
+    }
+
+    /// What a stub of this method is to know of the arguments that it keeps; 0 if it keeps none.
+    pub(super) fn kinds(&self, method: &Method) -> u64 {
+        if self.collected.args { argument_kinds([method]) } else { 0 }
     }
 
     /// The same for what is done unless somebody says otherwise.

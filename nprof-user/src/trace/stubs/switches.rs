@@ -72,6 +72,8 @@ struct Switched {
     untimed: Untimed,
     /// From how many nanoseconds on a call is chosen.
     threshold_ns: u64,
+    /// What is said of its arguments ([`Watch::kinds`]).
+    kinds: u64,
 }
 
 impl Switched {
@@ -83,7 +85,7 @@ impl Switched {
         let every =
             if self.rung() == Rung::Timed && self.is_thinned { options.time_every } else { self.rung().every() };
         let watch = options.watch(self.number, if self.rung() == Rung::Off { None } else { Some(every) });
-        Watch { threshold_ns: self.threshold_ns, ..watch }
+        Watch { threshold_ns: self.threshold_ns, kinds: self.kinds, ..watch }
     }
 
     fn traced(&self, now: Instant) -> Traced {
@@ -145,6 +147,7 @@ impl StubSwitches {
             off: Duration::ZERO,
             untimed: Untimed::default(),
             threshold_ns,
+            kinds: self.options.kinds(method),
         };
         let wanted = wanted.map_or(switched.wanted, |rule| self.possible(rule.wanted));
         state.methods.insert(record, Switched { told: Some(self.options.usual(number)), ..switched });
@@ -169,7 +172,7 @@ impl StubSwitches {
         let rule = state.rules.iter().rev().find(|rule| rule.selects(method));
         let wanted = rule.map_or(self.usual(), |rule| self.possible(rule.wanted));
         let watch = self.options.watch(number, if wanted == Rung::Off { None } else { Some(wanted.every()) });
-        Watch { threshold_ns: self.threshold_of(&state, method), ..watch }
+        Watch { threshold_ns: self.threshold_of(&state, method), kinds: self.options.kinds(method), ..watch }
     }
 
     /// A method has another stub, which does what is usual, whatever was said before.

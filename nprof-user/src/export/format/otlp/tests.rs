@@ -72,10 +72,11 @@ fn families_are_those_of_a_scrape() {
         assert_eq!(metric.description, family.help);
         match family.kind {
             MetricType::Histogram => {
-                assert_eq!(
-                    (metric.name.as_str(), metric.unit.as_str()),
-                    ("nprof_native_call_duration_nanoseconds", "ns")
-                );
+                let expected = match family.unit {
+                    "seconds" => ("nprof_native_call_duration_nanoseconds", "ns"),
+                    _ => (family.name, "By"),
+                };
+                assert_eq!((metric.name.as_str(), metric.unit.as_str()), expected);
                 assert_eq!(histograms(metric).len(), series.len());
                 continue;
             }
@@ -164,7 +165,7 @@ fn histogram_is_the_measured_one() {
 #[test]
 fn histogram_may_be_empty() {
     let of = |buckets: &[(i32, u64)]| {
-        let mut durations = Durations::default();
+        let mut durations = Distribution::default();
         durations.add(7, &Histogram { buckets: buckets.to_vec() });
         histogram(&durations)
     };

@@ -7,9 +7,11 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::super::super::bytes_per_call;
 use super::super::super::collected::Collected;
 use super::super::super::groups::By;
 use super::super::super::json::{line, nanoseconds};
+use super::super::super::per_call::PerCall;
 use super::super::super::sum::{Name, Sum};
 use super::super::super::tree::ShownTrees;
 use super::super::callers::{self, Caller, Callers};
@@ -103,6 +105,9 @@ struct Function<'a> {
     collected: Option<Option<Collected>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     collected_total: Option<Option<Collected>>,
+    /// Only where bytes were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_call: Option<bytes_per_call::Columns<'a>>,
     stacks: Vec<Stack<'a>>,
 }
 
@@ -194,6 +199,7 @@ fn function<'a>(
         estimate_error_ns: function.estimate_error_ns(),
         collected: collected(Column::own),
         collected_total: collected(Column::total),
+        bytes_per_call: bytes_per_call::Columns::of(profile.about.collectors, PerCall::of_recorded(function)),
         stacks: callers.function(function).iter().take(top).map(stack).collect(),
     }
 }
@@ -280,5 +286,23 @@ mod tests {
         assert_eq!(functions[0]["collected"], serde_json::json!({ "faults": 4, "major_faults": 2 }));
         assert_eq!(functions[0]["collected_total"], serde_json::json!({ "faults": 6, "major_faults": 3 }));
         assert_eq!(functions[1]["collected"], serde_json::Value::Null);
+        assert_eq!(functions[0].get("bytes_per_call"), None);
+    }
+
+    /// Check that how many bytes each call has is there in the words of `trace`, and `null` where it is not known.
+    #[test]
+    fn bytes_per_call() {
+        let mut profile = recorded::profile();
+        profile.about.collectors = Collectors::named(&["io"]).unwrap();
+        profile.functions[1].consumed = Some(Box::default());
+        profile.functions[1].bytes_per_call = Some(Vec::new());
+        let mut out = Vec::new();
+        json(&profile, Extent::default(), &mut out).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let nothing = serde_json::json!({ "schema": 2, "buckets": [] });
+        let none = serde_json::json!({ "p50": 0, "p90": 0, "p99": 0, "max": 0, "none": 19, "histogram": nothing });
+        let [read, copy] = [0, 1].map(|place| &document["functions"][place]["bytes_per_call"]);
+        assert_eq!(*read, serde_json::json!({ "read_bytes": none, "written_bytes": none }));
+        assert_eq!(copy["read_bytes"], serde_json::Value::Null);
     }
 }

@@ -52,7 +52,7 @@ fn known(planned: impl IntoIterator<Item = (VirtAddr, Planned)>) -> Known<'stati
 }
 
 fn watch(number: u32) -> ToShim {
-    ToShim::Watch(Watch { number, mode: Mode::Time as u32, probability: 0, threshold_ns: u64::MAX })
+    ToShim::Watch(Watch { number, mode: Mode::Time as u32, probability: 0, threshold_ns: u64::MAX, kinds: 0 })
 }
 
 fn stubbed(number: u32, index: u32) -> Stubbed {
