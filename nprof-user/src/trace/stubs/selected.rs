@@ -16,7 +16,9 @@ pub(super) fn unplanned(planner: &Planner, bound: &Bound) -> Option<Planned> {
         return None;
     }
     let holds = |library: &&Library| library.mappings.iter().any(|mapping| mapping.contains(address));
-    let library = planner.libraries().iter().find(holds).map(Library::name).unwrap_or_default();
+    // A library that was mapped a moment ago is known after the next look, and its methods with it. Without a name they would have
+    // another one until then, and be counted under both.
+    let library = planner.libraries().iter().find(holds).map(Library::name)?;
     Some(Planned { method: PlannedMethod { method, bound: HowBound::Registered }, probe: None, library })
 }
 
