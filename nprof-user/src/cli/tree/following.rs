@@ -85,7 +85,7 @@ impl Following {
 
     fn say_nothing_matched(&self, tracer: &TreeTracer) {
         let (jvm, left_out) = (tracer.jvm(), &tracer.plan().left_out);
-        say(format_args!("no method of {} ({}) that could tell of itself is selected", jvm.pid, jvm.main));
+        say(format_args!("no method of {} ({}) is selected that could be followed", jvm.pid, jvm.main));
         for LeftOut { what, why } in left_out.iter().take(5) {
             say(format_args!("left out: {what} ({})", left_out_words(why)));
         }
