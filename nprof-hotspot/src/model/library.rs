@@ -68,4 +68,10 @@ impl Library {
     pub fn name(&self) -> String {
         self.path.file_name().map_or_else(|| self.path.display().to_string(), |n| n.to_string_lossy().into_owned())
     }
+
+    /// Whether an address is in one of its mappings.
+    #[must_use]
+    pub fn holds(&self, address: VirtAddr) -> bool {
+        self.mappings.iter().any(|mapping| mapping.contains(address))
+    }
 }

@@ -145,7 +145,7 @@ impl Loaded {
     #[must_use]
     pub fn holds(&self, method: &Method) -> bool {
         let NativeCode::Bound(address) = method.code else { return false };
-        self.library.mappings.iter().any(|mapping| mapping.contains(address))
+        self.library.holds(address)
     }
 
     /// A path by which the target opens the very file that it has loaded: loading that again loads nothing twice.

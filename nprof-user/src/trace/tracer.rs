@@ -284,7 +284,7 @@ impl Tracer {
     /// Looks for methods that have been bound since, and says what stands against it.
     fn look_for_new(&mut self) {
         let before = self.vm.pause();
-        let refreshed = self.refresh();
+        let refreshed = self.refresh(false);
         if refreshed.is_ok() {
             self.rest.has_looked(self.looked);
         }
@@ -333,8 +333,9 @@ impl Tracer {
         !self.vm.is_left_out() && self.looked.elapsed() >= pause.max(self.vm.pause())
     }
 
-    /// Looks for methods that have been bound since, and attaches their probes.
-    fn refresh(&mut self) -> Result<(), Error> {
+    /// Looks for methods that have been bound since, and attaches their probes. With `are_maps_old`, libraries have been mapped
+    /// since the last look at them.
+    fn refresh(&mut self, are_maps_old: bool) -> Result<(), Error> {
         self.looked = Instant::now();
         let found = if self.walked.elapsed() >= self.rest.walks_every().max(self.walk_took * FULL_WALK_PAUSE) {
             self.walked = Instant::now();
@@ -345,7 +346,7 @@ impl Tracer {
             Inventory { methods: self.vm.refresh()?, complete: false }
         };
         let found = self.translate(found);
-        if found.methods.is_empty() && self.mapped.elapsed() < MAPS_EVERY {
+        if found.methods.is_empty() && !are_maps_old && self.mapped.elapsed() < MAPS_EVERY {
             return Ok(());
         }
         self.refresh_by(found)

@@ -30,7 +30,7 @@ use super::chosen::Choice;
 use crate::aggregate::StubSample;
 use crate::attach::{RowMap, Seen};
 use crate::collect::Reader;
-use crate::model::{Method, NativeCode, Pid, PlannedMethod, StubPrice, Traced, Tracing};
+use crate::model::{Library, Method, NativeCode, Pid, PlannedMethod, StubPrice, Traced, Tracing};
 use crate::resolve::Planner;
 use crate::shim::{self, Choices, Connection, FromShimOwned, How, Records};
 
@@ -249,6 +249,12 @@ impl Stubs {
     /// Whether it may be that orders follow from what the shim has said before.
     pub(super) fn has_doubts(&self) -> bool {
         self.stub_states.has_doubts()
+    }
+
+    /// Whether a method was bound to an address outside of these libraries, and nothing is decided of it: its library may have
+    /// been mapped since they were looked at. Taken for one without a library now, it would be counted under two names.
+    pub(super) fn is_outside_of(&self, libraries: &[Library]) -> bool {
+        self.stub_states.undecided().any(|bound| !libraries.iter().any(|library| library.holds(bound.address)))
     }
 
     /// Waits until the shim has done all of that, or is gone.

@@ -15,10 +15,8 @@ pub(super) fn unplanned(planner: &Planner, bound: &Bound) -> Option<Planned> {
     if shim::is_own(&method) || !planner.would_take(&method) {
         return None;
     }
-    let holds = |library: &&Library| library.mappings.iter().any(|mapping| mapping.contains(address));
-    // A library that was mapped a moment ago is known after the next look, and its methods with it. Without a name they would have
-    // another one until then, and be counted under both.
-    let library = planner.libraries().iter().find(holds).map(Library::name)?;
+    let library = planner.libraries().iter().find(|library| library.holds(address));
+    let library = library.map(Library::name).unwrap_or_default();
     Some(Planned { method: PlannedMethod { method, bound: HowBound::Registered }, probe: None, library })
 }
 

@@ -185,7 +185,12 @@ impl StubStates {
 
     /// Whether there is a method of which it may yet turn out whether it is to keep its stub.
     pub(super) fn has_doubts(&self) -> bool {
-        self.entries.values().any(|entry| entry.state == State::Unasked)
+        self.undecided().next().is_some()
+    }
+
+    /// The methods of which it may yet turn out whether they are to keep their stubs.
+    pub(super) fn undecided(&self) -> impl Iterator<Item = &Bound> {
+        self.entries.values().filter(|entry| entry.state == State::Unasked).map(|entry| &entry.bound)
     }
 
     /// No stub counts any more, and none will.

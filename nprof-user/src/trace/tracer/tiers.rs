@@ -192,8 +192,11 @@ impl Tracer {
             return self.go_on_without_stubs(has_news);
         }
         let is_due = has_news || tiers.stubs.has_doubts() || tiers.ordered != self.planner.changes();
-        if has_news && let Err(error) = self.refresh() {
-            tracing::debug!("process {}: no look for new methods: {error}", self.jvm.pid);
+        if has_news {
+            let are_maps_old = self.tiers.stubs.is_outside_of(self.planner.libraries());
+            if let Err(error) = self.refresh(are_maps_old) {
+                tracing::debug!("process {}: no look for new methods: {error}", self.jvm.pid);
+            }
         }
         if is_due {
             self.order_stubs();

@@ -109,6 +109,7 @@ fn stubs_of_late_methods() {
     assert_eq!(standing(&stub_states, 1), Standing::Stubbed);
     assert_eq!(stub_states.recorded().map(|(entry, ..)| entry.since).collect::<Vec<_>>(), [Duration::ZERO]);
     assert!(stub_states.has_doubts());
+    assert_eq!(stub_states.undecided().map(|bound| bound.number).collect::<Vec<_>>(), [2]);
     let orders = stub_states.decide(&plan(&[1]), true, NOW + GRACE, |_| false);
     assert_eq!(orders, [ToShim::Unwatch(2), ToShim::Apply(1)]);
     assert!(!stub_states.has_doubts());
