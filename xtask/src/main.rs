@@ -16,6 +16,7 @@ mod machine;
 mod package;
 mod process;
 mod setup;
+mod slowest;
 mod tally;
 mod test;
 

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -14,6 +14,7 @@ use crate::lint;
 use crate::machine::Machine;
 use crate::process;
 use crate::setup::{self, Purpose};
+use crate::slowest::Slowest;
 use crate::tally::Tally;
 
 /// The crates whose tests need neither root nor a JVM.
@@ -161,7 +162,7 @@ fn unit_tests(tally: &mut Tally, request: &Request) {
         command.args(["--package", package]);
     }
     command.arg("--").args(&request.extra);
-    run_tests(tally, "unit tests", &mut command, UNIT_LIMIT);
+    let _ = run_tests(tally, "unit tests", &mut command, UNIT_LIMIT);
 }
 
 /// Builds the real tests as this user and runs the binaries as root.
@@ -188,7 +189,10 @@ fn real_tests(tally: &mut Tally, request: &Request, nprof: &Path) -> Result<()> 
             .arg(path)
             .args(&pass.arguments)
             .current_dir(cargo::workspace().join("tests"));
-        run_tests(tally, &format!("{name}, {}", pass.name), &mut command, REAL_LIMIT);
+        let slowest = run_tests(tally, &format!("{name}, {}", pass.name), &mut command, REAL_LIMIT);
+        if pass.threads == 1 {
+            println!("the longest of them:\n{slowest}");
+        }
     }
     if tally.ran() == before {
         bail!("not one test ran");
@@ -222,6 +226,8 @@ fn as_root(machine: &Machine) -> Command {
 #[derive(Debug)]
 struct Pass {
     name: &'static str,
+    /// How many tests run beside each other.
+    threads: usize,
     arguments: Vec<String>,
 }
 
@@ -231,7 +237,7 @@ impl Pass {
         let mut arguments: Vec<String> = words.iter().copied().map(str::to_owned).collect();
         arguments.extend(skipped.iter().flat_map(|word| ["--skip".to_owned(), (*word).to_owned()]));
         arguments.push(format!("--test-threads={threads}"));
-        Self { name, arguments }
+        Self { name, threads, arguments }
     }
 }
 
@@ -264,13 +270,15 @@ fn passes(request: &Request) -> Vec<Pass> {
 }
 
 /// Runs test binaries, shows and counts their tests. A run that fails without a failed test (it did not compile,
-/// crashed, took too long) is a separate failure.
-fn run_tests(tally: &mut Tally, name: &str, command: &mut Command, limit: Duration) {
+/// crashed, took too long) is a separate failure. Returns what took longest, as far as tests ran one after the other.
+fn run_tests(tally: &mut Tally, name: &str, command: &mut Command, limit: Duration) -> Slowest {
     println!("\n== {name}");
     let before = tally.failed();
+    let mut slowest = Slowest::new(Instant::now());
     let result = process::run_lines(command, limit, |line| {
         println!("{line}");
         tally.read(line);
+        slowest.read(line, Instant::now());
     })
     .and_then(|status| process::check(command, status));
     if let Err(error) = result
@@ -278,6 +286,7 @@ fn run_tests(tally: &mut Tally, name: &str, command: &mut Command, limit: Durati
     {
         tally.fail(name, &error);
     }
+    slowest
 }
 
 #[cfg(test)]
