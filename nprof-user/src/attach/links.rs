@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::Error;
 use super::sites::{Outcome, link_all};
@@ -13,6 +14,11 @@ use crate::model::{Library, LibraryId, Probe};
 const CLOSED_TOGETHER: usize = 64;
 /// A target's own few are urgent: they do not wait for those of others.
 const FEW: usize = 2;
+
+/// How long there is for a site where nobody is to notice: the kernel needs a quarter of that to put an instruction back.
+const PAUSE_PER_SITE: Duration = Duration::from_micros(200);
+/// All of that together, at most.
+const LONGEST_PAUSES: Duration = Duration::from_millis(600);
 
 /// How many more may be closed now.
 static ROOM: (Mutex<usize>, Condvar) = (Mutex::new(CLOSED_TOGETHER), Condvar::new());
@@ -154,6 +160,15 @@ impl<L> Links<L> {
     pub(super) fn take(&mut self) -> impl Iterator<Item = L> {
         self.groups.drain(..).map(|group| group.link)
     }
+
+    /// All links and how many sites each holds; this has none any more.
+    fn take_counted(&mut self) -> Vec<(L, usize)> {
+        self.groups.drain(..).map(|group| (group.link, group.sites.len())).collect()
+    }
+
+    fn holds(&self, index: u32) -> bool {
+        self.groups.iter().any(|group| group.sites.iter().any(|site| site.index == index))
+    }
 }
 
 /// Says what went wrong with a target; of one that has ended it is no news.
@@ -194,6 +209,30 @@ pub(super) fn close<L: Send>(links: Vec<L>) {
     });
 }
 
+/// Closes all links of a target that goes on, one after the other: each instruction that the kernel puts back interrupts all CPUs that run
+/// the target, whatever they do there. An entry goes before its return, so that calls which have begun are ended; nothing is put back for
+/// the first of the two.
+pub(super) fn close_gently<L: Send>(entries: &mut Links<L>, returns: &mut Links<L>) {
+    let (with_return, alone): (Vec<Group<L>>, Vec<_>) =
+        entries.groups.drain(..).partition(|group| group.sites.iter().all(|site| returns.holds(site.index)));
+    close(with_return.into_iter().map(|group| group.link).collect());
+    let mut last = returns.take_counted();
+    last.extend(alone.into_iter().map(|group| (group.link, group.sites.len())));
+    let sites: usize = last.iter().map(|(_, sites)| sites).sum();
+    let pause = PAUSE_PER_SITE.min(LONGEST_PAUSES / u32::try_from(sites.max(1)).unwrap_or(u32::MAX));
+    thread::scope(|scope| {
+        let mut next = Instant::now();
+        for (link, sites) in last {
+            thread::sleep(next.saturating_duration_since(Instant::now()));
+            next = Instant::now() + pause * u32::try_from(sites).unwrap_or(u32::MAX);
+            // The kernel waits for running programs, too, which need not be waited for before the next.
+            if let Err(error) = thread::Builder::new().spawn_scoped(scope, move || drop(link)) {
+                tracing::debug!("no thread to close a link by: {error}");
+            }
+        }
+    });
+}
+
 /// Room for one more thread that closes a link.
 struct Room;
 
@@ -219,8 +258,41 @@ impl Drop for Room {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{Sender, channel};
 
     use super::*;
+
+    /// A link that says when it is closed.
+    struct Noted(&'static str, Sender<&'static str>);
+
+    impl Drop for Noted {
+        fn drop(&mut self) {
+            self.1.send(self.0).ok();
+        }
+    }
+
+    fn links<const N: usize>(sender: &Sender<&'static str>, groups: [(&'static str, &[u32]); N]) -> Links<Noted> {
+        let site = |&index: &u32| IndexedSite { index, offset: u64::from(index), distance: 0 };
+        let group = |(name, indices): (&'static str, &[u32])| Group {
+            library: LibraryId(0),
+            sites: indices.iter().map(site).collect(),
+            link: Noted(name, sender.clone()),
+        };
+        Links { groups: groups.map(group).into() }
+    }
+
+    /// Check that entries go before their returns, and then one link after the other.
+    #[test]
+    fn entries_go_first() {
+        let (sender, receiver) = channel();
+        let mut entries = links(&sender, [("counted", &[3]), ("entry", &[1, 2])]);
+        let mut returns = links(&sender, [("return 1", &[1]), ("return 2", &[2])]);
+        close_gently(&mut entries, &mut returns);
+        let closed: Vec<&str> = receiver.try_iter().collect();
+        assert_eq!(closed.len(), 4);
+        assert_eq!(closed[0], "entry");
+        assert!(entries.groups.is_empty() && returns.groups.is_empty());
+    }
 
     /// Check that no more have room at a time than there is, and that all get it.
     #[test]

@@ -4,6 +4,7 @@ mod closing;
 mod function;
 mod shared;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -16,7 +17,7 @@ use self::function::{kind, kinds, returns};
 use super::engine::Engine;
 use super::error::{Error, in_full};
 use super::linker::{Kind, Linker};
-use super::links::{IndexedSite, Links, close};
+use super::links::{IndexedSite, Links, close, close_gently};
 use super::sites::Outcome;
 use super::switches::{Due, Seen, Switches};
 use super::target::Target;
@@ -217,7 +218,11 @@ impl Session {
         self.switches.stop();
         self.end_programs();
         self.stop_sharing();
-        close(self.entries.take().chain(self.returns.take()).collect());
+        if Path::new(&format!("/proc/{}", self.target.pid.0)).exists() {
+            close_gently(&mut self.entries, &mut self.returns);
+        } else {
+            close(self.entries.take().chain(self.returns.take()).collect());
+        }
         self.closing.wait();
     }
 

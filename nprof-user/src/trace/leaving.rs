@@ -3,6 +3,10 @@
 //! The kernel needs the lock of the target's address space for each, and waits some milliseconds for it as long as threads hit probes. A
 //! function that nobody called while it was counted may be called all the time a moment later. Were its probe the last of hundreds
 //! to go, its callers would be slowed until then: for a third of a second, in a server whose requests came just then.
+//!
+//! The others stay until the probes that trace are there, as far as there is room: each instruction that the kernel writes for a probe, or
+//! puts back, interrupts all CPUs that run the target, whatever they do there. Where one probe comes before the other goes, nothing is
+//! written.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
@@ -42,13 +46,14 @@ struct Function {
 }
 
 impl Leaving {
-    /// Takes away what it is given, on a thread of its own, until this is dropped and everything has gone.
-    pub(super) fn start(reader: Reader) -> Self {
+    /// Takes away what it is given, on a thread of its own: what is hit at once, and what more than `kept` others are; the rest when
+    /// this is dropped.
+    pub(super) fn start(reader: Reader, kept: usize) -> Self {
         let (sender, receiver) = channel();
         thread::spawn(move || {
             // As long as a probe's removal waited for a CPU, the target would run into the probe.
             priority::raise_above_all();
-            take_away(&reader, &receiver);
+            take_away(&reader, &receiver, kept);
         });
         Self(sender)
     }
@@ -63,13 +68,13 @@ impl Leaving {
     }
 }
 
-fn take_away(reader: &Reader, receiver: &Receiver<Left>) {
+fn take_away(reader: &Reader, receiver: &Receiver<Left>, kept: usize) {
     let mut left: Vec<Left> = Vec::new();
     let mut is_over = false;
     while !is_over || !left.is_empty() {
         is_over = receive(receiver, &mut left);
         left.iter_mut().for_each(|one| one.look(reader));
-        step(&mut left);
+        step(&mut left, if is_over { 0 } else { kept });
         for gone in left.extract_if(.., |one| one.is_gone()) {
             gone.session.give_back();
         }
@@ -87,16 +92,22 @@ fn receive(receiver: &Receiver<Left>, left: &mut Vec<Left>) -> bool {
     }
 }
 
-/// Has the next probes go.
-fn step(left: &mut [Left]) {
+/// Has the next probes go, of more than `kept`.
+fn step(left: &mut [Left], kept: usize) {
     let under_way: usize = left.iter_mut().map(|one| one.session.closing()).sum();
     let is_any_hit = left.iter().flat_map(|one| &one.functions).any(Function::is_hit);
-    let mut room = if is_any_hit { 0 } else { TOGETHER.min(UNDER_WAY.saturating_sub(under_way)) };
+    let functions = left.iter().map(|one| one.functions.len()).sum();
+    let mut room = if is_any_hit { 0 } else { room(functions, kept, under_way) };
     for Left { session, functions } in left {
         for function in next(functions, &mut room) {
             session.drop_single(&[function.index]);
         }
     }
+}
+
+/// How many functions that are not hit are to go now, of so many, where some are on their way out.
+fn room(functions: usize, kept: usize, under_way: usize) -> usize {
+    functions.saturating_sub(kept).min(TOGETHER).min(UNDER_WAY.saturating_sub(under_way))
 }
 
 /// Those of the functions that are next: all that are hit, and others as long as there is room.
@@ -132,6 +143,16 @@ impl Left {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that so many stay as are to be kept, and that the others go a few at a time.
+    #[test]
+    fn some_are_kept() {
+        assert_eq!(room(100, 100, 0), 0);
+        assert_eq!(room(103, 100, 0), 3);
+        assert_eq!(room(500, 0, 0), TOGETHER);
+        assert_eq!(room(500, 0, UNDER_WAY - 1), 1);
+        assert_eq!(room(500, 0, UNDER_WAY + 1), 0);
+    }
 
     /// Check that a probe that is hit goes before all that are not, even if there is no room, and that the others go a few at a time.
     #[test]

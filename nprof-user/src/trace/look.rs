@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use procfs::process::{Process, Task};
+use rustix::process::{Resource, getrlimit};
 
 use super::leaving::Leaving;
 use crate::attach::{Engine, Session, Target};
@@ -25,6 +26,10 @@ const TOGETHER: usize = 64;
 /// How long it takes to see whether a function is called all the time: after that it is so with so many calls.
 const MOMENT: Duration = Duration::from_micros(50);
 const MANY: u64 = 4;
+/// The same in a target that runs: each instruction that the kernel writes for a probe interrupts all CPUs that run the target, whatever
+/// they do there. From this share of a core on it is taken to run.
+const GENTLE_MOMENT: Duration = Duration::from_micros(200);
+const RUNS: f64 = 0.1;
 /// How long such a function is looked at, unless it has cost the target [`ENOUGH`] by then.
 const GLIMPSE: Duration = Duration::from_micros(500);
 const ENOUGH: Duration = Duration::from_micros(200);
@@ -129,14 +134,14 @@ impl Looker {
 
     /// How often each of these functions is called, counted for some milliseconds, by index. Functions that cannot be
     /// looked at are missing. A call is taken to cost `price` nanoseconds, and no more than the share `budget` of the time
-    /// is spent.
+    /// is spent. As long as what is returned with it is kept, functions that are not called often keep their probes.
     pub(super) fn survey(
         &self,
         libraries: &[Library],
         probes: &[Probe],
         budget: f64,
         price: impl Fn(&Probe) -> f64 + Sync,
-    ) -> BTreeMap<u32, Glance> {
+    ) -> (BTreeMap<u32, Glance>, Leaving) {
         before_others(|| self.survey_here(libraries, probes, budget, &price))
     }
 
@@ -146,13 +151,17 @@ impl Looker {
         probes: &[Probe],
         budget: f64,
         price: &impl Fn(&Probe) -> f64,
-    ) -> BTreeMap<u32, Glance> {
+    ) -> (BTreeMap<u32, Glance>, Leaving) {
         let (mut seen, mut rest) = (BTreeMap::new(), probes);
-        let leaving = Leaving::start(self.reader.clone());
+        let leaving = Leaving::start(self.reader.clone(), self.most_kept());
+        let mut moment = MOMENT;
         while !rest.is_empty() {
+            let (begun, cpu) = (Instant::now(), self.cpu());
             let mut session = Session::new(Arc::clone(&self.engine), Target { timed: false, ..self.target });
-            let Batch { quiet, costly, taken } = self.attach_quiet(&mut session, libraries, rest, price);
+            let Batch { quiet, costly, taken } = self.attach_quiet(&mut session, (libraries, rest), moment, price);
             rest = &rest[taken..];
+            let runs = self.cpu().saturating_sub(cpu) >= begun.elapsed().mul_f64(RUNS);
+            moment = if runs { GENTLE_MOMENT } else { MOMENT };
             let began = Instant::now();
             let glances = self.count(&quiet);
             let share_of = |(one, glance): &(Attached<'_>, Glance)| glance.calls_per_second(0.0) * one.price / 1e9;
@@ -169,16 +178,23 @@ impl Looker {
             }
             thread::sleep(pause.min(PAUSE));
         }
-        seen
+        (seen, leaving)
     }
 
-    /// Attaches functions one by one, until one is called all the time: that one is looked at alone and detached before the
-    /// next is attached, which would take the kernel [`LOCKED`] each time.
+    /// How many functions may keep their probes when they have been counted: each has a record and an open file, which others need, too.
+    fn most_kept(&self) -> usize {
+        let files =
+            getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+        (self.engine.room() / 2).min(files / 2)
+    }
+
+    /// Attaches functions one by one, each `moment` after the last, until one is called all the time: that one is looked at alone and
+    /// detached before the next is attached, which would take the kernel [`LOCKED`] each time.
     fn attach_quiet<'a>(
         &self,
         session: &mut Session,
-        libraries: &[Library],
-        probes: &'a [Probe],
+        (libraries, probes): (&[Library], &'a [Probe]),
+        moment: Duration,
         price: &impl Fn(&Probe) -> f64,
     ) -> Batch<'a> {
         let mut batch = Batch { quiet: Vec::new(), costly: None, taken: 0 };
@@ -188,7 +204,7 @@ impl Looker {
             let Some(record) = session.record(probe.index) else { continue };
             let one = Attached { probe, record, since: Instant::now(), price: price(probe) };
             batch.quiet.push(one);
-            thread::sleep(MOMENT);
+            thread::sleep(moment);
             self.wait_for_glimpse(one);
             // One that was still when it was attached may be called all the time since.
             if let Some((place, (share, glance))) =

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::allocations::{self, Allocations};
+use super::leaving::Leaving;
 use super::look::Looker;
 use super::spent::Spent;
 use super::{Calibrated, TracedJvm};
@@ -81,6 +82,15 @@ pub(super) struct Overhead {
     allocations: Option<Allocations>,
 }
 
+/// What was found out before functions are attached.
+#[derive(Debug, Default)]
+pub(super) struct Begun {
+    /// Those that may become too expensive, and are to have their own links.
+    pub apart: Vec<u32>,
+    /// To be kept until they are attached: what was needed to find out goes when this does.
+    _leaving: Option<Leaving>,
+}
+
 /// What the probes sit on.
 pub(super) type Plan<'a> = (&'a [Library], &'a [Probe]);
 
@@ -124,16 +134,15 @@ impl Overhead {
         self.governor.set_budget(share.map(|share| Budget { share }));
     }
 
-    /// Finds out, before functions are attached, which are too expensive to begin with. Returns those that may become so, and are
-    /// to have their own links.
-    pub(super) fn begin(&mut self, traced_jvm: &TracedJvm, session: &mut Session, plan: Plan<'_>) -> Vec<u32> {
-        let Some(budget) = self.budget.filter(|_| self.calibrated.detaches) else { return Vec::new() };
+    /// Finds out, before functions are attached, which are too expensive to begin with.
+    pub(super) fn begin(&mut self, traced_jvm: &TracedJvm, session: &mut Session, plan: Plan<'_>) -> Begun {
+        let Some(budget) = self.budget.filter(|_| self.calibrated.detaches) else { return Begun::default() };
         // What is not bound yet is not called either.
         let is_bound = |probe: &&Probe| probe.methods.iter().any(|known| known.bound != Bound::Predicted);
         let wanted = |probe: &Probe| session.switches().attachable(probe.index).unwrap_or(Tracing::Off);
         let is_wanted = |probe: &&Probe| wanted(probe).is_watched();
         let probes: Vec<Probe> = plan.1.iter().filter(is_bound).filter(is_wanted).cloned().collect();
-        let observed = self.survey(traced_jvm, budget, wanted, (plan.0, &probes));
+        let (observed, leaving) = self.survey(traced_jvm, budget, wanted, (plan.0, &probes));
         let second = Duration::from_secs(1);
         let period = Period { now: self.start.elapsed(), length: second, target_cpu: second.mul_f64(self.cores) };
         let changes = self.governor.begin(period, &observed);
@@ -148,7 +157,7 @@ impl Overhead {
         apart.extend(probes.iter().filter(|probe| comes_in_bursts(probe)).map(|probe| probe.index));
         apart.sort_unstable();
         apart.dedup();
-        apart
+        Begun { apart, _leaving: Some(leaving) }
     }
 
     /// Watches functions that are to be attached, or have just been: until the period is over nothing else would tell that one is
@@ -176,11 +185,11 @@ impl Overhead {
         budget: f64,
         wanted: impl Fn(&Probe) -> Tracing,
         (libraries, probes): Plan<'_>,
-    ) -> Vec<Observed> {
+    ) -> (Vec<Observed>, Leaving) {
         let costs = self.calibrated.costs;
         let price = |probe: &Probe| costs.of(Rung::Counted, By::Probe(probe.site.cost));
         let (began, cpu) = (Instant::now(), self.looker.cpu());
-        let glances = self.looker.survey(libraries, probes, budget, price);
+        let (glances, leaving) = self.looker.survey(libraries, probes, budget, price);
         let used = self.looker.cpu().saturating_sub(cpu);
         self.cores = used.as_secs_f64() / began.elapsed().as_secs_f64().max(0.001);
         let observed = probes.iter().filter_map(|probe| {
@@ -189,7 +198,7 @@ impl Overhead {
             let rate = glances.get(&index)?.calls_per_second(price(probe));
             Some(Observed { id: index, by, wanted, tracing: wanted, calls: rounded(rate) })
         });
-        observed.collect()
+        (observed.collect(), leaving)
     }
 
     /// The functions that may soon be too expensive, of those that were called so often in a second.

@@ -138,9 +138,9 @@ impl Tracer {
     /// detached at once. That takes some milliseconds each, in which those before it are watched.
     fn attach_within_budget(&mut self, probes: &[Probe]) -> Attached {
         let plan = (self.planner.libraries(), probes);
-        let apart = self.overhead.begin(&self.traced_jvm, &mut self.session, plan);
+        let begun = self.overhead.begin(&self.traced_jvm, &mut self.session, plan);
         let (apart, together): (Vec<Probe>, Vec<Probe>) =
-            probes.iter().cloned().partition(|probe| apart.contains(&probe.index));
+            probes.iter().cloned().partition(|probe| begun.apart.contains(&probe.index));
         let mut attached = self.session.attach(plan.0, &together);
         self.overhead.watch(&self.traced_jvm, &together);
         let mut waiting: BTreeSet<u32> = apart.iter().map(|probe| probe.index).collect();
