@@ -88,28 +88,32 @@ fn must_be_exact(trees: &RecordedTrees, rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Check that a recording has sums of all invocations and the slowest as trees, beside what it has of natives; live, and what is left of the
-/// classes afterwards.
+/// Check that a recording of a target has sums of all invocations and the slowest as trees, beside what it has of natives; and what is left of
+/// the classes afterwards.
+pub(crate) fn must_be_recorded(target: &mut RemoteProcess) -> Result<()> {
+    let directory = TempDir::new()?;
+    let file = directory.path().join("run.nprof");
+    let before = open_again(target, false)?.class_files(WORK)?;
+    let child = start(target, &file, &["java.lang.Thread::*"])?;
+    target.run(&format!("run {THREADS} {ROUNDS} platform"))?;
+    let profile = end(child, &file)?;
+    let trees = trees(&profile)?;
+    must_be_exact(trees, ROUNDS)?;
+    let all: Vec<u64> = trees.kept.iter().map(|kept| kept.invocation.root().total_ns).collect();
+    let slowest = trees.totals.entries.values().find_map(|of| of.slowest).context("no slowest")?;
+    ensure!(all.len() == KEPT && all.iter().max() == Some(&slowest.total_ns), "{all:?}, {slowest:?}");
+    ensure!(trees.exceptions.values().all(|class| class == "targets.Trees$Failure"), "{:?}", trees.exceptions);
+    let native = profile.functions.iter().find(|function| function.method == "holdsLock").context("no holdsLock")?;
+    ensure!(native.calls == THREADS * ROUNDS, "{native:?}");
+    must_be_the_same(&before[0], &open_again(target, false)?.class_files(WORK)?[0])
+}
+
+/// Check that recordings hold what the target did, live, and leave classes as they were.
 #[test]
 fn recordings_hold_exact_trees() -> Result<()> {
     traced_on_every_jdk(|jdk| {
-        let directory = TempDir::new()?;
-        let file = directory.path().join("run.nprof");
         let mut target = RemoteProcess::trees(jdk, &[])?;
-        let before = open_again(&target, false)?.class_files(WORK)?;
-        let child = start(&target, &file, &["java.lang.Thread::*"])?;
-        target.run(&format!("run {THREADS} {ROUNDS} platform"))?;
-        let profile = end(child, &file)?;
-        let trees = trees(&profile)?;
-        must_be_exact(trees, ROUNDS)?;
-        let all: Vec<u64> = trees.kept.iter().map(|kept| kept.invocation.root().total_ns).collect();
-        let slowest = trees.totals.entries.values().find_map(|of| of.slowest).context("no slowest")?;
-        ensure!(all.len() == KEPT && all.iter().max() == Some(&slowest.total_ns), "{all:?}, {slowest:?}");
-        ensure!(trees.exceptions.values().all(|class| class == "targets.Trees$Failure"), "{:?}", trees.exceptions);
-        let native =
-            profile.functions.iter().find(|function| function.method == "holdsLock").context("no holdsLock")?;
-        ensure!(native.calls == THREADS * ROUNDS, "{native:?}");
-        must_be_the_same(&before[0], &open_again(&target, false)?.class_files(WORK)?[0])?;
+        must_be_recorded(&mut target)?;
         target.exit()
     })
 }
