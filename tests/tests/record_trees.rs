@@ -1,6 +1,7 @@
 //! `nprof record --tree`: recordings hold trees that are exact, and every command that reads recordings shows them.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use nprof::model::{Profile, RecordedTrees, TreeLosses};
@@ -170,6 +171,25 @@ fn recordings_are_compared_by_invocation() -> Result<()> {
         let cells: Vec<&str> = row.context("no row")?.split_whitespace().collect();
         ensure!(cells[0] == cells[1], "{stdout}");
         Ok(())
+    })
+}
+
+/// Check that a recording of so long has trees of that time, within that of its natives, and not also of the time that it takes to put
+/// everything in place and to take it away again.
+#[test]
+fn trees_are_of_the_time_that_was_asked_for() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let directory = TempDir::new()?;
+        let file = directory.path().join("run.nprof");
+        let target = RemoteProcess::trees(jdk, &[])?;
+        let outcome = outcome(start(&target, &file, &["-d", "1s"])?)?;
+        ensure!(outcome.code == Some(0), "{outcome:?}");
+        let profile = read(&file)?;
+        let (about, trees) = (&profile.about, trees(&profile)?);
+        ensure!(trees.elapsed >= Duration::from_secs(1), "{:?}", trees.elapsed);
+        ensure!(trees.elapsed <= about.elapsed, "trees of {:?} in {:?}", trees.elapsed, about.elapsed);
+        ensure!(trees.began.wall >= about.started, "{} before {}", trees.began.wall, about.started);
+        target.exit()
     })
 }
 
