@@ -170,8 +170,34 @@ fn recordings_are_compared_by_invocation() -> Result<()> {
         let row = stdout.lines().find(|line| line.ends_with("Trees$Work::recursive > Trees$Work::leaf"));
         let cells: Vec<&str> = row.context("no row")?.split_whitespace().collect();
         ensure!(cells[0] == cells[1], "{stdout}");
-        Ok(())
+        must_be_drawn(&before, &after)
     })
+}
+
+/// Check that the picture of both has what the table has: what an invocation did, as often as there were invocations in the later one.
+fn must_be_drawn(before: &str, after: &str) -> Result<()> {
+    let drawn = |args: &[&str]| -> Result<String> {
+        let run = run(&[&["diff", before, after, "--trees", "-o", "-"], args].concat())?;
+        ensure!(run.code == Some(0) && run.stderr.is_empty(), "{args:?}: {run:?}");
+        Ok(run.stdout)
+    };
+    let both = |folded: &str| -> Result<Vec<(String, [u64; 2])>> {
+        let row = |line: &str| {
+            let [new, old, stack] = line.rsplitn(3, ' ').collect::<Vec<_>>()[..] else { anyhow::bail!("{line}") };
+            Ok((stack.to_owned(), [old.parse()?, new.parse()?]))
+        };
+        folded.lines().map(row).collect()
+    };
+    let calls = both(&drawn(&["-f", "folded", "-w", "calls"])?)?;
+    let in_recursions: Vec<_> = calls.iter().filter(|(stack, _)| stack.contains("Trees$Work.recursive")).collect();
+    ensure!(in_recursions.len() > 10 && in_recursions.iter().all(|(_, [old, new])| old == new), "{calls:?}");
+    let times = both(&drawn(&["-f", "folded"])?)?;
+    let profile = read(Path::new(after))?;
+    let total: u64 = trees(&profile)?.totals.entries.values().map(|of| of.group().total_ns).sum();
+    ensure!(times.iter().map(|(_, [_, new])| new).sum::<u64>() == total, "not {total}: {times:?}");
+    let svg = drawn(&[])?;
+    ensure!(svg.contains("scaled to the same number of invocations") && svg.contains("Trees$Work.recursive"), "{svg}");
+    Ok(())
 }
 
 /// Check that a recording of so long has trees of that time, within that of its natives, and not also of the time that it takes to put
@@ -219,8 +245,21 @@ fn ends_and_mistakes() -> Result<()> {
             let run = run(&[&["record", "--pid", &pid, "-o", "/dev/null", "-d", "300ms"], args].concat())?;
             ensure!(run.code == Some(code) && run.stderr.contains(words), "{args:?}: {run:?}");
         }
+        must_be_missed(&pid, &file)?;
         must_be_the_same(&before[0], &open_again(&target, false)?.class_files(WORK)?[0])?;
         target.run("run 2 20 platform")?;
         target.exit()
     })
+}
+
+/// Check that a recording without trees is named where trees are to be drawn.
+fn must_be_missed(pid: &str, with_trees: &Path) -> Result<()> {
+    let without = with_trees.with_file_name("without.nprof");
+    let files = [with_trees, &without].map(|file| file.to_string_lossy());
+    let recorded = run(&["record", "--pid", pid, "-o", &files[1], "-d", "100ms", "java.lang.Thread::*"])?;
+    ensure!(recorded.code == Some(0), "{recorded:?}");
+    let drawn = run(&["diff", &files[0], &files[1], "--trees", "-o", "-"])?;
+    let says = format!("{}: the recording holds no trees of invocations", files[1]);
+    ensure!(drawn.code == Some(2) && drawn.stdout.is_empty() && drawn.stderr.contains(&says), "{drawn:?}");
+    Ok(())
 }
