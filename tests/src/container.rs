@@ -53,16 +53,24 @@ pub struct Sort {
     pub user_namespace: bool,
     /// The directory, as the container sees it, of the target's classes and library.
     pub app: PathBuf,
+    /// The class that is the target.
+    pub main: &'static str,
 }
 
 impl Default for Sort {
-    /// As containers mostly are, with its files where the host has none.
+    /// As containers mostly are, with its files where the host has none, and natives of many shapes.
     fn default() -> Self {
-        Self { layer: Layer::Lower, root: Root::Pivot, user_namespace: false, app: "/srv/nprof-tests/app".into() }
+        Self {
+            layer: Layer::Lower,
+            root: Root::Pivot,
+            user_namespace: false,
+            app: "/srv/nprof-tests/app".into(),
+            main: "targets.Shapes",
+        }
     }
 }
 
-/// A target of natives of many shapes that runs in a container. Dropping it ends it and takes everything away.
+/// A target that runs in a container. Dropping it ends it and takes everything away.
 #[derive(Debug)]
 pub struct Container {
     // The order is that of dropping: what the processes use goes after them.
@@ -113,6 +121,18 @@ impl Container {
     /// When they are not mounted.
     pub fn unmount_root(&self) -> Result<()> {
         self.enter(&["umount", "--lazy", "--recursive"], &[self.base.path()])
+    }
+
+    /// Makes it one of the hardened sort: its root cannot be written to, and where it may write nothing can be executed. Not with
+    /// [`Root::Chroot`].
+    ///
+    /// # Errors
+    /// As [`Self::mount`].
+    pub fn harden(&self) -> Result<()> {
+        for directory in ["/tmp", "/dev/shm"] {
+            self.mount(&["-t", "tmpfs", "-o", "noexec,mode=1777", "none", directory])?;
+        }
+        self.mount(&["-o", "remount,bind,ro", "/"])
     }
 
     /// Mounts something in it. Not with [`Root::Chroot`], where paths are those of the host.
@@ -170,7 +190,8 @@ fn command(jdk: &Jdk, sort: &Sort, image: &TempDir, base: &TempDir, cgroup: Opti
     command.args(["-euc", "if [ -n \"$CGROUP\" ]; then echo 0 >\"$CGROUP\"; fi; exec unshare --mount \"$@\"", "sh"]);
     command.args(["/bin/sh", "-c", SETUP, "setup"]);
     command.arg(jdk.tool("java")).args(["-Xmx128m", "-cp"]).arg(sort.app.join("classes"));
-    command.arg("targets.Shapes").arg(sort.app.join("libshapes.so"));
+    // Other targets do not look at it.
+    command.arg(sort.main).arg(sort.app.join("libshapes.so"));
     let word = |yes, word, other| if yes { word } else { other };
     command.env("LC_ALL", "C.UTF-8").env_remove("JAVA_TOOL_OPTIONS");
     command.env("CGROUP", cgroup.map(Cgroup::members).unwrap_or_default());

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use nprof_tests::container::{Container, Layer, Root, Sort, UID};
@@ -18,7 +18,10 @@ use rustix::fs::inotify;
 use tempfile::TempDir;
 
 use crate::TARGETS;
+use crate::record_trees::must_be_recorded;
 use crate::tiers::{must_add_up, must_be_stubbed};
+use crate::tree::follow_in;
+use crate::tree_cli::{must_be_lines, must_tell_waiting};
 
 /// What is said of a method that has nothing to do with where its JVM runs.
 type Said = (Option<String>, Option<u64>, Option<u64>, String, Option<String>);
@@ -230,4 +233,42 @@ fn by_stubs_without_proc() -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Checks everything that trees are about in a container: what is told, printed and recorded is exact, threads have the host's numbers and
+/// their waiting is told from work, and classes are restored.
+fn has_trees(sort: &Sort, before: impl Fn(&Container) -> Result<()>) -> Result<()> {
+    let sort = Sort { main: "targets.Trees", ..sort.clone() };
+    traced_on_every_jdk(|jdk| {
+        let mut container = Container::start(jdk, &sort)?;
+        before(&container)?;
+        follow_in(&mut container, 4, "platform").context("of the library")?;
+        must_be_lines(&mut container).context("of `nprof tree`")?;
+        for tree in must_tell_waiting(&mut container).context("waiting")? {
+            let task = format!("/proc/{}/task/{}", container.pid(), tree["tid"]);
+            ensure!(Path::new(&task).exists() && tree["thread"] == "java", "{tree}");
+        }
+        must_be_recorded(&mut container).context("of `nprof record --tree`")
+    })
+}
+
+/// Check trees in containers as they mostly are, and with a user namespace.
+#[test]
+fn trees() -> Result<()> {
+    for user_namespace in [false, true] {
+        has_trees(&Sort { user_namespace, ..Sort::default() }, |_| Ok(()))?;
+    }
+    Ok(())
+}
+
+/// Check trees where the root is read-only, and nothing may be executed where the JVM may write.
+#[test]
+fn trees_in_a_hardened_one() -> Result<()> {
+    has_trees(&Sort { user_namespace: true, ..Sort::default() }, Container::harden)
+}
+
+/// Check trees where the JVM has no `/proc`.
+#[test]
+fn trees_without_proc() -> Result<()> {
+    has_trees(&Sort { root: Root::Chroot, ..Sort::default() }, Container::unmount_root)
 }

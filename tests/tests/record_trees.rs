@@ -1,6 +1,7 @@
 //! `nprof record --tree`: recordings hold trees that are exact, and every command that reads recordings shows them.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use nprof::model::{Profile, RecordedTrees, TreeLosses};
@@ -88,28 +89,32 @@ fn must_be_exact(trees: &RecordedTrees, rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Check that a recording has sums of all invocations and the slowest as trees, beside what it has of natives; live, and what is left of the
-/// classes afterwards.
+/// Check that a recording of a target has sums of all invocations and the slowest as trees, beside what it has of natives; and what is left of
+/// the classes afterwards.
+pub(crate) fn must_be_recorded(target: &mut RemoteProcess) -> Result<()> {
+    let directory = TempDir::new()?;
+    let file = directory.path().join("run.nprof");
+    let before = open_again(target, false)?.class_files(WORK)?;
+    let child = start(target, &file, &["java.lang.Thread::*"])?;
+    target.run(&format!("run {THREADS} {ROUNDS} platform"))?;
+    let profile = end(child, &file)?;
+    let trees = trees(&profile)?;
+    must_be_exact(trees, ROUNDS)?;
+    let all: Vec<u64> = trees.kept.iter().map(|kept| kept.invocation.root().total_ns).collect();
+    let slowest = trees.totals.entries.values().find_map(|of| of.slowest).context("no slowest")?;
+    ensure!(all.len() == KEPT && all.iter().max() == Some(&slowest.total_ns), "{all:?}, {slowest:?}");
+    ensure!(trees.exceptions.values().all(|class| class == "targets.Trees$Failure"), "{:?}", trees.exceptions);
+    let native = profile.functions.iter().find(|function| function.method == "holdsLock").context("no holdsLock")?;
+    ensure!(native.calls == THREADS * ROUNDS, "{native:?}");
+    must_be_the_same(&before[0], &open_again(target, false)?.class_files(WORK)?[0])
+}
+
+/// Check that recordings hold what the target did, live, and leave classes as they were.
 #[test]
 fn recordings_hold_exact_trees() -> Result<()> {
     traced_on_every_jdk(|jdk| {
-        let directory = TempDir::new()?;
-        let file = directory.path().join("run.nprof");
         let mut target = RemoteProcess::trees(jdk, &[])?;
-        let before = open_again(&target, false)?.class_files(WORK)?;
-        let child = start(&target, &file, &["java.lang.Thread::*"])?;
-        target.run(&format!("run {THREADS} {ROUNDS} platform"))?;
-        let profile = end(child, &file)?;
-        let trees = trees(&profile)?;
-        must_be_exact(trees, ROUNDS)?;
-        let all: Vec<u64> = trees.kept.iter().map(|kept| kept.invocation.root().total_ns).collect();
-        let slowest = trees.totals.entries.values().find_map(|of| of.slowest).context("no slowest")?;
-        ensure!(all.len() == KEPT && all.iter().max() == Some(&slowest.total_ns), "{all:?}, {slowest:?}");
-        ensure!(trees.exceptions.values().all(|class| class == "targets.Trees$Failure"), "{:?}", trees.exceptions);
-        let native =
-            profile.functions.iter().find(|function| function.method == "holdsLock").context("no holdsLock")?;
-        ensure!(native.calls == THREADS * ROUNDS, "{native:?}");
-        must_be_the_same(&before[0], &open_again(&target, false)?.class_files(WORK)?[0])?;
+        must_be_recorded(&mut target)?;
         target.exit()
     })
 }
@@ -165,7 +170,52 @@ fn recordings_are_compared_by_invocation() -> Result<()> {
         let row = stdout.lines().find(|line| line.ends_with("Trees$Work::recursive > Trees$Work::leaf"));
         let cells: Vec<&str> = row.context("no row")?.split_whitespace().collect();
         ensure!(cells[0] == cells[1], "{stdout}");
-        Ok(())
+        must_be_drawn(&before, &after)
+    })
+}
+
+/// Check that the picture of both has what the table has: what an invocation did, as often as there were invocations in the later one.
+fn must_be_drawn(before: &str, after: &str) -> Result<()> {
+    let drawn = |args: &[&str]| -> Result<String> {
+        let run = run(&[&["diff", before, after, "--trees", "-o", "-"], args].concat())?;
+        ensure!(run.code == Some(0) && run.stderr.is_empty(), "{args:?}: {run:?}");
+        Ok(run.stdout)
+    };
+    let both = |folded: &str| -> Result<Vec<(String, [u64; 2])>> {
+        let row = |line: &str| {
+            let [new, old, stack] = line.rsplitn(3, ' ').collect::<Vec<_>>()[..] else { anyhow::bail!("{line}") };
+            Ok((stack.to_owned(), [old.parse()?, new.parse()?]))
+        };
+        folded.lines().map(row).collect()
+    };
+    let calls = both(&drawn(&["-f", "folded", "-w", "calls"])?)?;
+    let in_recursions: Vec<_> = calls.iter().filter(|(stack, _)| stack.contains("Trees$Work.recursive")).collect();
+    ensure!(in_recursions.len() > 10 && in_recursions.iter().all(|(_, [old, new])| old == new), "{calls:?}");
+    let times = both(&drawn(&["-f", "folded"])?)?;
+    let profile = read(Path::new(after))?;
+    let total: u64 = trees(&profile)?.totals.entries.values().map(|of| of.group().total_ns).sum();
+    ensure!(times.iter().map(|(_, [_, new])| new).sum::<u64>() == total, "not {total}: {times:?}");
+    let svg = drawn(&[])?;
+    ensure!(svg.contains("scaled to the same number of invocations") && svg.contains("Trees$Work.recursive"), "{svg}");
+    Ok(())
+}
+
+/// Check that a recording of so long has trees of that time, within that of its natives, and not also of the time that it takes to put
+/// everything in place and to take it away again.
+#[test]
+fn trees_are_of_the_time_that_was_asked_for() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let directory = TempDir::new()?;
+        let file = directory.path().join("run.nprof");
+        let target = RemoteProcess::trees(jdk, &[])?;
+        let outcome = outcome(start(&target, &file, &["-d", "1s"])?)?;
+        ensure!(outcome.code == Some(0), "{outcome:?}");
+        let profile = read(&file)?;
+        let (about, trees) = (&profile.about, trees(&profile)?);
+        ensure!(trees.elapsed >= Duration::from_secs(1), "{:?}", trees.elapsed);
+        ensure!(trees.elapsed <= about.elapsed, "trees of {:?} in {:?}", trees.elapsed, about.elapsed);
+        ensure!(trees.began.wall >= about.started, "{} before {}", trees.began.wall, about.started);
+        target.exit()
     })
 }
 
@@ -195,8 +245,21 @@ fn ends_and_mistakes() -> Result<()> {
             let run = run(&[&["record", "--pid", &pid, "-o", "/dev/null", "-d", "300ms"], args].concat())?;
             ensure!(run.code == Some(code) && run.stderr.contains(words), "{args:?}: {run:?}");
         }
+        must_be_missed(&pid, &file)?;
         must_be_the_same(&before[0], &open_again(&target, false)?.class_files(WORK)?[0])?;
         target.run("run 2 20 platform")?;
         target.exit()
     })
+}
+
+/// Check that a recording without trees is named where trees are to be drawn.
+fn must_be_missed(pid: &str, with_trees: &Path) -> Result<()> {
+    let without = with_trees.with_file_name("without.nprof");
+    let files = [with_trees, &without].map(|file| file.to_string_lossy());
+    let recorded = run(&["record", "--pid", pid, "-o", &files[1], "-d", "100ms", "java.lang.Thread::*"])?;
+    ensure!(recorded.code == Some(0), "{recorded:?}");
+    let drawn = run(&["diff", &files[0], &files[1], "--trees", "-o", "-"])?;
+    let says = format!("{}: the recording holds no trees of invocations", files[1]);
+    ensure!(drawn.code == Some(2) && drawn.stdout.is_empty() && drawn.stderr.contains(&says), "{drawn:?}");
+    Ok(())
 }

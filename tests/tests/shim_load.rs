@@ -203,10 +203,7 @@ fn read_only_root() -> Result<()> {
         for user_namespace in [false, true] {
             let sort = Sort { user_namespace, ..Sort::default() };
             let mut container = Container::start(jdk, &sort)?;
-            for directory in ["/tmp", "/dev/shm"] {
-                container.mount(&["-t", "tmpfs", "-o", "noexec,mode=1777", "none", directory])?;
-            }
-            container.mount(&["-o", "remount,bind,ro", "/"])?;
+            container.harden()?;
             let mounts = PathBuf::from(format!("/proc/{}/mountinfo", container.pid()));
             let before = fs::read_to_string(&mounts)?;
             Seen::at(container.pid())?.takes_it().with_context(|| format!("{sort:?}"))?;

@@ -13,6 +13,10 @@ use serde_json::Value;
 const ENTRY: &str = "targets.Trees$Work::entry";
 /// So many invocations are shown.
 const SHOWN: u64 = 20;
+/// Works, and then waits.
+const BOTH: &str = "targets.Trees$Waiting::both";
+/// So many times.
+const WAITS: u64 = 5;
 
 /// A command that follows a method of a target, with everything in place.
 fn follow(target: &RemoteProcess, entry: &str, args: &[&str]) -> Result<Child> {
@@ -45,63 +49,81 @@ fn must_be_the_tree_of(seed: u64, tree: &Value) -> Result<()> {
     Ok(())
 }
 
+/// The invocations that a command has printed, and the last line.
+fn printed(outcome: Outcome) -> Result<(Vec<Value>, Value)> {
+    let Outcome { code, stdout, stderr } = outcome;
+    ensure!(code == Some(0), "{code:?}: {stderr:?}");
+    let mut lines = stdout.lines().map(|line| Ok(serde_json::from_str(line)?)).collect::<Result<Vec<Value>>>()?;
+    let last = lines.pop().context("nothing was printed")?;
+    Ok((lines, last))
+}
+
+/// Check that each invocation of a target is a line with its tree, and that the last line adds them up.
+pub(crate) fn must_be_lines(target: &mut RemoteProcess) -> Result<()> {
+    let child = follow(target, ENTRY, &["--format", "json", "-n", &SHOWN.to_string()])?;
+    target.run(&format!("run 1 {SHOWN} platform"))?;
+    let (trees, summary) = printed(outcome(child)?)?;
+    ensure!(trees.len() as u64 == SHOWN, "{} lines", trees.len());
+    (0..).zip(&trees).try_for_each(|(seed, tree)| must_be_the_tree_of(seed, tree))?;
+    ensure!(summary["summary"]["entries"][0]["invocations"] == SHOWN, "{summary}");
+    ensure!(summary["summary"]["entries"][0]["failed"] == SHOWN / 10, "{summary}");
+    Ok(())
+}
+
 /// Check that each invocation is a line with its tree, and that the last line adds them up.
 #[test]
 fn a_line_for_each_invocation() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut target = RemoteProcess::trees(jdk, &[])?;
-        let child = follow(&target, ENTRY, &["--format", "json", "-n", &SHOWN.to_string()])?;
-        target.run(&format!("run 1 {SHOWN} platform"))?;
-        let Outcome { code, stdout, stderr } = outcome(child)?;
-        ensure!(code == Some(0), "{code:?}: {stderr:?}");
-        let lines = stdout.lines().map(|line| Ok(serde_json::from_str(line)?)).collect::<Result<Vec<Value>>>()?;
-        let (summary, trees) = lines.split_last().context("nothing was printed")?;
-        ensure!(trees.len() as u64 == SHOWN, "{} lines", trees.len());
-        (0..).zip(trees).try_for_each(|(seed, tree)| must_be_the_tree_of(seed, tree))?;
-        ensure!(summary["summary"]["entries"][0]["invocations"] == SHOWN, "{summary}");
-        ensure!(summary["summary"]["entries"][0]["failed"] == SHOWN / 10, "{summary}");
+        must_be_lines(&mut target)?;
         target.exit()
     })
+}
+
+/// The invocations of a method that works and then waits, so many times, and the last line.
+fn working_and_waiting(target: &mut RemoteProcess, args: &[&str]) -> Result<(Vec<Value>, Value)> {
+    let rounds = WAITS.to_string();
+    let child = follow(target, BOTH, &[&["--format", "json", "-n", &rounds], args].concat())?;
+    target.run(&format!("waiting {rounds}"))?;
+    let (trees, last) = printed(outcome(child)?)?;
+    ensure!(trees.len() as u64 == WAITS, "{trees:?}");
+    Ok((trees, last))
+}
+
+fn number(value: &Value) -> Result<f64> {
+    value.as_f64().with_context(|| format!("{value} is no number"))
+}
+
+/// Check that a target's waiting is told from its work, in each method and in all of an invocation. Returns the invocations.
+pub(crate) fn must_tell_waiting(target: &mut RemoteProcess) -> Result<Vec<Value>> {
+    /// What each of both takes, by the target's own clocks.
+    const NS: f64 = 20e6;
+    let (trees, last) = working_and_waiting(target, &[])?;
+    for tree in &trees {
+        let (of_works, of_waits) = (&tree["root"]["children"][0], &tree["root"]["children"][1]);
+        ensure!(of_works["method"] == "works" && of_waits["method"] == "waits", "{tree}");
+        let on_cpu = |node: &Value| Ok::<f64, anyhow::Error>(number(&node["total_ns"])? - number(&node["off_cpu_ns"])?);
+        let (works, waits) = (on_cpu(of_works)? / NS, number(&of_waits["self_off_cpu_ns"])? / NS);
+        ensure!((0.95..1.3).contains(&works) && waits > 0.95, "{works} of work, {waits} of waiting: {tree}");
+        ensure!(on_cpu(of_waits)? < NS / 4.0, "{tree}");
+        let both = number(&of_works["off_cpu_ns"])? + number(&of_waits["off_cpu_ns"])?;
+        ensure!(number(&tree["off_cpu_ns"])? >= both, "{tree}");
+    }
+    ensure!(number(&last["summary"]["entries"][0]["off_cpu_ns"])? > 0.95 * NS * WAITS as f64, "{last}");
+    Ok(trees)
 }
 
 /// Check that waiting is told from work, in each method and in all of an invocation, and that it is not known where it was not asked for.
 #[test]
 fn waiting_is_told_from_work() -> Result<()> {
-    const ROUNDS: u64 = 5;
-    /// What each of both takes, by the target's own clocks.
-    const NS: f64 = 20e6;
-    const BOTH: &str = "targets.Trees$Waiting::both";
-    let number = |value: &Value| value.as_f64().with_context(|| format!("{value} is no number"));
     traced_on_every_jdk(|jdk| {
         let mut target = RemoteProcess::trees(jdk, &[])?;
-        for is_measured in [true, false] {
-            let rounds = ROUNDS.to_string();
-            let options = [&["--format", "json", "-n", &rounds][..], if is_measured { &[] } else { &["--no-off-cpu"] }];
-            let child = follow(&target, BOTH, &options.concat())?;
-            target.run(&format!("waiting {ROUNDS}"))?;
-            let Outcome { code, stdout, stderr } = outcome(child)?;
-            ensure!(code == Some(0), "{code:?}: {stderr:?}");
-            let lines = stdout.lines().map(|line| Ok(serde_json::from_str(line)?)).collect::<Result<Vec<Value>>>()?;
-            let (last, trees) = lines.split_last().context("nothing was printed")?;
-            ensure!(trees.len() as u64 == ROUNDS, "{stdout}");
-            for tree in trees {
-                if !is_measured {
-                    ensure!(tree["off_cpu_ns"].is_null() && tree["root"]["self_off_cpu_ns"].is_null(), "{tree}");
-                    continue;
-                }
-                let (of_works, of_waits) = (&tree["root"]["children"][0], &tree["root"]["children"][1]);
-                ensure!(of_works["method"] == "works" && of_waits["method"] == "waits", "{tree}");
-                let on_cpu =
-                    |node: &Value| Ok::<f64, anyhow::Error>(number(&node["total_ns"])? - number(&node["off_cpu_ns"])?);
-                let (works, waits) = (on_cpu(of_works)? / NS, number(&of_waits["self_off_cpu_ns"])? / NS);
-                ensure!((0.95..1.3).contains(&works) && waits > 0.95, "{works} of work, {waits} of waiting: {tree}");
-                ensure!(on_cpu(of_waits)? < NS / 4.0, "{tree}");
-                let both = number(&of_works["off_cpu_ns"])? + number(&of_waits["off_cpu_ns"])?;
-                ensure!(number(&tree["off_cpu_ns"])? >= both, "{tree}");
-            }
-            let of_all = &last["summary"]["entries"][0]["off_cpu_ns"];
-            ensure!(if is_measured { number(of_all)? > 0.95 * NS * ROUNDS as f64 } else { of_all.is_null() }, "{last}");
+        must_tell_waiting(&mut target)?;
+        let (trees, last) = working_and_waiting(&mut target, &["--no-off-cpu"])?;
+        for tree in trees {
+            ensure!(tree["off_cpu_ns"].is_null() && tree["root"]["self_off_cpu_ns"].is_null(), "{tree}");
         }
+        ensure!(last["summary"]["entries"][0]["off_cpu_ns"].is_null(), "{last}");
         target.exit()
     })
 }

@@ -24,8 +24,8 @@ pub use sampled::Untimed;
 pub use since::Since;
 pub use tiers::{ProbeSample, StubSample, id_of, record_of, rows};
 pub use tree::{
-    NestedCalls, SlowestTrees, TreeSums, Trees, compare_trees, summarize_trees, trees_by_time, weigh_trees,
-    weigh_trees_all,
+    NestedCalls, SlowestTrees, TreeSums, Trees, compare_trees, summarize_trees, trees_by_time, weigh_comparison,
+    weigh_trees, weigh_trees_all,
 };
 pub use weigh::{Detail, NotRecorded, open_ns, thread_mark, weigh, weigh_all};
 pub use windows::{WindowKey, WindowLimits, Windows, WindowsOf, WindowsTally};

@@ -1,38 +1,29 @@
 //! The maps and programs in the kernel, which any number of sessions share.
 
-use std::io;
-use std::mem::offset_of;
+mod records;
+mod watch;
+
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nprof_common::alloc::AllocCookie;
-use nprof_common::histogram::BUCKETS;
-use nprof_common::stats::{BRIEF, CALLEE_SHIFT, HOLDS_SHIFT, KIND_SHIFT, RETURNS_SHIFT};
-use nprof_common::{
-    Consumed, Cookie, JniCallee, JniHolds, JniKind, Lane, Loss, MethodStats, Pace, Returns, SlowPace, SlowStats,
-    Switch, maps, shared,
-};
+use nprof_common::{Consumed, Cookie, Loss, MethodStats, Pace, SlowPace, SlowStats, maps, shared};
 
+use self::records::Free;
 use super::by_record::{ByteTable, ThreadTable};
-use super::feeds::{Collect, Feeds, fixed_point};
+use super::feeds::{Collect, Feeds};
 use super::jni::JniTable;
 use super::loss_log::{self, LossLog};
 use super::object::{Object, Sizes};
-use super::row_maps::{RowMap, RowMaps};
+use super::row_maps::RowMaps;
 use super::sharing::{Sharing, Tables};
 use super::slow::SlowTable;
 use super::vm_table::VmTable;
 use super::{Error, in_full, probe_uprobe_multi, reach};
-use crate::model::{AllocatorSite, Library, Pid, Reach, VirtAddr};
-use crate::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi};
+use crate::model::{Pid, Reach};
 use crate::sys::mapped_array::MappedArray;
 
 /// Memory that the records of all methods may take, in bytes, before CPUs have to share shards.
 const STATS_BUDGET: usize = 48 << 20;
-/// The record that no function gets.
-const IDLE_RECORD: u32 = 0;
-const WORDS: usize = size_of::<MethodStats>() / size_of::<u64>();
-const CONSUMED_WORDS: usize = size_of::<Consumed>() / size_of::<u64>();
 
 /// Records for functions of nprof's own, which show what probes cost.
 const CALIBRATED: u32 = 2;
@@ -67,15 +58,6 @@ pub(super) enum End {
     Return,
     /// Its return, where there is none.
     OnlyReturn,
-}
-
-/// The records that no function has.
-#[derive(Debug)]
-struct Free {
-    /// Records from this one on were never given out.
-    next: u32,
-    /// Records that were given back, zeroed.
-    returned: Vec<u32>,
 }
 
 impl Engine {
@@ -128,57 +110,6 @@ impl Engine {
         Ok((Arc::new(self), feeds))
     }
 
-    /// Has the stack taken of each call that passes an address of a library in a process: the place where stubs say that they
-    /// have chosen one. It ends with what is returned. Slow calls of these are counted in `record`, if there is one.
-    ///
-    /// # Errors
-    /// If the address is not in the library, the kernel refuses, or such calls were not to be collected.
-    pub fn watch_chosen(
-        &self,
-        pid: Pid,
-        library: &Library,
-        site: VirtAddr,
-        record: Option<u32>,
-    ) -> Result<OwnedFd, Error> {
-        let cookie = Cookie::new(pid.0, record.unwrap_or(IDLE_RECORD), 0, Lane::A);
-        self.watch_site(pid, library, site, (self.object.chosen.as_ref(), cookie))
-    }
-
-    /// Has each thread get one of these rows that passes an address of a library in a process: the place where stubs find that
-    /// theirs has none. It ends with what is returned.
-    ///
-    /// # Errors
-    /// If the address is not in the library, the kernel refuses, or there are to be no rows.
-    pub fn watch_rowless(&self, pid: Pid, library: &Library, site: VirtAddr, rows: &RowMap) -> Result<OwnedFd, Error> {
-        let cookie = rows.for_program().cookie(pid.0);
-        self.watch_site(pid, library, site, (self.object.rowless.as_ref(), cookie))
-    }
-
-    /// Has it counted what threads of a process ask an allocator for, at these places of its library. It ends with what is returned.
-    /// Hits are counted in `record`.
-    ///
-    /// # Errors
-    /// If the kernel refuses, or would put the probes into other processes too.
-    pub fn watch_allocator(
-        &self,
-        pid: Pid,
-        library: &Library,
-        sites: &[AllocatorSite],
-        record: u32,
-    ) -> Result<OwnedFd, Error> {
-        if self.reach == Reach::Everyone {
-            return Err(Error::AllocatorReachesOthers);
-        }
-        let failed = |source| Error::Library { library: library.path.clone(), source };
-        let program = self.object.alloc.as_ref().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-        let path = c_path(&library.open_path).map_err(failed)?;
-        let cookie = |site: &AllocatorSite| AllocCookie::new(record, site.request, site.rank, site.reach).0;
-        let (offsets, cookies): (Vec<u64>, Vec<u64>) = sites.iter().map(|site| (site.offset.0, cookie(site))).unzip();
-        let filter = self.filter(pid);
-        let to = UprobeMulti { path: &path, offsets: &offsets, cookies: &cookies, on_return: false, pid: filter };
-        link_uprobe_multi(program.as_fd(), to).map_err(failed)
-    }
-
     /// The rows of threads, by JVM; `None` if there are to be none, or nothing can give them to threads.
     #[must_use]
     pub fn row_maps(&self) -> Option<&Arc<RowMaps>> {
@@ -189,29 +120,6 @@ impl Engine {
     #[must_use]
     pub fn lacks_rows(&self) -> bool {
         self.object.rowless.is_some() && self.row_maps.is_none()
-    }
-
-    /// Has a program run where the code of a shim passes, with this cookie.
-    fn watch_site(
-        &self,
-        pid: Pid,
-        library: &Library,
-        site: VirtAddr,
-        (program, cookie): (Option<&OwnedFd>, Cookie),
-    ) -> Result<OwnedFd, Error> {
-        if self.reach == Reach::Everyone {
-            // The place is one that the target names.
-            return Err(Error::StubSiteReachesOthers);
-        }
-        let failed = |source| Error::Library { library: library.path.clone(), source };
-        let missing = || failed(io::ErrorKind::NotFound.into());
-        let mapping = library.mappings.iter().find(|mapping| mapping.contains(site)).ok_or_else(missing)?;
-        let offset = site.0 - mapping.start.0 + mapping.offset.0;
-        let program = program.ok_or_else(missing)?;
-        let path = c_path(&library.open_path).map_err(failed)?;
-        let filter = self.filter(pid);
-        let to = UprobeMulti { path: &path, offsets: &[offset], cookies: &[cookie.0], on_return: false, pid: filter };
-        link_uprobe_multi(program.as_fd(), to).map_err(failed)
     }
 
     fn load_object(capacity: u32, collect: &Collect) -> Result<Self, Error> {
@@ -230,7 +138,7 @@ impl Engine {
         let mut object = Object::load(Sizes { methods: capacity, shards, filtered }, collect)?;
         let losses = Mutex::new(take_loss_log(&mut object)?);
         let records = map_records(&object, capacity, shards)?;
-        let free = Mutex::new(Free { next: IDLE_RECORD + 1, returned: Vec::new() });
+        let free = Mutex::new(Free::all());
         let records = Arc::new(records);
         let consumed = (collect.counters != 0).then(|| map_consumed(&object, capacity, shards).map(Arc::new));
         let (consumed, off_cpu) = (consumed.transpose()?, collect.measures_off_cpu());
@@ -365,170 +273,6 @@ impl Engine {
             End::Return => Some(self.object.leave.as_fd()),
             End::OnlyReturn => self.object.result.as_ref().map(OwnedFd::as_fd),
         }
-    }
-
-    /// Takes a record for short looks at a function; `None` if there is none left.
-    #[must_use]
-    pub fn take_brief(&self) -> Option<u32> {
-        let record = self.take()?;
-        self.may_outlast(record);
-        Some(record)
-    }
-
-    /// A call that begins while the probes of its function are taken away may be left without its end, and is no loss.
-    pub(super) fn may_outlast(&self, record: u32) {
-        let offset = offset_of!(MethodStats, brief);
-        let before = self.shards_of(record).next().map_or(0, |first| self.word(first + offset / size_of::<u64>()));
-        self.store(record, offset, before | BRIEF);
-    }
-
-    /// Says what the arguments of a function are, for the programs that tell those of slow calls.
-    pub(super) fn set_kinds(&self, record: u32, kinds: u64) {
-        if let Some(slow) = &self.slow {
-            slow.set_kinds(record, kinds);
-        }
-    }
-
-    /// Says what a function returns, for the programs that count results, and what is looked at if it is a JNI function.
-    pub(super) fn describe(
-        &self,
-        record: u32,
-        returns: Returns,
-        (kind, holds, callee): (JniKind, JniHolds, JniCallee),
-    ) {
-        let described = (returns as u64) << RETURNS_SHIFT
-            | (kind as u64) << KIND_SHIFT
-            | (holds as u64) << HOLDS_SHIFT
-            | (callee as u64) << CALLEE_SHIFT;
-        self.store(record, offset_of!(MethodStats, brief), described);
-    }
-
-    /// Takes a record that nobody has; `None` if there is none left.
-    pub(super) fn take(&self) -> Option<u32> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(record) = free.returned.pop() {
-            return Some(record);
-        }
-        let record = Some(free.next).filter(|next| *next < self.capacity)?;
-        if let Err(error) = self.map_record(record) {
-            tracing::warn!("no room for further functions: their records cannot be mapped: {error}");
-            return None;
-        }
-        free.next += 1;
-        Some(record)
-    }
-
-    /// How many functions more there are records for.
-    #[must_use]
-    pub fn room(&self) -> usize {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.returned.len() + self.capacity.saturating_sub(free.next) as usize
-    }
-
-    /// Takes a record for the slow calls that the stubs of a JVM choose; `None` where these are not looked for.
-    #[must_use]
-    pub fn take_for_stubs(&self) -> Option<u32> {
-        self.slow.as_ref().and_then(|_| self.take())
-    }
-
-    /// Takes a record for the hits on the allocators of a JVM; `None` if there is none left, or these are not counted.
-    #[must_use]
-    pub fn take_for_allocators(&self) -> Option<u32> {
-        self.object.alloc.as_ref().and_then(|_| self.take())
-    }
-
-    /// Has a record mapped, and those before it.
-    fn map_record(&self, record: u32) -> io::Result<()> {
-        let values = (record as usize + 1) * self.shards as usize;
-        self.consumed.as_ref().map_or(Ok(()), |consumed| consumed.reach(values))?;
-        self.records.reach(values)
-    }
-
-    /// Zeroes records and gives them to whoever wants them next. No program may write to them any more: their links
-    /// are closed, and no thread of their process is left that could have an open call.
-    pub fn give_back(&self, records: impl Iterator<Item = u32>) {
-        let records: Vec<u32> = records.collect();
-        for first in records.iter().flat_map(|&record| self.shards_of(record)) {
-            for word in first..first + WORDS {
-                self.records.store(word, 0);
-            }
-            let consumed = first / WORDS * CONSUMED_WORDS;
-            for word in consumed..consumed + CONSUMED_WORDS {
-                self.consumed.as_ref().map(|consumed| consumed.store(word, 0));
-            }
-        }
-        if let Some(slow) = &self.slow {
-            records.iter().for_each(|&record| slow.forget(record));
-        }
-        if let Some(threads) = &self.threads {
-            threads.forget(&records);
-        }
-        if let Some(bytes) = &self.bytes {
-            bytes.forget(&records);
-        }
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).returned.extend(records);
-    }
-
-    /// Says what is done at a function's hits: a write to memory for each shard, which the next hit sees.
-    ///
-    /// During a hand-over the word of the first shard counts, and the others only point to it. So they are written
-    /// before it when one begins, and after it when one ends.
-    pub(super) fn switch(&self, record: u32, switch: Switch) {
-        let mut shards: Vec<usize> = self.shards_of(record).collect();
-        if switch.epoch().is_some() {
-            shards.reverse();
-        }
-        for first in shards {
-            self.records.store(first + offset_of!(MethodStats, switch) / size_of::<u64>(), switch.0);
-        }
-    }
-
-    /// How many timed calls of a function have begun and not ended.
-    #[must_use]
-    pub fn in_flight(&self, record: u32) -> u64 {
-        let sum = |words: std::ops::Range<usize>| -> u64 {
-            self.shards_of(record)
-                .flat_map(|first| words.clone().map(move |word| first + word))
-                .map(|at| self.word(at))
-                .sum()
-        };
-        let field = |offset: usize, words: usize| sum(offset / size_of::<u64>()..offset / size_of::<u64>() + words);
-        // Ends before entries: a call that ends in between is then still in flight.
-        let ended = field(offset_of!(MethodStats, histogram), BUCKETS) + field(offset_of!(MethodStats, untimed), 1);
-        field(offset_of!(MethodStats, entered), 1).saturating_sub(ended)
-    }
-
-    /// How many calls of a function have been counted and not timed.
-    pub(super) fn counted(&self, record: u32) -> u64 {
-        let word = offset_of!(MethodStats, counted) / size_of::<u64>();
-        self.shards_of(record).map(|first| self.word(first + word)).sum()
-    }
-
-    /// Says how likely it is that the stack of one of a function's calls is taken, from 0 to 1.
-    pub fn set_sample_probability(&self, record: u32, probability: f64) {
-        self.store(record, offset_of!(MethodStats, probability), fixed_point(probability));
-    }
-
-    /// Writes a field of each shard of a record.
-    fn store(&self, record: u32, offset: usize, value: u64) {
-        for first in self.shards_of(record) {
-            self.records.store(first + offset / size_of::<u64>(), value);
-        }
-    }
-
-    /// A record that is never switched on, for probes that do nothing.
-    pub(super) fn idle_record(&self) -> u32 {
-        IDLE_RECORD
-    }
-
-    fn word(&self, index: usize) -> u64 {
-        self.records.load(index).unwrap_or(0)
-    }
-
-    /// The first word of each shard of a record.
-    fn shards_of(&self, record: u32) -> impl Iterator<Item = usize> + use<> {
-        let shards = self.shards as usize;
-        (0..shards).map(move |shard| (record as usize * shards + shard) * WORDS)
     }
 }
 

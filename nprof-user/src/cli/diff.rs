@@ -4,19 +4,19 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 
 use super::NOTHING_MATCHED;
-use super::picture::{PictureFormat, WeightArg};
+use super::picture::{PictureFormat, WeightArg, trees_of};
 use super::recorded;
 use super::save::Destination;
 use super::selection::{SelectionArgs, ThreadArgs};
 use super::terminal::{say, stdout_screen};
-use crate::aggregate::{Detail, compare_trees, weigh};
+use crate::aggregate::{Detail, compare_trees, weigh, weigh_comparison};
 use crate::model::{Profile, Weighed, Weight};
 use crate::render::profile::diff::{self, Base, Difference, Names};
-use crate::render::tree::tree_difference;
+use crate::render::tree::{tree_difference, tree_difference_notes};
 
 /// Compare two recordings: which native methods take more or less time than before
 ///
@@ -44,12 +44,16 @@ pub(super) struct DiffArgs {
     /// The format of the picture [default: by the ending of PATH, else svg]
     #[arg(short, long, value_enum, requires = "output")]
     format: Option<DiffFormat>,
-    /// What the widths of the picture stand for [default: on-cpu, or time where waiting was not told from work in both]
+    /// What the widths of the picture stand for [default: on-cpu, or time where waiting was not told from work in both; with --trees time]
     #[arg(short, long, value_enum, requires = "output")]
     weight: Option<WeightArg>,
     /// Draw the widths of A instead of B, to see what is only there; the colours stay
     #[arg(long, requires = "output")]
     negate: bool,
+    /// Draw the invocations that the recordings hold (`nprof record --tree`) instead of native methods: exact times of Java methods and of
+    /// what they call, of as many invocations of each entry method in A as there are in B
+    #[arg(long, requires = "output", conflicts_with_all = ["per", "threads"])]
+    trees: bool,
     /// Print this many rows of the table; 0 for all
     #[arg(short, long, value_name = "N", default_value_t = 30, conflicts_with = "output")]
     top: usize,
@@ -69,8 +73,15 @@ enum DiffFormat {
 /// # Errors
 /// If a recording cannot be read, they cannot be compared, or the result cannot be written.
 pub(super) fn run(args: &DiffArgs, quiet: bool) -> anyhow::Result<ExitCode> {
+    if args.trees && !args.selection.is_empty() {
+        bail!("`--trees` draws all invocations: omit what selects native methods");
+    }
     let picture = args.output.as_deref().map(|path| picture(args, path)).transpose()?;
     let (before, after) = (recorded::open(&args.before)?, recorded::open(&args.after)?);
+    if let (Some(picture), true) = (&picture, args.trees) {
+        draw_trees(args, picture, (&before, &after), quiet)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if before.about.mode != after.about.mode {
         bail!("one of the recordings is of calls, the other of the CPU (`--on-cpu`): compare two of the same kind");
     }
@@ -78,7 +89,7 @@ pub(super) fn run(args: &DiffArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let Some([before, after]) = recorded::select([before, after], &args.selection, &args.threads)? else {
         return Ok(ExitCode::from(NOTHING_MATCHED));
     };
-    let Some((format, destination)) = picture else {
+    let Some(picture) = picture else {
         let mut out = io::BufWriter::new(io::stdout().lock());
         diff::table((&before, &after), &base, args.top, stdout_screen(), &mut out)?;
         if let (Some(before), Some(after)) = (&before.trees, &after.trees) {
@@ -88,10 +99,7 @@ pub(super) fn run(args: &DiffArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
     };
-    draw(args, format, &destination, (&before, &after), &base)?;
-    if let (Destination::File(path), false) = (&destination, quiet) {
-        say(format_args!("wrote {}", path.display()));
-    }
+    draw_natives(args, &picture, (&before, &after), &base, quiet)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -110,8 +118,10 @@ fn base(args: &DiffArgs, before: &Profile, after: &Profile) -> anyhow::Result<Op
     Ok(Some(Base::calls(per, calls)))
 }
 
-/// Format and place of the picture.
-fn picture(args: &DiffArgs, path: &Path) -> anyhow::Result<(DiffFormat, Destination)> {
+/// Format and place of a picture.
+type Picture = (DiffFormat, Destination);
+
+fn picture(args: &DiffArgs, path: &Path) -> anyhow::Result<Picture> {
     let destination = Destination::of(path)?;
     let format = match (args.format, &destination) {
         (Some(format), _) => format,
@@ -125,25 +135,54 @@ fn picture(args: &DiffArgs, path: &Path) -> anyhow::Result<(DiffFormat, Destinat
     Ok((format, destination))
 }
 
-fn draw(
+fn draw_natives(
     args: &DiffArgs,
-    format: DiffFormat,
-    destination: &Destination,
+    picture: &Picture,
     (before, after): (&Profile, &Profile),
     base: &Base,
+    quiet: bool,
 ) -> anyhow::Result<()> {
     let weight = args.weight.map_or_else(|| diff::weight(before, after), Weight::from);
     let weighed = |profile: &Profile| -> anyhow::Result<Weighed> { Ok(weigh(profile, weight, Detail::default())?) };
     let (old, new) = (weighed(before)?, weighed(after)?);
-    let difference = Difference::new(&old, &new, base.clone());
-    if format == DiffFormat::Folded {
-        return destination.save(|out| difference.folded(out));
+    draw(args, picture, &Difference::new(&old, &new, base), quiet)
+}
+
+/// Draws the trees of both.
+fn draw_trees(
+    args: &DiffArgs,
+    picture: &Picture,
+    (before, after): (&Profile, &Profile),
+    quiet: bool,
+) -> anyhow::Result<()> {
+    let trees = |profile, path: &Path| trees_of(profile).with_context(|| path.display().to_string());
+    let comparison = compare_trees(trees(before, &args.before)?, trees(after, &args.after)?);
+    let weighed = weigh_comparison(&comparison, args.weight.map_or(Weight::Time, Weight::from))?;
+    let is_scaled = comparison.entries.iter().map(|entry| &entry.difference).any(|difference| {
+        let invocations = [difference.others, difference.these].map(|group| group.invocations);
+        invocations[0] != invocations[1] && !invocations.contains(&0)
+    });
+    draw(args, picture, &Difference::of_trees(&weighed, is_scaled), quiet)?;
+    if !quiet {
+        tree_difference_notes(&comparison).iter().for_each(|note| say(format_args!("{note}")));
     }
-    let (before, after) = (args.before.to_string_lossy(), args.after.to_string_lossy());
-    if difference.is_empty(args.negate) {
-        let (empty, hint) = if args.negate { (before, "omit --negate") } else { (after, "add --negate") };
-        bail!("{empty} has nothing to draw: {hint} for the widths of the other recording");
+    Ok(())
+}
+
+fn draw(args: &DiffArgs, (format, destination): &Picture, difference: &Difference, quiet: bool) -> anyhow::Result<()> {
+    if *format == DiffFormat::Folded {
+        destination.save(|out| difference.folded(out))?;
+    } else {
+        let (before, after) = (args.before.to_string_lossy(), args.after.to_string_lossy());
+        if difference.is_empty(args.negate) {
+            let (empty, hint) = if args.negate { (before, "omit --negate") } else { (after, "add --negate") };
+            bail!("{empty} has nothing to draw: {hint} for the widths of the other recording");
+        }
+        let names = Names { before: &before, after: &after };
+        destination.save(|out| difference.svg(&names, args.negate, out))?;
     }
-    let names = Names { before: &before, after: &after };
-    destination.save(|out| difference.svg(&names, args.negate, out))
+    if let (Destination::File(path), false) = (destination, quiet) {
+        say(format_args!("wrote {}", path.display()));
+    }
+    Ok(())
 }

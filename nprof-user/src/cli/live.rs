@@ -18,7 +18,9 @@ use crate::discover::Proc;
 use crate::model::{Jvm, Pid, Profile, RecordedTrees};
 use crate::render::units;
 use crate::resolve::select::Selection;
-use crate::trace::{self, OnCpu, OnCpuWanted, Options, Pace, Prepared, Recorder, TierWanted, TreeRecorder, Wanted};
+use crate::trace::{
+    self, OnCpu, OnCpuWanted, Options, Pace, Prepared, Recorder, TierWanted, TreeRecorder, TreeTracer, Wanted,
+};
 
 /// How often a terminal is told how far it is.
 const TELL: Duration = Duration::from_millis(500);
@@ -132,8 +134,8 @@ impl LiveArgs {
                     let Some(tracer) = following.open(&mut stop, &proc, &jvm).await? else {
                         return Ok(Outcome::NothingMatched);
                     };
-                    let tracer = tree::begin(tracer, self.share_of_each(&needs), &mut stop, quiet).await?;
-                    Some(TreeRecorder::start(tracer, tree::clock())?)
+                    let share = self.share_of_each(&needs);
+                    Some(tree::begin(tracer, TreeTracer::enhance, share, &mut stop, quiet).await?)
                 }
                 None => None,
             };
@@ -141,6 +143,10 @@ impl LiveArgs {
             let start = move || args.start(proc, jvm, selection, patterns, needs);
             let Some(live) = stop.unless_stopped(start).await? else { bail!("stopped before anything was recorded") };
             let Some(mut live) = live? else { return Ok(Outcome::NothingMatched) };
+            let trees = match trees {
+                Some(tracer) => Some(record_trees(tracer, &mut stop).await?),
+                None => None,
+            };
             let told = Told::new(quiet, self.duration);
             told.begin(&live);
             let result = follow(&mut live, &mut stop, &told, self.duration).await;
@@ -259,6 +265,16 @@ impl Live {
             Self::OnCpu(on_cpu) => on_cpu.finish(),
         }
     }
+}
+
+/// Has the trees of enhanced methods recorded: once everything else is in place, so that they are of the time that is asked for.
+async fn record_trees(mut tracer: TreeTracer, stop: &mut Stop) -> anyhow::Result<TreeRecorder> {
+    let recording = stop.unless_stopped(move || {
+        tracer.record()?;
+        TreeRecorder::start(tracer, tree::clock())
+    });
+    let Some(recorder) = recording.await? else { bail!("stopped before anything was recorded") };
+    Ok(recorder?)
 }
 
 /// Has trees recorded no more, and says what went wrong with them.

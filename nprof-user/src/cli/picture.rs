@@ -39,7 +39,7 @@ pub(super) struct PictureArgs {
     pub(super) threads: bool,
     /// Draw the invocations that the recording holds (`nprof record --tree`) instead of native methods: exact times of Java methods and of
     /// what they call, by wall-clock time unless --weight says otherwise
-    #[arg(long, conflicts_with_all = ["pid", "lines", "hidden_frames", "thread_frames", "from_serve"])]
+    #[arg(long, conflicts_with_all = ["pid", "lines", "hidden_frames", "thread_frames", "threads", "from_serve"])]
     pub(super) trees: bool,
 }
 
@@ -268,7 +268,10 @@ impl Picture {
 }
 
 /// The trees that a recording holds.
-fn trees_of(profile: &Profile) -> anyhow::Result<&RecordedTrees> {
+///
+/// # Errors
+/// If there are none.
+pub(super) fn trees_of(profile: &Profile) -> anyhow::Result<&RecordedTrees> {
     let trees = profile.trees.as_deref();
     trees.ok_or_else(|| anyhow!("the recording holds no trees of invocations: record again with `--tree ENTRY`"))
 }

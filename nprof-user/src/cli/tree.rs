@@ -131,7 +131,7 @@ async fn follow(args: &TreeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         output::print_plan(args, tracer.plan())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let tracer = begin(tracer, args.max_overhead.0, &mut stop, quiet).await?;
+    let tracer = begin(tracer, TreeTracer::begin, args.max_overhead.0, &mut stop, quiet).await?;
     let mut output = Output::begin(args, &tracer)?;
     let collector = TreeCollector::new(tracer, args.format == Format::Perfetto);
     let mut session = Session {
@@ -196,7 +196,7 @@ impl Session<'_> {
     fn end(mut self, mut output: Output) -> io::Result<(Result<TreeEnd, trace::Error>, Jvm)> {
         let end = self.collector.stop(&mut showing(&mut output))?;
         let tracer = self.collector.tracer();
-        output.finish(self.collector.unfinished(), tracer.losses(), tracer.silenced())?;
+        output.finish(self.collector.unfinished(), tracer)?;
         Ok((end, tracer.jvm().clone()))
     }
 }

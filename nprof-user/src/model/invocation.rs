@@ -147,7 +147,7 @@ impl Missing {
 /// What did not become an invocation that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unfinished {
-    /// Invocations that were under way when their methods were enhanced: only their ends were seen.
+    /// Invocations that were under way when following began: only their ends were seen.
     pub begun_before: u64,
     /// Invocations in which their threads still were at the end.
     pub still_inside: u64,

@@ -1,13 +1,16 @@
 //! What is known of a JVM that is traced, for everybody who wants to read it while the [`Tracer`](super::Tracer) is at
 //! work: nobody waits for a slow JVM.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod rules;
+mod snapshot;
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::by_record::{OfRecord, Tables};
+use super::by_record::Tables;
 use super::programs::JvmPrograms;
 use super::slow::{JvmSlow, Whose};
 use super::spent::Spent;
@@ -16,10 +19,7 @@ use crate::aggregate;
 use crate::attach::Switches;
 use crate::collect::Reader;
 use crate::govern::By;
-use crate::model::{
-    Collectors, Jvm, Losses, Method, MethodSnapshot, Price, Prices, Probe, Skipped, SlowCalls, Snapshot, States,
-    Traced, Tracing,
-};
+use crate::model::{Collectors, Jvm, Losses, Method, Prices, Probe, Skipped, States, Traced, Tracing};
 use crate::profile::SlowSample;
 use crate::resolve::rule::Rule;
 use crate::resolve::thresholds::Thresholds;
@@ -134,90 +134,6 @@ impl TracedJvm {
         self.lock().spent.clone()
     }
 
-    /// Says what is to be done at the calls of some methods that are there now. With probes it is done when this returns, unless
-    /// one has to be attached for it first; the shim has been told of it by then, and does it when it reads that. Returns how
-    /// many functions that concerns.
-    pub fn obey(&self, rule: &Rule) -> usize {
-        let listed = self.listed();
-        let stubs = listed.stubs.iter().filter(|stub| rule.selects(&stub.about.method.method));
-        let (records, only_stubbed) = stubs.fold((HashSet::new(), 0), |(mut records, only), stub| {
-            records.insert(stub.about.record);
-            (records, only + usize::from(stub.probe.is_none()))
-        });
-        if let Some(stubs) = &self.stubs {
-            stubs.switches.want(|record| records.contains(&record), rule.wanted);
-        }
-        self.obey_for(rule, &listed.probes) + only_stubbed
-    }
-
-    /// How many functions a rule is about that are there now, those that only stubs see included.
-    #[must_use]
-    pub fn concerned<W>(&self, rule: &Rule<W>) -> usize {
-        let listed = self.listed();
-        let stubs = listed.stubs.iter().filter(|stub| stub.probe.is_none() && rule.selects(&stub.about.method.method));
-        listed.probes.iter().filter(|probe| concerns(rule, probe)).count() + stubs.count()
-    }
-
-    /// A method that this rule is about and that it cannot be done to while it is traced: its calls are counted at their other end.
-    #[must_use]
-    pub fn refuses(&self, rule: &Rule) -> Option<Method> {
-        let (listed, wanted) = (self.listed(), self.possible(rule.wanted));
-        let refuses = |probe: &&Probe| concerns(rule, probe) && !self.switches.may_become(probe.index, wanted);
-        let refusing = listed.probes.iter().find(refuses)?;
-        refusing.methods.iter().map(|known| &known.method).find(|method| rule.selects(method)).cloned()
-    }
-
-    /// Replaces all rules: what is done at the calls of each method is what the last one of these says that selects it, or what is
-    /// usual.
-    pub fn obey_only(&self, rules: Vec<Rule>) {
-        let usual = if self.known.timed { Tracing::Timed } else { Tracing::Counted };
-        let last = |concerns: &dyn Fn(&Rule) -> bool| {
-            rules.iter().rev().find(|rule| concerns(rule)).map_or(usual, |rule| self.possible(rule.wanted))
-        };
-        let listed = self.listed();
-        for probe in listed.probes.iter() {
-            self.switches.want([probe.index], last(&|rule| concerns(rule, probe)));
-        }
-        for (stubs, stub) in self.stubs.iter().flat_map(|stubs| listed.stubs.iter().map(move |stub| (stubs, stub))) {
-            let wanted = last(&|rule| rule.selects(&stub.about.method.method));
-            stubs.switches.want(|record| record == stub.about.record, wanted);
-        }
-        self.set_rules(rules);
-    }
-
-    /// Sets the rules for methods that are bound from now on; later ones count.
-    pub fn set_rules(&self, rules: Vec<Rule>) {
-        if let Some(stubs) = &self.stubs {
-            stubs.switches.set_rules(rules.clone());
-        }
-        self.lock().rules = rules;
-    }
-
-    /// Applies the rules to functions that are new, and those about slow calls, before they get a probe.
-    pub(super) fn obey_all(&self, probes: &[Probe]) {
-        let rules = self.lock().rules.clone();
-        for probe in probes {
-            if let Some(slow) = self.slow.get() {
-                slow.begin_function(probe);
-            }
-            if let Some(rule) = rules.iter().rev().find(|rule| concerns(rule, probe)) {
-                self.switches.begin_as(probe.index, self.possible(rule.wanted));
-            }
-        }
-    }
-
-    fn obey_for(&self, rule: &Rule, probes: &[Probe]) -> usize {
-        let concerned: Vec<u32> =
-            probes.iter().filter(|probe| concerns(rule, probe)).map(|probe| probe.index).collect();
-        self.switches.want(concerned.iter().copied(), self.possible(rule.wanted));
-        concerned.len()
-    }
-
-    /// What can be done: what only counts from the start has no probes on returns.
-    fn possible(&self, wanted: Tracing) -> Tracing {
-        if self.known.timed { wanted } else { wanted.min(Tracing::Counted) }
-    }
-
     /// The name of a function: that of a method that is bound to it; or of a method with a stub, by what the governor calls it.
     #[must_use]
     pub fn name(&self, id: u32) -> Option<(String, String)> {
@@ -261,27 +177,6 @@ impl TracedJvm {
         self.switches.probed()
     }
 
-    /// A function that stubs see is in the least state of its methods.
-    fn states_of(&self, listed: &Listed) -> States {
-        let mut of_functions: HashMap<u32, Traced> = HashMap::new();
-        let mut of_methods = Vec::new();
-        for stub in listed.stubs.iter().filter(|stub| stub.last.is_none()) {
-            let Some(traced) = self.stubs.as_ref().and_then(|stubs| stubs.switches.traced(stub.about.record)) else {
-                continue;
-            };
-            match stub.probe {
-                Some(index) => {
-                    let least = of_functions.entry(index).or_insert(traced);
-                    *least = if traced.tracing < least.tracing { traced } else { *least };
-                }
-                None => of_methods.push(traced),
-            }
-        }
-        let mut states = self.switches.states(|index| of_functions.get(&index).copied());
-        of_methods.into_iter().for_each(|traced| states.add(traced));
-        states
-    }
-
     /// What went wrong in the measurement so far, of all JVMs that share maps with this one.
     #[must_use]
     pub fn losses(&self) -> Losses {
@@ -307,45 +202,6 @@ impl TracedJvm {
         Some(format!("{}::{}", method.class, method.name))
     }
 
-    /// Everything measured from the start to now, or to the end if tracing was stopped.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        let (listed, end, spent) = {
-            let state = self.lock();
-            (Arc::clone(&state.listed), state.end, state.spent.clone())
-        };
-        let elapsed = end.unwrap_or_else(|| self.start.elapsed());
-        Snapshot {
-            started: self.started,
-            methods: self.rows(&listed, spent.as_ref()),
-            elapsed,
-            jvm: self.jvm.clone(),
-            ended: false,
-            timed: self.known.timed,
-            traced: listed.probes.len() + listed.only_stubbed(),
-            states: self.states_of(&listed),
-            cost: spent.as_ref().map(|spent| spent.total),
-            cpu: spent.as_ref().map(|spent| spent.cpu),
-            cost_share: spent.as_ref().map(|spent| spent.share),
-            prices: self.prices(spent.as_ref()),
-            collectors: self.collectors(spent.as_ref()),
-            slow: self.slow_calls(&listed),
-            programs: self.programs().map(JvmPrograms::values).unwrap_or_default(),
-            skipped: Arc::clone(&listed.skipped),
-            downcalls: listed.downcalls,
-            losses: self.reader.losses(),
-        }
-    }
-
-    /// What a call of a function costs, with what the user's programs add.
-    fn price_of(&self, probe: &Probe, prices: &Prices, traced: Traced) -> Price {
-        let (price, site) = (prices.at(probe.site.cost), probe.site.cost);
-        // A probe on the return traps twice, as both do.
-        let counted_ns = if traced.wanted == Tracing::Returned { price.timed_ns } else { price.counted_ns };
-        let price = Price { counted_ns, ..price };
-        self.programs().map_or(price, |programs| programs.dearer(price, probe.index, site, traced.wanted))
-    }
-
     /// Who sees the calls of a function of which the user wants so much, by its probe.
     pub(super) fn by_probe(&self, probe: &Probe, wanted: Tracing) -> By {
         let site = probe.site.cost;
@@ -355,85 +211,6 @@ impl TracedJvm {
         }
         let price = self.known.prices.at(site);
         by.with_dearer_counts(u32::try_from(price.timed_ns.saturating_sub(price.counted_ns)).unwrap_or(u32::MAX))
-    }
-
-    /// What is collected: nothing that is not known to the end.
-    fn collectors(&self, spent: Option<&Spent>) -> Collectors {
-        let all = self.known.collectors;
-        if spent.is_some_and(|spent| spent.allocations_end) { all.without_allocations() } else { all }
-    }
-
-    /// The same for a scrape that shows single calls.
-    #[must_use]
-    pub fn snapshot_with_exemplars(&self) -> Snapshot {
-        let mut snapshot = self.snapshot();
-        if let Some((slow, calls)) = self.slow.get().zip(snapshot.slow.as_mut()) {
-            calls.exemplars = slow.show_exemplars();
-        }
-        snapshot
-    }
-
-    /// What calls have cost this JVM, which depends on how often it makes them.
-    fn prices(&self, spent: Option<&Spent>) -> Prices {
-        self.known.prices.dearer(spent.map_or([1.0; 2], |spent| spent.dearer))
-    }
-
-    /// What each function has, and each method that stubs told apart.
-    fn rows(&self, listed: &Listed, spent: Option<&Spent>) -> Vec<MethodSnapshot> {
-        // Before the records: these then have all calls that are known by thread.
-        let mut tables = self.tables.get().map(Tables::read).unwrap_or_default();
-        let functions = self.switches.functions();
-        let prices = self.prices(spent);
-        let mut stubs = self.stub_samples(listed);
-        let of_probe = |probe: &Probe| {
-            let place = functions.binary_search_by_key(&probe.index, |(index, ..)| *index).ok()?;
-            let (_, record, traced) = functions[place];
-            let OfRecord { threads, bytes_per_call } = tables.take(record);
-            let seen = aggregate::ProbeSample {
-                probe,
-                library: listed.libraries.get(probe.site.library.0).map_or("", String::as_str),
-                price: self.price_of(probe, &prices, traced),
-                traced_after: listed.late.get(&probe.index).copied().unwrap_or_default(),
-                traced,
-                off_cpu: self.measures_off_cpu(),
-                stats: self.reader.sample(record).map(|sample| sample.stats),
-                unseen: spent.and_then(|spent| spent.unseen.get(&probe.index).copied()),
-                mean: spent.and_then(|spent| spent.means.get(&probe.index).copied()),
-                waited: spent.and_then(|spent| spent.waited.get(&probe.index).copied()),
-                consumed: self.reader.consumed(record),
-                bytes_per_call,
-                threads,
-            };
-            Some(aggregate::rows(Some(&seen), &stubs.remove(&Some(probe.index)).unwrap_or_default()))
-        };
-        let mut rows: Vec<MethodSnapshot> = listed.probes.iter().filter_map(of_probe).flatten().collect();
-        // What is left is of no probe, or not any more.
-        rows.extend(stubs.into_values().flat_map(|stubs| aggregate::rows(None, &stubs)));
-        rows
-    }
-
-    /// What stubs have recorded, by the index of the function.
-    fn stub_samples(&self, listed: &Listed) -> HashMap<Option<u32>, Vec<aggregate::StubSample>> {
-        let mut samples: HashMap<_, Vec<_>> = HashMap::new();
-        for stub in &listed.stubs {
-            let (record, switches) = (stub.about.record, self.stubs.as_ref().map(|stubs| &stubs.switches));
-            let now = || switches?.reader().sample(record).map(|sample| sample.stats);
-            if let Some(stats) = stub.last.or_else(now) {
-                let estimated_ns = switches.and_then(|switches| switches.estimate(record, &stats));
-                let traced = switches.and_then(|switches| switches.traced(record)).unwrap_or(stub.about.traced);
-                // What was consumed is known as long as the shim is there.
-                let consumed = switches.filter(|_| stub.last.is_none()).and_then(|of| of.reader().consumed(record));
-                let sample = aggregate::StubSample { stats, estimated_ns, traced, consumed, ..stub.about.clone() };
-                samples.entry(stub.probe).or_default().push(sample);
-            }
-        }
-        samples
-    }
-
-    fn slow_calls(&self, listed: &Listed) -> Option<SlowCalls> {
-        let slow = self.slow.get()?;
-        let functions: HashMap<u32, u32> = self.records().map(|(index, record)| (record, index)).collect();
-        Some(slow.read(|call| self.method_in(listed, &functions, call)))
     }
 
     /// Whose a slow call is.
@@ -555,9 +332,4 @@ impl TracedJvm {
         // Each change is a single assignment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether a rule is about a function: one of its methods.
-fn concerns<W>(rule: &Rule<W>, probe: &Probe) -> bool {
-    probe.methods.iter().any(|known| rule.selects(&known.method))
 }

@@ -56,9 +56,9 @@ fn install_binary(binary: &Path, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The README's links lead to these, and to the pictures among them.
+/// The README's links lead to these, to the pictures among them, and to programs to try things with.
 fn documentation(root: &Path) -> Result<()> {
-    for folder in ["docs", "docs/images"] {
+    for folder in ["docs", "docs/images", "docs/examples"] {
         let (from, to) = (cargo::workspace().join(folder), root.join(DOC).join(folder));
         for file in files(&from)? {
             write(&to.join(&file), &read(&from.join(&file))?, 0o644)?;
@@ -132,13 +132,13 @@ mod tests {
         }
     }
 
-    /// Check that documents and their pictures are copied, each to its place.
+    /// Check that documents, their pictures and their examples are copied, each to its place.
     #[test]
     fn documents_with_their_pictures() {
         let root = tempfile::tempdir().unwrap();
         documentation(root.path()).unwrap();
         let there = |file: &str| root.path().join(DOC).join("docs").join(file).is_file();
-        assert!(there("flamegraphs.md") && there("images/flamegraph.svg"));
+        assert!(there("flamegraphs.md") && there("images/flamegraph.svg") && there("examples/Shop.java"));
     }
 
     /// Check that compressing twice gives the same bytes: no name, no time.

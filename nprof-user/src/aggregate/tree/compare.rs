@@ -7,7 +7,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use super::difference::{Part, compare};
-use crate::model::{EntryComparison, EntryTotals, RecordedTrees, TreeComparison, TreeMethod};
+use super::sums::{Weigher, of_stacks};
+use crate::aggregate::weigh::NotRecorded;
+use crate::model::{
+    EntryComparison, EntryTotals, PathDifference, PathSum, RecordedTrees, TreeComparison, TreeMethod, Weighed, Weight,
+};
 
 /// Compares the trees of a recording with those of an earlier one, by entry method.
 #[must_use]
@@ -45,6 +49,34 @@ pub fn compare_trees(before: &RecordedTrees, after: &RecordedTrees) -> TreeCompa
     let spent = |entry: &EntryComparison| entry.difference.these.total_ns.max(entry.difference.others.total_ns);
     entries.sort_by_key(|entry| (Reverse(spent(entry)), entry.method));
     TreeComparison { methods: numbers.methods, entries, silenced, losses: [before.losses, after.losses] }
+}
+
+/// A comparison as stacks, those of before and those of after: of each entry method as if there had been as many invocations before as there
+/// were after. One without invocations in one of both is as it was.
+///
+/// # Errors
+/// If it is not known of all how long threads did not run, and the weight needs that.
+pub fn weigh_comparison(comparison: &TreeComparison, weight: Weight) -> Result<[Weighed; 2], NotRecorded> {
+    let both = |entry: &EntryComparison| [entry.difference.others, entry.difference.these];
+    let Weigher { unit, value } = Weigher::of(weight, comparison.entries.iter().flat_map(both))?;
+    let stacks = |of: fn(&PathDifference) -> PathSum, is_scaled: bool| {
+        let stacks = comparison.entries.iter().flat_map(move |entry| {
+            let [before, after] = both(entry).map(|group| group.invocations);
+            let scale = move |value: u64| if is_scaled { scaled(value, before, after) } else { value };
+            entry.difference.paths.iter().map(move |path| (path.path.clone(), scale(value(of(path)))))
+        });
+        of_stacks(unit, &comparison.methods, stacks)
+    };
+    Ok([stacks(|path| path.others, true), stacks(|path| path.these, false)])
+}
+
+/// What a number of so many invocations before would be of as many as after, to the nearest.
+fn scaled(value: u64, before: u64, after: u64) -> u64 {
+    if before == 0 || after == 0 {
+        return value;
+    }
+    let [value, before, after] = [value, before, after].map(u128::from);
+    u64::try_from((value * after + before / 2) / before).unwrap_or(u64::MAX)
 }
 
 /// All invocations of an entry method, with paths for keys.

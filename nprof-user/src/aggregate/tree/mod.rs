@@ -14,7 +14,7 @@ mod sums;
 
 use std::collections::HashMap;
 
-pub use self::compare::compare_trees;
+pub use self::compare::{compare_trees, weigh_comparison};
 pub use self::nested::NestedCalls;
 pub use self::slowest::SlowestTrees;
 pub use self::sums::{TreeSums, summarize_trees, trees_by_time, weigh_trees, weigh_trees_all};

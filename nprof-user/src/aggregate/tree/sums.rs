@@ -103,16 +103,34 @@ pub fn trees_by_time(totals: &TreeTotals, methods: &[TreeMethod]) -> Weighed {
 /// # Errors
 /// If it is not known of all how long threads did not run, and the weight needs that.
 pub fn weigh_trees(totals: &TreeTotals, methods: &[TreeMethod], weight: Weight) -> Result<Weighed, NotRecorded> {
-    let mut groups = totals.entries.values().map(EntryTotals::group);
-    if matches!(weight, Weight::OnCpu | Weight::OffCpu) && groups.any(|group| group.known_off_ns().is_none()) {
-        return Err(NotRecorded::OffCpu);
+    let weigher = Weigher::of(weight, totals.entries.values().map(EntryTotals::group))?;
+    Ok(weighed(totals, methods, weigher.unit, weigher.value))
+}
+
+/// What a weight makes of the sums of a path.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Weigher {
+    pub(super) unit: Unit,
+    pub(super) value: fn(PathSum) -> u64,
+}
+
+impl Weigher {
+    /// For these invocations.
+    ///
+    /// # Errors
+    /// As [`weigh_trees`].
+    pub(super) fn of(weight: Weight, mut groups: impl Iterator<Item = InvocationGroup>) -> Result<Self, NotRecorded> {
+        if matches!(weight, Weight::OnCpu | Weight::OffCpu) && groups.any(|group| group.known_off_ns().is_none()) {
+            return Err(NotRecorded::OffCpu);
+        }
+        let value: fn(PathSum) -> u64 = match weight {
+            Weight::Time | Weight::SelfTime => |sum| sum.self_ns,
+            Weight::Calls => |sum| sum.calls,
+            Weight::OnCpu => |sum| sum.self_ns.saturating_sub(sum.off_ns),
+            Weight::OffCpu => |sum| sum.off_ns,
+        };
+        Ok(Self { unit: if weight == Weight::Calls { Unit::Calls } else { Unit::Nanoseconds }, value })
     }
-    Ok(match weight {
-        Weight::Time | Weight::SelfTime => trees_by_time(totals, methods),
-        Weight::Calls => weighed(totals, methods, Unit::Calls, |sum| sum.calls),
-        Weight::OnCpu => weighed(totals, methods, Unit::Nanoseconds, |sum| sum.self_ns.saturating_sub(sum.off_ns)),
-        Weight::OffCpu => weighed(totals, methods, Unit::Nanoseconds, |sum| sum.off_ns),
-    })
 }
 
 /// The trees by everything that is known of them.
@@ -123,8 +141,14 @@ pub fn weigh_trees_all(totals: &TreeTotals, methods: &[TreeMethod]) -> Vec<(Weig
 }
 
 fn weighed(totals: &TreeTotals, methods: &[TreeMethod], unit: Unit, value: impl Fn(PathSum) -> u64) -> Weighed {
-    let stack = |(way, sum)| WeighedStack { frames: totals.path(way), value: value(sum), samples: 0 };
-    let stacks: Vec<WeighedStack> = totals.by_way().into_iter().map(stack).collect();
+    let stacks = totals.by_way().into_iter().map(|(way, sum)| (totals.path(way), value(sum)));
+    of_stacks(unit, methods, stacks)
+}
+
+/// Stacks of methods, each with its value.
+pub(super) fn of_stacks(unit: Unit, methods: &[TreeMethod], stacks: impl Iterator<Item = (Vec<u32>, u64)>) -> Weighed {
+    let stack = |(frames, value)| WeighedStack { frames, value, samples: 0 };
+    let stacks: Vec<WeighedStack> = stacks.map(stack).collect();
     let total = stacks.iter().map(|stack| stack.value).sum();
     Weighed { unit, frames: methods.iter().map(frame).collect(), stacks, total }
 }

@@ -10,7 +10,7 @@ use crate::discover::Proc;
 use crate::model::{Jvm, LeftOut, TreeKind};
 use crate::render::tree::left_out_words;
 use crate::resolve::pattern::Pattern;
-use crate::trace::{TreeEnd, TreeTracer};
+use crate::trace::{self, TreeEnd, TreeTracer};
 
 /// How far to follow entry methods.
 #[derive(Debug, Clone, Args)]
@@ -101,23 +101,24 @@ impl Following {
     }
 }
 
-/// Has the methods of a plan tell what they do, which may cost the JVM such a share of its CPU time; without one, anything.
+/// Changes the methods of a plan by `change`, where what they tell may cost the JVM such a share of its CPU time; without one, anything.
 ///
 /// # Errors
 /// If that is not possible, or there is a reason to stop before.
 pub(in crate::cli) async fn begin(
     mut tracer: TreeTracer,
+    change: fn(&mut TreeTracer) -> Result<usize, trace::Error>,
     budget: Option<f64>,
     stop: &mut Stop,
     quiet: bool,
 ) -> anyhow::Result<TreeTracer> {
     tracer.limit(budget);
-    let beginning = stop.unless_stopped(move || {
-        let begun = tracer.begin();
-        (tracer, begun)
+    let changing = stop.unless_stopped(move || {
+        let changed = change(&mut tracer);
+        (tracer, changed)
     });
-    let Some((tracer, begun)) = beginning.await? else { bail!("stopped before all methods were changed") };
-    begun?;
+    let Some((tracer, changed)) = changing.await? else { bail!("stopped before all methods were changed") };
+    changed?;
     if !quiet {
         announce(&tracer);
     }

@@ -1,7 +1,6 @@
 //! Where invocations go: which are shown, how, and what is said at the end.
 
 use std::io::{self, BufWriter, Stdout, Write as _};
-use std::time::Instant;
 
 use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
@@ -9,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::{Format, TreeArgs};
 use crate::aggregate::{TreeSums, summarize_trees, trees_by_time};
 use crate::cli::terminal::stdout_screen;
-use crate::model::{Invocation, Jvm, TreeClock, TreeLosses, TreePlan, Unfinished};
+use crate::model::{Invocation, Jvm, TreeClock, TreePlan, Unfinished};
 use crate::render::profile::captions::Captions;
 use crate::render::profile::{folded, svg};
 use crate::render::tree::{self, ShownInvocation, TreeContext, TreeRun, TreeTimeline};
@@ -26,7 +25,6 @@ pub(super) struct Output {
     context: TreeContext,
     sums: TreeSums,
     shown: u64,
-    begun: Instant,
     jvm: Jvm,
     timeline: Option<TreeTimeline>,
     out: BufWriter<Stdout>,
@@ -74,7 +72,6 @@ impl Output {
             context,
             sums: TreeSums::default(),
             shown: 0,
-            begun: Instant::now(),
             jvm,
             timeline,
             out,
@@ -126,19 +123,18 @@ impl Output {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(super) fn finish(mut self, unfinished: Unfinished, losses: TreeLosses, silenced: &[u32]) -> io::Result<()> {
+    pub(super) fn finish(mut self, unfinished: Unfinished, tracer: &TreeTracer) -> io::Result<()> {
         let summary = summarize_trees(self.sums.totals(), unfinished);
-        let losses = losses.named();
-        let elapsed = self.begun.elapsed();
+        let losses = tracer.losses().named();
         let (context, out) = (&self.context, &mut self.out);
         let run = TreeRun {
             pid: self.jvm.pid.0,
             main: &self.jvm.main,
             summary: &summary,
-            elapsed,
+            elapsed: tracer.recorded_for(),
             shown: self.shown,
             min_ns: self.min_ns,
-            silenced,
+            silenced: tracer.silenced(),
             fewer: "--depth, --package",
             most_shown: None,
             remark: None,

@@ -19,8 +19,7 @@ const EXAMPLES: usize = 5;
 /// # Errors
 /// What writing to `w` gives.
 pub fn tree_difference(comparison: &TreeComparison, top: usize, screen: Screen, w: &mut impl Write) -> io::Result<()> {
-    let plan = TreePlan { methods: comparison.methods.clone(), ..TreePlan::default() };
-    let context = TreeContext::new(plan, TreeClock::default());
+    let context = context(comparison);
     for entry in &comparison.entries {
         let name = printable(&context.full(entry.method)).into_owned();
         writeln!(w, "{}", bold(&format!("invocations of {name}, A before and B after"), screen.ansi))?;
@@ -38,7 +37,17 @@ pub fn tree_difference(comparison: &TreeComparison, top: usize, screen: Screen, 
     Ok(())
 }
 
-/// What was not followed to the end in one of the recordings, and what is missing in it.
+/// What was not followed to the end in one of the recordings, and what is missing in it, a line each.
+#[must_use]
+pub fn tree_difference_notes(comparison: &TreeComparison) -> Vec<String> {
+    notes(&context(comparison), comparison)
+}
+
+fn context(comparison: &TreeComparison) -> TreeContext {
+    let plan = TreePlan { methods: comparison.methods.clone(), ..TreePlan::default() };
+    TreeContext::new(plan, TreeClock::default())
+}
+
 fn notes(context: &TreeContext, comparison: &TreeComparison) -> Vec<String> {
     let mut notes = Vec::new();
     for (name, (silenced, losses)) in ["A", "B"].iter().zip(comparison.silenced.iter().zip(&comparison.losses)) {

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use self::diff::tree_difference;
+pub use self::diff::{tree_difference, tree_difference_notes};
 pub use self::json::{step, tree_json, tree_plan_json, tree_summary_json};
 pub use self::perfetto::TreeTimeline;
 pub use self::plan::{left_out_words, tree_plan};

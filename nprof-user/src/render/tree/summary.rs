@@ -244,7 +244,7 @@ fn shown(run: &TreeRun<'_>) -> Option<String> {
 fn unfinished(unfinished: Unfinished) -> Vec<String> {
     let Unfinished { begun_before, still_inside, died_inside, lost_beginnings, crowded, unknown } = unfinished;
     [
-        (begun_before, "that had begun before the methods were enhanced"),
+        (begun_before, "that had begun before they were followed"),
         (still_inside, "that had not ended"),
         (died_inside, "that ended with the thread"),
         (lost_beginnings, "of which the beginning was lost"),

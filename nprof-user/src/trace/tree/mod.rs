@@ -19,6 +19,8 @@ mod waits;
 pub use self::collector::TreeCollector;
 pub use self::recorder::TreeRecorder;
 
+use std::time::{Duration, Instant};
+
 use nprof_common::tree::{Event, EventKind, UNKNOWN_EXCEPTION, UNKNOWN_WAIT, VIRTUAL};
 
 use self::budget::Budget;
@@ -36,7 +38,7 @@ use super::{Error, TierWanted};
 use crate::calls::{self, Planned, Question};
 use crate::discover::Proc;
 use crate::model::{Jvm, TreeEvent, TreeEventKind, TreeLosses, TreePlan, TreeThread, VirtAddr};
-use crate::shim;
+use crate::shim::{self, TreesEnded};
 use crate::sys::ticks::Moment;
 
 /// How following a JVM has ended.
@@ -48,7 +50,7 @@ pub struct TreeEnd {
     pub behind: u32,
 }
 
-/// A JVM of which chosen methods tell what they do. They do not any more when this is dropped, and when nprof ends in any other way.
+/// A JVM of which chosen methods tell what they do. They are as before when this is dropped, and when nprof ends in any other way.
 #[derive(Debug)]
 pub struct TreeTracer {
     proc: Proc,
@@ -64,6 +66,16 @@ pub struct TreeTracer {
     tids: Tids,
     budget: Option<Budget>,
     silenced: Vec<u32>,
+    /// Whether classes are to be restored.
+    is_enhanced: bool,
+    recorded: Recorded,
+}
+
+/// Since when threads have told, and until when.
+#[derive(Debug, Clone, Copy, Default)]
+struct Recorded {
+    since: Option<Instant>,
+    until: Option<Instant>,
 }
 
 impl TreeTracer {
@@ -115,6 +127,8 @@ impl TreeTracer {
             first,
             budget: None,
             silenced: Vec::new(),
+            is_enhanced: false,
+            recorded: Recorded::default(),
         })
     }
 
@@ -154,19 +168,45 @@ impl TreeTracer {
         &self.planned.plan
     }
 
-    /// Has the methods of the plan enhanced. From now on they tell what they do. Returns how many classes are enhanced.
+    /// Has the methods of the plan enhanced, and from then on tell what they do. Returns how many classes are enhanced.
     ///
     /// # Errors
     /// If the shim is gone.
     pub fn begin(&mut self) -> Result<usize, Error> {
+        let classes = self.enhance()?;
+        self.record()?;
+        Ok(classes)
+    }
+
+    /// Has the methods of the plan enhanced. They tell nothing before [`Self::record`]. Returns how many classes are enhanced.
+    ///
+    /// # Errors
+    /// If the shim is gone.
+    pub fn enhance(&mut self) -> Result<usize, Error> {
+        self.is_enhanced = true;
         let classes = enhancing::enhance_all(&mut self.session, &self.list, &mut self.planned);
-        let classes = classes.map_err(|error| self.ended(error))?;
+        classes.map_err(|error| self.ended(error))
+    }
+
+    /// Has enhanced methods tell what they do from now on.
+    ///
+    /// # Errors
+    /// If the shim is gone.
+    pub fn record(&mut self) -> Result<(), Error> {
         let entries = self.planned.plan.methods.iter().take_while(|method| method.is_entry).count();
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
         self.order = Order::new(entries);
         self.clock = TickClock::new(self.first, Moment::now());
         self.session.record(entries).map_err(|error| self.ended(error))?;
-        Ok(classes)
+        self.recorded.since = Some(Instant::now());
+        Ok(())
+    }
+
+    /// How long threads have told what they do: from [`Self::record`] on until now, or until that was ended.
+    #[must_use]
+    pub fn recorded_for(&self) -> Duration {
+        let Recorded { since, until } = self.recorded;
+        since.map_or(Duration::ZERO, |since| until.unwrap_or_else(Instant::now).saturating_duration_since(since))
     }
 
     /// Passes on what threads have told since the last time. To be called every few milliseconds: what finds no room meanwhile is lost.
@@ -175,6 +215,9 @@ impl TreeTracer {
     /// If the shim is gone. What was told until then has been passed on.
     pub fn tick(&mut self, consume: &mut dyn FnMut(TreeEvent)) -> Result<(), Error> {
         let heard = self.session.listen();
+        if heard.is_err() {
+            self.recorded.until.get_or_insert_with(Instant::now);
+        }
         self.clock.refine(Moment::now());
         self.drain(heard.is_err(), consume)?;
         heard.and_then(|()| self.govern()).map_err(|error| self.ended(error))
@@ -246,10 +289,17 @@ impl TreeTracer {
     pub fn stop(&mut self, consume: &mut dyn FnMut(TreeEvent)) -> Result<TreeEnd, Error> {
         // Restoring takes longer than a ring may be left alone.
         self.tick(consume)?;
-        let ended = self.session.end();
+        let ended = self.restore();
         self.drain(true, consume)?;
         let ended = ended.map_err(|error| self.ended(error))?;
         Ok(TreeEnd { restored: ended.restored, behind: ended.behind })
+    }
+
+    /// Has nothing recorded any more, which takes no time, and then all classes restored, which does.
+    fn restore(&mut self) -> Result<TreesEnded, shim::Error> {
+        self.is_enhanced = false;
+        self.recorded.until.get_or_insert_with(Instant::now);
+        self.session.end()
     }
 
     /// Passes on what is in the rings. At the end nothing waits for what may come.
@@ -295,6 +345,16 @@ impl TreeTracer {
 
     fn ended(&self, error: shim::Error) -> Error {
         ended_or(error.into(), &self.proc, &self.jvm)
+    }
+}
+
+impl Drop for TreeTracer {
+    /// Whoever follows nothing after all leaves nothing, either.
+    fn drop(&mut self) {
+        if self.is_enhanced {
+            // Without the shim there is nobody to ask.
+            drop(self.restore());
+        }
     }
 }
 

@@ -21,15 +21,14 @@ pub struct TreeRecorder {
 type Recorded = (RecordedTrees, Result<TreeEnd, Error>);
 
 impl TreeRecorder {
-    /// Takes over what a JVM tells that is followed since that moment.
+    /// Takes over what the methods of a JVM tell since that moment.
     ///
     /// # Errors
     /// If there can be no thread for it.
     pub fn start(tracer: TreeTracer, began: TreeClock) -> Result<Self, Error> {
         let (stop, stopped) = mpsc::channel::<()>();
         let follow = move || {
-            let mut keeper =
-                Keeper { sums: TreeSums::default(), slowest: SlowestTrees::default(), began, since: Instant::now() };
+            let mut keeper = Keeper { sums: TreeSums::default(), slowest: SlowestTrees::default(), began };
             let mut collector = TreeCollector::new(tracer, false);
             let mut looked = Instant::now();
             let mut take = |invocation: &Invocation, tracer: &TreeTracer| {
@@ -87,7 +86,6 @@ struct Keeper {
     sums: TreeSums,
     slowest: SlowestTrees,
     began: TreeClock,
-    since: Instant,
 }
 
 impl Keeper {
@@ -102,7 +100,7 @@ impl Keeper {
         let (kept, exceptions) = self.slowest.finish();
         RecordedTrees {
             began: self.began,
-            elapsed: self.since.elapsed(),
+            elapsed: tracer.recorded_for(),
             methods: tracer.plan().methods.clone(),
             exceptions,
             totals: self.sums.into_totals(),

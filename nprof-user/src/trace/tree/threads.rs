@@ -1,9 +1,13 @@
 //! Threads by the numbers that the host knows: a target in a container has others.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use crate::discover::Proc;
 use crate::model::Pid;
+
+/// How long it is believed whose a number is. Until another thread gets it, all other numbers have to be given out.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// The threads of a target, by the numbers that they have there.
 #[derive(Debug)]
@@ -12,7 +16,14 @@ pub(super) struct Tids {
     pid: Pid,
     /// Whether it has numbers of its own.
     is_contained: bool,
-    known: HashMap<u32, u32>,
+    known: HashMap<u32, Known>,
+}
+
+/// What a thread's number is on the host, and when that was found.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    tid: u32,
+    looked: Instant,
 }
 
 impl Tids {
@@ -23,20 +34,62 @@ impl Tids {
 
     /// The number on the host of a thread with this number in the target. One that has ended before it was looked for keeps that.
     pub(super) fn on_host(&mut self, ns_tid: u32) -> u32 {
-        if !self.is_contained {
-            return ns_tid;
+        if self.is_contained { self.looked_up(ns_tid, Instant::now()) } else { ns_tid }
+    }
+
+    fn looked_up(&mut self, ns_tid: u32, now: Instant) -> u32 {
+        let known = self.known.get(&ns_tid).copied();
+        if let Some(known) = known.filter(|known| now.saturating_duration_since(known.looked) < FRESH) {
+            return known.tid;
         }
-        if let Some(&known) = self.known.get(&ns_tid) {
-            return known;
+        let is_the_same = |known: Known| self.proc.thread(self.pid, known.tid).is_some_and(|of| of.ns_tid == ns_tid);
+        if !known.is_some_and(is_the_same) {
+            let tids = self.proc.tids(self.pid).unwrap_or_default();
+            let threads = tids.into_iter().filter_map(|tid| self.proc.thread(self.pid, tid));
+            self.known.extend(threads.map(|thread| (thread.ns_tid, Known { tid: thread.tid, looked: now })));
         }
-        let tids = self.proc.tids(self.pid).unwrap_or_default();
-        let threads = tids.into_iter().filter_map(|tid| self.proc.thread(self.pid, tid));
-        self.known.extend(threads.map(|thread| (thread.ns_tid, thread.tid)));
-        *self.known.entry(ns_tid).or_insert(ns_tid)
+        let known = self.known.entry(ns_tid).or_insert(Known { tid: ns_tid, looked: now });
+        known.looked = now;
+        known.tid
     }
 
     /// What a thread is called, by its number on the host; `None` if it has ended.
     pub(super) fn name(&self, tid: u32) -> Option<String> {
         self.proc.thread(self.pid, tid).map(|thread| thread.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discover::test_proc::TestProc;
+
+    fn thread(host: &TestProc, tid: u32, numbers: &str) {
+        host.file(format!("proc/7/task/{tid}/status"), format!("Name:\tjava\nNSpid:\t{numbers}\n"));
+    }
+
+    /// Check that a number of a container's is the host's of the thread that has it now, and stays that of one that has ended until another
+    /// has it.
+    #[test]
+    fn numbers_are_given_again() {
+        let host = TestProc::new();
+        thread(&host, 7, "7\t1");
+        thread(&host, 9, "9\t3");
+        let mut tids = Tids::new(&host.proc(), Pid(7));
+        let began = Instant::now();
+        let mut at = |after: u32, ns_tid: u32| tids.looked_up(ns_tid, began + after * FRESH);
+        assert_eq!([at(0, 1), at(0, 3), at(0, 55)], [7, 9, 55]);
+        std::fs::remove_dir_all(host.path("proc/7/task/9")).unwrap();
+        assert_eq!(at(1, 3), 9);
+        thread(&host, 12, "12\t3");
+        assert_eq!(at(2, 3), 12);
+    }
+
+    /// Check that numbers on the host are what they are.
+    #[test]
+    fn on_the_host() {
+        let host = TestProc::new();
+        thread(&host, 7, "7");
+        assert_eq!(Tids::new(&host.proc(), Pid(7)).on_host(3), 3);
     }
 }

@@ -53,9 +53,11 @@ impl Base {
         rounded(value as f64 * after / before)
     }
 
-    /// Whether there is as much of both.
-    fn is_equal(&self) -> bool {
-        self.amounts[0] == self.amounts[1]
+    /// What the first recording has to be scaled to have as much of as the second; `None` if there is as much of both.
+    fn same(&self) -> Option<String> {
+        let [before, after] = self.amounts;
+        let calls = || self.per.as_ref().map(|per| format!("number of calls of {per}"));
+        (before != after).then(|| calls().unwrap_or_else(|| "length".to_owned()))
     }
 }
 

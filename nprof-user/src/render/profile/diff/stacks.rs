@@ -22,24 +22,35 @@ pub struct Names<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     unit: Unit,
-    base: Base,
+    /// What there is as much of in both, since the first one was scaled.
+    same: Option<String>,
     rows: BTreeMap<String, (u64, u64)>,
 }
 
 impl Difference {
     /// Compares stacks.
     #[must_use]
-    pub fn new(before: &Weighed, after: &Weighed, base: Base) -> Self {
+    pub fn new(before: &Weighed, after: &Weighed, base: &Base) -> Self {
+        Self::of(before, after, |value| base.as_after(value), base.same())
+    }
+
+    /// Compares stacks of which those of the first recording have been scaled to as many invocations as the second one has, if that had to be.
+    #[must_use]
+    pub fn of_trees([before, after]: &[Weighed; 2], is_scaled: bool) -> Self {
+        Self::of(before, after, |value| value, is_scaled.then(|| "number of invocations".to_owned()))
+    }
+
+    fn of(before: &Weighed, after: &Weighed, as_after: impl Fn(u64) -> u64, same: Option<String>) -> Self {
         let mut rows: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for (stack, value) in folded(before) {
             let old = &mut rows.entry(stack).or_default().0;
-            *old = old.saturating_add(base.as_after(value));
+            *old = old.saturating_add(as_after(value));
         }
         for (stack, value) in folded(after) {
             let new = &mut rows.entry(stack).or_default().1;
             *new = new.saturating_add(value);
         }
-        Self { unit: after.unit, base, rows }
+        Self { unit: after.unit, same, rows }
     }
 
     /// Whether there is nothing to draw with the widths of the second recording, or with `negate` of the first.
@@ -84,8 +95,7 @@ impl Difference {
         let what = if self.unit == Unit::Calls { "calls" } else { "time" };
         let mut legend = format!("red: more {what} in {}, blue: less; widths: {widths}", names.after);
         legend.push_str(&format!("; what is only in {missing} has none"));
-        if !self.base.is_equal() {
-            let same = self.base.per.as_ref().map_or("length".to_owned(), |per| format!("number of calls of {per}"));
+        if let Some(same) = &self.same {
             legend.push_str(&format!("; {} scaled to the same {same}", names.before));
         }
         legend
@@ -117,7 +127,7 @@ mod tests {
         let (old, new) =
             (callers::weighed(&before, Weight::Time, false), callers::weighed(&after, Weight::Time, false));
         after.about.elapsed *= 2;
-        Difference::new(&old, &new, Base::seconds(&before, &after))
+        Difference::new(&old, &new, &Base::seconds(&before, &after))
     }
 
     /// Check that the first recording is scaled to the length of the second, and that what is missing is 0.
@@ -149,7 +159,7 @@ mod tests {
     #[test]
     fn scaled_by_calls() {
         let weighed = callers::weighed(&recorded::profile(), Weight::Time, false);
-        let difference = Difference::new(&weighed, &weighed, Base::calls("a.N::read", [20, 10]));
+        let difference = Difference::new(&weighed, &weighed, &Base::calls("a.N::read", [20, 10]));
         let mut out = Vec::new();
         difference.folded(&mut out).unwrap();
         assert!(String::from_utf8(out).unwrap().contains("a.N.read 1000000 2000000\n"));
@@ -161,7 +171,20 @@ mod tests {
     fn knows_when_there_is_nothing() {
         let nothing = Weighed::default();
         let something = callers::weighed(&recorded::profile(), Weight::Time, false);
-        let gone = Difference::new(&something, &nothing, Base::calls("a", [1, 1]));
+        let gone = Difference::new(&something, &nothing, &Base::calls("a", [1, 1]));
         assert_eq!((gone.is_empty(false), gone.is_empty(true)), (true, false));
+    }
+
+    /// Check that stacks that have been scaled are not scaled again, and that the picture says that they were.
+    #[test]
+    fn stacks_of_trees() {
+        let weighed = callers::weighed(&recorded::profile(), Weight::Time, false);
+        let stacks = [weighed.clone(), weighed];
+        let difference = Difference::of_trees(&stacks, true);
+        let mut out = Vec::new();
+        difference.folded(&mut out).unwrap();
+        assert!(String::from_utf8(out).unwrap().contains("a.N.read 2000000 2000000\n"));
+        assert!(difference.legend(&NAMES, false).ends_with("; a.nprof scaled to the same number of invocations"));
+        assert!(!Difference::of_trees(&stacks, false).legend(&NAMES, false).contains("scaled"));
     }
 }
