@@ -86,6 +86,42 @@ fn must_sleep(calls: &[SlowCallRow]) -> Result<()> {
     Ok(())
 }
 
+/// Check that a timeline has exactly the calls of the list, each as a slice of its length on its thread, with what it was made with.
+#[test]
+fn as_a_timeline() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let directory = TempDir::new()?;
+        let file = directory.path().join("slow.trace.json");
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let options = ["--slow", SLOW, "--args", "--slow-timeline", file.to_str().context("a path in UTF-8")?];
+        let trace = Trace::start(target.pid(), &[&options[..], &["--tier", "kernel", "targets.Timed::*"]].concat())?;
+        for ms in SLEEPS_MS {
+            target.self_timed("sleep", 1, ms * MS)?;
+        }
+        let report = trace.finish()?;
+        let slow = slow(&report, target.pid())?;
+        let timeline: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
+        let events = timeline["traceEvents"].as_array().context("events")?;
+        let slices: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
+        let of_slice = |slice: &&Value| Some((slice["tid"].as_u64()?, slice["args"]["time_ns"].as_u64()?));
+        let mut sliced: Vec<(u64, u64)> = slices.iter().filter_map(of_slice).collect();
+        let mut listed: Vec<_> = slow.calls.iter().map(|call| (call.tid.into(), call.time_ns)).collect();
+        sliced.sort_unstable();
+        listed.sort_unstable();
+        ensure!(sliced == listed && listed.len() >= SLEEPERS, "{listed:?}: {timeline}");
+        // One after the other, as they were made, with the time that each was to sleep.
+        let asked = slices.iter().map(|slice| slice["args"]["arguments"]["arguments"][0]["value"].as_u64());
+        // Of the short ones some may have waited for a CPU.
+        let asked: Vec<_> = asked.filter(|ns| *ns >= Some(10 * MS)).collect();
+        let expected: Vec<_> = SLEEPS_MS.iter().filter(|ms| **ms >= 10).map(|ms| Some(ms * MS)).collect();
+        ensure!(asked == expected, "{asked:?}: {timeline}");
+        let ends = slices.iter().map(|slice| Some((slice["ts"].as_f64()?, slice["dur"].as_f64()?)));
+        let ends = ends.collect::<Option<Vec<_>>>().context("times")?;
+        ensure!(ends.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{timeline}");
+        target.exit()
+    })
+}
+
 /// All that can be known of it is.
 fn must_be_known(call: &SlowCallRow) -> Result<()> {
     let callers: Vec<&str> = call.callers.iter().filter_map(|caller| Some(caller.rsplit_once(':')?.0)).collect();

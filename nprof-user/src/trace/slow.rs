@@ -392,9 +392,11 @@ fn is_slow(sample: &SlowSample, method: &Method, thresholds: &Thresholds) -> boo
 /// A call with the name of its method.
 fn call(sample: SlowSample, whose: Whose) -> SlowCall {
     let Whose { method, inside_ns, has_these_arguments } = whose;
-    let SlowSample { ended, tid, thread, by_stub, time_ns, off_ns, consumed, wait, callers, args, .. } = sample;
+    let SlowSample { ended, ended_ns, tid, thread, by_stub, time_ns, off_ns, consumed, wait, callers, args, .. } =
+        sample;
     SlowCall {
         ended,
+        ended_ns,
         arguments: args.map(|args| args.of(&method.signature).filter(|_| has_these_arguments).map(Box::new)),
         method,
         // As in the totals, without the probes' own part.

@@ -40,6 +40,8 @@ const TELL_AGAIN: Duration = Duration::from_secs(1);
 pub struct SlowSample {
     /// When it ended.
     pub ended: Timestamp,
+    /// The same in nanoseconds of the kernel's monotonic clock.
+    pub ended_ns: u64,
     /// The thread, on the host.
     pub tid: u32,
     /// The thread's name; empty if it was gone.

@@ -41,6 +41,7 @@ impl Reader {
         }
         Some(SlowSample {
             ended: ended(header.now_ns),
+            ended_ns: header.now_ns,
             tid: header.tid,
             thread: self.proc.thread(self.pid, header.tid).map(|thread| thread.name).unwrap_or_default(),
             record: header.index,
