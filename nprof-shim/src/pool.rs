@@ -28,12 +28,12 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use nprof_common::MethodStats;
 use nprof_common::args::{STUB_ARGS_BELOW, StubArgs};
 use nprof_common::histogram::{LARGEST, QUARTERS};
 use nprof_common::rows::{BUCKET_ROWS, BUCKETS, MULTIPLIER, ROWS, SHIFT, ThreadRow, Used};
 use nprof_common::switch;
 use nprof_common::wire::probability_of;
+use nprof_common::{MethodStats, StackHeader};
 
 use crate::clock::Clock;
 use crate::collected::{Call, Nested, collected};
@@ -337,7 +337,7 @@ impl Stub {
     /// The dense index of its method.
     #[must_use]
     pub fn index(self) -> u32 {
-        self.row().index.load(Ordering::Relaxed)
+        self.row().index.load(Ordering::Relaxed) & !StackHeader::UNASKED
     }
 
     /// Whether nothing is done at calls.
@@ -355,7 +355,9 @@ impl Stub {
 
     /// Has calls that begin from now on recorded elsewhere. Calls in flight end where they began: that must stay mapped,
     /// which [`crate::records::Records`] always are.
-    pub fn set_place(self, place: Place, index: u32) {
+    /// Calls that it chooses say whether anybody `is_asked` for them ([`StackHeader::UNASKED`]).
+    pub fn set_place(self, place: Place, index: u32, is_asked: bool) {
+        let index = if is_asked { index } else { index | StackHeader::UNASKED };
         self.row().index.store(index, Ordering::Relaxed);
         self.row().place.store(place.0, Ordering::Release);
     }

@@ -166,6 +166,32 @@ fn of_many(jdk: &Jdk, tier: &str, natives: &str) -> Result<()> {
     target.exit()
 }
 
+/// Check that calls of methods that nobody has asked for are not told, though their stubs are there from their first call on, and take
+/// the place of none that is: neither before it is known which methods are selected nor later.
+#[test]
+fn of_methods_that_were_asked_for() -> Result<()> {
+    const UNSELECTED: [&str; 1] = ["targets.Timed::work"];
+    const NEVER_SLOW: [&str; 3] = ["--slow", "targets.Timed::sleep=off", "targets.Timed::*"];
+    traced_on_every_jdk(|jdk| {
+        only_work(jdk, &UNSELECTED).context("not selected")?;
+        only_work(jdk, &NEVER_SLOW).context("never slow")
+    })
+}
+
+fn only_work(jdk: &Jdk, wanted: &[&str]) -> Result<()> {
+    let mut target = RemoteProcess::shapes(jdk)?;
+    let trace = Trace::start(target.pid(), &[&["--tier", "stub", "--slow", "1ms"][..], wanted].concat())?;
+    // Both are bound by their first calls. There are more sleeps than the list has room for, and each takes longer than what is to be there.
+    target.self_timed("sleep", 60, 20 * MS)?;
+    target.self_timed("work", 3, 2 * MS)?;
+    target.self_timed("sleep", 60, 20 * MS)?;
+    let report = trace.finish()?;
+    let slow = slow(&report, target.pid())?;
+    ensure!(slow.calls.len() == 3 && slow.calls.iter().all(|call| call.method == "work"), "{slow:?}");
+    ensure!((slow.total, slow.unread) == (3, 0), "{slow:?}");
+    target.exit()
+}
+
 /// Check that methods have the thresholds of the last pattern that selects them, whether probes or stubs time them.
 #[test]
 fn thresholds_by_pattern() -> Result<()> {
@@ -347,8 +373,6 @@ fn arguments_of(slow: &SlowCallRows, method: &str, signature: &str) -> Option<Va
 fn with_arguments(jdk: &Jdk, options: &[&str], [method, signature]: [&str; 2]) -> Result<Value> {
     let mut target = RemoteProcess::shapes(jdk)?;
     let pattern = format!("targets.Plain::{method}{signature}");
-    // All are bound: those that are bound later have a stub before anybody says that they are of no interest.
-    target.run("calls all 1 1")?;
     let natives_of = ["--interval", "100ms", "--slow", "1ns", "--max-overhead", "off", &pattern];
     let mut trace = Trace::start(target.pid(), &[options, &natives_of].concat())?;
     let began = Instant::now();

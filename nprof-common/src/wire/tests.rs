@@ -37,6 +37,7 @@ const WELCOME: Welcome = Welcome {
     bind_mode: SAMPLE,
     bind_probability: 1 << 28,
     bind_threshold_ns: u64::MAX,
+    bind_asked: true,
     stub_binds: false,
     rows: 2_048,
     consumed: false,

@@ -124,6 +124,7 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, files: Files) -> Re
         return Err(Refusal::RecordSize(welcome.record_bytes));
     }
     let binds = options(welcome.bind_mode, welcome.bind_probability, welcome.bind_threshold_ns)?;
+    let binds = StubOptions { is_asked: welcome.bind_asked, ..binds };
     let policy = Policy { binds: welcome.stub_binds.then_some(binds) };
     // The records may get the addresses of those of an earlier run, whose calls are not to come to them.
     pool::end_run();
@@ -171,7 +172,7 @@ fn options(mode: u32, probability: u32, threshold_ns: u64) -> Result<StubOptions
         SAMPLE => Mode::Sample(probability),
         unknown => return Err(Refusal::Mode(unknown)),
     };
-    Ok(StubOptions { mode, threshold_ns, kinds: 0 })
+    Ok(StubOptions { mode, threshold_ns, kinds: 0, is_asked: true })
 }
 
 fn scan_all(agent: &Agent, link: &Link, jni: Jni) {

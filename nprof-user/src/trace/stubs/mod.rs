@@ -22,7 +22,7 @@ use nprof_common::{MethodStats, Mode};
 pub use self::connect::check_stubs;
 pub(super) use self::connect::{connect, fall_back};
 pub(super) use self::options::{Collected, StubOptions};
-use self::selected::{by_id, unplanned};
+use self::selected::{by_id, may_be_selected, unplanned};
 use self::stub_states::{Known, Planned, Standing, StubStates};
 pub(super) use self::switches::StubSwitches;
 use super::Error;
@@ -32,7 +32,7 @@ use crate::attach::{RowMap, Seen};
 use crate::collect::Reader;
 use crate::model::{Method, NativeCode, Pid, PlannedMethod, StubPrice, Traced, Tracing};
 use crate::resolve::Planner;
-use crate::shim::{self, Choices, Connection, FromShimOwned, How, Records};
+use crate::shim::{self, Bound, Choices, Connection, FromShimOwned, How, Records};
 
 /// How long the shim may take to tell of all methods, and to bind them.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -100,6 +100,7 @@ impl Stubs {
             time_every: 0,
             price: StubPrice::default(),
             collected: Collected::default(),
+            wants_all: true,
         };
         Self {
             pid,
@@ -146,6 +147,7 @@ impl Stubs {
             bind_mode: options.mode as u32,
             bind_probability: 0,
             bind_threshold_ns: options.choice.threshold_ns(),
+            bind_asked: options.wants_all,
             stub_binds: true,
             rows: rows.map_or(0, RowMap::rows),
             consumed: records.consumed,
@@ -206,7 +208,8 @@ impl Stubs {
     /// Has the shim do what the plan asks for. What it does is known when it has answered.
     pub(super) fn order(&mut self, planner: &Planner, is_probed: impl Fn(u32) -> bool) {
         let wanted = self.are_wanted();
-        let plan = Known { by_id: by_id(planner), others: &|bound| unplanned(planner, bound) };
+        let may_be = |bound: &Bound| may_be_selected(planner, bound);
+        let plan = Known { by_id: by_id(planner), others: &|bound| unplanned(planner, bound), may_be: &may_be };
         let mut orders = self.stub_states.decide(&plan, wanted, self.now(), is_probed);
         // What rules say of a method holds from its stub's first call on.
         self.meet_all();
@@ -331,6 +334,11 @@ impl Stubs {
         };
         self.meet_all();
         self.stub_states.recorded().map(listed).collect()
+    }
+
+    /// The records of methods that are not selected.
+    pub(super) fn unselected(&self) -> impl Iterator<Item = u32> {
+        self.stub_states.unselected()
     }
 
     /// Has what is done at the calls of each method with a record settled.

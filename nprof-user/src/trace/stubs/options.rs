@@ -18,6 +18,8 @@ pub(in crate::trace) struct StubOptions {
     pub price: StubPrice,
     /// What is collected of calls that are timed.
     pub collected: Collected,
+    /// Whether every method that is bound is wanted, and by the same choice: then a stub has not to be told so.
+    pub wants_all: bool,
 }
 
 /// What stubs collect of calls besides their times: by the rows of threads, and in their own frames.

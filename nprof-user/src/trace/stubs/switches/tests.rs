@@ -15,6 +15,7 @@ fn options() -> StubOptions {
         time_every: 1,
         price: PRICE,
         collected: Collected::default(),
+        wants_all: true,
     }
 }
 
