@@ -173,6 +173,7 @@ impl Connection {
             stub_binds: false,
             rows: 0,
             consumed: false,
+            bytes: 0,
         }
     }
 

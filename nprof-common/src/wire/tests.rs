@@ -41,6 +41,7 @@ const WELCOME: Welcome = Welcome {
     stub_binds: false,
     rows: 2_048,
     consumed: false,
+    bytes: 0,
 };
 const FILE: ClassFile = ClassFile { class: 1, bytes: 1 << 20, error: ClassFile::UNLOADED };
 

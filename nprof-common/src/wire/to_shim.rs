@@ -75,6 +75,9 @@ parts! {
         pub rows: u32,
         /// Whether what calls consume is recorded behind the records: a [`crate::Consumed`] for each shard.
         pub consumed: bool,
+        /// Of which of them it is recorded how much each call consumed, as bits, on the next page behind that: a
+        /// [`crate::CallBytes`] for each record and each of these. Some of [`crate::Counter::OF_BYTES`].
+        pub bytes: u32,
     }
 }
 

@@ -147,8 +147,8 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, files: Files) -> Re
 
 /// Maps the records, and the rows if there are to be some.
 fn records(welcome: &Welcome, [file, rows]: Files) -> Result<Records, Refusal> {
-    let &Welcome { first, records, shards, consumed, .. } = welcome;
-    let records = Records::map_run(file.ok_or(Refusal::NoMap)?, Run { first, records, shards, consumed });
+    let &Welcome { first, records, shards, consumed, bytes, .. } = welcome;
+    let records = Records::map_run(file.ok_or(Refusal::NoMap)?, Run { first, records, shards, consumed, bytes });
     let records = records.map_err(Refusal::Map)?;
     if welcome.rows == 0 {
         return Ok(records);

@@ -292,6 +292,7 @@ mod tests {
         stub_binds: true,
         rows: 0,
         consumed: false,
+        bytes: 0,
     };
 
     /// The two ends, of which the second is the shim's.

@@ -305,7 +305,8 @@ impl Prepared {
     fn collected(&self, engine: &Engine, has_rows: bool) -> Collected {
         let consumed = has_rows && !self.options.collectors.is_empty();
         let args = self.options.args != ArgsWanted::No;
-        Collected { off_cpu: has_rows && engine.measures_off_cpu(), consumed, args }
+        let bytes = if consumed { self.options.collectors.counters() & Counter::OF_BYTES } else { 0 };
+        Collected { off_cpu: has_rows && engine.measures_off_cpu(), consumed, bytes, args }
     }
 
     /// Plans JNI functions as well, each as a method.

@@ -136,7 +136,7 @@ impl Stubs {
         let room = hello.taken.saturating_add(planned).max(MIN_STUBS).min(hello.records);
         let options = StubOptions { mode: if hello.steady_clock { options.mode } else { Mode::Count }, ..options };
         let shards = u32::try_from(reader.shards() + 1).unwrap_or(u32::MAX);
-        let records = Records::new(room, shards, options.collected.consumed);
+        let records = Records::new(room, shards, options.collected.consumed.then_some(options.collected.bytes));
         let records = records.map_err(|source| shim::Error::Memory { pid, source })?;
         let welcome = Welcome {
             version: wire::VERSION,
@@ -150,12 +150,14 @@ impl Stubs {
             bind_asked: options.wants_all,
             stub_binds: true,
             rows: rows.map_or(0, RowMap::rows),
-            consumed: records.consumed,
+            consumed: records.consumed.is_some(),
+            bytes: records.consumed.unwrap_or(0),
         };
         let maps: Vec<BorrowedFd<'_>> = [Some(records.memory()), rows.map(RowMap::map)].into_iter().flatten().collect();
         connection.welcome(welcome, &maps)?;
         connection.send(ToShim::Scan)?;
-        let of_stubs = reader.of(records.mapped(), records.shards).with_consumed_at(records.first_consumed());
+        let of_stubs = reader.of(records.mapped(), records.shards);
+        let of_stubs = of_stubs.with_consumed_at(records.first_consumed()).with_bytes_at(records.bytes());
         let switches = StubSwitches::new(options, of_stubs, connection.sender());
         let mut stubs = Self {
             connection: Some(connection),
@@ -328,6 +330,7 @@ impl Stubs {
                 off_cpu: self.options.collected.off_cpu && tracing == Tracing::Timed,
                 nested: self.options.collected.is_any(),
                 consumed: None,
+                bytes_per_call: None,
             },
             probe: planned.probe,
             last: self.last.as_ref().map(|last| last.get(&record).copied().unwrap_or(MethodStats::ZERO)),

@@ -29,6 +29,8 @@ pub(in crate::trace) struct Collected {
     pub off_cpu: bool,
     /// What the user has asked for.
     pub consumed: bool,
+    /// Of which counters of bytes, as bits, how much each call consumes.
+    pub bytes: u32,
     /// What calls are made with.
     pub args: bool,
 }
