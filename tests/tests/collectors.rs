@@ -97,6 +97,51 @@ fn everything_to_the_unit() -> Result<()> {
     })
 }
 
+/// Check that everything is to the unit, twenty times out of twenty, of a single thread and of 64 at once, and on virtual threads; of all
+/// natives in one run.
+#[test]
+fn by_one_thread_and_by_many() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        let has_virtual = jdk.version >= 21;
+        let threads = [("consume", 1), ("consume", 64), ("virtually", 64)];
+        let threads = threads.into_iter().filter(|(how, _)| has_virtual || *how == "consume");
+        for (tier, (how, threads)) in threads.flat_map(|of| TIERS.map(|tier| (tier, of))) {
+            by_threads(&mut target, tier, how, threads)
+                .with_context(|| format!("{how} with {threads} threads by {tier}"))?;
+        }
+        target.exit()
+    })
+}
+
+fn by_threads(target: &mut RemoteProcess, tier: &str, how: &str, threads: u64) -> Result<()> {
+    const TIMES: u64 = 20;
+    // A virtual thread may find pages of its carrier's stack and buffer missing.
+    let each = EACH.iter().filter(|(what, ..)| how == "consume" || *what != "touch");
+    let each = each.map(|(what, amount, of_one)| {
+        let of_one = of_one.iter().filter(|(name, _)| how == "consume" || !name.contains("faults"));
+        (*what, *amount, of_one.map(|(name, number)| (*name, number * threads * TIMES)).collect::<Vec<_>>())
+    });
+    let each: Vec<_> = each.collect();
+    let run = |target: &mut RemoteProcess| -> Result<()> {
+        each.iter()
+            .try_for_each(|(what, amount, _)| target.run(&format!("{how} {what} {threads} {TIMES} {amount}")).map(drop))
+    };
+    // What is done once in a process is done now.
+    run(target)?;
+    let options = ["--tier", tier, "--max-overhead", "off", "--collect", ALL, "targets.Consuming"];
+    let trace = Trace::start(target.pid(), &options)?;
+    run(target)?;
+    let report = trace.finish()?;
+    report.must_be_lossless()?;
+    for (what, _, expected) in &each {
+        let row = report.methods.iter().find(|row| row.method == *what).with_context(|| format!("no row of {what}"))?;
+        ensure!(row.calls == threads * TIMES && row.tier == tier, "{row:?}");
+        must_be(row.collected.as_ref(), expected).with_context(|| (*what).to_owned())?;
+    }
+    Ok(())
+}
+
 /// Check that each call is known by the bytes that it has moved, those that have moved none included, by probes and by stubs; and that one
 /// that asks an allocator seven times is one call.
 #[test]
