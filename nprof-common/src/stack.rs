@@ -35,6 +35,9 @@ pub enum StackKind {
     /// A JNI function has returned something that native code is to let go: the registers are those of native code, `now_ns` is
     /// [`crate::JniHeld::since_ns`], and the end of the record is a [`crate::JniHandle`].
     Made = 7,
+    /// As [`Self::SlowStub`], of a method of which the stub was not told whether it is wanted ([`StackHeader::UNASKED`]). It is counted
+    /// nowhere, and told whatever else was.
+    SlowUnasked = 8,
 }
 
 /// The record of a stack, without the pages that follow it.
@@ -107,6 +110,9 @@ const _: () = assert!(size_of::<StackHeader>() == 176);
 impl StackHeader {
     /// In place of an index: no call is open.
     pub const NO_CALL: u32 = u32::MAX;
+    /// In the index of a call that a stub has chosen: nobody has asked for its method so far. It was bound a moment ago, and may turn
+    /// out to be none that is wanted.
+    pub const UNASKED: u32 = 1 << 31;
 
     /// The address that the first page begins at.
     #[must_use]

@@ -112,19 +112,22 @@ pub(crate) unsafe fn tell(call: &Ended, frames: &Frames, regs: *const pt_regs) {
 }
 
 /// Counts and tells a call that a stub has timed, if it was slow: see [`stacks::of_stub_call`]. `index` is the record of all of the
-/// process's stubs.
+/// process's stubs. A call of a method that is perhaps not wanted is only told: it must not keep back any that is.
 ///
 /// # Safety
 /// `regs` are those of the current thread in user space.
 #[inline(always)]
 pub(crate) unsafe fn of_stub_call(index: u32, regs: *const pt_regs) {
     // SAFETY: the caller's promise.
-    if !is_told(index, unsafe { (*regs).rsi }) {
+    let is_asked = unsafe { (*regs).rdi } as u32 & StackHeader::UNASKED == 0;
+    // SAFETY: as above.
+    if is_asked && !is_told(index, unsafe { (*regs).rsi }) {
         return;
     }
     // SAFETY: as above.
     let (header, java) = unsafe { stacks::stub_call(regs) };
-    let header = StackHeader { kind: StackKind::SlowStub as u32, ..header };
+    let kind = if is_asked { StackKind::SlowStub } else { StackKind::SlowUnasked };
+    let header = StackHeader { kind: kind as u32, ..header };
     // SAFETY: as above.
     let of_stub = unsafe { OfStub { used: (*regs).r10, base: (*regs).rbp, result: (*regs).r8 } };
     // SAFETY: registers and stack are those of the current thread.
@@ -200,7 +203,7 @@ unsafe fn tell_with_stack(header: StackHeader, thread: Thread, index: u32, known
     let room = if may_take() { reserve(details + details_bytes()) } else { None };
     // Without its stack it may have room still.
     let Some(record) = room else { return tell_without_stack(header, index, known) };
-    note_told(index, header.time_ns);
+    note_told(index, &header);
     // SAFETY: the record has room for the header, so many pages, and the details.
     unsafe {
         stacks::fill(record, header, thread);
@@ -212,9 +215,9 @@ unsafe fn tell_with_stack(header: StackHeader, thread: Thread, index: u32, known
 #[inline(always)]
 fn tell_without_stack(header: StackHeader, index: u32, known: Known<'_>) {
     let Some(record) = reserve(size_of::<StackHeader>() + details_bytes()) else {
-        return note_no_room(index);
+        return note_no_room(index, &header);
     };
-    note_told(index, header.time_ns);
+    note_told(index, &header);
     // SAFETY: there is room for both.
     unsafe {
         record.cast::<StackHeader>().write(header);
@@ -246,12 +249,16 @@ pub(crate) fn reserve(size: usize) -> Option<*mut u8> {
     if record.is_null() { None } else { Some(record) }
 }
 
-/// The ring had no room for a call.
+/// The ring had no room for a call. One that is perhaps not wanted is counted as one that is: nobody will know.
 #[inline(always)]
-fn note_no_room(index: u32) {
+fn note_no_room(index: u32, header: &StackHeader) {
     if let Some(stats) = stats(index) {
         // SAFETY: the map gave the pointer.
         unsafe { atomic::add(&raw mut (*stats).no_room, 1) };
+        if header.kind == StackKind::SlowUnasked as u32 {
+            // SAFETY: as above.
+            unsafe { atomic::add(&raw mut (*stats).calls, 1) };
+        }
     }
 }
 
@@ -261,7 +268,11 @@ fn note_no_room(index: u32) {
 /// Each program judges by the time in question as it has read it. If one interrupts another here, a call is counted that took less, or
 /// one is not.
 #[inline(always)]
-fn note_told(index: u32, time_ns: u64) {
+fn note_told(index: u32, header: &StackHeader) {
+    let time_ns = header.time_ns;
+    if header.kind == StackKind::SlowUnasked as u32 {
+        return;
+    }
     let Some(stats) = stats(index) else { return };
     // SAFETY: the map gave the pointer. Volatile, because others write.
     unsafe {

@@ -112,7 +112,8 @@ pub(crate) unsafe fn stub_call(regs: *const pt_regs) -> (StackHeader, u64) {
     let regs = unsafe { &*regs };
     // SAFETY: the helper takes no pointer.
     let now_ns = unsafe { bpf_ktime_get_ns() };
-    let (index, time_ns, probability) = (regs.rdi as u32, regs.rsi, regs.rdx.min(Pace::CERTAIN));
+    let index = regs.rdi as u32 & !StackHeader::UNASKED;
+    let (time_ns, probability) = (regs.rsi, regs.rdx.min(Pace::CERTAIN));
     let (child_ns, off_ns) = (regs.rcx, regs.r9);
     let caller = |offset: u64| vm::word(regs.rbp.wrapping_add(offset)).unwrap_or(0);
     let (fp, pc, sp) = (caller(0), caller(8), regs.rbp.wrapping_add(16));

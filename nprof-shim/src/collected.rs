@@ -9,10 +9,12 @@
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nprof_common::args::{STUB_ARGS_BELOW, StubArgs};
 use nprof_common::rows::{ThreadRow, Used};
 use nprof_common::{Consumed, MethodStats, THREAD_COUNTERS};
 
-use crate::pool;
+use crate::call_bytes::Histograms;
+use crate::pool::{self, Row};
 use crate::records::TIMES;
 
 /// How many calls have come here.
@@ -47,6 +49,23 @@ pub(crate) struct Call {
 
 const _: () = assert!(size_of::<Call>() == 304);
 
+/// What a stub keeps of each timed call, above a [`Call`] in its frame.
+#[derive(Debug)]
+#[repr(C)]
+struct Kept {
+    args: StubArgs,
+    /// The number of the run in which the call began.
+    run: u64,
+    /// Where it is recorded.
+    record: u64,
+    /// When it began, in ticks.
+    start: u64,
+    /// The stub's line in the table.
+    row: *const Row,
+}
+
+const _: () = assert!(size_of::<Kept>() == STUB_ARGS_BELOW);
+
 /// What the traced calls of a thread have used, by which each knows what those have that were nested in it: that is by how much more it
 /// says at its end. Nothing is put back to zero, and a call that is left by `longjmp` leaves nothing behind. Only this thread uses it.
 #[derive(Debug)]
@@ -72,6 +91,8 @@ type Consumption = [AtomicU64; size_of::<Consumed>() / 8];
 pub(crate) unsafe extern "C" fn collected(call: *mut Call, shard: *const Shard, time_ns: u64) {
     #[cfg(test)]
     COLLECTED.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the stub's frame, in which this is next.
+    let kept = unsafe { &*call.wrapping_add(1).cast::<Kept>() };
     // SAFETY: the stub's frame, which nobody else uses.
     let call = unsafe { &mut *call };
     // SAFETY: the stub's record, which stays mapped.
@@ -96,7 +117,14 @@ pub(crate) unsafe extern "C" fn collected(call: *mut Call, shard: *const Shard, 
     let child_ns = nested.ns.wrapping_sub(call.before_ns);
     add(&words[offset_of!(MethodStats, child_ns) / 8], child_ns);
     add(&words[offset_of!(MethodStats, off_ns) / 8], own.off_ns);
-    let distance = pool::distance_to_consumed();
+    let (distance, bytes) = pool::places_of_run(kept.run);
+    if let Some(histograms) = Histograms::at(bytes) {
+        // SAFETY: the stub has it from its template.
+        let index = unsafe { pool::index_in(kept.row) };
+        // Before the sum: whoever reads that finds them there.
+        // SAFETY: the run is not over, so this is the memory of its records, which stays mapped, and the index one of theirs.
+        unsafe { histograms.add(shard, index, &total.counters) };
+    }
     if distance != 0 {
         // SAFETY: what is consumed is mapped with the records, in a fixed part of their size.
         let consumed =

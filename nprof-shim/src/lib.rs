@@ -34,7 +34,7 @@
 //!
 //! # The files
 //! - `stubs.s` and [`pool`]: the template, the stubs made from it, and their table. What stands in that comes from
-//!   [`signature`], [`sharding`], [`clock`] and [`records`]. `collected` adds up what calls use besides time.
+//!   [`signature`], [`sharding`], [`clock`] and [`records`]. `collected` adds up what calls use besides time, and `call_bytes` has the bytes of each.
 //! - `entry`, `agent`: what the VM calls, and what follows. [`options`] says where nprof is, `link` is the connection to it.
 //!   `methods` knows which stub belongs to whom, `scan` finds what is bound
 //!   already, `rebind` binds it to something else, with `helper` (made by `class_file`) and `slots`, which find the address
@@ -49,6 +49,7 @@
 
 mod agent;
 mod c_library;
+mod call_bytes;
 mod class_file;
 pub mod clock;
 mod collected;

@@ -28,12 +28,12 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use nprof_common::MethodStats;
 use nprof_common::args::{STUB_ARGS_BELOW, StubArgs};
 use nprof_common::histogram::{LARGEST, QUARTERS};
 use nprof_common::rows::{BUCKET_ROWS, BUCKETS, MULTIPLIER, ROWS, SHIFT, ThreadRow, Used};
 use nprof_common::switch;
 use nprof_common::wire::probability_of;
+use nprof_common::{MethodStats, StackHeader};
 
 use crate::clock::Clock;
 use crate::collected::{Call, Nested, collected};
@@ -116,7 +116,7 @@ pub struct Parameters {
 /// A stub's line in the table.
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct Row {
+pub(crate) struct Row {
     mode: AtomicU32,
     probability: AtomicU32,
     original: AtomicUsize,
@@ -143,6 +143,7 @@ struct Settings {
     run: AtomicU64,
     rows: AtomicUsize,
     consumed: AtomicUsize,
+    bytes: AtomicUsize,
 }
 
 const _: () = assert!(size_of::<Settings>() == 64);
@@ -259,19 +260,36 @@ pub struct Collecting {
     /// How far what its calls consume is from the address of a record, divided by how many times as large the record is; 0 if that is
     /// not to be known.
     pub consumed: usize,
+    /// Where it is how much each call consumed: the address, where a page begins, and below it of which counters, as bits
+    /// ([`crate::call_bytes`]); 0 if that is not to be known.
+    pub bytes: usize,
 }
 
 /// Has it collected of timed calls that begin from now on what their threads use meanwhile; with `None` not. What is given stays
 /// mapped.
 pub fn collect(what: Option<Collecting>) {
     let settings = &nprof_stub_settings;
-    settings.consumed.store(what.map_or(0, |what| what.consumed), Ordering::Relaxed);
+    settings.bytes.store(what.map_or(0, |what| what.bytes), Ordering::Release);
+    settings.consumed.store(what.map_or(0, |what| what.consumed), Ordering::Release);
     settings.rows.store(what.map_or(0, |what| what.rows), Ordering::Release);
 }
 
-/// What [`Collecting::consumed`] is.
-pub(crate) fn distance_to_consumed() -> usize {
-    nprof_stub_settings.consumed.load(Ordering::Relaxed)
+/// What [`Collecting::consumed`] and [`Collecting::bytes`] are, for a call that began in this run; both 0 if that is over, and they are
+/// those of other records perhaps.
+pub(crate) fn places_of_run(run: u64) -> (usize, usize) {
+    let settings = &nprof_stub_settings;
+    // A run is over before the places of the next are told: whoever finds those finds its number changed.
+    let places = (settings.consumed.load(Ordering::Acquire), settings.bytes.load(Ordering::Acquire));
+    if settings.run.load(Ordering::Acquire) == run { places } else { (0, 0) }
+}
+
+/// The dense index of a stub's method, by its line in the table.
+///
+/// # Safety
+/// It is one, as a stub keeps it in its frame.
+pub(crate) unsafe fn index_in(row: *const Row) -> u32 {
+    // SAFETY: the caller's promise. The table is there for good.
+    unsafe { &*row }.index.load(Ordering::Relaxed) & !StackHeader::UNASKED
 }
 
 /// Ends the run: what calls that are in flight would record when they return is recorded nowhere. To be called before
@@ -337,7 +355,7 @@ impl Stub {
     /// The dense index of its method.
     #[must_use]
     pub fn index(self) -> u32 {
-        self.row().index.load(Ordering::Relaxed)
+        self.row().index.load(Ordering::Relaxed) & !StackHeader::UNASKED
     }
 
     /// Whether nothing is done at calls.
@@ -355,7 +373,9 @@ impl Stub {
 
     /// Has calls that begin from now on recorded elsewhere. Calls in flight end where they began: that must stay mapped,
     /// which [`crate::records::Records`] always are.
-    pub fn set_place(self, place: Place, index: u32) {
+    /// Calls that it chooses say whether anybody `is_asked` for them ([`StackHeader::UNASKED`]).
+    pub fn set_place(self, place: Place, index: u32, is_asked: bool) {
+        let index = if is_asked { index } else { index | StackHeader::UNASKED };
         self.row().index.store(index, Ordering::Relaxed);
         self.row().place.store(place.0, Ordering::Release);
     }
@@ -376,7 +396,7 @@ impl Stub {
 }
 
 /// The address of the instruction, a nop of five bytes, that each chosen call passes before it returns: with the method's
-/// index in `edi`, the nanoseconds in `rsi` and the chance that it had in `rdx`, of 2^32. A probe there costs the other calls
+/// index in `edi` ([`StackHeader::UNASKED`] in it), the nanoseconds in `rsi` and the chance that it had in `rdx`, of 2^32. A probe there costs the other calls
 /// nothing.
 #[must_use]
 pub fn chosen_site() -> usize {

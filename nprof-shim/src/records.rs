@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use nprof_common::rows::{BUCKET_ROWS, BUCKETS, LEAST_ROWS, ROWS, ThreadRow};
-use nprof_common::{Consumed, MethodStats};
+use nprof_common::{CallBytes, Consumed, Counter, MethodStats};
 
 use crate::memory::{Shared, Words};
 use crate::pool::Collecting;
@@ -21,6 +21,9 @@ const _: () = assert!(size_of::<Consumed>() * TIMES == size_of::<MethodStats>())
 /// The size of a page: what is mapped begins with one.
 pub(crate) const PAGE: u64 = 4_096;
 const _: () = assert!(BUCKETS as u64 <= PAGE);
+/// How far the bits of counters of bytes are above those that fit below a page.
+pub(crate) const BYTES_SHIFT: u32 = Counter::OF_BYTES.trailing_zeros();
+const _: () = assert!(((Counter::OF_BYTES >> BYTES_SHIFT) as u64) < PAGE);
 
 /// The bits of a [`Place`] that hold the number of shards.
 pub(crate) const SHARD_BITS: u32 = 16;
@@ -45,6 +48,28 @@ pub struct Run {
     pub shards: u32,
     /// Whether what calls consume is recorded behind them: a `Consumed` for each shard.
     pub consumed: bool,
+    /// Of which counters it is recorded how much each call consumed, on the next page behind that.
+    pub bytes: u32,
+}
+
+impl Run {
+    /// How many bytes it takes, and at which of them begins what each call consumed.
+    fn length(&self) -> (u64, u64) {
+        let shards = u64::from(self.records).saturating_mul(u64::from(self.shards) + 1);
+        let records = shards.saturating_mul(size_of::<MethodStats>() as u64);
+        let length = if self.consumed { records.saturating_add(records / TIMES as u64) } else { records };
+        if self.bytes == 0 {
+            return (length, length);
+        }
+        let begin = length.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+        let of_each = u64::from(self.bytes.count_ones()) * size_of::<CallBytes>() as u64;
+        (begin.saturating_add(u64::from(self.records).saturating_mul(of_each)), begin)
+    }
+
+    /// Whether what each call consumed can be there: it is a part of what is recorded, and begins with a page.
+    fn can_have_bytes(&self) -> bool {
+        self.bytes == 0 || self.consumed && self.bytes & !Counter::OF_BYTES == 0 && self.first.is_multiple_of(PAGE)
+    }
 }
 
 /// Memory for the records of a number of methods. It stays mapped for good: a stub may write to it at any time.
@@ -55,6 +80,8 @@ pub struct Records {
     shared: Option<Shared>,
     /// Whether what calls consume follows behind them.
     consumed: bool,
+    /// Where, from the first of them on, it is how much each call consumed, and of which counters; 0 if that is not recorded.
+    bytes: (usize, u32),
     /// What threads have used; without that it is not collected.
     rows: Option<Shared>,
 }
@@ -68,8 +95,9 @@ impl Records {
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let shards = u64::from(run.records).saturating_mul(u64::from(run.shards) + 1);
         let records = shards.saturating_mul(size_of::<MethodStats>() as u64);
-        let length = if run.consumed { records.saturating_add(records / TIMES as u64) } else { records };
-        let is_possible = run.first.is_multiple_of(align_of::<MethodStats>() as u64)
+        let (length, begin) = run.length();
+        let is_possible = run.can_have_bytes()
+            && run.first.is_multiple_of(align_of::<MethodStats>() as u64)
             && (1..=MOST_SHARDS).contains(&run.shards)
             && (1..=MOST_BYTES).contains(&length)
             && run.first <= MOST_BYTES;
@@ -89,7 +117,9 @@ impl Records {
         let first = usize::try_from(before / 8).or(Err(invalid()))?;
         let end = first + usize::try_from(records / 8).or(Err(invalid()))?;
         let words = shared.words().get(first..end).ok_or_else(invalid)?;
-        Ok(Self { words, shards: run.shards, shared: Some(shared), consumed: run.consumed, rows: None })
+        let bytes = (usize::try_from(begin).or(Err(invalid()))?, run.bytes);
+        let (shards, consumed) = (run.shards, run.consumed);
+        Ok(Self { words, shards, shared: Some(shared), consumed, bytes, rows: None })
     }
 
     /// The same with so many rows of threads, in a map or file that is mapped for reading.
@@ -108,7 +138,10 @@ impl Records {
         let rows = rows.as_ptr().addr() | (buckets - 1);
         let first = self.words.as_ptr().addr();
         let consumed = (first + size_of_val(self.words)).wrapping_sub(first / TIMES);
-        Some(Collecting { rows, consumed: if self.consumed { consumed } else { 0 } })
+        let consumed = if self.consumed { consumed } else { 0 };
+        let (begin, wanted) = self.bytes;
+        let bytes = if wanted == 0 { 0 } else { (first + begin) | (wanted >> BYTES_SHIFT) as usize };
+        Some(Collecting { rows, consumed, bytes })
     }
 
     /// Lets go of the rows of threads, if there are some: nobody writes to them any more.
@@ -196,7 +229,7 @@ mod testing {
         pub fn map_for(methods: usize, cpus: u32) -> io::Result<Self> {
             let shards = cpus.min(MOST_SHARDS);
             let words = anonymous(methods * (shards as usize + 1) * size_of::<MethodStats>())?;
-            Ok(Self { words, shards, shared: None, consumed: false, rows: None })
+            Ok(Self { words, shards, shared: None, consumed: false, bytes: (0, 0), rows: None })
         }
 
         /// The sum over the shards of a method; of no calls beyond the room.
@@ -270,7 +303,7 @@ mod tests {
         let _turn = crate::memory::tests::turn();
         let file = tempfile::tempfile().unwrap();
         let size = size_of::<MethodStats>() as u64;
-        let run = Run { first: 3 * size, records: 2, shards: 2, consumed: false };
+        let run = Run { first: 3 * size, records: 2, shards: 2, consumed: false, bytes: 0 };
         file.set_len(run.first + 6 * size).unwrap();
         let mapped = |run| Records::map_run(file.try_clone().unwrap().into(), run);
         let records = mapped(run).unwrap();
@@ -287,6 +320,10 @@ mod tests {
             Run { records: 0, ..run },
             Run { first: u64::MAX - 63, ..run },
             Run { records: u32::MAX, shards: u32::MAX, ..run },
+            Run { first: 0, bytes: Counter::ReadBytes.bit(), ..run },
+            Run { first: 0, consumed: true, bytes: Counter::Syscalls.bit(), ..run },
+            Run { first: 64, consumed: true, bytes: Counter::ReadBytes.bit(), ..run },
+            Run { first: 0, consumed: true, bytes: Counter::OF_BYTES, ..run },
         ] {
             assert!(mapped(wrong).is_err(), "{wrong:?}");
         }

@@ -407,7 +407,7 @@ nprof_stub_active:
     mov ecx, dword ptr [r11 + {CHANCE}]
     imul rdx, rcx
     shr rdx, 32
-// A probe finds the index in edi, the nanoseconds in rsi and the chance in rdx; the nanoseconds of the calls that were nested in
+// A probe finds the index in edi, with a mark if nobody has asked for the method, the nanoseconds in rsi and the chance in rdx; the nanoseconds of the calls that were nested in
 // this one in rcx, and those of its own in which the thread did not run in r9; what the native has returned in r8; and in r10 where it
 // stands what the thread has used meanwhile, 0 if that is not known. The stack pointer tells whether the frame has a `Call`.
 .Lnprof_chosen:

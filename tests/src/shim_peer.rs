@@ -169,9 +169,11 @@ impl Connection {
             bind_mode: OFF.0,
             bind_probability: OFF.1,
             bind_threshold_ns: u64::MAX,
+            bind_asked: true,
             stub_binds: false,
             rows: 0,
             consumed: false,
+            bytes: 0,
         }
     }
 

@@ -56,23 +56,29 @@ public final class Consuming {
     public static void main(String[] args) throws Exception {
         System.load(args[0]);
         Target.serve(Map.of("consume", (a, out) -> {
-            consume(a[0], Integer.parseInt(a[1]), Integer.parseInt(a[2]), Integer.parseInt(a[3]));
+            consume(false, a[0], Integer.parseInt(a[1]), Integer.parseInt(a[2]), Integer.parseInt(a[3]));
             out.println("switches " + napSwitches());
             out.println("ran " + workedNs());
-        }, "pass", (a, out) -> pass(a[0], Integer.parseInt(a[1])),
+        }, "virtually", (a, out) -> consume(true, a[0], Integer.parseInt(a[1]), Integer.parseInt(a[2]), Integer.parseInt(a[3])), "pass", (a, out) -> pass(a[0], Integer.parseInt(a[1])),
                 "divide", (a, out) -> divide(a[0], Integer.parseInt(a[1]), Integer.parseInt(a[2]), Integer.parseInt(a[3]))));
     }
 
     /** Has each of some threads call a native so many times. */
-    private static void consume(String what, int threads, int rounds, int amount) throws InterruptedException {
+    private static void consume(boolean virtually, String what, int threads, int rounds, int amount)
+            throws ReflectiveOperationException, InterruptedException {
         Thread[] all = new Thread[threads];
         for (int i = 0; i < threads; i++) {
-            all[i] = new Thread(() -> {
+            Runnable task = () -> {
                 prepare();
                 for (int round = 0; round < rounds; round++) {
                     once(what, amount);
                 }
-            });
+            };
+            if (virtually) {
+                all[i] = (Thread) Thread.class.getMethod("startVirtualThread", Runnable.class).invoke(null, task);
+                continue;
+            }
+            all[i] = new Thread(task);
             all[i].start();
         }
         for (Thread thread : all) {

@@ -86,6 +86,42 @@ fn must_sleep(calls: &[SlowCallRow]) -> Result<()> {
     Ok(())
 }
 
+/// Check that a timeline has exactly the calls of the list, each as a slice of its length on its thread, with what it was made with.
+#[test]
+fn as_a_timeline() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let directory = TempDir::new()?;
+        let file = directory.path().join("slow.trace.json");
+        let mut target = RemoteProcess::shapes(jdk)?;
+        let options = ["--slow", SLOW, "--args", "--slow-timeline", file.to_str().context("a path in UTF-8")?];
+        let trace = Trace::start(target.pid(), &[&options[..], &["--tier", "kernel", "targets.Timed::*"]].concat())?;
+        for ms in SLEEPS_MS {
+            target.self_timed("sleep", 1, ms * MS)?;
+        }
+        let report = trace.finish()?;
+        let slow = slow(&report, target.pid())?;
+        let timeline: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
+        let events = timeline["traceEvents"].as_array().context("events")?;
+        let slices: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
+        let of_slice = |slice: &&Value| Some((slice["tid"].as_u64()?, slice["args"]["time_ns"].as_u64()?));
+        let mut sliced: Vec<(u64, u64)> = slices.iter().filter_map(of_slice).collect();
+        let mut listed: Vec<_> = slow.calls.iter().map(|call| (call.tid.into(), call.time_ns)).collect();
+        sliced.sort_unstable();
+        listed.sort_unstable();
+        ensure!(sliced == listed && listed.len() >= SLEEPERS, "{listed:?}: {timeline}");
+        // One after the other, as they were made, with the time that each was to sleep.
+        let asked = slices.iter().map(|slice| slice["args"]["arguments"]["arguments"][0]["value"].as_u64());
+        // Of the short ones some may have waited for a CPU.
+        let asked: Vec<_> = asked.filter(|ns| *ns >= Some(10 * MS)).collect();
+        let expected: Vec<_> = SLEEPS_MS.iter().filter(|ms| **ms >= 10).map(|ms| Some(ms * MS)).collect();
+        ensure!(asked == expected, "{asked:?}: {timeline}");
+        let ends = slices.iter().map(|slice| Some((slice["ts"].as_f64()?, slice["dur"].as_f64()?)));
+        let ends = ends.collect::<Option<Vec<_>>>().context("times")?;
+        ensure!(ends.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{timeline}");
+        target.exit()
+    })
+}
+
 /// All that can be known of it is.
 fn must_be_known(call: &SlowCallRow) -> Result<()> {
     let callers: Vec<&str> = call.callers.iter().filter_map(|caller| Some(caller.rsplit_once(':')?.0)).collect();
@@ -127,6 +163,32 @@ fn of_many(jdk: &Jdk, tier: &str, natives: &str) -> Result<()> {
     ensure!(sleeps.len() == 3 && slow.calls.iter().all(|call| call.tier == tier), "{slow:?}");
     let row = report.needed_row(&MethodName::new("targets.Timed", "sleep", "(J)V"))?;
     ensure!(row.max_ns == Some(sleeps[0].time_ns), "{row:?} {sleeps:?}");
+    target.exit()
+}
+
+/// Check that calls of methods that nobody has asked for are not told, though their stubs are there from their first call on, and take
+/// the place of none that is: neither before it is known which methods are selected nor later.
+#[test]
+fn of_methods_that_were_asked_for() -> Result<()> {
+    const UNSELECTED: [&str; 1] = ["targets.Timed::work"];
+    const NEVER_SLOW: [&str; 3] = ["--slow", "targets.Timed::sleep=off", "targets.Timed::*"];
+    traced_on_every_jdk(|jdk| {
+        only_work(jdk, &UNSELECTED).context("not selected")?;
+        only_work(jdk, &NEVER_SLOW).context("never slow")
+    })
+}
+
+fn only_work(jdk: &Jdk, wanted: &[&str]) -> Result<()> {
+    let mut target = RemoteProcess::shapes(jdk)?;
+    let trace = Trace::start(target.pid(), &[&["--tier", "stub", "--slow", "1ms"][..], wanted].concat())?;
+    // Both are bound by their first calls. There are more sleeps than the list has room for, and each takes longer than what is to be there.
+    target.self_timed("sleep", 60, 20 * MS)?;
+    target.self_timed("work", 3, 2 * MS)?;
+    target.self_timed("sleep", 60, 20 * MS)?;
+    let report = trace.finish()?;
+    let slow = slow(&report, target.pid())?;
+    ensure!(slow.calls.len() == 3 && slow.calls.iter().all(|call| call.method == "work"), "{slow:?}");
+    ensure!((slow.total, slow.unread) == (3, 0), "{slow:?}");
     target.exit()
 }
 
@@ -311,8 +373,6 @@ fn arguments_of(slow: &SlowCallRows, method: &str, signature: &str) -> Option<Va
 fn with_arguments(jdk: &Jdk, options: &[&str], [method, signature]: [&str; 2]) -> Result<Value> {
     let mut target = RemoteProcess::shapes(jdk)?;
     let pattern = format!("targets.Plain::{method}{signature}");
-    // All are bound: those that are bound later have a stub before anybody says that they are of no interest.
-    target.run("calls all 1 1")?;
     let natives_of = ["--interval", "100ms", "--slow", "1ns", "--max-overhead", "off", &pattern];
     let mut trace = Trace::start(target.pid(), &[options, &natives_of].concat())?;
     let began = Instant::now();

@@ -37,9 +37,11 @@ const WELCOME: Welcome = Welcome {
     bind_mode: SAMPLE,
     bind_probability: 1 << 28,
     bind_threshold_ns: u64::MAX,
+    bind_asked: true,
     stub_binds: false,
     rows: 2_048,
     consumed: false,
+    bytes: 0,
 };
 const FILE: ClassFile = ClassFile { class: 1, bytes: 1 << 20, error: ClassFile::UNLOADED };
 

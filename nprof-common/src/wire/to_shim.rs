@@ -65,6 +65,9 @@ parts! {
         pub bind_probability: u32,
         /// From how many nanoseconds on a call of such a method is slow.
         pub bind_threshold_ns: u64,
+        /// Whether such methods are all wanted, and by this threshold. If not, their chosen calls are marked until a `Watch`
+        /// ([`crate::StackHeader::UNASKED`]).
+        pub bind_asked: bool,
         /// Whether methods that are bound from now on get a stub at once.
         pub stub_binds: bool,
         /// How many rows of threads there are ([`crate::rows`]), a power of two: then a second descriptor comes along. With 0 it is
@@ -72,6 +75,9 @@ parts! {
         pub rows: u32,
         /// Whether what calls consume is recorded behind the records: a [`crate::Consumed`] for each shard.
         pub consumed: bool,
+        /// Of which of them it is recorded how much each call consumed, as bits, on the next page behind that: a
+        /// [`crate::CallBytes`] for each record and each of these. Some of [`crate::Counter::OF_BYTES`].
+        pub bytes: u32,
     }
 }
 

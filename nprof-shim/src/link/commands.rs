@@ -124,6 +124,7 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, files: Files) -> Re
         return Err(Refusal::RecordSize(welcome.record_bytes));
     }
     let binds = options(welcome.bind_mode, welcome.bind_probability, welcome.bind_threshold_ns)?;
+    let binds = StubOptions { is_asked: welcome.bind_asked, ..binds };
     let policy = Policy { binds: welcome.stub_binds.then_some(binds) };
     // The records may get the addresses of those of an earlier run, whose calls are not to come to them.
     pool::end_run();
@@ -146,8 +147,8 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, files: Files) -> Re
 
 /// Maps the records, and the rows if there are to be some.
 fn records(welcome: &Welcome, [file, rows]: Files) -> Result<Records, Refusal> {
-    let &Welcome { first, records, shards, consumed, .. } = welcome;
-    let records = Records::map_run(file.ok_or(Refusal::NoMap)?, Run { first, records, shards, consumed });
+    let &Welcome { first, records, shards, consumed, bytes, .. } = welcome;
+    let records = Records::map_run(file.ok_or(Refusal::NoMap)?, Run { first, records, shards, consumed, bytes });
     let records = records.map_err(Refusal::Map)?;
     if welcome.rows == 0 {
         return Ok(records);
@@ -171,7 +172,7 @@ fn options(mode: u32, probability: u32, threshold_ns: u64) -> Result<StubOptions
         SAMPLE => Mode::Sample(probability),
         unknown => return Err(Refusal::Mode(unknown)),
     };
-    Ok(StubOptions { mode, threshold_ns, kinds: 0 })
+    Ok(StubOptions { mode, threshold_ns, kinds: 0, is_asked: true })
 }
 
 fn scan_all(agent: &Agent, link: &Link, jni: Jni) {

@@ -24,6 +24,8 @@ pub(crate) struct StubOptions {
     pub(crate) threshold_ns: u64,
     /// What the arguments are, if they are kept; otherwise 0.
     pub(crate) kinds: u64,
+    /// Whether nprof has asked for the method. It may not want the calls that the stub chooses until then.
+    pub(crate) is_asked: bool,
 }
 
 /// A method, and what is wanted of it: to be watched in this mode, or to be left alone.
@@ -225,7 +227,7 @@ impl Inner {
         if let Some(before) = known.latest.replace(stub).filter(|&before| before != stub) {
             before.set_mode(Mode::Off);
         }
-        stub.set_place(place, index);
+        stub.set_place(place, index, options.is_asked);
         stub.set_threshold_ns(options.threshold_ns);
         stub.set_kinds(options.kinds);
         stub.set_mode(options.mode);

@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use super::*;
 
-const COUNT: StubOptions = StubOptions { mode: Mode::Count, threshold_ns: u64::MAX, kinds: 0 };
+const COUNT: StubOptions = StubOptions { mode: Mode::Count, threshold_ns: u64::MAX, kinds: 0, is_asked: true };
 
 fn name(method: &str) -> MethodName {
     let [class, name, signature] = ["La/B;", method, "(IJ)V"].map(|text| CString::new(text).unwrap());

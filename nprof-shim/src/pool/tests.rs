@@ -285,7 +285,7 @@ fn ends_where_it_began() {
     static MEANWHILE: Mutex<Option<(Stub, Place)>> = Mutex::new(None);
     extern "C" fn change_places() {
         if let Some((stub, place)) = MEANWHILE.lock().unwrap().take() {
-            stub.set_place(place, 0);
+            stub.set_place(place, 0, true);
         }
     }
     let _turn = turn();
@@ -313,7 +313,7 @@ fn ends_nowhere_after_its_run() {
     extern "C" fn next_run(value: u64) -> u64 {
         if let Some((stub, place)) = MEANWHILE.lock().unwrap().take() {
             end_run();
-            stub.set_place(place, 0);
+            stub.set_place(place, 0, true);
         }
         value + 1
     }
@@ -362,7 +362,7 @@ fn places_change_under_load() {
             let are_done = || callers.iter().all(|caller| caller.is_finished());
             while !are_done() {
                 let before = made.load(Ordering::Relaxed);
-                stub.set_place(both[changes.fetch_add(1, Ordering::Relaxed) % 2].place(0).unwrap(), 0);
+                stub.set_place(both[changes.fetch_add(1, Ordering::Relaxed) % 2].place(0).unwrap(), 0, true);
                 // Each thread may end a call with the place before: of more calls, one is with this one.
                 while made.load(Ordering::Relaxed) <= before + THREADS && !are_done() {
                     std::thread::yield_now();

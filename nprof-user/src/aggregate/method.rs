@@ -96,8 +96,7 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
         off_cpu_ns: off_cpu.then_some(stats.off_ns),
         estimated_off_ns: waited.filter(|_| off_cpu).map(|share| part(share, estimated_all_ns)),
         consumed,
-        // Of which calls there are none of in it would not be known.
-        bytes_per_call: bytes_per_call.filter(|_| tier == Tier::Kernel),
+        bytes_per_call,
         threads: threads.map(|threads| by_thread::parts(&threads, probes.part_ns, off_cpu)),
         max_ns: probes.max_ns,
         histogram: Histogram { buckets: buckets.collect() },

@@ -6,6 +6,7 @@ mod losses;
 mod method;
 mod narrow;
 mod of_threads;
+mod per_call;
 pub mod quantile;
 mod sampled;
 mod since;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use nprof_common::{Consumed, MethodStats, ThreadCalls};
 
 use super::method::{About, Recorded, method, sum};
+use super::per_call;
 use crate::model::{BytesPerCall, MeanTime, MethodSnapshot, PlannedMethod, Price, Probe, StubPrice, Traced, Unseen};
 
 /// What a stub has recorded of one method.
@@ -38,9 +39,15 @@ pub struct StubSample {
     pub nested: bool,
     /// What its calls have consumed besides time, where that is collected.
     pub consumed: Option<Consumed>,
+    /// How many bytes each of them moved, where that is collected.
+    pub bytes_per_call: Option<Vec<BytesPerCall>>,
 }
 
 impl StubSample {
+    fn bytes(&self) -> per_call::Recorded<'_> {
+        per_call::Recorded { consumed: self.consumed.as_ref(), bytes: self.bytes_per_call.as_deref() }
+    }
+
     /// A number for it that no function has.
     #[must_use]
     pub fn id(&self) -> u32 {
@@ -123,6 +130,7 @@ fn by_name(stubs: &[StubSample]) -> Vec<StubSample> {
                 known.stats = sum(&known.stats, &stub.stats);
                 known.estimated_ns = sum_of_known(known.estimated_ns, stub.estimated_ns);
                 known.traced_after = known.traced_after.min(stub.traced_after);
+                known.bytes_per_call = per_call::sum(known.bytes(), stub.bytes());
                 known.consumed = known.consumed.zip(stub.consumed).map(|(one, other)| one.and(&other));
             }
             None => groups.push(stub.clone()),
@@ -163,7 +171,7 @@ fn stub_row(stub: &StubSample) -> MethodSnapshot {
         unseen: None,
         waited: waited(stub),
         consumed: stub.consumed.map(Box::new),
-        bytes_per_call: None,
+        bytes_per_call: stub.bytes_per_call.clone(),
         threads: None,
     };
     method(Recorded::Stub(&stub.stats), about)
@@ -188,10 +196,15 @@ fn merged(seen: &ProbeSample<'_>, stub: &StubSample) -> MethodSnapshot {
         Some(_) => seen.consumed.zip(stub.consumed).map(|(one, other)| one.and(&other)),
         None => stub.consumed,
     };
+    let of_probe = per_call::Recorded { consumed: seen.consumed.as_ref(), bytes: seen.bytes_per_call.as_deref() };
+    let bytes_per_call = match seen.stats {
+        Some(_) => per_call::sum(of_probe, stub.bytes()),
+        None => stub.bytes_per_call.clone(),
+    };
     let (nested, consumed) = (stub.nested, consumed.map(Box::new));
     let (stub_price, traced, waited) = (stub.price, stub.traced, about.waited.or_else(|| waited(stub)));
-    let about = About { traced_after, traced, estimated_ns, stub_price, off_cpu, nested, waited, consumed, ..about };
-    method(recorded, about)
+    let about = About { traced_after, traced, estimated_ns, stub_price, off_cpu, nested, waited, ..about };
+    method(recorded, About { consumed, bytes_per_call, ..about })
 }
 
 /// The row of a function, under the names of those methods whose calls its probe may have seen.
@@ -235,8 +248,12 @@ fn times(mean_ns: f64, calls: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use nprof_common::Counter;
+
     use super::*;
-    use crate::model::{Bound, FileOffset, LibraryId, Method, NativeCode, ProbeCost, Site, Tier, Tracing, VirtAddr};
+    use crate::model::{
+        Bound, FileOffset, Histogram, LibraryId, Method, NativeCode, ProbeCost, Site, Tier, Tracing, VirtAddr,
+    };
 
     fn planned(id: u64, name: &str) -> PlannedMethod {
         let (class, name, signature) = ("a.A".into(), name.into(), "()V".into());
@@ -290,6 +307,7 @@ mod tests {
             off_cpu: false,
             nested: false,
             consumed: None,
+            bytes_per_call: None,
         }
     }
 
@@ -371,6 +389,30 @@ mod tests {
         assert_eq!(found(counted, Some(mean)), (Some(250_400), Some(50_000)));
         assert_eq!(found(counted, None), (None, None));
         assert_eq!(found(MethodStats::ZERO, Some(mean)), (None, None));
+    }
+
+    /// Check that how much each call moved is known of calls of both tiers, and of a class that was loaded twice, but for what the kernel had
+    /// no room for; and of nothing where one of them does not know.
+    #[test]
+    fn bytes_of_both_tiers() {
+        let moved = |calls| {
+            let histogram = Histogram { buckets: vec![(27, calls)] };
+            Some(vec![BytesPerCall { counter: Counter::ReadBytes, max: 100 + calls, histogram }])
+        };
+        let mut consumed = Consumed::default();
+        consumed.total[Counter::ReadBytes as usize] = 500;
+        let consumed = Some(consumed);
+        let stub = |id, bytes_per_call| StubSample { consumed, bytes_per_call, ..stub(0, id, "m", 7, true) };
+        let (one, stubs) = (probe(&["m"]), [stub(1, moved(2)), stub(2, moved(3))]);
+        let of = |calls, bytes_per_call, stubs: &[StubSample]| {
+            let seen = ProbeSample { consumed, bytes_per_call, ..seen(&one, calls) };
+            rows(Some(&seen), stubs)[0].bytes_per_call.clone()
+        };
+        let both = of(5, moved(4), &stubs).unwrap();
+        assert_eq!((both[0].max, &both[0].histogram.buckets[..]), (104, &[(27, 9)][..]));
+        assert_eq!(of(0, Some(Vec::new()), &stubs).unwrap()[0].histogram.buckets, [(27, 5)]);
+        assert_eq!(of(5, Some(Vec::new()), &stubs), Some(Vec::new()));
+        assert_eq!([of(5, None, &stubs), of(5, moved(1), &[stub(1, None)])], [None, None]);
     }
 
     /// Check that methods that only stubs can see are rows too.

@@ -4,6 +4,7 @@ mod all;
 mod output;
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,13 +21,14 @@ use super::collect::CollectArgs;
 use super::demoted::{Demoted, TRACED};
 use super::programs::ProgramArgs;
 use super::rules::{self, RuleArgs};
+use super::save::Destination;
 use super::selection::SelectionArgs;
 use super::terminal::{harmless, say};
 use super::tier::TierArg;
 use super::view::ViewArgs;
 use crate::discover::Proc;
-use crate::model::{ArgsWanted, Jvm, Pid, Tracing};
-use crate::render::{By, Order, Scope};
+use crate::model::{ArgsWanted, Jvm, Pid, Snapshot, Tracing};
+use crate::render::{By, Order, Scope, slow_timeline};
 use crate::resolve::pattern::PATTERN_HELP;
 use crate::resolve::program_rule::PROGRAM_HELP;
 use crate::resolve::rule::RULE_HELP;
@@ -74,6 +76,9 @@ pub(super) struct TraceArgs {
     /// With --args, also the first characters and bytes of strings and arrays: they may be secrets
     #[arg(long, requires = "args")]
     arg_contents: bool,
+    /// Also write the slowest calls to this file as a timeline that Perfetto opens (.trace.json), with all that is known of each
+    #[arg(long, value_name = "FILE", requires = "slow")]
+    slow_timeline: Option<PathBuf>,
     /// Do not measure how long threads wait inside native methods: no program runs then when CPUs switch threads
     #[arg(long)]
     no_off_cpu: bool,
@@ -158,6 +163,12 @@ impl TraceArgs {
 }
 
 impl TraceArgs {
+    /// Writes the timeline of slow calls, if there is to be one.
+    fn save_slow(&self, snapshots: &[Snapshot]) -> anyhow::Result<()> {
+        let Some(path) = &self.slow_timeline else { return Ok(()) };
+        Destination::of(path)?.save(|out| slow_timeline::write(snapshots, out))
+    }
+
     fn thresholds(&self) -> anyhow::Result<Option<Thresholds>> {
         if self.slow.is_empty() {
             return Ok(None);
@@ -194,6 +205,9 @@ pub(super) async fn prepare(stop: &mut Stop, pid: Pid, options: Options) -> anyh
 /// If the JVM cannot be traced, or the output cannot be written.
 pub(super) fn run(args: &TraceArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     args.view.check_order_of_groups()?;
+    if let Some(path) = &args.slow_timeline {
+        Destination::of(path)?.try_out()?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let traced = match args.pid {
         Some(pid) => runtime.block_on(trace(args, Pid(pid), quiet)),
@@ -228,7 +242,9 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     let snapshot = tracer.snapshot();
     let mut demoted = Demoted::default();
     demoted.add(&snapshot, &tracer.traced_jvm().spent().unwrap_or_default());
-    output.finish(&[snapshot])?;
+    let snapshots = [snapshot];
+    output.finish(&snapshots)?;
+    args.save_slow(&snapshots)?;
     if !quiet {
         stop.tell(tracer.jvm());
         demoted.tell(TRACED);

@@ -4,12 +4,13 @@
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use nprof_common::{Consumed, Loss, MethodStats};
+use nprof_common::{CallBytes, Consumed, Counter, Loss, MethodStats};
 
-use crate::model::{Losses, Sample};
+use crate::model::{BytesPerCall, Losses, Sample};
 use crate::sys::mapped_array::MappedArray;
 
 const WORDS: usize = size_of::<MethodStats>() / size_of::<u64>();
+const BYTES_WORDS: usize = size_of::<CallBytes>() / size_of::<u64>();
 const CONSUMED_WORDS: usize = size_of::<Consumed>() / size_of::<u64>();
 
 /// Words of 8 bytes that others may be writing.
@@ -31,6 +32,8 @@ pub struct Reader<W = Arc<MappedArray>> {
     losses: W,
     /// What calls have consumed, and at which word it begins.
     consumed: Option<(W, usize)>,
+    /// Behind the records in the same memory, how many bytes each call has moved: at which word that begins, and the counters as bits.
+    bytes: Option<(usize, u32)>,
     shards: usize,
 }
 
@@ -38,7 +41,7 @@ impl<W: Words> Reader<W> {
     /// A reader of the mapped records, `shards` of them per index, and the mapped losses.
     #[must_use]
     pub fn new(stats: W, losses: W, shards: u32) -> Self {
-        Self { stats, losses, consumed: None, shards: shards as usize }
+        Self { stats, losses, consumed: None, bytes: None, shards: shards as usize }
     }
 
     /// The same with what calls have consumed, mapped, in as many shards.
@@ -55,6 +58,12 @@ impl<W: Words> Reader<W> {
     {
         let consumed = first.map(|first| (self.stats.clone(), first));
         Self { consumed, ..self }
+    }
+
+    /// The same with how many bytes each call has moved, behind the records in the same memory.
+    #[must_use]
+    pub fn with_bytes_at(self, bytes: Option<(usize, u32)>) -> Self {
+        Self { bytes, ..self }
     }
 
     /// A reader of other records, with the same losses.
@@ -90,6 +99,24 @@ impl<W: Words> Reader<W> {
         };
         let counters = |offset| std::array::from_fn(|counter| sum(offset, counter));
         Some(Consumed { total: counters(offset_of!(Consumed, total)), own: counters(offset_of!(Consumed, own)) })
+    }
+
+    /// How many bytes each of these calls has moved, of the counters by which they have moved any; `None` where that is not in the memory
+    /// of the records. `consumed` was read before. What nothing was written to is not read: it would become memory by that.
+    #[must_use]
+    pub fn bytes_per_call(&self, record: u32, consumed: &Consumed) -> Option<Vec<BytesPerCall>> {
+        let (begin, wanted) = self.bytes?;
+        let of_each = wanted.count_ones() as usize * BYTES_WORDS;
+        let counters = Counter::ALL.into_iter().filter(|counter| wanted & counter.bit() != 0);
+        let firsts = (begin + record as usize * of_each..).step_by(BYTES_WORDS);
+        let moved = counters.zip(firsts).filter(|(counter, _)| consumed.total[*counter as usize] > 0);
+        Some(moved.filter_map(|(counter, first)| BytesPerCall::of(counter as u32, &self.bytes_at(first))).collect())
+    }
+
+    fn bytes_at(&self, first: usize) -> CallBytes {
+        let word = |offset: usize| self.word(first, offset);
+        let calls = std::array::from_fn(|bucket| word(offset_of!(CallBytes, calls) + bucket * size_of::<u64>()));
+        CallBytes { max: word(offset_of!(CallBytes, max)), calls }
     }
 
     /// How many calls have begun, counted or timed; cheaper than a sample.
@@ -277,6 +304,27 @@ mod tests {
         let consumed = reader.with_consumed(Some(memory)).consumed(1).unwrap();
         let (words, place) = (CONSUMED_WORDS as u64, (COUNTERS + 11) as u64);
         assert_eq!((consumed.total[0], consumed.own[11]), (5 * words, 5 * words + 2 * place));
+    }
+
+    /// Check that the bytes of each call are those of the record and the counter, that what nothing was consumed of is not even read, and that
+    /// nothing is known where it is not recorded.
+    #[test]
+    fn bytes_of_each_call() {
+        let (reader, memory) = reader(&[MethodStats::ZERO; 2], 1);
+        let mut consumed = Consumed::default();
+        consumed.total[Counter::SentBytes as usize] = 9;
+        assert_eq!(reader.bytes_per_call(1, &consumed), None);
+        let (begin, wanted) = (2 * WORDS, Counter::ReadBytes.bit() | Counter::SentBytes.bit());
+        memory.0.borrow_mut().words.extend((0..4 * BYTES_WORDS as u64).map(|word| u64::from(word % 100 == 0) * word));
+        let reader = reader.with_bytes_at(Some((begin, wanted)));
+        let sent = reader.bytes_per_call(1, &consumed).unwrap();
+        let first = 3 * BYTES_WORDS as u64;
+        let buckets = (0..BYTES_WORDS as u64 - 1).filter(|bucket| (first + bucket + 1) % 100 == 0);
+        let buckets: Vec<_> = buckets.map(|bucket| (i32::try_from(bucket).unwrap(), first + bucket + 1)).collect();
+        assert_eq!((sent.len(), sent[0].counter, &sent[0].histogram.buckets), (1, Counter::SentBytes, &buckets));
+        memory.0.borrow_mut().read.clear();
+        assert_eq!(reader.bytes_per_call(0, &Consumed::default()), Some(Vec::new()));
+        assert!(memory.0.borrow().read.is_empty());
     }
 
     /// Check that every loss is listed under its own name, those that never happened too.

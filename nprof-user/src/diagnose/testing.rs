@@ -66,6 +66,7 @@ impl Sample {
         let method = self.jni.snapshot.methods[NATIVE].methods[0].method.clone();
         let call = SlowCall {
             ended: Timestamp::UNIX_EPOCH,
+            ended_ns: time_ns,
             method,
             time_ns,
             off_cpu_ns: Some(off_cpu_ns),

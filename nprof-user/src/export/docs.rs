@@ -75,7 +75,7 @@ units above.
 With `collect`, `nprof_native_call_read_size_bytes` and its kin say how many bytes single calls moved
 ([collectors.md](collectors.md#bytes-per-call)): 17 series for each method and number of bytes, of methods only that moved any. Their sum
 is of the calls with nested ones; `nprof_native_call_read_bytes_total` is without. The count is that of the calls of which it is known:
-all timed ones, unless stubs have timed some, or the kernel had no room. The classic buckets are powers of 4 in bytes:
+all timed ones, unless the kernel had no room. The classic buckets are powers of 4 in bytes:
 
 ";
 

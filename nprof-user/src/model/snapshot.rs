@@ -155,6 +155,8 @@ impl MethodSnapshot {
 pub struct SlowCall {
     /// When it ended.
     pub ended: Timestamp,
+    /// The same in nanoseconds of the kernel's monotonic clock: exact among calls.
+    pub ended_ns: u64,
     /// The method.
     pub method: Method,
     /// How long it took, in nanoseconds.

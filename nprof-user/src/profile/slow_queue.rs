@@ -1,5 +1,5 @@
 //! Slow calls that wait to be looked at. If they come faster than that, the shortest make room: whoever keeps the slowest misses none of
-//! them.
+//! them. Calls that are perhaps not wanted go first, and are counted apart.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,12 +32,21 @@ struct Waiting {
     /// The number of the next one.
     next: u64,
     /// In the order in which they came.
-    calls: BTreeMap<u64, (u64, Box<[u8]>)>,
+    calls: BTreeMap<u64, (Option<u64>, Box<[u8]>)>,
     /// Time and number of each: the shortest first, and of equal ones the latest.
-    shortest: BTreeSet<(u64, Reverse<u64>)>,
+    shortest: BTreeSet<(Option<u64>, Reverse<u64>)>,
     /// How many had to make room.
-    passed_over: u64,
+    passed_over: PassedOver,
     has_ended: bool,
+}
+
+/// Calls that had to make room for longer ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PassedOver {
+    /// Of those that are wanted.
+    pub wanted: u64,
+    /// Of those that are perhaps not.
+    pub unasked: u64,
 }
 
 /// Both ends of a queue with room for `most` calls. `number` is what it is known by to whoever fills it.
@@ -47,18 +56,19 @@ pub(super) fn slow_queue(number: u64, most: usize) -> (SlowEntrance, SlowQueue) 
 }
 
 impl SlowEntrance {
-    /// Puts in a call that took so many nanoseconds.
-    pub(super) fn put(&self, time_ns: u64, record: &[u8]) {
+    /// Puts in a call that took so many nanoseconds; `None`: it is perhaps not wanted, whatever it took.
+    pub(super) fn put(&self, time_ns: Option<u64>, record: &[u8]) {
         let mut waiting = self.shared.lock();
         let number = waiting.next;
         waiting.next += 1;
         waiting.calls.insert(number, (time_ns, record.into()));
         waiting.shortest.insert((time_ns, Reverse(number)));
         if waiting.calls.len() > self.most
-            && let Some((_, Reverse(shortest))) = waiting.shortest.pop_first()
+            && let Some((time_ns, Reverse(shortest))) = waiting.shortest.pop_first()
         {
             waiting.calls.remove(&shortest);
-            waiting.passed_over += 1;
+            let PassedOver { wanted, unasked } = &mut waiting.passed_over;
+            *(if time_ns.is_some() { wanted } else { unasked }) += 1;
         }
         drop(waiting);
         self.shared.has_news.notify_one();
@@ -99,7 +109,7 @@ impl SlowQueue {
 
     /// How many calls had to make room for longer ones since the last time that somebody asked.
     #[must_use]
-    pub fn take_passed_over(&self) -> u64 {
+    pub fn take_passed_over(&self) -> PassedOver {
         std::mem::take(&mut self.shared.lock().passed_over)
     }
 }
@@ -124,12 +134,25 @@ mod tests {
     fn the_shortest_make_room() {
         let (entrance, queue) = slow_queue(7, 3);
         for (name, time_ns) in [(1, 50), (2, 10), (3, 20), (4, 30), (5, 5), (6, 30)] {
+            entrance.put(Some(time_ns), &[name]);
+        }
+        let passed_over = [3, 0].map(|wanted| PassedOver { wanted, unasked: 0 });
+        assert_eq!((queue.number(), [queue.take_passed_over(), queue.take_passed_over()]), (7, passed_over));
+        assert_eq!(all(&queue), [1, 4, 6]);
+        entrance.put(Some(1), &[7]);
+        assert_eq!(all(&queue), [7]);
+    }
+
+    /// Check that calls that are perhaps not wanted take the place of none that is, and that the latest of them go first.
+    #[test]
+    fn the_unasked_go_first() {
+        let (entrance, queue) = slow_queue(0, 3);
+        let unasked = None;
+        for (name, time_ns) in [(1, unasked), (2, Some(10)), (3, unasked), (4, Some(5)), (5, unasked), (6, Some(1))] {
             entrance.put(time_ns, &[name]);
         }
-        assert_eq!((queue.number(), queue.take_passed_over(), queue.take_passed_over()), (7, 3, 0));
-        assert_eq!(all(&queue), [1, 4, 6]);
-        entrance.put(1, &[7]);
-        assert_eq!(all(&queue), [7]);
+        assert_eq!(queue.take_passed_over(), PassedOver { wanted: 0, unasked: 3 });
+        assert_eq!(all(&queue), [2, 4, 6]);
     }
 
     /// Check that a flood of short calls pushes none of the longest out, however early it came and however late it is read.
@@ -137,13 +160,13 @@ mod tests {
     fn a_flood_leaves_the_longest() {
         let (entrance, queue) = slow_queue(0, 100);
         let time_of = |n: u64| if n % 1_000 == 1 { 1_000_000 + n } else { n * 7_919 % 1_009 };
-        (0..50_000).for_each(|n| entrance.put(time_of(n), &n.to_ne_bytes()));
+        (0..50_000).for_each(|n| entrance.put(Some(time_of(n)), &n.to_ne_bytes()));
         drop(entrance);
         let left = std::iter::from_fn(|| queue.next(Duration::from_secs(60)).ok());
         let left: Vec<u64> = left.map(|record| u64::from_ne_bytes((&*record).try_into().unwrap())).collect();
         let longest: Vec<u64> = left.iter().copied().filter(|n| n % 1_000 == 1).collect();
         assert!(longest.iter().copied().eq((0..50).map(|n| n * 1_000 + 1)), "{longest:?}");
-        assert_eq!((left.len(), queue.take_passed_over()), (100, 49_900));
+        assert_eq!((left.len(), queue.take_passed_over().wanted), (100, 49_900));
         assert!(matches!(queue.next(Duration::ZERO), Err(RecvTimeoutError::Disconnected)));
     }
 
@@ -156,7 +179,7 @@ mod tests {
             let patience = Duration::from_secs(60);
             (queue.next(patience).is_ok(), matches!(queue.next(patience), Err(RecvTimeoutError::Disconnected)))
         });
-        entrance.put(1, &[1]);
+        entrance.put(Some(1), &[1]);
         drop(entrance);
         assert_eq!(waiting.join().unwrap(), (true, true));
     }

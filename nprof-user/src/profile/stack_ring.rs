@@ -212,7 +212,7 @@ impl Entrance {
         let (queue, refused) = match self {
             Self::Some { queue, refused, .. } => (queue, refused),
             Self::Slow(entrance) => {
-                entrance.put(time_of(record), record);
+                entrance.put(worth_of(record), record);
                 return true;
             }
         };
@@ -347,8 +347,12 @@ fn patience(before: &Taken, now: &Taken) -> Duration {
 
 /// What a record is of.
 fn group_of(record: &[u8]) -> Group {
-    const GROUPS: [(StackKind, Group); 3] =
-        [(StackKind::Slow, Group::Slow), (StackKind::SlowStub, Group::Slow), (StackKind::Made, Group::Made)];
+    const GROUPS: [(StackKind, Group); 4] = [
+        (StackKind::Slow, Group::Slow),
+        (StackKind::SlowStub, Group::Slow),
+        (StackKind::SlowUnasked, Group::Slow),
+        (StackKind::Made, Group::Made),
+    ];
     let kind = word_of(record, offset_of!(StackHeader, kind));
     let known = GROUPS.iter().find(|(of, _)| kind == Some(*of as u32));
     known.map_or(Group::Sampled, |(_, group)| *group)
@@ -359,9 +363,10 @@ fn process_of(record: &[u8]) -> Option<Pid> {
     word_of(record, offset_of!(StackHeader, tgid)).map(Pid)
 }
 
-/// How long a call took, in nanoseconds.
-fn time_of(record: &[u8]) -> u64 {
-    StackHeader::take_apart(record).map_or(0, |(header, ..)| header.time_ns)
+/// How long a slow call took, in nanoseconds, as far as that makes it worth a place; `None` of one that is perhaps not wanted.
+fn worth_of(record: &[u8]) -> Option<u64> {
+    let (header, ..) = StackHeader::take_apart(record)?;
+    (header.kind != StackKind::SlowUnasked as u32).then_some(header.time_ns)
 }
 
 fn word_of(record: &[u8], at: usize) -> Option<u32> {

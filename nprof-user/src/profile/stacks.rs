@@ -90,7 +90,7 @@ impl Stacks {
     pub(super) fn read(&mut self, taken: &StackRecord<'_>) -> Result<Frames, MemoryError> {
         let header = taken.header;
         let in_java = self.java.contains_code(VirtAddr(header.pc));
-        let calls = [StackKind::Return, StackKind::Stub, StackKind::Slow, StackKind::SlowStub];
+        let calls = [StackKind::Return, StackKind::Stub, StackKind::Slow, StackKind::SlowStub, StackKind::SlowUnasked];
         let is_call = calls.iter().any(|kind| header.kind == *kind as u32);
         if header.kind == StackKind::Made as u32 {
             // Only who has called from Java is of interest.

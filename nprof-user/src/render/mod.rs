@@ -28,6 +28,7 @@ mod rows;
 mod run;
 mod slow;
 mod slow_call;
+pub mod slow_timeline;
 pub mod status;
 mod sum;
 pub mod table;

@@ -19,6 +19,14 @@ pub(super) fn qualified(method: &Method) -> String {
     format!("{}::{}", method.class, method.name)
 }
 
+/// `Deflater.deflateBytesBytes`: without the package.
+pub(super) fn short(class: &str, method: &str) -> String {
+    // The name of a hidden class ends in `/0x…`; no package begins behind that.
+    let named = class.split('/').next().unwrap_or(class);
+    let class = named.rfind('.').map_or(class, |dot| &class[dot + 1..]);
+    if class.is_empty() { method.to_owned() } else { format!("{class}.{method}") }
+}
+
 /// The text with everything invisible escaped.
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {

@@ -140,6 +140,7 @@ pub(super) fn with_programs() -> Snapshot {
 pub(super) fn slow_call() -> SlowCall {
     SlowCall {
         ended: Timestamp::from_second(1_700_000_001).unwrap(),
+        ended_ns: 5_000_000_000,
         method: method("a.A", "read", "()V"),
         time_ns: 24_300_000,
         off_cpu_ns: None,

@@ -24,8 +24,9 @@ struct OfPattern<'a> {
     threshold_ns: Option<u64>,
 }
 
+/// What is known of one call.
 #[derive(Serialize)]
-struct SlowCall<'a> {
+pub(super) struct SlowCall<'a> {
     ended: String,
     class: &'a str,
     method: &'a str,
@@ -68,7 +69,7 @@ impl<'a> Slow<'a> {
 }
 
 impl<'a> SlowCall<'a> {
-    fn of(call: &'a model::SlowCall, collectors: Collectors) -> Self {
+    pub(super) fn of(call: &'a model::SlowCall, collectors: Collectors) -> Self {
         Self {
             ended: call.ended.to_string(),
             class: &call.method.class,

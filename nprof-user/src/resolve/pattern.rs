@@ -96,6 +96,12 @@ pub struct Pattern {
 }
 
 impl Pattern {
+    /// Whether it is written so that it selects whatever there is.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        matches!(self.text.as_str(), "*" | "**" | "*::*" | "**::*")
+    }
+
     /// Reads a pattern.
     ///
     /// # Errors

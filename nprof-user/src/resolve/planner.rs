@@ -167,6 +167,18 @@ impl Planner {
         is_in_library && self.selection.selects(method)
     }
 
+    /// Whether a method's name is one that the user selects, in whatever library it may be.
+    #[must_use]
+    pub fn selects_name(&self, method: &Method) -> bool {
+        self.selection.selects(method)
+    }
+
+    /// Whether every method of every library is selected.
+    #[must_use]
+    pub fn selects_all(&self) -> bool {
+        self.selection.is_all()
+    }
+
     /// Changes how much may be planned from now on.
     pub fn limit(&mut self, limits: Limits) {
         self.limits = limits;

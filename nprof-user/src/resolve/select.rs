@@ -70,6 +70,13 @@ impl Selection {
         !self.libraries.is_empty()
     }
 
+    /// Whether every method is selected, as far as that is sure from how it was written.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        let names_all = self.include.is_empty() || self.include.iter().any(Pattern::is_any);
+        names_all && self.exclude.is_empty() && self.libraries.is_empty()
+    }
+
     /// The include patterns that match none of `methods`, with the names that were perhaps meant.
     #[must_use]
     pub fn unmatched(&self, methods: &[Method]) -> Vec<Unmatched> {
@@ -100,6 +107,16 @@ mod tests {
             signature: signature.into(),
             code: NativeCode::Unbound,
         }
+    }
+
+    /// Check that it is known of a selection whether it is of everything.
+    #[test]
+    fn all_or_not() {
+        let is_all = |include: &[&str], exclude: &[&str], libraries: &[&str]| {
+            Selection::parse(include, exclude, libraries).unwrap().is_all()
+        };
+        assert!(is_all(&[], &[], &[]) && is_all(&["a.B", "*"], &[], &[]) && is_all(&["**"], &[], &[]));
+        assert!(!is_all(&["a.B"], &[], &[]) && !is_all(&[], &["a.B"], &[]) && !is_all(&[], &[], &["*"]));
     }
 
     /// Check that exclusion wins and that no pattern selects everything.

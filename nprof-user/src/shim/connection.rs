@@ -288,9 +288,11 @@ mod tests {
         bind_mode: 1,
         bind_probability: 0,
         bind_threshold_ns: u64::MAX,
+        bind_asked: true,
         stub_binds: true,
         rows: 0,
         consumed: false,
+        bytes: 0,
     };
 
     /// The two ends, of which the second is the shim's.

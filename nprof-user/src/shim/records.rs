@@ -9,7 +9,7 @@ use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nprof_common::{Consumed, MethodStats};
+use nprof_common::{CallBytes, Consumed, MethodStats};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use crate::sys::mapped_array::MappedArray;
@@ -18,6 +18,8 @@ use crate::sys::mapped_array::MappedArray;
 const NAME: &CStr = c"nprof_stub_records";
 /// More than any JVM needs: of 64 thousand methods on 512 CPUs.
 const MOST_BYTES: u64 = 64 << 30;
+/// What each call consumed begins with a page.
+const PAGE: u64 = 4_096;
 
 /// Which calls stubs choose, where they choose all of them by chance: read at each timed call.
 #[derive(Debug, Clone)]
@@ -48,21 +50,26 @@ pub struct Records {
     pub records: u32,
     /// Shards of each. The last is for all CPUs beyond the others.
     pub shards: u32,
-    /// Whether what calls consume is behind them.
-    pub consumed: bool,
+    /// Whether what calls consume is behind them, and of which counters of bytes, as bits, how much each call consumed.
+    pub consumed: Option<u32>,
+    /// Where that begins, in bytes.
+    bytes_at: u64,
 }
 
 impl Records {
-    /// Memory for so many records and, if that is wanted, for what calls consume, of which there is as much as is written to. It keeps its size: a target that shortened it
-    /// would have nprof read where nothing is.
+    /// Memory for so many records and, if that is wanted, for what calls consume, and of which counters of bytes for how much each call does.
+    /// There is as much of it as is written to. It keeps its size: a target that shortened it would have nprof read where nothing is.
     ///
     /// # Errors
     /// When there is no memory left.
-    pub fn new(records: u32, shards: u32, consumed: bool) -> io::Result<Self> {
+    pub fn new(records: u32, shards: u32, consumed: Option<u32>) -> io::Result<Self> {
         let values = u64::from(records) * u64::from(shards);
-        let value = size_of::<MethodStats>() + if consumed { size_of::<Consumed>() } else { 0 };
-        let bytes = values.saturating_mul(value as u64);
-        if !(1..=MOST_BYTES).contains(&bytes) {
+        let value = size_of::<MethodStats>() + if consumed.is_some() { size_of::<Consumed>() } else { 0 };
+        let length = values.saturating_mul(value as u64);
+        let bytes_at = length.checked_next_multiple_of(PAGE).ok_or(io::ErrorKind::InvalidInput)?;
+        let of_each = u64::from(consumed.unwrap_or(0).count_ones()) * size_of::<CallBytes>() as u64;
+        let bytes = if of_each > 0 { bytes_at.saturating_add(u64::from(records) * of_each) } else { length };
+        if length == 0 || bytes > MOST_BYTES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // Hosts may forbid memory that could be executed (`vm.memfd_noexec`).
@@ -70,9 +77,9 @@ impl Records {
         let memory = memfd_create(NAME, flags)?;
         ftruncate(&memory, bytes)?;
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let values = usize::try_from(values).map_err(|_over| io::ErrorKind::InvalidInput)?;
-        let mapped = MappedArray::map(memory.as_fd(), values, value)?;
-        Ok(Self { memory, mapped: Arc::new(mapped), records, shards, consumed })
+        let words = usize::try_from(bytes / 8).map_err(|_over| io::ErrorKind::InvalidInput)?;
+        let mapped = MappedArray::map(memory.as_fd(), words, size_of::<u64>())?;
+        Ok(Self { memory, mapped: Arc::new(mapped), records, shards, consumed, bytes_at })
     }
 
     /// The same memory, as nprof reads it.
@@ -85,7 +92,15 @@ impl Records {
     #[must_use]
     pub fn first_consumed(&self) -> Option<usize> {
         let records = self.records as usize * self.shards as usize;
-        self.consumed.then_some(records * size_of::<MethodStats>() / size_of::<u64>())
+        self.consumed.map(|_bytes| records * size_of::<MethodStats>() / size_of::<u64>())
+    }
+
+    /// The word of that memory at which it begins how much each call consumed, and of which counters, as bits; `None` where that is not
+    /// recorded.
+    #[must_use]
+    pub fn bytes(&self) -> Option<(usize, u32)> {
+        let wanted = self.consumed.filter(|wanted| *wanted != 0)?;
+        Some((usize::try_from(self.bytes_at).ok()? / size_of::<u64>(), wanted))
     }
 
     /// What says whose stacks are taken, of the same memory.
@@ -108,7 +123,7 @@ mod tests {
     /// Check that there is room for each word of the last record and for no more, and that nobody can change the size.
     #[test]
     fn keeps_its_size() {
-        let records = Records::new(3, 2, false).unwrap();
+        let records = Records::new(3, 2, None).unwrap();
         assert_eq!(records.first_consumed(), None);
         let words = 3 * 2 * size_of::<MethodStats>() / size_of::<u64>();
         assert!(records.mapped().store(words - 1, 7) && !records.mapped().store(words, 7));
@@ -119,11 +134,22 @@ mod tests {
         }
     }
 
+    /// Check that how much each call consumed has its own page, and room for each wanted counter of the last record and no more.
+    #[test]
+    fn has_room_for_bytes() {
+        let records = Records::new(3, 2, Some(0b11_0000)).unwrap();
+        let (at, wanted) = records.bytes().unwrap();
+        assert_eq!((wanted, at % 512, Records::new(3, 2, Some(0)).unwrap().bytes()), (0b11_0000, 0, None));
+        assert!(at >= records.first_consumed().unwrap() + 3 * 2 * size_of::<Consumed>() / 8);
+        let end = at + 3 * 2 * size_of::<CallBytes>() / 8;
+        assert!(records.mapped().store(end - 1, 7) && !records.mapped().store(end, 7));
+    }
+
     /// Check that a target that says it has no stubs, or more than anybody, gets none.
     #[test]
     fn has_bounds() {
         for (records, shards) in [(0, 2), (2, 0), (u32::MAX, u32::MAX)] {
-            assert_eq!(Records::new(records, shards, true).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(Records::new(records, shards, Some(0)).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         }
     }
 }

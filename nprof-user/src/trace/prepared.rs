@@ -193,6 +193,12 @@ impl Prepared {
         Choice::Slow(self.options.slow.as_ref().map_or(u64::MAX, Thresholds::least_ns))
     }
 
+    /// Whether whatever stubs choose is wanted, of whichever method.
+    fn wants_all(&self, choice: Choice) -> bool {
+        let has_rules = self.options.slow.as_ref().is_some_and(|slow| !slow.rules().is_empty());
+        !matches!(choice, Choice::Slow(_)) || self.options.selection.is_all() && !has_rules
+    }
+
     /// What stubs can choose on this kernel. Who has asked for stubs is told by an error.
     fn possible(&self, choice: Choice, engine: &Engine) -> Choice {
         if engine.takes_chosen() || self.options.tier == TierWanted::Stub || !matches!(choice, Choice::Slow(_)) {
@@ -230,7 +236,8 @@ impl Prepared {
         let rows = rows.map(give).transpose().map_err(|error| self.ended_or(error))?;
         let mode = if self.options.timed { Mode::Time } else { Mode::Count };
         let price = calibrate_stubs(hello.sharding, collected.is_any());
-        let options = StubOptions { mode, choice, time_every: self.options.time_every, price, collected };
+        let (time_every, wants_all) = (self.options.time_every, self.wants_all(choice));
+        let options = StubOptions { mode, choice, time_every, price, collected, wants_all };
         let jvm = (self.jvm.pid, self.methods.len());
         let mut stubs = match Stubs::begin(connection, jvm, (reader, rows.as_ref().map(Rows::map)), options) {
             Ok(stubs) => stubs,
@@ -298,7 +305,8 @@ impl Prepared {
     fn collected(&self, engine: &Engine, has_rows: bool) -> Collected {
         let consumed = has_rows && !self.options.collectors.is_empty();
         let args = self.options.args != ArgsWanted::No;
-        Collected { off_cpu: has_rows && engine.measures_off_cpu(), consumed, args }
+        let bytes = if consumed { self.options.collectors.counters() & Counter::OF_BYTES } else { 0 };
+        Collected { off_cpu: has_rows && engine.measures_off_cpu(), consumed, bytes, args }
     }
 
     /// Plans JNI functions as well, each as a method.

@@ -68,8 +68,25 @@ pub(super) struct Whose {
     pub(super) has_these_arguments: bool,
 }
 
-/// Whose a call is; `None` if that is not known, or not yet.
-pub(super) type MethodOf = Box<dyn Fn(&SlowSample) -> Option<Whose> + Send>;
+/// Whose a stub's record is.
+#[derive(Debug)]
+pub(super) enum OfStub {
+    /// Not known yet.
+    Unknown,
+    /// A method's that nobody has asked for.
+    Unselected,
+    /// This method's.
+    Selected(Method),
+}
+
+/// Who knows the methods of a JVM.
+pub(super) trait Methods: Send + Sync {
+    /// Whose a call is; `None` if that is not known, or not yet.
+    fn method_of(&self, call: &SlowSample) -> Option<Whose>;
+
+    /// Whose the record of a stub is.
+    fn of_stub(&self, record: u32) -> OfStub;
+}
 
 /// The slow calls of one JVM.
 #[derive(Debug)]
@@ -94,6 +111,8 @@ struct User {
     table: SlowTable,
     switches: Arc<Switches>,
     of_stubs: Option<u32>,
+    methods: Arc<dyn Methods>,
+    thresholds: Shared,
     told: Option<Told>,
 }
 
@@ -101,8 +120,7 @@ struct User {
 struct Told {
     heard: Heard,
     jvm: Jvm,
-    method_of: MethodOf,
-    thresholds: Shared,
+    methods: Arc<dyn Methods>,
     exemplars: Arc<Mutex<Exemplars>>,
     tokens: Tokens,
     /// Calls that the reader had and the listener did not hear of.
@@ -165,22 +183,22 @@ impl SlowWatch {
         jvm: &Jvm,
         (switches, of_stubs): (&Arc<Switches>, Option<u32>),
         thresholds: Thresholds,
-        method_of: MethodOf,
+        methods: Arc<dyn Methods>,
     ) -> Result<JvmSlow, Error> {
         let pid = jvm.pid;
         let queue = self.ring.add_slow(pid);
         let number = queue.number();
         let thresholds = Shared::new(Mutex::new(Arc::new(thresholds)));
-        let told = self.listener.clone().map(|heard| Told::new(heard, jvm.clone(), method_of, Arc::clone(&thresholds)));
+        let told = self.listener.clone().map(|heard| Told::new(heard, jvm.clone(), Arc::clone(&methods)));
         let exemplars = told.as_ref().map(|told| Arc::clone(&told.exemplars)).unwrap_or_default();
-        let user = User { table: self.table.clone(), switches: Arc::clone(switches), of_stubs, told };
+        let (table, switches, of_all) = (self.table.clone(), Arc::clone(switches), Arc::clone(&thresholds));
+        let user = User { table, switches: Arc::clone(&switches), of_stubs, methods, thresholds: of_all, told };
         let (reads, vms) = ((self.proc.clone(), pid), Arc::clone(&self.vms));
         let calls = profile::SlowCalls::start(reads, queue, vms, Box::new(user)).map_err(|error| {
             self.ring.remove(number);
             Error::Defect { what: error.to_string() }
         })?;
-        let slow =
-            JvmSlow { watch: self, calls, switches: Arc::clone(switches), number, of_stubs, thresholds, exemplars };
+        let slow = JvmSlow { watch: self, calls, switches, number, of_stubs, thresholds, exemplars };
         slow.tell_of_stubs();
         Ok(slow)
     }
@@ -191,6 +209,15 @@ impl SlowUser for User {
         // Whoever hears of calls one by one has no use for the slowest of all times.
         let ns = if ns > 0 && self.told.is_some() { u64::MAX } else { ns };
         self.records().for_each(|record| self.table.tell_from(record, ns));
+    }
+
+    fn wants(&mut self, record: u32, time_ns: u64) -> Option<bool> {
+        match self.methods.of_stub(record) {
+            OfStub::Unknown => None,
+            OfStub::Unselected => Some(false),
+            // A stub that was not told of its method, or not yet of another threshold, chooses other calls, too.
+            OfStub::Selected(method) => Some(time_ns >= current(&self.thresholds).of(&method)),
+        }
     }
 
     fn hear(&mut self, call: &SlowSample) {
@@ -234,20 +261,16 @@ impl User {
 }
 
 impl Told {
-    fn new(heard: Heard, jvm: Jvm, method_of: MethodOf, thresholds: Shared) -> Self {
+    fn new(heard: Heard, jvm: Jvm, methods: Arc<dyn Methods>) -> Self {
         let [per_second, burst] = HEARD;
         let tokens = Tokens::new(per_second, burst, Instant::now());
         let exemplars = Arc::default();
-        Self { heard, jvm, method_of, thresholds, exemplars, tokens, dropped: 0, said: 0 }
+        Self { heard, jvm, methods, exemplars, tokens, dropped: 0, said: 0 }
     }
 
     /// Passes a call on, if there is not too much to hear. `not_told` calls never came here.
     fn hear(&mut self, sample: &SlowSample, not_told: u64) {
-        let known = (self.method_of)(sample);
-        // Stubs choose calls, too, that are not slow for their method.
-        if known.as_ref().is_some_and(|known| !is_slow(sample, &known.method, &current(&self.thresholds))) {
-            return;
-        }
+        let known = self.methods.method_of(sample);
         let now = Instant::now();
         let may_tell = self.tokens.take(now) && self.heard.takes(now);
         let Some(known) = known.filter(|_| may_tell) else {
@@ -313,7 +336,7 @@ impl JvmSlow {
         current(&self.thresholds)
     }
 
-    /// What a stub chooses is slow. One that does not know its method yet, or chooses by chance, may choose others.
+    /// What a stub chooses is slow. One that was not told of its method yet, or not of another threshold, may choose others.
     fn tell_of_stubs(&self) {
         if let Some(record) = self.of_stubs {
             self.begin_record(record, self.thresholds().least_ns());
@@ -331,21 +354,18 @@ impl JvmSlow {
     pub(super) fn read(&self, method_of: impl Fn(&SlowSample) -> Option<Whose>) -> SlowCalls {
         let functions = self.switches.functions();
         let counts = functions.iter().map(|(_, record, _)| *record).chain(self.of_stubs);
+        let tally = self.calls.tally();
         let counts: Vec<_> = counts.map(|record| self.watch.table.count(record)).collect();
         let thresholds = self.thresholds();
-        let slow = |sample: &SlowSample| method_of(sample).filter(|whose| is_slow(sample, &whose.method, &thresholds));
-        let named = |sample| slow(&sample).map(|known| call(sample, known));
-        let (told, others): (Vec<_>, Vec<_>) =
-            self.calls.slowest().into_iter().partition(|sample| !sample.by_stub || slow(sample).is_some());
-        let mut slowest: Vec<SlowCall> = told.into_iter().filter_map(named).collect();
+        let named = |sample| method_of(&sample).map(|known| call(sample, known));
+        let mut slowest: Vec<SlowCall> = self.calls.slowest().into_iter().filter_map(named).collect();
         // The parts of probes are not all alike.
         slowest.sort_by_key(|call| std::cmp::Reverse(call.time_ns));
         SlowCalls {
             threshold_ns: thresholds::known(thresholds.usual_ns()),
             by_pattern: thresholds.by_pattern(),
-            // Stubs that were not told yet of what calls are slow choose others, too.
-            total: counts.iter().map(|count| count.calls).sum::<u64>().saturating_sub(others.len() as u64),
-            unread: counts.iter().map(|count| count.no_room).sum(),
+            total: (counts.iter().map(|count| count.calls).sum::<u64>() + tally.more).saturating_sub(tally.fewer),
+            unread: counts.iter().map(|count| count.no_room).sum::<u64>() + tally.unread,
             slowest,
             exemplars: Vec::new(),
         }
@@ -384,17 +404,14 @@ fn threshold_of(probe: &Probe, thresholds: &Thresholds) -> u64 {
     probe.methods.iter().map(|known| thresholds.of(&known.method)).min().unwrap_or(u64::MAX)
 }
 
-/// Whether a call that was told is slow. Of those that stubs have chosen not all need be; the kernel knows by the function.
-fn is_slow(sample: &SlowSample, method: &Method, thresholds: &Thresholds) -> bool {
-    !sample.by_stub || sample.time_ns >= thresholds.of(method)
-}
-
 /// A call with the name of its method.
 fn call(sample: SlowSample, whose: Whose) -> SlowCall {
     let Whose { method, inside_ns, has_these_arguments } = whose;
-    let SlowSample { ended, tid, thread, by_stub, time_ns, off_ns, consumed, wait, callers, args, .. } = sample;
+    let SlowSample { ended, ended_ns, tid, thread, by_stub, time_ns, off_ns, consumed, wait, callers, args, .. } =
+        sample;
     SlowCall {
         ended,
+        ended_ns,
         arguments: args.map(|args| args.of(&method.signature).filter(|_| has_these_arguments).map(Box::new)),
         method,
         // As in the totals, without the probes' own part.

@@ -4,15 +4,15 @@
 mod rules;
 mod snapshot;
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
 use super::by_record::Tables;
 use super::programs::JvmPrograms;
-use super::slow::{JvmSlow, Whose};
+use super::slow::{self, JvmSlow, OfStub, Whose};
 use super::spent::Spent;
 use super::stubs::{self, StubSwitches};
 use crate::aggregate;
@@ -85,6 +85,8 @@ pub(super) struct Listed {
     pub late: BTreeMap<u32, Duration>,
     pub skipped: Arc<[Skipped]>,
     pub stubs: Vec<stubs::Listed>,
+    /// Records of stubs whose methods are not selected.
+    pub unselected: HashSet<u32>,
     /// Whether the JVM makes calls that are not seen: downcalls.
     pub downcalls: bool,
 }
@@ -93,6 +95,23 @@ impl Listed {
     /// How many methods only stubs can see.
     fn only_stubbed(&self) -> usize {
         self.stubs.iter().filter(|stub| stub.probe.is_none()).count()
+    }
+}
+
+impl slow::Methods for Weak<TracedJvm> {
+    fn method_of(&self, call: &SlowSample) -> Option<Whose> {
+        let jvm = self.upgrade()?;
+        let functions = jvm.records().map(|(index, record)| (record, index)).collect();
+        jvm.method_in(&jvm.listed(), &functions, call)
+    }
+
+    fn of_stub(&self, record: u32) -> OfStub {
+        let Some(listed) = self.upgrade().map(|jvm| jvm.listed()) else { return OfStub::Unknown };
+        match listed.stubs.iter().find(|stub| stub.about.record == record) {
+            Some(stub) => OfStub::Selected(stub.about.method.method.clone()),
+            None if listed.unselected.contains(&record) => OfStub::Unselected,
+            None => OfStub::Unknown,
+        }
     }
 }
 
@@ -211,12 +230,6 @@ impl TracedJvm {
         }
         let price = self.known.prices.at(site);
         by.with_dearer_counts(u32::try_from(price.timed_ns.saturating_sub(price.counted_ns)).unwrap_or(u32::MAX))
-    }
-
-    /// Whose a slow call is.
-    pub(super) fn method_of(&self, call: &SlowSample) -> Option<Whose> {
-        let functions = self.records().map(|(index, record)| (record, index)).collect();
-        self.method_in(&self.listed(), &functions, call)
     }
 
     fn method_in(&self, listed: &Listed, functions: &HashMap<u32, u32>, call: &SlowSample) -> Option<Whose> {

@@ -124,14 +124,9 @@ impl Tracer {
         let traced_jvm = Arc::new(TracedJvm::new(jvm.clone(), known, (reader, stubs), switches));
         if let Some(slow) = slow {
             let thresholds = options.slow.clone().unwrap_or_default();
-            let known = Arc::downgrade(&traced_jvm);
-            let method_of = Box::new(move |call: &_| known.upgrade()?.method_of(call));
-            traced_jvm.set_slow(slow.begin(
-                &jvm,
-                (traced_jvm.switches(), tiers.slow_record()),
-                thresholds,
-                method_of,
-            )?);
+            let methods = Arc::new(Arc::downgrade(&traced_jvm));
+            let counted = (traced_jvm.switches(), tiers.slow_record());
+            traced_jvm.set_slow(slow.begin(&jvm, counted, thresholds, methods)?);
         }
         if let Some(programs) = programs {
             traced_jvm.set_programs(programs);
@@ -415,6 +410,7 @@ impl Tracer {
             late: self.late.clone(),
             skipped: skipped.into(),
             stubs: self.listed_stubs(),
+            unselected: self.unselected_stubs(),
             downcalls: self.downcalls,
         });
     }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 use nprof_common::rows::{LEAST_ROWS, bucket_of};
-use nprof_common::{Consumed, Counter};
+use nprof_common::{CallBytes, Consumed, Counter};
 
 use super::*;
 use crate::collected::COLLECTED;
@@ -110,12 +110,17 @@ struct Recorded {
 }
 
 const SHARDS: usize = CPUS as usize + 1;
+/// Of which it is recorded how much each call consumed, where anything is.
+const BYTES: [Counter; 2] = [Counter::ReadBytes, Counter::AllocBytes];
+/// Where that is.
+const BYTES_AT: usize = (2 * SHARDS * (size_of::<MethodStats>() + size_of::<Consumed>())).next_multiple_of(4_096);
 
 impl Recorded {
     fn new(rows: &Rows, consumed: bool) -> Self {
         let file = tempfile::tempfile().unwrap();
-        file.set_len((2 * SHARDS * (size_of::<MethodStats>() + size_of::<Consumed>())) as u64).unwrap();
-        let run = Run { first: 0, records: 2, shards: CPUS, consumed };
+        file.set_len((BYTES_AT + 2 * BYTES.len() * size_of::<CallBytes>()) as u64).unwrap();
+        let bytes = if consumed { BYTES.map(Counter::bit).iter().sum() } else { 0 };
+        let run = Run { first: 0, records: 2, shards: CPUS, consumed, bytes };
         let records = Records::map_run(file.try_clone().unwrap().into(), run).unwrap();
         let records = records.with_rows(rows.file(), rows.count).unwrap();
         collect(records.collecting());
@@ -140,6 +145,19 @@ impl Recorded {
         let of = |offset: usize| offset + 8 * Counter::LockWaits as usize;
         [of(offset_of!(Consumed, total)), of(offset_of!(Consumed, own))]
             .map(|offset| self.sum(index, offset, behind, size_of::<Consumed>()))
+    }
+
+    /// The most that a call of a method consumed of the counters that count bytes, and how many calls consumed this much.
+    fn bytes(&self, index: u32, much: u64) -> [[u64; 2]; 2] {
+        let word = |place: usize, offset: usize| {
+            let begin = BYTES_AT + (index as usize * BYTES.len() + place) * size_of::<CallBytes>();
+            let mut word = [0; 8];
+            self.file.read_exact_at(&mut word, (begin + offset) as u64).unwrap();
+            u64::from_ne_bytes(word)
+        };
+        let bucket = nprof_common::histogram::bucket_of(much) as usize;
+        let (max, calls) = (offset_of!(CallBytes, max), offset_of!(CallBytes, calls) + 8 * bucket);
+        [0, 1].map(|place| [word(place, max), word(place, calls)])
     }
 
     fn sum(&self, index: u32, offset: usize, begin: usize, size: usize) -> u64 {
@@ -177,6 +195,41 @@ fn used_by_whom() {
             assert_eq!((off_ns, recorded.waits(1)), (round * 321, waits(round, 6 * round)), "{sharding:?}");
             assert!((1..outer_ns).contains(&nested_ns) && nested_ns <= inner_ns, "{sharding:?}");
         }
+        collect(None);
+    }
+}
+
+/// The next call of [`moves`] is of so many bytes.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn moves() {
+    let world = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let of = |counter: Counter| offset_of!(ThreadRow, used) + offset_of!(Used, counters) + 8 * counter as usize;
+    let rows = &world.as_ref().unwrap().0;
+    rows.add(of(Counter::AllocBytes), NEXT.load(Ordering::Relaxed));
+    // Whatever the kernel counts of what nobody wants, and what is no number of bytes.
+    [Counter::SentBytes, Counter::Syscalls].iter().for_each(|&counter| rows.add(of(counter), 7));
+}
+
+/// Check that each call is in the histogram of its own method and of the bytes that it moved, in all shardings, that calls that moved none
+/// are in none, and that nothing is written where that is not wanted.
+#[test]
+fn bytes_of_each_call() {
+    let (_turn, _file) = (turn(), crate::memory::tests::turn());
+    for (sharding, counts) in Sharding::all().flat_map(|sharding| [(sharding, true), (sharding, false)]) {
+        configure(sharding, &Clock::estimate());
+        let rows = Rows::new(LEAST_ROWS, true);
+        let recorded = Recorded::new(&rows, counts);
+        let stub = recorded.stub(moves as *const () as usize, 1);
+        *WORLD.lock().unwrap() = Some((rows, stub));
+        for bytes in [100, 0, 5_000, 100] {
+            NEXT.store(bytes, Ordering::Relaxed);
+            call(stub);
+        }
+        let known = |max: u64, calls: u64| if counts { [max, calls] } else { [0; 2] };
+        assert_eq!(recorded.bytes(1, 100), [[0, 0], known(5_000, 2)], "{sharding:?}");
+        assert_eq!(recorded.bytes(1, 5_000), [[0, 0], known(5_000, 1)], "{sharding:?}");
+        assert_eq!(recorded.bytes(0, 100), [[0; 2]; 2], "{sharding:?}");
         collect(None);
     }
 }

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use jiff::Timestamp;
-use nprof_common::{Consumed, Counter};
+use nprof_common::Consumed;
 
 use super::compact::{FunctionName, Stack, Window};
 use super::shared::Shared;
+use crate::aggregate::per_call;
 use crate::model::{BytesPerCall, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, StackTotals, Unseen};
 
 /// Adds windows up, the earliest first.
@@ -139,23 +140,13 @@ fn named(name: &FunctionName, totals: FunctionTotals) -> FunctionTotals {
     }
 }
 
-/// The bytes of the calls of both; `None` if they are not known of one of them, and without those that one of them had no room for. To
-/// be asked before what both have consumed is added up.
+/// The bytes of the calls of both. To be asked before what both have consumed is added up.
 fn bytes_per_call(one: &FunctionTotals, other: &FunctionTotals) -> Option<Vec<BytesPerCall>> {
-    let [of_one, of_other] = [one, other].map(|function| function.bytes_per_call.as_deref());
-    let is_whole = |function: &FunctionTotals, counter: Counter| {
-        let is_known = function.bytes_per_call.iter().flatten().any(|of| of.counter == counter);
-        is_known || function.consumed.as_ref().is_some_and(|consumed| consumed.total[counter as usize] == 0)
-    };
-    let mut both: Vec<BytesPerCall> = of_one?.to_vec();
-    for more in of_other? {
-        match both.iter_mut().find(|of| of.counter == more.counter) {
-            Some(sum) => sum.add(more),
-            None => both.push(more.clone()),
-        }
-    }
-    both.retain(|of| is_whole(one, of.counter) && is_whole(other, of.counter));
-    Some(both)
+    let [one, other] = [one, other].map(|function| per_call::Recorded {
+        consumed: function.consumed.as_deref(),
+        bytes: function.bytes_per_call.as_deref(),
+    });
+    per_call::sum(one, other)
 }
 
 fn add_totals(sum: &mut FunctionTotals, more: &FunctionTotals) {

@@ -84,6 +84,13 @@ impl Engine {
         Some(record)
     }
 
+    /// How many functions more there are records for.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.returned.len() + self.capacity.saturating_sub(free.next) as usize
+    }
+
     /// Takes a record for the slow calls that the stubs of a JVM choose; `None` where these are not looked for.
     #[must_use]
     pub fn take_for_stubs(&self) -> Option<u32> {

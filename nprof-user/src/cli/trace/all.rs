@@ -85,6 +85,7 @@ pub(super) async fn trace_all(args: &TraceArgs, quiet: bool) -> anyhow::Result<E
     let snapshots = results.snapshots(&host.losses().read());
     results.end();
     output.finish(&snapshots)?;
+    args.save_slow(&snapshots)?;
     if !quiet {
         results.demoted.tell(TRACED);
     }

@@ -4,8 +4,11 @@
 //! ring ─> StackRing ─> queue ─> reader: unwind, name ─> Slowest
 //!                        ↑ from how many nanoseconds on calls are told
 //! ```
+//!
+//! A call that a stub has chosen before it is known whether its method is wanted is [`held`] until then.
 
 mod arguments;
+mod held;
 mod reader;
 mod slowest;
 
@@ -16,13 +19,14 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use jiff::Timestamp;
-use nprof_common::Counters;
 use nprof_common::slow::SLOWEST;
+use nprof_common::{Counters, StackHeader, StackKind};
 
 pub use self::arguments::Arguments;
+use self::held::{Held, HeldCall, OfRecord};
 use self::reader::Reader;
 use self::slowest::Slowest;
-use super::slow_queue::SlowQueue;
+use super::slow_queue::{PassedOver, SlowQueue};
 use crate::attach::VmTable;
 use crate::discover::Proc;
 use crate::model::Pid;
@@ -34,12 +38,16 @@ const KEPT: usize = SLOWEST;
 const TELL_EVERY: Duration = Duration::from_millis(20);
 /// The same if it has not: there may be functions that are new.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
+/// How often it is asked whether calls that are held are wanted.
+const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// A call that was slow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlowSample {
     /// When it ended.
     pub ended: Timestamp,
+    /// The same in nanoseconds of the kernel's monotonic clock.
+    pub ended_ns: u64,
     /// The thread, on the host.
     pub tid: u32,
     /// The thread's name; empty if it was gone.
@@ -76,6 +84,12 @@ pub trait SlowUser: Send {
     /// Has slow calls told that take this long; those that take less are only counted.
     fn tell_from(&mut self, ns: u64);
 
+    /// Whether a call that a stub has timed is slow and of a method that is wanted, by the number of its record and its nanoseconds; `None`
+    /// if that is not known yet.
+    fn wants(&mut self, _record: u32, _time_ns: u64) -> Option<bool> {
+        Some(true)
+    }
+
     /// Takes note of a call, whether it is among the slowest or not.
     fn hear(&mut self, _call: &SlowSample) {}
 
@@ -100,6 +114,18 @@ pub struct SlowCalls {
 #[derive(Debug)]
 struct Shared {
     slowest: Mutex<Slowest<SlowSample>>,
+    tally: Mutex<Tally>,
+}
+
+/// What the kernel's counts of slow calls lack, or have too much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Slow calls of wanted methods that it has not counted.
+    pub more: u64,
+    /// Calls that it has counted and that are not slow, or of no wanted method.
+    pub fewer: u64,
+    /// Calls that nobody had room for until it was known whose they are.
+    pub unread: u64,
 }
 
 impl SlowCalls {
@@ -113,12 +139,13 @@ impl SlowCalls {
         vms: Arc<VmTable>,
         user: Box<dyn SlowUser>,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared { slowest: Mutex::new(Slowest::new(KEPT)) });
+        let shared = Arc::new(Shared { slowest: Mutex::new(Slowest::new(KEPT)), tally: Mutex::default() });
         let own = Arc::clone(&shared);
         let thread = thread::Builder::new().name("nprof-slow".to_owned()).spawn(move || {
             // Names of native code are looked up by what cannot leave its thread.
             let reader = Reader::new(proc, pid, vms);
-            Worker { queue, reader, user, shared: own, told: (0, Instant::now()) }.run();
+            let now = Instant::now();
+            Worker { queue, reader, user, shared: own, held: Held::new(KEPT), asked: now, told: (0, now) }.run();
         })?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
@@ -127,6 +154,12 @@ impl SlowCalls {
     #[must_use]
     pub fn slowest(&self) -> Vec<SlowSample> {
         self.shared.slowest().iter().cloned().collect()
+    }
+
+    /// What the kernel's counts lack, or have too much.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        *self.shared.tally()
     }
 
     /// Waits until everything is read: its queue has been ended.
@@ -143,6 +176,11 @@ impl Shared {
         // Whoever panicked here has added a call or not.
         self.slowest.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        // Its numbers are set one by one.
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The thread's own.
@@ -151,6 +189,9 @@ struct Worker {
     reader: Reader,
     user: Box<dyn SlowUser>,
     shared: Arc<Shared>,
+    /// Calls of which it is not known whether they are wanted, and when that was asked last.
+    held: Held<SlowSample>,
+    asked: Instant,
     /// From how many nanoseconds on calls are told, and since when.
     told: (u64, Instant),
 }
@@ -159,35 +200,116 @@ impl Worker {
     fn run(mut self) {
         priority::raise(None);
         loop {
-            match self.queue.next(TELL_AGAIN) {
+            match self.queue.next(if self.held.is_empty() { TELL_AGAIN } else { ASK_EVERY }) {
                 Ok(record) => self.take(&record),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             self.note_passed_over();
+            if !self.held.is_empty() && self.asked.elapsed() >= ASK_EVERY {
+                self.release();
+            }
             self.tell_from();
         }
         self.note_passed_over();
+        self.release();
+        self.forget_held();
         self.user.end();
     }
 
     fn take(&mut self, record: &[u8]) {
-        let Some(call) = reader::header_of(record) else { return };
-        let is_wanted = self.shared.slowest().wants(call.time_ns);
+        let Some(header) = reader::header_of(record) else { return };
+        if header.kind == StackKind::Slow as u32 {
+            return self.take_wanted(&header, record);
+        }
+        let call = HeldCall { time_ns: header.time_ns, is_counted: header.kind == StackKind::SlowStub as u32 };
+        match self.user.wants(header.index, header.time_ns) {
+            None => self.hold(header.index, call, record),
+            Some(wanted) => {
+                self.note(call, wanted);
+                if wanted {
+                    self.take_wanted(&header, record);
+                }
+            }
+        }
+    }
+
+    fn take_wanted(&mut self, header: &StackHeader, record: &[u8]) {
+        let is_wanted = self.shared.slowest().wants(header.time_ns);
         if !is_wanted && !self.user.wants_all() {
             return self.user.pass_over(1);
         }
-        let Some(sample) = self.reader.read(record) else { return };
+        if let Some(sample) = self.reader.read(record) {
+            self.keep(sample);
+        }
+    }
+
+    fn keep(&mut self, sample: SlowSample) {
         self.user.hear(&sample);
-        if is_wanted {
-            self.shared.slowest().add(sample.time_ns, sample);
+        self.shared.slowest().add(sample.time_ns, sample);
+    }
+
+    /// Keeps a call until it is known whether it is wanted.
+    fn hold(&mut self, index: u32, call: HeldCall, record: &[u8]) {
+        let Self { held, reader, shared, .. } = self;
+        if !held.add(index, call, || reader.read(record)) {
+            let mut tally = shared.tally();
+            tally.unread += 1;
+            tally.more += u64::from(!call.is_counted);
+        }
+    }
+
+    /// Takes out what is held of methods that it is known of by now whether they are wanted.
+    fn release(&mut self) {
+        self.asked = Instant::now();
+        for record in self.held.records() {
+            if self.user.wants(record, u64::MAX).is_none() {
+                continue;
+            }
+            let Some(OfRecord { calls, slowest }) = self.held.take(record) else { continue };
+            let is_slow = |user: &mut dyn SlowUser, time_ns| user.wants(record, time_ns) == Some(true);
+            let (mut slow, mut kept) = (0, 0);
+            for call in calls {
+                let wanted = is_slow(&mut *self.user, call.time_ns);
+                slow += u64::from(wanted);
+                self.note(call, wanted);
+            }
+            for sample in slowest.iter() {
+                if is_slow(&mut *self.user, sample.time_ns) {
+                    kept += 1;
+                    self.keep(sample.clone());
+                }
+            }
+            self.user.pass_over(slow.saturating_sub(kept));
+        }
+    }
+
+    /// Nobody will know any more whose these are.
+    fn forget_held(&mut self) {
+        for record in self.held.records() {
+            let calls = self.held.take(record).map(|of| of.calls).unwrap_or_default();
+            calls.into_iter().for_each(|call| self.note(call, false));
+        }
+    }
+
+    /// Puts right what the kernel has counted.
+    fn note(&self, call: HeldCall, wanted: bool) {
+        match (call.is_counted, wanted) {
+            (false, true) => self.shared.tally().more += 1,
+            (true, false) => self.shared.tally().fewer += 1,
+            _ => {}
         }
     }
 
     fn note_passed_over(&mut self) {
-        match self.queue.take_passed_over() {
-            0 => {}
-            calls => self.user.pass_over(calls),
+        let PassedOver { wanted, unasked } = self.queue.take_passed_over();
+        if wanted > 0 {
+            self.user.pass_over(wanted);
+        }
+        if unasked > 0 {
+            let mut tally = self.shared.tally();
+            tally.unread += unasked;
+            tally.more += unasked;
         }
     }
 

@@ -41,10 +41,11 @@ impl Reader {
         }
         Some(SlowSample {
             ended: ended(header.now_ns),
+            ended_ns: header.now_ns,
             tid: header.tid,
             thread: self.proc.thread(self.pid, header.tid).map(|thread| thread.name).unwrap_or_default(),
             record: header.index,
-            by_stub: header.kind == StackKind::SlowStub as u32,
+            by_stub: header.kind != StackKind::Slow as u32,
             time_ns: header.time_ns,
             off_ns: Some(details.off_ns).filter(|off_ns| *off_ns != SlowDetails::UNKNOWN),
             consumed: (details.has_consumed != 0).then(|| Box::new(of_threads(details.consumed))),
@@ -76,7 +77,8 @@ fn wait(wait: &Wait) -> Option<SlowWait> {
 /// What is said of a slow call first of all.
 pub(super) fn header_of(record: &[u8]) -> Option<StackHeader> {
     let (header, ..) = StackHeader::take_apart(record)?;
-    let is_slow = [StackKind::Slow, StackKind::SlowStub].iter().any(|kind| header.kind == *kind as u32);
+    let kinds = [StackKind::Slow, StackKind::SlowStub, StackKind::SlowUnasked];
+    let is_slow = kinds.iter().any(|kind| header.kind == *kind as u32);
     is_slow.then_some(header)
 }
 

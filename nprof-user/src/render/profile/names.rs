@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::model::{ProfileFrame, ProfileFrameKind};
+pub(super) use crate::render::names::short;
 
 /// `java.util.zip.Deflater.deflateBytesBytes` for a Java method, its own name for everything else.
 pub(super) fn full(frame: &ProfileFrame) -> Cow<'_, str> {
@@ -31,14 +32,6 @@ pub(super) fn is_place(frame: &ProfileFrame) -> bool {
 /// What other tools show beside the name as the file that it is from: class or library, unless the name says it already.
 pub(super) fn file(frame: &ProfileFrame) -> &str {
     if is_place(frame) { "" } else { &frame.scope }
-}
-
-/// `Deflater.deflateBytesBytes`: without the package.
-pub(super) fn short(class: &str, method: &str) -> String {
-    // The name of a hidden class ends in `/0x…`; no package begins behind that.
-    let named = class.split('/').next().unwrap_or(class);
-    let class = named.rfind('.').map_or(class, |dot| &class[dot + 1..]);
-    if class.is_empty() { method.to_owned() } else { format!("{class}.{method}") }
 }
 
 #[cfg(test)]

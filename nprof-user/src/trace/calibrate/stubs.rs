@@ -78,9 +78,9 @@ impl Bench {
     fn new(collects: bool) -> io::Result<Self> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let shards = u32::try_from(cpus).unwrap_or(u32::MAX).min(512);
-        let records = Records::new(IN_TURN, shards + 1, collects)?;
+        let records = Records::new(IN_TURN, shards + 1, collects.then_some(0))?;
         let file = records.memory().try_clone_to_owned()?;
-        let run = Run { first: 0, records: records.records, shards, consumed: collects };
+        let run = Run { first: 0, records: records.records, shards, consumed: collects, bytes: 0 };
         let of_stubs = OfStubs::map_run(file, run)?;
         let of_stubs = if collects { of_stubs.with_rows(stub_target::row_of_this_thread()?, ROWS)? } else { of_stubs };
         pool::collect(of_stubs.collecting());

@@ -22,7 +22,7 @@ use nprof_common::{MethodStats, Mode};
 pub use self::connect::check_stubs;
 pub(super) use self::connect::{connect, fall_back};
 pub(super) use self::options::{Collected, StubOptions};
-use self::selected::{by_id, unplanned};
+use self::selected::{by_id, may_be_selected, unplanned};
 use self::stub_states::{Known, Planned, Standing, StubStates};
 pub(super) use self::switches::StubSwitches;
 use super::Error;
@@ -32,7 +32,7 @@ use crate::attach::{RowMap, Seen};
 use crate::collect::Reader;
 use crate::model::{Library, Method, NativeCode, Pid, PlannedMethod, StubPrice, Traced, Tracing};
 use crate::resolve::Planner;
-use crate::shim::{self, Choices, Connection, FromShimOwned, How, Records};
+use crate::shim::{self, Bound, Choices, Connection, FromShimOwned, How, Records};
 
 /// How long the shim may take to tell of all methods, and to bind them.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -100,6 +100,7 @@ impl Stubs {
             time_every: 0,
             price: StubPrice::default(),
             collected: Collected::default(),
+            wants_all: true,
         };
         Self {
             pid,
@@ -135,7 +136,7 @@ impl Stubs {
         let room = hello.taken.saturating_add(planned).max(MIN_STUBS).min(hello.records);
         let options = StubOptions { mode: if hello.steady_clock { options.mode } else { Mode::Count }, ..options };
         let shards = u32::try_from(reader.shards() + 1).unwrap_or(u32::MAX);
-        let records = Records::new(room, shards, options.collected.consumed);
+        let records = Records::new(room, shards, options.collected.consumed.then_some(options.collected.bytes));
         let records = records.map_err(|source| shim::Error::Memory { pid, source })?;
         let welcome = Welcome {
             version: wire::VERSION,
@@ -146,14 +147,17 @@ impl Stubs {
             bind_mode: options.mode as u32,
             bind_probability: 0,
             bind_threshold_ns: options.choice.threshold_ns(),
+            bind_asked: options.wants_all,
             stub_binds: true,
             rows: rows.map_or(0, RowMap::rows),
-            consumed: records.consumed,
+            consumed: records.consumed.is_some(),
+            bytes: records.consumed.unwrap_or(0),
         };
         let maps: Vec<BorrowedFd<'_>> = [Some(records.memory()), rows.map(RowMap::map)].into_iter().flatten().collect();
         connection.welcome(welcome, &maps)?;
         connection.send(ToShim::Scan)?;
-        let of_stubs = reader.of(records.mapped(), records.shards).with_consumed_at(records.first_consumed());
+        let of_stubs = reader.of(records.mapped(), records.shards);
+        let of_stubs = of_stubs.with_consumed_at(records.first_consumed()).with_bytes_at(records.bytes());
         let switches = StubSwitches::new(options, of_stubs, connection.sender());
         let mut stubs = Self {
             connection: Some(connection),
@@ -206,7 +210,8 @@ impl Stubs {
     /// Has the shim do what the plan asks for. What it does is known when it has answered.
     pub(super) fn order(&mut self, planner: &Planner, is_probed: impl Fn(u32) -> bool) {
         let wanted = self.are_wanted();
-        let plan = Known { by_id: by_id(planner), others: &|bound| unplanned(planner, bound) };
+        let may_be = |bound: &Bound| may_be_selected(planner, bound);
+        let plan = Known { by_id: by_id(planner), others: &|bound| unplanned(planner, bound), may_be: &may_be };
         let mut orders = self.stub_states.decide(&plan, wanted, self.now(), is_probed);
         // What rules say of a method holds from its stub's first call on.
         self.meet_all();
@@ -331,12 +336,18 @@ impl Stubs {
                 off_cpu: self.options.collected.off_cpu && tracing == Tracing::Timed,
                 nested: self.options.collected.is_any(),
                 consumed: None,
+                bytes_per_call: None,
             },
             probe: planned.probe,
             last: self.last.as_ref().map(|last| last.get(&record).copied().unwrap_or(MethodStats::ZERO)),
         };
         self.meet_all();
         self.stub_states.recorded().map(listed).collect()
+    }
+
+    /// The records of methods that are not selected.
+    pub(super) fn unselected(&self) -> impl Iterator<Item = u32> {
+        self.stub_states.unselected()
     }
 
     /// Has what is done at the calls of each method with a record settled.

@@ -18,6 +18,8 @@ pub(in crate::trace) struct StubOptions {
     pub price: StubPrice,
     /// What is collected of calls that are timed.
     pub collected: Collected,
+    /// Whether every method that is bound is wanted, and by the same choice: then a stub has not to be told so.
+    pub wants_all: bool,
 }
 
 /// What stubs collect of calls besides their times: by the rows of threads, and in their own frames.
@@ -27,6 +29,8 @@ pub(in crate::trace) struct Collected {
     pub off_cpu: bool,
     /// What the user has asked for.
     pub consumed: bool,
+    /// Of which counters of bytes, as bits, how much each call consumes.
+    pub bytes: u32,
     /// What calls are made with.
     pub args: bool,
 }

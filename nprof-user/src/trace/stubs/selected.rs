@@ -9,15 +9,25 @@ use crate::shim::{self, Bound};
 
 /// A method that is selected and that the walk over the classes has not found: it was bound and gone in between.
 pub(super) fn unplanned(planner: &Planner, bound: &Bound) -> Option<Planned> {
-    let Bound { class, name, signature, address, .. } = bound.clone();
-    let (class, name, signature) = (class.into(), name.into(), signature.into());
-    let method = Method { id: bound.method?, class, name, signature, code: NativeCode::Bound(address) };
+    let (method, address) = (method(bound)?, bound.address);
     if shim::is_own(&method) || !planner.would_take(&method) {
         return None;
     }
     let library = planner.libraries().iter().find(|library| library.holds(address));
     let library = library.map(Library::name).unwrap_or_default();
     Some(Planned { method: PlannedMethod { method, bound: HowBound::Registered }, probe: None, library })
+}
+
+/// Whether a method that is not in the plan may yet get there: its name is selected, and that is all that is known of it.
+pub(super) fn may_be_selected(planner: &Planner, bound: &Bound) -> bool {
+    // What has no place in the VM's memory, as far as we know, is never found by its name either.
+    method(bound).is_none_or(|method| !shim::is_own(&method) && planner.selects_name(&method))
+}
+
+fn method(bound: &Bound) -> Option<Method> {
+    let Bound { class, name, signature, address, .. } = bound.clone();
+    let (class, name, signature) = (class.into(), name.into(), signature.into());
+    Some(Method { id: bound.method?, class, name, signature, code: NativeCode::Bound(address) })
 }
 
 /// The methods of a plan for which there may be stubs.

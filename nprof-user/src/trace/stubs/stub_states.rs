@@ -11,7 +11,7 @@ use super::StubOptions;
 use crate::model::{Bound as HowBound, Method, PlannedMethod, VirtAddr};
 use crate::shim::{Bound, How, Stubbed};
 
-/// How long a method with a stub that nobody has asked for keeps it: the plan may come to know of it in that time.
+/// How long a method with a stub that nobody has asked for keeps it if it may be selected: the plan may come to know of it in that time.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// So many methods are kept: as many as functions are planned in a target.
@@ -42,6 +42,8 @@ pub(super) struct Entry {
     pub bound: Bound,
     /// The method as the plan has it; `None` if it is not selected.
     pub planned: Option<Planned>,
+    /// Whether it may yet be selected if it is not.
+    may_be: bool,
     state: State,
     /// When the shim told of it, from the start of the measurement on.
     reported: Duration,
@@ -67,6 +69,8 @@ pub(super) struct Known<'a> {
     pub by_id: HashMap<VirtAddr, Planned>,
     /// Methods that only the shim has met, if they are selected.
     pub others: &'a dyn Fn(&Bound) -> Option<Planned>,
+    /// Whether a method may yet come to be selected that is in neither.
+    pub may_be: &'a dyn Fn(&Bound) -> bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,9 +122,10 @@ impl StubStates {
         match self.entries.get_mut(&bound.number) {
             Some(entry) if is_same_method(&entry.bound, &bound) => entry.bound_again(bound, now),
             _ => {
-                let entry =
-                    Entry { bound, planned: None, state: State::Unasked, reported: now, since, was_probed: false };
-                self.entries.insert(entry.bound.number, entry);
+                let number = bound.number;
+                let (planned, may_be, state) = (None, true, State::Unasked);
+                let entry = Entry { bound, planned, may_be, state, reported: now, since, was_probed: false };
+                self.entries.insert(number, entry);
             }
         }
         Ok(())
@@ -226,6 +231,12 @@ impl StubStates {
         self.entries.values().filter_map(|entry| Some((entry, entry.planned.as_ref()?, entry.bound.index?)))
     }
 
+    /// The records of methods that are not selected.
+    pub(super) fn unselected(&self) -> impl Iterator<Item = u32> {
+        let unselected = |entry: &&Entry| entry.planned.is_none() && entry.state != State::Unasked;
+        self.entries.values().filter(unselected).filter_map(|entry| entry.bound.index)
+    }
+
     /// A probe sees the calls of this function that no stub has counted.
     pub(super) fn probed(&mut self, index: u32) {
         for entry in self.entries.values_mut() {
@@ -242,6 +253,10 @@ impl Entry {
             State::Stubbed if bound.index.is_none() => (self.state, self.reported) = (State::Unasked, now),
             // The answer to the order was lost.
             State::Asked(_) if bound.index.is_some() => self.state = State::Stubbed,
+            // It got a stub with its new address, as whatever is bound.
+            State::Own if bound.index.is_some() && bound.how == How::Event => {
+                (self.state, self.reported) = (State::Unasked, now);
+            }
             _ => {}
         }
         self.bound = bound;
@@ -255,6 +270,9 @@ impl Entry {
             None if self.planned.is_none() => self.planned = (plan.others)(&self.bound),
             None => {}
         }
+        if self.state == State::Unasked && self.planned.is_none() {
+            self.may_be = (plan.may_be)(&self.bound);
+        }
     }
 
     /// The state that is to be next, if it is to change. `serial` is the number of the next order to bind.
@@ -266,7 +284,7 @@ impl Entry {
             (true, State::Unasked | State::Own) => Some(State::Asked(serial)),
             (false, State::Stubbed | State::Asked(_)) => Some(State::Own),
             (false, State::Unasked) => {
-                let is_unknown = wants_stubs && self.planned.is_none();
+                let is_unknown = wants_stubs && self.planned.is_none() && self.may_be;
                 (!is_unknown || now.saturating_sub(self.reported) >= GRACE).then_some(State::Own)
             }
             _ => None,

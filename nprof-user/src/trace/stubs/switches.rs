@@ -150,7 +150,7 @@ impl StubSwitches {
             kinds: self.options.kinds(method),
         };
         let wanted = wanted.map_or(switched.wanted, |rule| self.possible(rule.wanted));
-        state.methods.insert(record, Switched { told: Some(self.options.usual(number)), ..switched });
+        state.methods.insert(record, Switched { told: self.told_by_itself(number), ..switched });
         self.change(&mut state, |of| of == record, |method| method.wanted = wanted);
     }
 
@@ -180,7 +180,7 @@ impl StubSwitches {
         let mut state = self.lock();
         let Some(record) = state.records.get(&number).copied() else { return };
         if let Some(method) = state.methods.get_mut(&record) {
-            method.told = Some(self.options.usual(number));
+            method.told = self.told_by_itself(number);
         }
         self.change(&mut state, |of| of == record, |_| {});
     }
@@ -307,6 +307,11 @@ impl StubSwitches {
     pub(super) fn stop(&self) {
         let mut state = self.lock();
         state.stopped.get_or_insert_with(Instant::now);
+    }
+
+    /// What a stub does of which nothing has been said yet; `None` if it has to be told in any case that its method is wanted.
+    fn told_by_itself(&self, number: u32) -> Option<Watch> {
+        self.options.wants_all.then(|| self.options.usual(number))
     }
 
     /// What is done unless somebody says otherwise.

@@ -137,7 +137,10 @@ impl TracedJvm {
                 let traced = switches.and_then(|switches| switches.traced(record)).unwrap_or(stub.about.traced);
                 // What was consumed is known as long as the shim is there.
                 let consumed = switches.filter(|_| stub.last.is_none()).and_then(|of| of.reader().consumed(record));
-                let sample = aggregate::StubSample { stats, estimated_ns, traced, consumed, ..stub.about.clone() };
+                let bytes = |consumed: &_| switches?.reader().bytes_per_call(record, consumed);
+                let bytes_per_call = consumed.as_ref().and_then(bytes);
+                let about = aggregate::StubSample { consumed, bytes_per_call, ..stub.about.clone() };
+                let sample = aggregate::StubSample { stats, estimated_ns, traced, ..about };
                 samples.entry(stub.probe).or_default().push(sample);
             }
         }

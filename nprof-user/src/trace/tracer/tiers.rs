@@ -8,7 +8,7 @@
 //!
 //! While there are both, the probe passes over the calls that the stub has counted ([`nprof_common::switch::mark`]).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -322,6 +322,11 @@ impl Tracer {
     /// What stubs count, to be published.
     pub(super) fn listed_stubs(&self) -> Vec<Listed> {
         self.tiers.stubs.listed()
+    }
+
+    /// Records of stubs whose methods are not selected.
+    pub(super) fn unselected_stubs(&self) -> HashSet<u32> {
+        self.tiers.stubs.unselected().collect()
     }
 
     /// Whether a method is traced although no probe can be.

@@ -16,6 +16,7 @@ fn stub_states() -> StubStates {
         time_every: 16,
         price,
         collected: Collected::default(),
+        wants_all: true,
     })
 }
 
@@ -48,7 +49,7 @@ fn plan(numbers: &[u64]) -> Known<'static> {
 }
 
 fn known(planned: impl IntoIterator<Item = (VirtAddr, Planned)>) -> Known<'static> {
-    Known { by_id: planned.into_iter().collect(), others: &|_| None }
+    Known { by_id: planned.into_iter().collect(), others: &|_| None, may_be: &|_| true }
 }
 
 fn watch(number: u32) -> ToShim {
@@ -113,6 +114,22 @@ fn stubs_of_late_methods() {
     let orders = stub_states.decide(&plan(&[1]), true, NOW + GRACE, |_| false);
     assert_eq!(orders, [ToShim::Unwatch(2), ToShim::Apply(1)]);
     assert!(!stub_states.has_doubts());
+}
+
+/// Check that a method that was bound with a stub loses it at once if its name is not selected, whenever it is bound, and that its
+/// record is known to be of nobody's.
+#[test]
+fn stubs_that_nobody_wants() {
+    let mut stub_states = stub_states();
+    let plan = Known { may_be: &|bound| bound.number != 2, ..plan(&[1]) };
+    (1..=3).for_each(|number| stub_states.bound(bound(number, How::Event, Some(number)), NOW).unwrap());
+    assert_eq!(stub_states.decide(&plan, true, NOW, |_| false), [ToShim::Unwatch(2), ToShim::Apply(1)]);
+    assert_eq!((stub_states.unselected().collect::<Vec<_>>(), stub_states.has_doubts()), (vec![2], true));
+    stub_states.bound(bound(2, How::Event, Some(2)), NOW).unwrap();
+    assert_eq!(stub_states.unselected().count(), 0);
+    assert_eq!(stub_states.decide(&plan, true, NOW, |_| false), [ToShim::Unwatch(2), ToShim::Apply(2)]);
+    assert_eq!(stub_states.decide(&plan, true, NOW + GRACE, |_| false), [ToShim::Unwatch(3), ToShim::Apply(3)]);
+    assert_eq!(stub_states.unselected().collect::<Vec<_>>(), [2, 3]);
 }
 
 /// Check that stubs of an earlier nprof are watched again or taken back.
@@ -198,7 +215,7 @@ fn a_class_that_was_there_in_between() {
     let (id, met) = planned(1, "a.A", "m1");
     let met = Planned { probe: None, ..met };
     let others = |_: &Bound| Some(met.clone());
-    let plan = Known { by_id: HashMap::new(), others: &others };
+    let plan = Known { by_id: HashMap::new(), others: &others, may_be: &|_| true };
     assert_eq!(stub_states.decide(&plan, true, NOW, |_| false), []);
     let probes =
         |stub_states: &StubStates| stub_states.recorded().map(|(_, planned, _)| planned.probe).collect::<Vec<_>>();

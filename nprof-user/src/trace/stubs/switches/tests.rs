@@ -15,12 +15,13 @@ fn options() -> StubOptions {
         time_every: 1,
         price: PRICE,
         collected: Collected::default(),
+        wants_all: true,
     }
 }
 
 /// Switches of which nobody is told, with these options and the records that they are for.
 fn switches(options: StubOptions) -> (StubSwitches, Records) {
-    let records = Records::new(8, 1, false).unwrap();
+    let records = Records::new(8, 1, None).unwrap();
     let reader = Reader::new(records.mapped(), records.mapped(), 1);
     (StubSwitches::new(options, reader, Sender::default()), records)
 }
