@@ -153,6 +153,7 @@ impl TraceArgs {
             tier: tier.into(),
             collectors,
             programs,
+            jni: false,
         })
     }
 }
