@@ -1,14 +1,21 @@
-//! The JNI functions of one JVM: read from its VM, and told to the programs.
+//! The JNI functions of one JVM: read from its VM, and told to the programs; and what of it is kept where its native methods are traced
+//! among those of other JVMs.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nprof_common::{JniPlaces, JniThrown};
 
 use super::Error;
 use super::classes::Classes;
 use super::sampling::libjvm_of;
-use crate::aggregate::ThrownSum;
+use crate::aggregate::{JniPairs, JniRows, ThrownSum, jni_totals};
+use crate::attach::{Engine, JniRead, JniTable};
 use crate::discover::Proc;
 use crate::hotspot;
-use crate::model::{Jvm, Library, Method, NativeCode, SharedStr, VirtAddr, jni};
+use crate::model::{
+    JniTotals, Jvm, Library, Method, MethodSnapshot, NativeCode, Probe, SharedStr, States, VirtAddr, jni,
+};
 use crate::sys::remote_memory::ProcessMemory;
 use crate::unwind::Threads;
 
@@ -57,6 +64,85 @@ impl Functions {
             }
         }
         functions
+    }
+}
+
+/// What is kept of the JNI functions of one of many JVMs.
+#[derive(Debug)]
+pub(super) struct JvmJni {
+    table: Arc<JniTable>,
+    /// The names of functions that no probe can see.
+    unseen: Vec<&'static str>,
+    /// The names of the others.
+    names: Vec<SharedStr>,
+    tells_members: bool,
+    classes: Mutex<Classes>,
+}
+
+impl JvmJni {
+    /// Reads the functions of a VM, and tells the programs of `engine` how they are looked at. Returns the functions to be planned, too.
+    /// `pending_from_env` leads from a thread's `JNIEnv` to its exception.
+    ///
+    /// # Errors
+    /// If the functions are not found.
+    pub(super) fn begin(
+        proc: &Proc,
+        jvm: &Jvm,
+        (engine, table): (&Engine, &Arc<JniTable>),
+        pending_from_env: i64,
+    ) -> Result<(Self, Vec<Method>), Error> {
+        let Functions { methods, unseen, mirrors } = Functions::read(proc, jvm)?;
+        let places = JniPlaces { pending_from_env, ..mirrors.unwrap_or_default() };
+        let classes = Mutex::new(Classes::begin(proc, jvm, engine.vms(), places)?);
+        let names = methods.iter().map(|function| function.name.clone()).collect();
+        let jni = Self { table: Arc::clone(table), unseen, names, tells_members: mirrors.is_some(), classes };
+        Ok((jni, methods))
+    }
+
+    /// Names the classes of exceptions while they are loaded. `records` are those of the JVM.
+    pub(super) fn learn(&self, records: &HashMap<u32, u32>) {
+        let thrown = self.table.thrown();
+        let of_jvm = thrown.into_iter().filter(|(thrown, _)| records.contains_key(&thrown.owner()));
+        let (of_jvm, mut classes) = (of_jvm.collect::<Vec<_>>(), self.classes());
+        classes.ask_again();
+        of_jvm.iter().for_each(|(thrown, _)| classes.learn_once(thrown.class));
+    }
+
+    /// Everything that there is for all JVMs.
+    pub(super) fn read(&self) -> JniRead {
+        self.table.read_all()
+    }
+
+    /// The sums of this JVM, of what was `read`. `functions` are the rows of JNI functions and `methods` those of native methods;
+    /// `records` says whose each record is, and `probes` are those of JNI functions.
+    pub(super) fn totals<'a>(
+        &self,
+        read: &JniRead,
+        (functions, methods): (Vec<MethodSnapshot>, &[MethodSnapshot]),
+        (records, states): (HashMap<u32, u32>, States),
+        probes: impl Iterator<Item = &'a Probe>,
+    ) -> JniTotals {
+        let traced: HashSet<&str> = probes.flat_map(|probe| &probe.methods).map(|known| &*known.method.name).collect();
+        // The kernel has refused them, or there was no room.
+        let others = self.names.iter().filter(|name| !traced.contains(&***name)).cloned();
+        let unseen = self.unseen.iter().map(|name| SharedStr::from(*name)).chain(others).collect();
+        let pairs = read.calls_of(records.keys().copied());
+        // Those that get a name in a moment would be told twice: without it, and with it.
+        let (mut thrown, classes) = (read.thrown_of(records.keys().copied()), self.classes());
+        thrown.retain(|(thrown, _)| classes.is_settled(thrown.class));
+        let thrown = thrown_sums(&classes, &thrown);
+        let known = JniPairs { pairs, records, thrown, ..JniPairs::default() };
+        jni_totals(JniRows { functions, states, unseen, tells_members: self.tells_members }, methods, &known)
+    }
+
+    /// The programs look at nothing in the JVM any more.
+    pub(super) fn end(&self) {
+        self.classes().end();
+    }
+
+    fn classes(&self) -> MutexGuard<'_, Classes> {
+        // Whoever panicked here has learnt a name or not.
+        self.classes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

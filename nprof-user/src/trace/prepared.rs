@@ -7,6 +7,7 @@ use nprof_common::{Counter, Mode};
 
 use super::calibrate::calibrate_stubs;
 use super::chosen::{Choice, Chosen};
+use super::jvm_jni::JvmJni;
 use super::neighbours::terms;
 use super::programs::ProgramOptions;
 use super::rowless::Rows;
@@ -52,6 +53,8 @@ pub struct Prepared {
     stubbed: Vec<Method>,
     /// Whether the shim is loaded.
     has_shim: bool,
+    /// What is kept of its JNI functions, if they are planned beside others.
+    jni: Option<JvmJni>,
     options: Options,
 }
 
@@ -90,7 +93,7 @@ impl Prepared {
         let (stubbed, others): (Vec<Method>, Vec<Method>) = inventory.methods.iter().cloned().partition(is_stubbed);
         planner.add(&others, &libraries);
         let has_shim = shim.is_some();
-        Ok(Self { proc, jvm, vm, planner, methods: inventory.methods, stubbed, has_shim, options })
+        Ok(Self { proc, jvm, vm, planner, methods: inventory.methods, stubbed, has_shim, jni: None, options })
     }
 
     /// The patterns that select no method at all, with the names that may have been meant.
@@ -161,11 +164,12 @@ impl Prepared {
     /// # Errors
     /// As [`Self::attach`].
     pub fn attach_to(
-        self,
+        mut self,
         engine: &Arc<Engine>,
         calibrated: Calibrated,
         slow: Option<SlowWatch>,
     ) -> Result<Tracer, Error> {
+        self.plan_beside(engine);
         let choice = match &slow {
             Some(_) if !engine.samples() => self.choice_of_slow(),
             _ if engine.takes_chosen() => Choice::ByChance,
@@ -301,6 +305,27 @@ impl Prepared {
         Collected { off_cpu: has_rows && engine.measures_off_cpu(), consumed, args }
     }
 
+    /// Plans JNI functions as well, if they are wanted beside others and the VM says where they are: native methods are traced in any
+    /// case.
+    fn plan_beside(&mut self, engine: &Engine) {
+        let Some(table) = engine.jni().filter(|_| self.options.jni) else { return };
+        let begun = self
+            .pending_places()
+            .and_then(|pending| JvmJni::begin(&self.proc, &self.jvm, (engine, table), pending.from_env));
+        match begun.map_err(|error| self.ended_or(error)) {
+            Ok((jni, functions)) => {
+                self.plan_jni(&functions);
+                self.jni = Some(jni);
+            }
+            // It is told elsewhere.
+            Err(Error::Ended { .. }) => {}
+            Err(error) => {
+                let (pid, main, cause) = (self.jvm.pid, self.jvm.main.escape_debug(), in_full(&error));
+                tracing::warn!("process {pid} ({main}): JNI functions are not traced: {cause}");
+            }
+        }
+    }
+
     /// Plans JNI functions as well, each as a method.
     pub(super) fn plan_jni(&mut self, functions: &[Method]) {
         self.planner.add_jni(functions);
@@ -389,7 +414,7 @@ impl Prepared {
         if let Some(programs) = &programs {
             programs.begin(&mut session);
         }
-        let wanted = (&self.options.selection, self.options.max_functions, self.options.timed);
+        let wanted = (&self.options.selection, self.options.max_functions, self.options.timed, self.jni.is_some());
         session.begin_sharing(terms(&self.proc, &self.jvm, wanted));
         let stubbed = std::mem::take(&mut self.stubbed);
         if !stubbed.is_empty() {
@@ -397,7 +422,7 @@ impl Prepared {
             self.planner.add(&tiers.stubs().translate(stubbed), &libraries);
         }
         let downcalls = downcalls::are_linked(&self.methods);
-        let Self { proc, jvm, vm, planner, options, .. } = self;
+        let Self { proc, jvm, vm, planner, jni, options, .. } = self;
         let known = (proc.clone(), jvm.clone());
         // What cannot be attached for want of a target is its end.
         let engine = Arc::clone(engine);
@@ -414,6 +439,7 @@ impl Prepared {
             calibrated,
             slow,
             programs,
+            jni,
             age,
             downcalls,
         };

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::by_record::{OfRecord, Tables};
+use super::jvm_jni::JvmJni;
 use super::programs::JvmPrograms;
 use super::slow::{JvmSlow, Whose};
 use super::spent::Spent;
 use super::stubs::{self, StubSwitches};
 use crate::aggregate;
-use crate::attach::Switches;
+use crate::attach::{JniRead, Switches};
 use crate::collect::Reader;
 use crate::govern::By;
 use crate::model::{
@@ -41,6 +42,8 @@ pub struct TracedJvm {
     programs: OnceLock<JvmPrograms>,
     /// What is kept besides the records. Set before anything is attached, if there is something.
     tables: OnceLock<Tables>,
+    /// Set before anything is attached, if JNI functions are traced beside those of other JVMs.
+    jni: OnceLock<JvmJni>,
     state: Mutex<State>,
 }
 
@@ -85,6 +88,8 @@ pub(super) struct Listed {
     pub late: BTreeMap<u32, Duration>,
     pub skipped: Arc<[Skipped]>,
     pub stubs: Vec<stubs::Listed>,
+    /// The JNI functions that are traced beside native methods, by index.
+    pub beside: HashSet<u32>,
     /// Whether the JVM makes calls that are not seen: downcalls.
     pub downcalls: bool,
 }
@@ -105,8 +110,9 @@ impl TracedJvm {
         switches: Arc<Switches>,
     ) -> Self {
         let (started, start) = (Timestamp::now(), Instant::now());
-        let (slow, programs, tables, state) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), Mutex::default());
-        Self { jvm, known, started, start, reader, stubs, switches, slow, programs, tables, state }
+        let (slow, programs, tables) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (jni, state) = (OnceLock::new(), Mutex::default());
+        Self { jvm, known, started, start, reader, stubs, switches, slow, programs, tables, jni, state }
     }
 
     /// The JVM.
@@ -115,11 +121,12 @@ impl TracedJvm {
         &self.jvm
     }
 
-    /// How many methods are traced: more than functions, where methods share one.
+    /// How many methods are traced: more than functions, where methods share one. JNI functions beside them are none.
     #[must_use]
     pub fn methods(&self) -> usize {
         let listed = self.listed();
-        listed.probes.iter().map(|probe| probe.methods.len()).sum::<usize>() + listed.only_stubbed()
+        let of_methods = listed.probes.iter().filter(|probe| !listed.beside.contains(&probe.index));
+        of_methods.map(|probe| probe.methods.len()).sum::<usize>() + listed.only_stubbed()
     }
 
     /// How many functions have a probe, or may have one again.
@@ -232,6 +239,12 @@ impl TracedJvm {
         self.switches.functions().into_iter().map(|(index, record, _)| (index, record))
     }
 
+    /// The same without JNI functions that are traced beside native methods.
+    pub(super) fn records_of_methods(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let listed = self.listed();
+        self.records().filter(move |(index, _)| !listed.beside.contains(index))
+    }
+
     /// The same, the record first, with a method that is bound to each.
     pub(super) fn functions_by_record(&self) -> Vec<(u32, u32, Method)> {
         let listed = self.listed();
@@ -277,7 +290,8 @@ impl TracedJvm {
                 None => of_methods.push(traced),
             }
         }
-        let mut states = self.switches.states(|index| of_functions.get(&index).copied());
+        let is_method = |index| !listed.beside.contains(&index);
+        let mut states = self.switches.states(is_method, |index| of_functions.get(&index).copied());
         of_methods.into_iter().for_each(|traced| states.add(traced));
         states
     }
@@ -310,6 +324,40 @@ impl TracedJvm {
     /// Everything measured from the start to now, or to the end if tracing was stopped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
+        // Before the records: these then have all calls that are known by caller.
+        let jni = self.jni.get().map(JvmJni::read);
+        self.snapshot_with(jni.as_ref())
+    }
+
+    /// The same of native methods alone, whatever is traced beside them.
+    pub(super) fn snapshot_of_methods(&self) -> Snapshot {
+        self.snapshot_with(None)
+    }
+
+    /// The same where what the kernel keeps of JNI functions has been read for all JVMs.
+    fn snapshot_with(&self, jni: Option<&JniRead>) -> Snapshot {
+        let snapshot = self.snapshot_of_all();
+        let Some(known) = self.jni.get() else { return snapshot };
+        let listed = self.listed();
+        let beside = &listed.beside;
+        let (functions, methods): (Vec<_>, Vec<_>) =
+            snapshot.methods.into_iter().partition(|row| beside.contains(&row.index));
+        let records = self.records().map(|(index, record)| (record, index)).collect();
+        let states = self.switches.states(|index| beside.contains(&index), |_| None);
+        let traced = snapshot.traced.saturating_sub(beside.len());
+        let probes = listed.probes.iter().filter(|probe| beside.contains(&probe.index));
+        let totals = |read| known.totals(read, (functions, &methods), (records, states), probes);
+        let jni = jni.map(|read| Box::new(totals(read)));
+        let of_methods = listed.skipped.iter().filter(|skipped| !skipped.method.is_jni_function());
+        let skipped = if of_methods.clone().count() == listed.skipped.len() {
+            snapshot.skipped
+        } else {
+            of_methods.cloned().collect()
+        };
+        Snapshot { methods, traced, jni, skipped, ..snapshot }
+    }
+
+    fn snapshot_of_all(&self) -> Snapshot {
         let (listed, end, spent) = {
             let state = self.lock();
             (Arc::clone(&state.listed), state.end, state.spent.clone())
@@ -330,6 +378,7 @@ impl TracedJvm {
             prices: self.prices(spent.as_ref()),
             collectors: self.collectors(spent.as_ref()),
             slow: self.slow_calls(&listed),
+            jni: None,
             programs: self.programs().map(JvmPrograms::values).unwrap_or_default(),
             skipped: Arc::clone(&listed.skipped),
             downcalls: listed.downcalls,
@@ -363,11 +412,11 @@ impl TracedJvm {
         if spent.is_some_and(|spent| spent.allocations_end) { all.without_allocations() } else { all }
     }
 
-    /// The same for a scrape that shows single calls.
+    /// The same for a scrape, with single calls if it shows these. `jni` is what has been read for all JVMs.
     #[must_use]
-    pub fn snapshot_with_exemplars(&self) -> Snapshot {
-        let mut snapshot = self.snapshot();
-        if let Some((slow, calls)) = self.slow.get().zip(snapshot.slow.as_mut()) {
+    pub fn snapshot_for_scrape(&self, jni: Option<&JniRead>, with_exemplars: bool) -> Snapshot {
+        let mut snapshot = self.snapshot_with(jni);
+        if let Some((slow, calls)) = self.slow.get().zip(snapshot.slow.as_mut()).filter(|_| with_exemplars) {
             calls.exemplars = slow.show_exemplars();
         }
         snapshot
@@ -471,6 +520,24 @@ impl TracedJvm {
         drop(self.programs.set(programs));
     }
 
+    /// Its JNI functions are traced beside native methods.
+    pub(super) fn set_jni(&self, jni: JvmJni) {
+        // It is set once, before anybody else knows of the JVM.
+        drop(self.jni.set(jni));
+    }
+
+    /// What is kept of its JNI functions, if they are.
+    pub(super) fn jni(&self) -> Option<&JvmJni> {
+        self.jni.get()
+    }
+
+    /// Learns names of what native code has thrown, while they are loaded.
+    pub(super) fn learn_jni(&self) {
+        if let Some(jni) = self.jni.get() {
+            jni.learn(&self.records().map(|(index, record)| (record, index)).collect());
+        }
+    }
+
     /// What is kept there besides the records is of its calls, too.
     pub(super) fn set_tables(&self, tables: Tables) {
         // It is set once, before anybody else knows of the JVM.
@@ -531,7 +598,9 @@ impl TracedJvm {
 
     /// Publishes what is planned now.
     pub(super) fn list(&self, listed: Listed) {
-        self.lock().listed = Arc::new(listed);
+        let beside = listed.probes.iter().filter(|probe| self.jni.get().is_some() && probe.is_of_jni_function());
+        let beside = beside.map(|probe| probe.index).collect();
+        self.lock().listed = Arc::new(Listed { beside, ..listed });
     }
 
     pub(super) fn set_spent(&self, spent: Spent) {
