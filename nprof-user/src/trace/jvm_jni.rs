@@ -10,7 +10,7 @@ use super::Error;
 use super::classes::Classes;
 use super::sampling::libjvm_of;
 use crate::aggregate::{JniPairs, JniRows, ThrownSum, jni_totals};
-use crate::attach::{Engine, JniRead, JniTable};
+use crate::attach::{Engine, JniRead, JniTable, PendingPlaces};
 use crate::discover::Proc;
 use crate::hotspot;
 use crate::model::{
@@ -81,7 +81,7 @@ pub(super) struct JvmJni {
 
 impl JvmJni {
     /// Reads the functions of a VM, and tells the programs of `engine` how they are looked at. Returns the functions to be planned, too.
-    /// `pending_from_env` leads from a thread's `JNIEnv` to its exception.
+    /// `pending` says how pending exceptions are found.
     ///
     /// # Errors
     /// If the functions are not found.
@@ -89,10 +89,10 @@ impl JvmJni {
         proc: &Proc,
         jvm: &Jvm,
         (engine, table): (&Engine, &Arc<JniTable>),
-        pending_from_env: i64,
+        pending: impl FnOnce() -> Result<PendingPlaces, Error>,
     ) -> Result<(Self, Vec<Method>), Error> {
         let Functions { methods, unseen, mirrors } = Functions::read(proc, jvm)?;
-        let places = JniPlaces { pending_from_env, ..mirrors.unwrap_or_default() };
+        let places = JniPlaces { pending_from_env: pending()?.from_env, ..mirrors.unwrap_or_default() };
         let classes = Mutex::new(Classes::begin(proc, jvm, engine.vms(), places)?);
         let names = methods.iter().map(|function| function.name.clone()).collect();
         let jni = Self { table: Arc::clone(table), unseen, names, tells_members: mirrors.is_some(), classes };

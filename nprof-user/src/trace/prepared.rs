@@ -1,6 +1,8 @@
 //! A JVM before its probes are attached: read and planned.
 
 use std::sync::{Arc, Once};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nprof_common::rows::ROWS;
 use nprof_common::{Counter, Mode};
@@ -33,6 +35,10 @@ use crate::unwind::Threads;
 const HEADROOM: usize = 256;
 /// Room that the maps have at least: a JVM that has only just been started has a tenth of what it will have.
 const MIN_ROOM: usize = 2048;
+
+/// How long a JVM may take after its start to say where its JNI functions are, and how often it is asked.
+const STARTING: Duration = Duration::from_secs(2);
+const STARTING_STEP: Duration = Duration::from_millis(10);
 
 /// Whether it was said that no probe can be put where threads get their rows.
 static LACK_TOLD: Once = Once::new();
@@ -309,10 +315,19 @@ impl Prepared {
     /// case.
     fn plan_beside(&mut self, engine: &Engine) {
         let Some(table) = engine.jni().filter(|_| self.options.jni) else { return };
-        let begun = self
-            .pending_places()
-            .and_then(|pending| JvmJni::begin(&self.proc, &self.jvm, (engine, table), pending.from_env));
-        match begun.map_err(|error| self.ended_or(error)) {
+        let begin = || {
+            let begun = JvmJni::begin(&self.proc, &self.jvm, (engine, table), || self.pending_places());
+            begun.map_err(|error| self.ended_or(error))
+        };
+        // One that has only just been started may not say yet where they are.
+        let patience = Instant::now() + STARTING;
+        let is_starting = || Instant::now() < patience && self.proc.age(&self.jvm).is_some_and(|age| age < YOUNG);
+        let mut begun = begin();
+        while begun.as_ref().is_err_and(|error| !matches!(error, Error::Ended { .. })) && is_starting() {
+            sleep(STARTING_STEP);
+            begun = begin();
+        }
+        match begun {
             Ok((jni, functions)) => {
                 self.plan_jni(&functions);
                 self.jni = Some(jni);
