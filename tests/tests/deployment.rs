@@ -207,7 +207,7 @@ fn metrics_are_sent() -> Result<()> {
         let mut missing = None;
         let sent = serve.scrape_until("every metric", |samples| {
             target.calls("all", 1, 10)?;
-            asking.run("ask throw 1 1 0")?;
+            asking.run("ask throw 1 1 2")?;
             missing = is_missing(samples);
             Ok(missing.is_none())
         });
