@@ -33,8 +33,8 @@ pub struct Frame {
     pub index: u32,
     /// [`OffCpu::missed`] when it was entered.
     pub missed: u16,
-    /// The lowest bit: 1 of a native method where JNI functions are traced: those that it calls are counted for it. The others: how
-    /// many calls within it could not be told one by one.
+    /// [`Self::CALLER`] and [`Self::HOLDS`]. The other bits: how many calls within it could not be told one by one
+    /// ([`Self::LOST_SHIFT`]).
     pub caller_and_lost: u16,
 }
 
@@ -43,6 +43,12 @@ const _: () = assert!(size_of::<Frame>() == 56);
 impl Frame {
     /// In place of a time.
     pub const UNKNOWN: u64 = u64::MAX;
+    /// It is a native method's, and JNI functions are traced: those that it calls are counted for it.
+    pub const CALLER: u16 = 1;
+    /// It has begun a critical section.
+    pub const HOLDS: u16 = 2;
+    /// How far the number of lost calls lies above these.
+    pub const LOST_SHIFT: u16 = 2;
 }
 
 /// How many threads find their frames by their number alone ([`crate::maps::SLOTS`]); a power of two.

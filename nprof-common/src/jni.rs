@@ -181,19 +181,23 @@ const _: () = assert!(size_of::<JniEvent>() == 48);
 pub struct JniThrown {
     /// The record of the native method, or [`NO_CALLER`].
     pub method: u32,
-    /// [`Self::PENDING`] or [`Self::CLEARED`].
-    pub how: u32,
+    /// That of the JNI function that has cleared them, or [`Self::PENDING`].
+    pub by: u32,
     /// What says of which class they are, as in [`JniHeld::object`]; [`Self::UNKNOWN`] if that is not certain.
     pub class: u64,
 }
 
 impl JniThrown {
-    /// They were pending when the native method returned.
+    /// In place of a function: they were pending when the native method returned.
     pub const PENDING: u32 = 0;
-    /// They were cleared before.
-    pub const CLEARED: u32 = 1;
     /// In place of a class.
     pub const UNKNOWN: u64 = 1;
+
+    /// The record that they are kept for as long as its function has it.
+    #[must_use]
+    pub const fn owner(self) -> u32 {
+        if self.by == Self::PENDING { self.method } else { self.by }
+    }
 }
 
 /// What [`crate::Frame::env`] says of a call that lets something go: nothing, something that was seen being made, or something else.
@@ -275,9 +279,9 @@ const _: () = assert!(size_of::<JniShards>() == 80 * JNI_SHARDS);
 /// In place of a native method's record: calls that no traced native method made.
 pub const NO_CALLER: u32 = 0;
 
-/// In place of a JNI function's record: what is counted are not calls but critical sections, from the first
-/// function that begins one to the last that ends it.
-pub const CRITICAL_SECTIONS: u32 = 0;
+/// With the record of a JNI function that begins critical sections: what is counted are not its calls but the sections, until the last
+/// function that ends them.
+pub const CRITICAL_SECTIONS: u32 = 1 << 31;
 
 /// What calls are kept by: the records of native method and function.
 #[must_use]
@@ -288,6 +292,7 @@ pub const fn pair(caller: u32, function: u32) -> u64 {
 
 /// The two records of a pair.
 #[must_use]
+#[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "each half is taken by itself")]
 pub const fn of_pair(pair: u64) -> (u32, u32) {
     ((pair >> 32) as u32, pair as u32)
@@ -301,18 +306,22 @@ pub struct JniHold {
     pub depth: u64,
     /// When it began the first of them, in nanoseconds of the monotonic clock.
     pub since_ns: u64,
-    /// The record of the native method that did.
-    pub caller: u64,
+    /// What it is counted by: the [`pair`] of the native method that did, and the function with [`CRITICAL_SECTIONS`].
+    pub pair: u64,
 }
 
-/// What look-ups are told apart by, as far as the VM says.
+/// What the programs know of one VM for JNI functions, as far as it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct MirrorPlaces {
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct JniPlaces {
     /// From a class's Java object to the VM's own structure of the class, in bytes; 0 if that is not known: then it is not told
     /// which look-ups of members are the same.
     pub klass: u64,
     /// From there to where the address of the Java object is kept.
     pub mirror: u64,
+    /// From a `JNIEnv` to where its thread keeps the exception that is pending, in bytes; 0 if that is not known.
+    pub pending_from_env: i64,
 }
 
 #[cfg(test)]
@@ -339,7 +348,7 @@ mod tests {
     /// Check that both records come back.
     #[test]
     fn pairs() {
-        for (caller, function) in [(NO_CALLER, 7), (1 << 23, CRITICAL_SECTIONS), (3, 1 << 23)] {
+        for (caller, function) in [(NO_CALLER, 7), (1 << 23, CRITICAL_SECTIONS | 5), (3, 1 << 23)] {
             assert_eq!(of_pair(pair(caller, function)), (caller, function));
         }
     }

@@ -44,8 +44,8 @@ pub use counters::{
 pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
 pub use jni::{
-    JniCalled, JniCallee, JniCalls, JniEvent, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniMade, JniShards,
-    JniThrown, MirrorPlaces,
+    JniCalled, JniCallee, JniCalls, JniEvent, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniMade, JniPlaces,
+    JniShards, JniThrown,
 };
 pub use loss::Loss;
 pub use slow::{SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
@@ -155,8 +155,6 @@ pub mod globals {
     pub const PENDING_FROM_ENV: &str = "PENDING_FROM_ENV";
     /// From a `JavaThread` to its `JNIEnv`, in bytes, and the word that stands there in each thread; zeros if that is not known.
     pub const JNI_ENV: &str = "JNI_ENV";
-    /// The numbers of `MirrorPlaces`.
-    pub const MIRROR: &str = "MIRROR";
 }
 
 /// Names of the programs in the BPF object. At most 15 bytes: the kernel keeps no more.

@@ -4,7 +4,7 @@
 #[cfg(not(target_arch = "bpf"))]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::HeapPlaces;
+use crate::{HeapPlaces, JniPlaces};
 
 /// Bytes of a page of the stack.
 pub const PAGE: usize = 4096;
@@ -172,6 +172,8 @@ pub struct VmPlaces {
     pub frozen: FrozenPlaces,
     /// How references are followed.
     pub heap: HeapPlaces,
+    /// What JNI functions are looked at with.
+    pub jni: JniPlaces,
 }
 
 /// How the programs find frozen frames, in one VM. Offsets and sizes in bytes; addresses in its process.

@@ -18,7 +18,7 @@ use nprof_common::{CallEvent, Frame, Frames, Loss, MAX_FRAMES, MethodStats, Thre
 
 use crate::off_cpu::Total;
 use crate::stacks::{Ended, Open};
-use crate::{args, atomic, by_thread, counters, jni, losses, made, maps, off_cpu, slow, stacks, threads};
+use crate::{args, atomic, by_thread, counters, jni, losses, made, maps, off_cpu, slow, stacks, threads, thrown};
 
 /// Calls on their way out, where a timeline is wanted. One page, the least that the kernel makes; whoever reads them asks
 /// for more.
@@ -58,7 +58,8 @@ pub(crate) unsafe fn begin(stats: *mut MethodStats, index: u32, sp: u64, regs: *
     }
     // SAFETY: as above.
     let env = unsafe { if maps::collects(collect::JNI) { jni::subject(stats, regs) } else { (*regs).rdi } };
-    let caller_and_lost = u16::from(maps::collects(collect::JNI) && !jni::is_function(stats));
+    let is_caller = maps::collects(collect::JNI) && !jni::is_function(stats);
+    let caller_and_lost = if is_caller { Frame::CALLER } else { 0 };
     // Last of all, so that our own work is not part of the call's time.
     // SAFETY: the helper takes no pointer.
     let start_ns = unsafe { bpf_ktime_get_ns() };
@@ -101,7 +102,10 @@ pub(crate) unsafe fn end(sp: u64, now: u64, regs: *const pt_regs) {
                 return;
             }
             if maps::collects(collect::JNI) {
-                jni::forget_hold();
+                if frame.caller_and_lost & Frame::HOLDS != 0 {
+                    jni::forget_hold();
+                }
+                thrown::note_pending(frame.index, frame.env);
             }
             if counters::are_results_wanted() {
                 // SAFETY: `record` has the record from its map; the registers are the caller's promise.
@@ -131,6 +135,9 @@ pub(crate) fn end_all(mut now: u64) {
     // A loop helper, because the verifier would otherwise walk through each of the rounds.
     // SAFETY: the callback takes what is passed here, which outlives the call.
     unsafe { bpf_loop(MAX_FRAMES as u32, step as *mut c_void, (&raw mut now).cast(), 0) };
+    if maps::collects(collect::JNI) {
+        jni::forget_hold();
+    }
     threads::leave();
 }
 
@@ -143,9 +150,6 @@ unsafe extern "C" fn end_innermost(_round: u64, now: *mut u64) -> i64 {
     frames.depth -= 1;
     // SAFETY: `end_all` passes its own variable.
     let Some((_, ended)) = record(frames, frame, unsafe { *now }) else { return 0 };
-    if maps::collects(collect::JNI) {
-        jni::forget_hold();
-    }
     if maps::collects(collect::SLOW) && slow::is_told(ended.index, ended.time_ns) {
         slow::tell_end(&slow_call(frames, frame, ended), frames);
     }

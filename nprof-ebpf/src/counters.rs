@@ -9,14 +9,13 @@ use aya_ebpf::bindings::{BPF_F_MMAPABLE, pt_regs, task_struct};
 use aya_ebpf::btf_maps::Array;
 use aya_ebpf::helpers::{bpf_get_current_task_btf, bpf_get_smp_processor_id, bpf_probe_read_kernel};
 use aya_ebpf::macros::btf_map;
-use nprof_common::stack::collect;
 use nprof_common::stats::RETURNS_SHIFT;
 use nprof_common::{
     Consumed, Counter, Frame, Loss, MethodStats, Returns, THREAD_COUNTERS, ThreadCounters, ThreadCounts,
 };
 
 use crate::task_storage::TaskStorage;
-use crate::{atomic, call_bytes, losses, maps, thrown, vm};
+use crate::{atomic, call_bytes, losses, maps, vm};
 
 /// The counters of each thread that has made a traced call. The kernel frees them with the thread.
 #[btf_map]
@@ -78,9 +77,6 @@ pub(crate) fn are_results_wanted() -> bool {
 #[inline(always)]
 pub(crate) unsafe fn result(stats: *const MethodStats, index: u32, env: u64, regs: *const pt_regs) {
     if is_pending(env) {
-        if maps::collects(collect::JNI) {
-            thrown::note_pending(index, env);
-        }
         return ended(index, Counter::Exceptions);
     }
     // SAFETY: the caller's promise.
@@ -117,7 +113,7 @@ pub(crate) fn is_pending(env: u64) -> bool {
 
 /// Where the exception is kept that is pending in the thread of a `JNIEnv`; 0 if that is not known.
 #[inline(always)]
-pub(crate) fn pending_place(env: u64) -> u64 {
+fn pending_place(env: u64) -> u64 {
     // SAFETY: a constant that the loader has set; volatile, or the compiler would take its initial value.
     let pending = unsafe { ptr::read_volatile(&raw const PENDING_FROM_ENV) };
     if pending == 0 || env == 0 { 0 } else { env.wrapping_add_signed(pending) }

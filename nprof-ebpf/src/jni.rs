@@ -11,10 +11,11 @@ use aya_ebpf::btf_maps::HashMap;
 use aya_ebpf::helpers::generated::{bpf_probe_read_user_str, bpf_ringbuf_reserve, bpf_ringbuf_submit};
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::btf_map;
-use nprof_common::jni::{CRITICAL_SECTIONS, JNI_SHARDS, LETS_UNKNOWN_GO, NO_CALLER, pair};
+use nprof_common::jni::{CRITICAL_SECTIONS, JNI_SHARDS, LETS_UNKNOWN_GO, NO_CALLER, of_pair, pair};
 use nprof_common::stats::{CALLEE_SHIFT, KIND_SHIFT};
 use nprof_common::{
-    CallEvent, Frame, Frames, JniCalled, JniCallee, JniCalls, JniEvent, JniHold, JniKind, JniShards, Loss, MethodStats,
+    CallEvent, Frame, Frames, JniCalled, JniCallee, JniCalls, JniEvent, JniHold, JniKind, JniPlaces, JniShards, Loss,
+    MethodStats,
 };
 
 use crate::{atomic, calls, held, losses, stacks, threads, thrown, vm};
@@ -28,17 +29,13 @@ static NPROF_JNI: HashMap<u64, JniShards, 1> = HashMap::new();
 #[btf_map]
 static NPROF_CALLED: HashMap<JniCalled, JniShards, 1> = HashMap::new();
 
-/// What look-ups have found, by a number for what they look up.
+/// What look-ups have found, by a number for what they look up: the record of the first function that has found it.
 #[btf_map]
 static NPROF_LOOK_UPS: HashMap<u64, u64, 1> = HashMap::new();
 
 /// The threads that are in critical sections.
 #[btf_map]
 static NPROF_HOLDS: HashMap<u32, JniHold, 1> = HashMap::new();
-
-/// Where classes are known by: [`nprof_common::MirrorPlaces`].
-#[unsafe(no_mangle)]
-static MIRROR: [u64; 2] = [0; 2];
 
 /// No calls.
 static NONE: JniShards = [JniCalls::NONE; JNI_SHARDS];
@@ -50,7 +47,9 @@ const HANDLE_TAG: u64 = 7;
 /// The most that is read of a name or signature, in bytes, with the zero at its end. What is longer is not told apart.
 const TEXT_BYTES: usize = 160;
 /// Lost calls are counted up to about twice as many.
-const MOST_LOST: u16 = 0x3ffe;
+const MOST_LOST: u16 = 0x1ffe;
+/// What [`Frame::caller_and_lost`] has besides their number.
+const FLAGS: u16 = Frame::CALLER | Frame::HOLDS;
 /// What the kernel answers if there is such a key.
 const EEXIST: i32 = -17;
 /// An odd number whose bits look random (2^64 divided by the golden ratio).
@@ -78,7 +77,7 @@ pub(crate) fn is_function(stats: *const MethodStats) -> bool {
 /// Whom JNI functions are counted for that are called within a call: the record of its native method, or nobody.
 #[inline(always)]
 pub(crate) fn caller_in(call: &Frame) -> u32 {
-    if call.caller_and_lost & 1 == 0 { NO_CALLER } else { call.index }
+    if call.caller_and_lost & Frame::CALLER == 0 { NO_CALLER } else { call.index }
 }
 
 /// Tells of a call that has just been taken off `frames`, with how deep it was and how it has ended. What cannot be told is noted in
@@ -93,18 +92,20 @@ pub(crate) unsafe fn tell(stats: *const MethodStats, frames: *mut Frames, time_n
     let depth = *depth;
     let Some(&call) = frames.get(depth as usize) else { return };
     let parent = frames.get_mut((depth as usize).wrapping_sub(1));
-    let of_parent = parent.as_ref().filter(|parent| parent.caller_and_lost & 1 != 0).map_or(0, |parent| parent.env);
-    let env = if call.caller_and_lost & 1 != 0 { call.env } else { of_parent };
+    let is_caller = |call: &Frame| call.caller_and_lost & Frame::CALLER != 0;
+    let of_parent = parent.as_ref().filter(|parent| is_caller(parent)).map_or(0, |parent| parent.env);
+    let env = if is_caller(&call) { call.env } else { of_parent };
     let told = CallEvent { start_ns: call.start_ns, time_ns, index: call.index, tid: threads::current_tid() };
-    let lost = call.caller_and_lost >> 1;
+    let lost = call.caller_and_lost >> Frame::LOST_SHIFT;
     let callee = if callee(stats) == NO_CALLEE { 0 } else { call.env };
     let event = JniEvent { call: told, depth, lost: lost.into(), exception: thrown::pending(env), callee };
     // SAFETY: the map is a ring buffer.
     let record = unsafe { bpf_ringbuf_reserve(calls::ring(), size_of::<JniEvent>() as u64, 0) }.cast::<JniEvent>();
     if record.is_null() {
         if let Some(parent) = parent {
-            let lost = u16::min(parent.caller_and_lost >> 1, MOST_LOST) + u16::min(lost, MOST_LOST) + 1;
-            parent.caller_and_lost = lost << 1 | parent.caller_and_lost & 1;
+            let before = parent.caller_and_lost >> Frame::LOST_SHIFT;
+            let lost = u16::min(before, MOST_LOST) + u16::min(lost, MOST_LOST) + 1;
+            parent.caller_and_lost = lost << Frame::LOST_SHIFT | parent.caller_and_lost & FLAGS;
         }
         return stacks::lose_call();
     }
@@ -167,7 +168,7 @@ pub(crate) unsafe fn count(stats: *const MethodStats, index: u32, regs: *const p
     add(vain, u64::from(about == 0));
     add(unknown, u64::from(kind != CLEARS && about == LETS_UNKNOWN_GO));
     if kind == CLEARS && about != 0 {
-        thrown::note_cleared(calls::caller(), about);
+        thrown::note_cleared(calls::caller(), index, about);
     }
 }
 
@@ -181,15 +182,22 @@ pub(crate) unsafe fn count(stats: *const MethodStats, index: u32, regs: *const p
 #[inline(never)]
 pub(crate) unsafe fn end(
     stats: *const MethodStats,
-    frames: *const Frames,
+    frames: *mut Frames,
     time_ns: u64,
     off_ns: u64,
     returned: u64,
 ) -> u64 {
     // SAFETY: the caller's promise; the frames are the current thread's.
-    let Frames { depth, frames, .. } = unsafe { &*frames };
-    let Some(frame) = frames.get(*depth as usize) else { return 0 };
-    let caller = frames.get((*depth as usize).wrapping_sub(1)).map_or(NO_CALLER, caller_in);
+    let Frames { depth, frames, .. } = unsafe { &mut *frames };
+    let (depth, kind, is_null) = (*depth as usize, kind(stats), returned == 0);
+    if kind == ENTERS
+        && !is_null
+        && let Some(caller) = frames.get_mut(depth.wrapping_sub(1))
+    {
+        caller.caller_and_lost |= Frame::HOLDS;
+    }
+    let Some(frame) = frames.get(depth) else { return 0 };
+    let caller = frames.get(depth.wrapping_sub(1)).map_or(NO_CALLER, caller_in);
     let id = if callee(stats) == NO_CALLEE { 0 } else { frame.env };
     let Some(calls) = calls_of(caller, frame.index, id) else { return 0 };
     // SAFETY: the map gave the pointer.
@@ -206,8 +214,6 @@ pub(crate) unsafe fn end(
     if !unsafe { atomic::raise(&raw mut calls.max_ns, time_ns) } {
         losses::lose(Loss::MaxContended, frame.index, frame.sp);
     }
-    let is_null = returned == 0;
-    let kind = kind(stats);
     let is_vain = match kind {
         MEMBER | CLASS | MAKES | ENTERS => is_null,
         LETS_GO | LETS_ELEMENTS_GO | CLEARS => frame.env == 0,
@@ -218,7 +224,7 @@ pub(crate) unsafe fn end(
     } else if kind == MEMBER || kind == CLASS {
         look_up(kind, caller, frame, time_ns.saturating_sub(frame.child_ns + off_ns));
     } else if kind == CLEARS {
-        thrown::note_cleared(caller, frame.env);
+        thrown::note_cleared(caller, frame.index, frame.env);
     } else if kind == ENTERS {
         enter(caller, frame, frame.start_ns + time_ns);
     }
@@ -232,7 +238,7 @@ pub(crate) unsafe fn end(
 /// calls that is not known.
 #[inline(always)]
 fn look_up(kind: u64, caller: u32, frame: &Frame, time_ns: u64) {
-    if kind == MEMBER && mirror()[0] == 0 {
+    if kind == MEMBER && places().klass == 0 {
         return;
     }
     let asks = if kind == CLASS { caller } else { NO_CALLER };
@@ -243,7 +249,7 @@ fn look_up(kind: u64, caller: u32, frame: &Frame, time_ns: u64) {
         return losses::lose(Loss::UnknownLookUp, frame.index, frame.sp);
     }
     let key = mixed(frame.env ^ pair(asks, frame.index));
-    match NPROF_LOOK_UPS.insert(key, 0u64, u64::from(BPF_NOEXIST)) {
+    match NPROF_LOOK_UPS.insert(key, u64::from(frame.index), u64::from(BPF_NOEXIST)) {
         Ok(()) => {}
         Err(EEXIST) => {
             let Some(calls) = calls_of(caller, frame.index, 0) else { return };
@@ -265,7 +271,8 @@ fn enter(caller: u32, frame: &Frame, now_ns: u64) {
         unsafe { (*hold).depth += 1 };
         return;
     }
-    let hold = JniHold { depth: 1, since_ns: now_ns, caller: u64::from(caller) };
+    let pair = pair(caller, frame.index | CRITICAL_SECTIONS);
+    let hold = JniHold { depth: 1, since_ns: now_ns, pair };
     if NPROF_HOLDS.insert(tid, hold, u64::from(BPF_NOEXIST)).is_err() {
         losses::lose(Loss::NoJniRoom, frame.index, frame.sp);
     }
@@ -277,14 +284,15 @@ fn leave() {
     let tid = threads::current_tid();
     let Some(hold) = NPROF_HOLDS.get_ptr_mut(tid) else { return };
     // SAFETY: as above.
-    let JniHold { depth, since_ns, caller } = unsafe { &mut *hold };
+    let JniHold { depth, since_ns, pair } = unsafe { &mut *hold };
     if *depth > 1 {
         *depth -= 1;
         return;
     }
     // SAFETY: the helper takes no pointer.
     let time_ns = unsafe { bpf_ktime_get_ns() }.saturating_sub(*since_ns);
-    let sections = calls_of(*caller as u32, CRITICAL_SECTIONS, 0);
+    let (caller, function) = of_pair(*pair);
+    let sections = calls_of(caller, function, 0);
     // It was there a moment ago, and nobody else takes it away.
     _ = NPROF_HOLDS.remove(tid);
     let Some(sections) = sections else { return };
@@ -295,11 +303,12 @@ fn leave() {
     }
     // SAFETY: as above.
     if !unsafe { atomic::raise(max_ns, time_ns) } {
-        losses::lose(Loss::MaxContended, CRITICAL_SECTIONS, 0);
+        losses::lose(Loss::MaxContended, function & !CRITICAL_SECTIONS, 0);
     }
 }
 
-/// A native method returns, or a thread ends in it: what it holds is not told any longer. Its end was not seen, or may not be.
+/// A native method returns that has begun a critical section, or its thread ends: what that holds is not told any longer. The section's end
+/// was not seen, or may not be.
 #[inline(never)]
 pub(crate) fn forget_hold() {
     _ = NPROF_HOLDS.remove(threads::current_tid());
@@ -325,7 +334,7 @@ fn calls_or_null(caller: u32, function: u32, id: u64) -> *mut JniCalls {
         NPROF_JNI.get_ptr_mut(key)
     });
     let Some(shards) = known else {
-        losses::lose(Loss::NoJniRoom, function, 0);
+        losses::lose(Loss::NoJniRoom, function & !CRITICAL_SECTIONS, 0);
         return ptr::null_mut();
     };
     // SAFETY: the helper takes no pointer.
@@ -348,7 +357,7 @@ fn called(key: &JniCalled) -> Option<*mut JniShards> {
 /// at any time: what is read is right if it leads back to where it was read.
 #[inline(always)]
 fn klass(handle: u64) -> u64 {
-    let [to_klass, to_mirror] = mirror();
+    let JniPlaces { klass: to_klass, mirror: to_mirror, .. } = places();
     if to_klass == 0 {
         return 0;
     }
@@ -385,10 +394,11 @@ fn mixed(number: u64) -> u64 {
     (number ^ number >> 29).wrapping_mul(MIX)
 }
 
+/// What is known of the VM of the current process; zeros if nothing is.
 #[inline(always)]
-fn mirror() -> [u64; 2] {
-    // SAFETY: a constant that the loader has set; volatile, or the compiler would take its initial value.
-    unsafe { ptr::read_volatile(&raw const MIRROR) }
+fn places() -> JniPlaces {
+    const NOTHING: JniPlaces = JniPlaces { klass: 0, mirror: 0, pending_from_env: 0 };
+    vm::places().map_or(NOTHING, |places| places.jni)
 }
 
 /// The id of the Java method that a function calls, which is its third or fourth argument; 0 if it calls none.

@@ -120,7 +120,12 @@ fn nprof_result(ctx: RetProbeContext) -> u32 {
         by_thread::add(index, ThreadCalls { counted: 1, ..ThreadCalls::NONE });
         if counters::are_results_wanted() {
             // SAFETY: as above.
-            unsafe { counters::result(stats, index, counters::env_at_return(ctx.regs), ctx.regs) };
+            let env = unsafe { counters::env_at_return(ctx.regs) };
+            if maps::collects(collect::JNI) {
+                thrown::note_pending(index, env);
+            }
+            // SAFETY: as above.
+            unsafe { counters::result(stats, index, env, ctx.regs) };
         }
     }
     0

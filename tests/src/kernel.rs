@@ -6,7 +6,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use aya::maps::loaded_maps;
+use aya::Pod;
+use aya::maps::{HashMap, Map, MapData, MapInfo, loaded_maps};
 use aya::programs::{loaded_links, loaded_programs};
 
 /// The kernel frees programs and links in the background, after the last user has left them.
@@ -40,6 +41,22 @@ impl BpfObjects {
             held.programs.extend(field(&info, "prog_id:"));
         }
         Ok(held)
+    }
+
+    /// How many entries the hash maps of this name have, whose keys and values are of these sizes.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be read.
+    pub fn entries<K: Pod, V: Pod>(&self, name: &str) -> Result<usize> {
+        let mut entries = None;
+        for &id in &self.maps {
+            let info = MapInfo::from_id(id).with_context(|| format!("map {id}"))?;
+            if info.name_as_str() == Some(name) {
+                let map: HashMap<MapData, K, V> = Map::HashMap(MapData::from_id(id)?).try_into()?;
+                *entries.get_or_insert(0) += map.keys().count();
+            }
+        }
+        entries.with_context(|| format!("no map {name}"))
     }
 
     /// Those of them that the kernel still has.

@@ -197,14 +197,17 @@ fn metrics_are_sent() -> Result<()> {
     let used = used_metrics()?;
     traced_on_every_jdk(|jdk| {
         let mut target = RemoteProcess::shapes(jdk)?;
+        let mut asking = RemoteProcess::asking(jdk, &[])?;
         // So little that everything is soon detached.
-        let serve = Serve::start(&["--max-overhead", "0.001%", "--max-series", "5", crate::TARGETS])?;
+        let options = ["--max-overhead", "0.001%", "--max-series", "5", "--jni-for", "targets.Asking", crate::TARGETS];
+        let serve = Serve::start(&options)?;
         target.calls("all", 1, 10)?;
         serve.ctl_succeeds(&["mode", "count", "*"])?;
         let is_missing = |samples: &Exposition| used.iter().find(|&name| !samples.types.contains_key(name)).cloned();
         let mut missing = None;
         let sent = serve.scrape_until("every metric", |samples| {
             target.calls("all", 1, 10)?;
+            asking.run("ask throw 1 1 2")?;
             missing = is_missing(samples);
             Ok(missing.is_none())
         });
@@ -227,8 +230,8 @@ fn packaged_configuration_is_accepted() -> Result<()> {
 fn alert_rules_fire_when_they_should() -> Result<()> {
     let text = read("packaging/prometheus/nprof.rules.yml")?;
     let documents = Yaml::load_from_str(&text)?;
-    let rules = documents[0]["groups"][0]["rules"].as_sequence().context("no rules")?;
-    for rule in rules {
+    let groups = documents[0]["groups"].as_sequence().context("no groups")?;
+    for rule in groups.iter().filter_map(|group| group["rules"].as_sequence()).flatten() {
         let alert = rule["alert"].as_str().context("a rule that is no alert")?;
         for annotation in ["summary", "description"] {
             ensure!(rule["annotations"][annotation].as_str().is_some_and(|it| !it.is_empty()), "{alert}: {annotation}");

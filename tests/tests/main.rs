@@ -37,6 +37,7 @@ mod interrupted;
 mod inventory;
 mod jni;
 mod jni_leaks;
+mod jni_serve;
 mod kernel;
 mod kernels;
 mod killed;

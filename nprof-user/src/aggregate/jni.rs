@@ -201,8 +201,9 @@ fn sums(snapshot: &Snapshot, known: &JniPairs) -> HashMap<Places, JniCalls> {
     let mut sums: HashMap<Places, JniCalls> = HashMap::new();
     let called = known.called.iter().map(|called| (called.records, called.calls));
     for ((caller, function), calls) in known.pairs.iter().copied().chain(called) {
-        let of_function = place(function);
-        if function == CRITICAL_SECTIONS || of_function.is_some() {
+        let is_section = function & CRITICAL_SECTIONS != 0;
+        let of_function = if is_section { None } else { place(function) };
+        if is_section || of_function.is_some() {
             let sum = sums.entry((place(caller), of_function)).or_default();
             *sum = sum.and(calls);
         }
@@ -290,8 +291,12 @@ mod tests {
             vec![function(5, "native", 9, 900), MethodSnapshot { price, ..function(6, "GetVersion", 9, 900) }];
         let calls = |calls, total_ns| JniCalls { calls, timed: calls, total_ns, max_ns: 150, ..JniCalls::NONE };
         let nested = JniCalls { child_ns: 950, ..calls(1, 1000) };
-        let pairs =
-            vec![((50, 60), calls(2, 500)), ((0, 60), calls(1, 300)), ((77, 60), nested), ((50, 0), calls(3, 30))];
+        let pairs = vec![
+            ((50, 60), calls(2, 500)),
+            ((0, 60), calls(1, 300)),
+            ((77, 60), nested),
+            ((50, 60 | CRITICAL_SECTIONS), calls(3, 30)),
+        ];
         let paths = ["a.One::a:1", "a.Other::b:2"].map(|path| Arc::from([path.to_owned()]));
         let thing = |records, times, seconds| HeldThing {
             resource: JniResource::Global,

@@ -2,6 +2,7 @@
 
 mod by_thread;
 mod jni;
+mod jni_totals;
 mod losses;
 mod method;
 mod narrow;
@@ -18,6 +19,7 @@ mod weigh;
 mod windows;
 
 pub use jni::{CalledSum, HeldThing, JniPairs, ThrownSum, jni};
+pub use jni_totals::{JniRows, jni_totals};
 pub use losses::merge_losses;
 pub use narrow::narrow;
 pub use of_threads::{NoThreads, narrow_to_threads, tells_threads};

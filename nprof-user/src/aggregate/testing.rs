@@ -75,6 +75,7 @@ pub(crate) fn snapshot() -> Snapshot {
         cost_share: None,
         prices: Prices::default(),
         slow: None,
+        jni: None,
         programs: Vec::new(),
         skipped: [].into(),
         downcalls: false,

@@ -11,7 +11,7 @@ use nprof_common::{Consumed, Cookie, Loss, MethodStats, Pace, SlowPace, SlowStat
 use self::records::Free;
 use super::by_record::{ByteTable, ThreadTable};
 use super::feeds::{Collect, Feeds};
-use super::jni::JniTable;
+use super::jni::{JniTable, Maps};
 use super::loss_log::{self, LossLog};
 use super::object::{Object, Sizes};
 use super::row_maps::RowMaps;
@@ -37,6 +37,10 @@ pub struct Engine {
     slow: Option<SlowTable>,
     threads: Option<Arc<ThreadTable>>,
     bytes: Option<Arc<ByteTable>>,
+    jni: Option<Arc<JniTable>>,
+    vms: Arc<VmTable>,
+    /// Whether the calls of functions that call Java are told apart by Java method.
+    tells_callees: bool,
     capacity: u32,
     shards: u32,
     reach: Reach,
@@ -98,15 +102,9 @@ impl Engine {
         let object = &mut self.object;
         let (stacks, calls) = (object.take_ring(maps::STACKS)?, object.take_ring(maps::CALLS)?);
         let (anchors, slots) = (object.take_anchors()?, object.take_slots()?);
-        let vms = Arc::new(VmTable::new(object.take_vms()?));
+        let vms = Arc::clone(&self.vms);
         let (off_cpu, off_cpu_in_slots) = (object.take_off_cpu(), object.off_cpu_in_slots);
-        let jni = Some(JniTable {
-            calls: object.take_jni(maps::JNI)?,
-            called: object.take_jni(maps::CALLED)?,
-            held: object.take_jni(maps::HELD)?,
-            thrown: object.take_jni(maps::THROWN)?,
-        });
-        let feeds = Feeds { stacks, calls, anchors, slots, vms, pace, slow_pace, off_cpu, off_cpu_in_slots, jni };
+        let feeds = Feeds { stacks, calls, anchors, slots, vms, pace, slow_pace, off_cpu, off_cpu_in_slots };
         Ok((Arc::new(self), feeds))
     }
 
@@ -146,6 +144,8 @@ impl Engine {
         let slow = rows.map(|rows| SlowTable::new(rows, shards));
         let (threads, bytes) = object.take_by_record(collect)?;
         let (threads, bytes) = (threads.map(Arc::new), bytes.map(Arc::new));
+        let vms = Arc::new(VmTable::new(object.take_vms()?));
+        let jni = collect.jni.then(|| take_jni(&mut object)).transpose()?.map(Arc::new);
         let sharing = collect.shares.then(|| take_tables(&mut object)).transpose()?;
         let sharing = sharing.map(|tables| Arc::new(Sharing::new(tables, !filtered)));
         let row_maps = (filtered && collect.rows != 0).then(|| row_maps(&object, collect)).transpose()?;
@@ -156,6 +156,9 @@ impl Engine {
             slow,
             threads,
             bytes,
+            jni,
+            vms,
+            tells_callees: collect.callees,
             capacity,
             shards,
             reach,
@@ -204,6 +207,18 @@ impl Engine {
     #[must_use]
     pub fn bytes(&self) -> Option<Arc<ByteTable>> {
         self.bytes.clone()
+    }
+
+    /// What the programs are told of VMs.
+    #[must_use]
+    pub fn vms(&self) -> &Arc<VmTable> {
+        &self.vms
+    }
+
+    /// The calls of JNI functions by native method; `None` where these are not traced.
+    #[must_use]
+    pub fn jni(&self) -> Option<&Arc<JniTable>> {
+        self.jni.as_ref()
     }
 
     /// The losses of all sessions together, mapped: one word per [`Loss`].
@@ -308,6 +323,17 @@ fn map_losses(object: &Object) -> Result<MappedArray, Error> {
 fn take_tables(object: &mut Object) -> Result<Tables, Error> {
     let strangers = map_array(object, maps::STRANGERS, shared::strangers::WORDS as usize, size_of::<u64>())?;
     Ok(Tables::new(object.take_array(maps::MEMBERS)?, object.take_array(maps::PLACES)?, strangers))
+}
+
+/// The maps of what is kept of JNI functions.
+fn take_jni(object: &mut Object) -> Result<JniTable, Error> {
+    Ok(JniTable::new(Maps {
+        calls: object.take_jni(maps::JNI)?,
+        called: object.take_jni(maps::CALLED)?,
+        look_ups: object.take_jni(maps::LOOK_UPS)?,
+        held: object.take_jni(maps::HELD)?,
+        thrown: object.take_jni(maps::THROWN)?,
+    }))
 }
 
 /// The maps of what threads use.

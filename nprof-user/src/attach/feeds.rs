@@ -9,14 +9,13 @@ use std::{fmt, io};
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use nprof_common::stack::{MAX_PAGES, PAGE, collect};
 use nprof_common::{
-    CallArgs, CallEvent, Counter, Frame, Frames, JniEvent, JniHandle, LastJavaFramePlace, MirrorPlaces, OffCpu, Pace,
-    SLOTS, SlowDetails, SlowPace, StackHeader, alloc,
+    CallArgs, CallEvent, Counter, Frame, Frames, JniEvent, JniHandle, LastJavaFramePlace, OffCpu, Pace, SLOTS,
+    SlowDetails, SlowPace, StackHeader, alloc,
 };
 use rustix::process::{PidfdFlags, pidfd_open};
 use zerocopy::{FromBytes as _, transmute};
 
 use super::by_record;
-use super::jni::JniTable;
 use super::rows::Kept;
 use super::vm_table::VmTable;
 use crate::model::{ArgsWanted, Pid, VirtAddr};
@@ -77,8 +76,10 @@ pub struct Collect {
     pub rows: u32,
     /// Whether links may serve several targets.
     pub shares: bool,
-    /// Calls of JNI functions by the native method that makes them, and what their look-ups are told apart by.
-    pub jni: Option<MirrorPlaces>,
+    /// Calls of JNI functions by the native method that makes them.
+    pub jni: bool,
+    /// Of those that call Java, which method.
+    pub callees: bool,
     /// Of JNI functions also what they make, until it is let go, with stacks of some of it.
     pub held: bool,
     /// The calls of each function by thread.
@@ -118,7 +119,8 @@ impl Collect {
             at_exit: false,
             rows: 0,
             shares: false,
-            jni: None,
+            jni: false,
+            callees: false,
             held: false,
             by_thread: false,
         }
@@ -154,7 +156,7 @@ impl Collect {
             (self.slow, collect::SLOW),
             (self.tells_args(), collect::ARGS),
             (self.tells_args() && self.args == ArgsWanted::Contents, collect::CONTENTS),
-            (self.jni.is_some(), collect::JNI),
+            (self.jni, collect::JNI),
             (self.held, collect::HELD),
             (self.by_thread, collect::THREADS),
         ];
@@ -214,7 +216,7 @@ impl Collect {
 
     /// The same of what is kept of JNI functions.
     pub(super) fn for_jni(&self, all: u32) -> u32 {
-        if self.jni.is_some() { all } else { 1 }
+        if self.jni { all } else { 1 }
     }
 
     pub(super) fn max_threads(&self) -> u32 {
@@ -244,8 +246,6 @@ pub struct Feeds {
     pub(super) off_cpu: Option<MapData>,
     /// Whether that is known from slots, too.
     pub(super) off_cpu_in_slots: bool,
-    /// Until somebody takes it.
-    pub(super) jni: Option<JniTable>,
 }
 
 /// The frames of a thread as they lie in the kernel.
@@ -289,11 +289,6 @@ impl Feeds {
     #[must_use]
     pub fn vms(&self) -> &Arc<VmTable> {
         &self.vms
-    }
-
-    /// The calls of JNI functions, once.
-    pub fn take_jni(&mut self) -> Option<JniTable> {
-        self.jni.take()
     }
 
     /// Passes the stacks that are in the ring to `each`, as the programs have laid them out.

@@ -1,9 +1,12 @@
 //! Reads which native methods have called which JNI functions.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use aya::maps::{HashMap, MapData};
-use nprof_common::jni::of_pair;
+use aya::Pod;
+use aya::maps::MapData;
+use nprof_common::jni::{CRITICAL_SECTIONS, of_pair};
 use nprof_common::{JniCalled, JniCalls, JniHandle, JniHeld, JniShards, JniThrown};
 use zerocopy::transmute;
 
@@ -30,60 +33,143 @@ type HandleEntry = [u64; 2];
 /// See [`HandleEntry`].
 type HeldEntry = [u64; size_of::<JniHeld>() / size_of::<u64>()];
 
-/// The calls of JNI functions by native method, what is held, and exceptions.
-pub struct JniTable {
-    pub(super) calls: HashMap<MapData, u64, JniEntry>,
-    pub(super) called: HashMap<MapData, HandleEntry, JniEntry>,
-    pub(super) held: HashMap<MapData, HandleEntry, HeldEntry>,
-    pub(super) thrown: HashMap<MapData, HandleEntry, u64>,
+/// A map of the kernel's.
+type Map<K, V> = aya::maps::HashMap<MapData, K, V>;
+
+/// The calls of JNI functions by native method, what is held, and exceptions: of all JVMs that share an engine. Any thread may read.
+pub struct JniTable(Mutex<Maps>);
+
+/// What there is for all JVMs at one moment, by the records of JNI functions; of exceptions that are pending, of native methods.
+#[derive(Debug, Default)]
+pub struct JniRead {
+    calls: HashMap<u32, Vec<((u32, u32), JniCalls)>>,
+    thrown: HashMap<u32, Vec<(JniThrown, u64)>>,
+}
+
+impl JniRead {
+    /// The calls of functions with these records, and their critical sections.
+    pub fn calls_of(&self, records: impl Iterator<Item = u32>) -> Vec<((u32, u32), JniCalls)> {
+        records.filter_map(|record| self.calls.get(&record)).flatten().copied().collect()
+    }
+
+    /// The exceptions that were cleared by functions, or left by methods, with these records.
+    pub fn thrown_of(&self, records: impl Iterator<Item = u32>) -> Vec<(JniThrown, u64)> {
+        records.filter_map(|record| self.thrown.get(&record)).flatten().copied().collect()
+    }
+}
+
+pub(super) struct Maps {
+    pub(super) calls: Map<u64, JniEntry>,
+    pub(super) called: Map<HandleEntry, JniEntry>,
+    pub(super) look_ups: Map<u64, u64>,
+    pub(super) held: Map<HandleEntry, HeldEntry>,
+    pub(super) thrown: Map<HandleEntry, u64>,
 }
 
 impl JniTable {
+    pub(super) fn new(maps: Maps) -> Self {
+        Self(Mutex::new(maps))
+    }
+
     /// The calls of each pair so far: the records of native method and function ([`nprof_common::jni`]), and the sums.
     pub fn read(&self) -> Vec<((u32, u32), JniCalls)> {
-        let entries = self.calls.iter().filter_map(|entry| {
-            entry.inspect_err(|error| tracing::warn!("not all calls of JNI functions can be read: {error}")).ok()
-        });
-        entries.map(|(pair, entry)| (of_pair(pair), sum(transmute!(entry)))).collect()
+        let each = entries(&self.maps().calls, PAIRS, "calls of JNI functions");
+        each.into_iter().map(|(pair, entry)| (of_pair(pair), sum(transmute!(entry)))).collect()
     }
 
     /// The calls of functions that call Java, by pair of records and Java method (`jmethodID`). Those that did not get room of their own are
     /// among [`Self::read`].
     pub fn called(&self) -> Vec<(JniCalled, JniCalls)> {
-        let entries = self.called.iter().filter_map(|entry| {
-            entry.inspect_err(|error| tracing::warn!("not all calls of Java methods can be read: {error}")).ok()
-        });
-        entries.map(|(called, entry)| (transmute!(called), sum(transmute!(entry)))).collect()
+        let each = entries(&self.maps().called, CALLED, "calls of Java methods");
+        each.into_iter().map(|(called, entry)| (transmute!(called), sum(transmute!(entry)))).collect()
     }
 
     /// The ids of Java methods that were called so far.
     pub fn called_ids(&self) -> Vec<u64> {
-        self.called.keys().filter_map(Result::ok).map(|[_, id]| id).collect()
+        self.maps().called.keys().filter_map(Result::ok).map(|[_, id]| id).collect()
     }
 
     /// What is held now. Whoever reads while the target runs sees each at one moment, not all at the same; what is let go meanwhile may
     /// have the kernel begin again, so not more are looked at than there can be twice.
-    pub fn held(&self) -> std::collections::HashMap<JniHandle, JniHeld> {
-        let entries = self.held.iter().take(2 * HELD as usize).filter_map(|entry| {
-            entry.inspect_err(|error| tracing::warn!("not all that is held can be read: {error}")).ok()
-        });
-        entries.map(|(handle, held)| (transmute!(handle), transmute!(held))).collect()
+    pub fn held(&self) -> HashMap<JniHandle, JniHeld> {
+        let each = entries(&self.maps().held, HELD, "things that are held");
+        each.into_iter().map(|(handle, held)| (transmute!(handle), transmute!(held))).collect()
     }
 
     /// The exceptions so far, by native method, how, and class.
     pub fn thrown(&self) -> Vec<(JniThrown, u64)> {
-        let entries = self.thrown.iter().filter_map(|entry| {
-            entry.inspect_err(|error| tracing::warn!("not all exceptions can be read: {error}")).ok()
-        });
-        entries.map(|(thrown, count)| (transmute!(thrown), count)).collect()
+        let each = entries(&self.maps().thrown, THROWN, "exceptions");
+        each.into_iter().map(|(thrown, count)| (transmute!(thrown), count)).collect()
+    }
+
+    /// Everything for all JVMs but what is held.
+    pub fn read_all(&self) -> JniRead {
+        let mut read = JniRead { thrown: self.thrown_by_owner(), ..JniRead::default() };
+        for ((caller, function), calls) in self.read() {
+            read.calls.entry(function & !CRITICAL_SECTIONS).or_default().push(((caller, function), calls));
+        }
+        read
+    }
+
+    fn thrown_by_owner(&self) -> HashMap<u32, Vec<(JniThrown, u64)>> {
+        let mut thrown: HashMap<u32, Vec<_>> = HashMap::new();
+        for (one, count) in self.thrown() {
+            thrown.entry(one.owner()).or_default().push((one, count));
+        }
+        thrown
     }
 
     /// Whether something is still held that was made at this time.
     #[must_use]
     pub fn is_held(&self, handle: JniHandle, since_ns: u64) -> bool {
         let key: HandleEntry = transmute!(handle);
-        let held: Option<JniHeld> = self.held.get(&key, 0).ok().map(|held| transmute!(held));
+        let held: Option<JniHeld> = self.maps().held.get(&key, 0).ok().map(|held| transmute!(held));
         held.is_some_and(|held| held.since_ns == since_ns)
+    }
+
+    /// Forgets what is of these records, which other functions are to have. Nobody may add to them any more.
+    pub(super) fn forget(&self, records: &[u32]) {
+        let records: HashSet<u32> = records.iter().copied().collect();
+        let is_of = |pair: u64| {
+            let (caller, function) = of_pair(pair);
+            records.contains(&caller) || records.contains(&(function & !CRITICAL_SECTIONS))
+        };
+        let Maps { calls, called, look_ups, held, thrown } = &mut *self.maps();
+        forget(calls, PAIRS, |pair, _| is_of(pair));
+        forget(called, CALLED, |key, _| is_of(key[0]));
+        forget(look_ups, LOOK_UPS, |_, by| u32::try_from(by).is_ok_and(|by| records.contains(&by)));
+        forget(held, HELD, |_, entry| {
+            let held: JniHeld = transmute!(entry);
+            records.contains(&held.function)
+        });
+        forget(thrown, THROWN, |key, _| {
+            let thrown: JniThrown = transmute!(key);
+            records.contains(&thrown.method) || records.contains(&thrown.by)
+        });
+    }
+
+    fn maps(&self) -> MutexGuard<'_, Maps> {
+        // Whoever panicked here has changed nothing but by single system calls.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Everything in a map. If something is forgotten meanwhile, the kernel may begin again: each entry is there once, as it was met last.
+fn entries<K: Pod + Eq + std::hash::Hash, V: Pod>(map: &Map<K, V>, room: u32, what: &str) -> HashMap<K, V> {
+    let entries = map
+        .iter()
+        .take(2 * room as usize)
+        .filter_map(|entry| entry.inspect_err(|error| tracing::warn!("not all {what} can be read: {error}")).ok());
+    entries.collect()
+}
+
+/// Removes what is to be forgotten.
+fn forget<K: Pod, V: Pod>(map: &mut Map<K, V>, room: u32, is_theirs: impl Fn(K, V) -> bool) {
+    let entries = map.iter().take(2 * room as usize).filter_map(Result::ok);
+    let theirs: Vec<K> = entries.filter(|(key, value)| is_theirs(*key, *value)).map(|(key, _)| key).collect();
+    for key in theirs {
+        // It may have been met twice.
+        _ = map.remove(&key);
     }
 }
 

@@ -33,7 +33,7 @@ pub use events::ExecEvents;
 pub use features::probe_uprobe_multi;
 pub(crate) use feeds::fixed_point;
 pub use feeds::{Collect, Feeds, PendingPlaces, StackRecord, Taken};
-pub use jni::JniTable;
+pub use jni::{JniRead, JniTable};
 pub use loss_log::{Heard, LossLog, Lost};
 pub use reach::reach;
 pub use row_maps::{RowMap, RowMaps};

@@ -66,7 +66,6 @@ impl Object {
         let (shard_mask, filtered) = (sizes.shards - 1, u32::from(sizes.filtered));
         let (bits, pages, target) = (collect.bits(), collect.pages(), collect.target.0);
         let level = loss_log::level();
-        let mirror = collect.jni.map_or([0; 2], |places| [places.klass, places.mirror]);
         let has_rows = collect.rows != 0;
         let task = TaskFields::find(collect.counters, collect.measures_off_cpu() || has_rows)?;
         let (rows, owners) = if has_rows { (JVMS, OWNER_PLACES) } else { (1, 1) };
@@ -94,7 +93,7 @@ impl Object {
             .map_max_entries(maps::THREADS, collect.threads())
             .map_max_entries(maps::BYTES, collect.byte_counts())
             .map_max_entries(maps::JNI, collect.for_jni(jni::PAIRS))
-            .map_max_entries(maps::CALLED, collect.for_jni(jni::CALLED))
+            .map_max_entries(maps::CALLED, if collect.callees { jni::CALLED } else { 1 })
             .map_max_entries(maps::LOOK_UPS, collect.for_jni(jni::LOOK_UPS))
             .map_max_entries(maps::THROWN, collect.for_jni(jni::THROWN))
             .map_max_entries(maps::HOLDS, collect.for_jni(jni::THREADS))
@@ -112,7 +111,6 @@ impl Object {
             .override_global(globals::TASK_OFFSETS, &task.counters, true)
             .override_global(globals::PENDING_FROM_ENV, &collect.pending.from_env, true)
             .override_global(globals::JNI_ENV, &collect.pending.env, true)
-            .override_global(globals::MIRROR, &mirror, true)
             .override_global(loss_log::LEVEL, &level, true)
             // aya has no type for task storage; the programs alone use it.
             .allow_unsupported_maps()

@@ -182,11 +182,11 @@ impl Switches {
         state.functions.iter().map(|(&index, function)| (index, function.record, function.traced(now))).collect()
     }
 
-    /// How many functions are traced in which way. `by_stubs` says it of those that stubs see.
+    /// How many of the functions that are wanted are traced in which way. `by_stubs` says it of those that stubs see.
     #[must_use]
-    pub fn states(&self, by_stubs: impl Fn(u32) -> Option<Traced>) -> States {
+    pub fn states(&self, is_wanted: impl Fn(u32) -> bool, by_stubs: impl Fn(u32) -> Option<Traced>) -> States {
         let (mut states, state) = (States::default(), self.lock());
-        for (index, function) in &state.functions {
+        for (index, function) in state.functions.iter().filter(|(index, _)| is_wanted(**index)) {
             let by_stubs = if function.seen == Seen::ByProbes { None } else { by_stubs(*index) };
             match by_stubs {
                 Some(traced) => states.add(traced),

@@ -158,6 +158,7 @@ impl TraceArgs {
             tier: tier.into(),
             collectors,
             programs,
+            jni: false,
         })
     }
 }

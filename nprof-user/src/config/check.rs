@@ -70,6 +70,7 @@ impl Check<'_> {
             selection: self.selection(),
             jvms: self.jvms(),
             stubs_for: self.stubs_for(),
+            jni_for: self.jni_for(),
             listen: self.text("listen", partial.listen.as_ref(), value::listen).unwrap_or(DEFAULT_LISTEN),
             labels: self.labels(),
             with_signature: partial.with_signature.unwrap_or_default(),
@@ -224,10 +225,24 @@ impl Check<'_> {
     }
 
     fn stubs_for(&mut self) -> Option<JvmFilter> {
+        self.some_jvms("stubs-for", self.partial.stubs_for.as_ref())
+    }
+
+    fn jni_for(&mut self) -> Option<JvmFilter> {
+        let jni_for = self.some_jvms("jni-for", self.partial.jni_for.as_ref());
+        if jni_for.is_some() && self.partial.count_only.unwrap_or_default() {
+            self.problem(
+                "jni-for",
+                "what JNI functions give is not seen where calls are only counted: set count-only to false",
+            );
+        }
+        jni_for
+    }
+
+    /// The JVMs that one of these patterns matches; none if there is no pattern, where a filter without any would take all.
+    fn some_jvms(&mut self, key: &str, patterns: Option<&Vec<String>>) -> Option<JvmFilter> {
         let none: [&str; 0] = [];
-        let wanted = self.partial.stubs_for.as_ref();
-        let include = self.good("stubs-for", wanted, |p| JvmFilter::parse(&[p], &none, &none).map(drop));
-        // No pattern is none: a filter without patterns would take all.
+        let include = self.good(key, patterns, |p| JvmFilter::parse(&[p], &none, &none).map(drop));
         if include.is_empty() { None } else { JvmFilter::parse::<String>(&include, &[], &[]).ok() }
     }
 

@@ -169,6 +169,7 @@ mod tests {
             exclude-jvm = ["*Test"]
             user = ["app", "1000"]
             stubs-for = ["com.acme.web.*"]
+            jni-for = ["com.acme.web.*"]
             listen = "0.0.0.0:9464"
             with-signature = true
             max-series = 100

@@ -43,6 +43,8 @@ pub struct Config {
     pub jvms: JvmFilter,
     /// Into which of them the shim is loaded; into none if not said.
     pub stubs_for: Option<JvmFilter>,
+    /// Of which of them JNI functions are traced, too; of none if not said.
+    pub jni_for: Option<JvmFilter>,
     /// Where to answer Prometheus.
     pub listen: SocketAddr,
     /// The labels of each JVM.
@@ -169,7 +171,20 @@ impl Config {
         let (profile_window, slow, slow_log) = (old.profile_window, old.slow.clone(), old.slow_log.clone());
         let fixed = Self { listen, control, control_group, tls, auth, max_connections, slow, slow_log, ..self };
         let rules = if old.moves_probes(&fixed) { old.rules.clone() } else { fixed.rules.clone() };
-        Self { otlp, pyroscope, timed, rules, off_cpu, collectors, max_functions, max_total, profile_window, ..fixed }
+        let jni_for = if old.traces_jni(&fixed) { old.jni_for.clone() } else { fixed.jni_for.clone() };
+        Self {
+            jni_for,
+            otlp,
+            pyroscope,
+            timed,
+            rules,
+            off_cpu,
+            collectors,
+            max_functions,
+            max_total,
+            profile_window,
+            ..fixed
+        }
     }
 
     /// Whether other rules have calls counted at their return, or might not any more: probes are not moved while methods are called.
@@ -179,6 +194,11 @@ impl Config {
         };
         let (old, new) = (said(self), said(new));
         old != new && old.iter().chain(&new).any(|(_, wanted)| *wanted == Tracing::Returned)
+    }
+
+    /// Whether JNI functions are traced and might not be any more, or the other way round: what is kept of them is made at the start.
+    fn traces_jni(&self, new: &Self) -> bool {
+        self.jni_for.is_some() != new.jni_for.is_some()
     }
 
     /// The keys that differ in `new` and cannot be changed while nprof runs: what they say is bound, opened or attached
@@ -213,6 +233,7 @@ impl Config {
             ("pyroscope-ca", authorities(to[1]) != authorities(new_to[1])),
             ("count-only", self.timed != new.timed),
             ("rules", self.moves_probes(new)),
+            ("jni-for", self.traces_jni(new)),
             ("no-off-cpu", self.timed && new.timed && self.off_cpu != new.off_cpu),
             ("collect", self.collectors != new.collectors),
             ("slow", self.slow != new.slow),
@@ -284,6 +305,24 @@ mod tests {
         new.tls = Some(("/c".into(), "/k".into()));
         new.auth = AuthFile::Basic("/b".into());
         assert_eq!(old.fixed_difference(&new), ["listen", "tls-cert", "tls-key", "basic-auth-file"]);
+    }
+
+    /// Check that for which JVMs JNI functions are traced can be changed while nprof runs, and whether they are at all cannot.
+    #[test]
+    fn jni_that_is_fixed() {
+        let with = |jni_for: Option<&str>| {
+            let none: [&str; 0] = [];
+            let jni_for = jni_for.map(|pattern| JvmFilter::parse(&[pattern], &none, &none).unwrap());
+            Config { jni_for, ..config() }
+        };
+        let changed = |old: Option<&str>, new: Option<&str>| {
+            let (old, new) = (with(old), with(new));
+            let is_fixed = old.fixed_difference(&new) == ["jni-for"];
+            (is_fixed, new.with_fixed_of(&old).jni_for.is_some())
+        };
+        assert_eq!(changed(None, Some("a")), (true, false));
+        assert_eq!(changed(Some("a"), None), (true, true));
+        assert_eq!(changed(Some("a"), Some("b")), (false, true));
     }
 
     /// Check that rules can be changed while nprof runs, unless calls are counted at their return by any of them.

@@ -77,6 +77,10 @@ settings! {
         /// tens of nanoseconds each; may be given several times
         [long, value_name = "GLOB"]
         "stubs-for" stubs_for: Vec<String>,
+        /// Trace JNI functions, too, in JVMs whose main class or jar matches this glob ('*' for all): what native code asks of the VM,
+        /// what it makes and lets go, look-ups and exceptions; may be given several times
+        [long, value_name = "GLOB"]
+        "jni-for" jni_for: Vec<String>,
     }
     "Endpoint" {
         /// Where to answer Prometheus [default: 127.0.0.1:9464]

@@ -37,6 +37,8 @@ impl Family {
 
 /// The labels of what is known of one method; `signature` only if it is asked for.
 const METHOD: &str = "JVM, class, method, library";
+/// The labels of what is known of one JNI function.
+const JNI_FUNCTION: &str = "JVM, function, family";
 
 /// Writes the table: each row has one name, and its place is the number of that.
 macro_rules! families {
@@ -166,6 +168,52 @@ families! {
         "Selected native methods that are not traced, by reason."
     SeriesHidden "nprof_series_hidden" Gauge "" "JVM"
         "Methods of running JVMs that are aggregated into method=\"other\" because the series limit was reached."
+    JniCalls "nprof_jni_calls" Counter "" JNI_FUNCTION
+        "Calls of JNI functions: timed calls once they have ended, calls that are only counted as soon as they start. Exported only for JVMs selected by jni-for, as are all nprof_jni_ metrics."
+    JniCallSelf "nprof_jni_call_self_seconds" Counter "seconds" JNI_FUNCTION
+        "Duration of timed calls of JNI functions minus that of traced native methods that were called meanwhile, including the overhead of the probes. For functions that call Java it includes the Java code."
+    JniCallOnCpu "nprof_jni_call_on_cpu_seconds" Counter "seconds" JNI_FUNCTION
+        "Part of that during which threads were running. Missing with no-off-cpu."
+    JniCallOffCpu "nprof_jni_call_off_cpu_seconds" Counter "seconds" JNI_FUNCTION
+        "Part of that during which threads were not running: they waited, for example for a garbage collection or a lock. Missing where the on-CPU time is."
+    JniCallProbe "nprof_jni_call_probe_seconds" Counter "seconds" JNI_FUNCTION
+        "Probe overhead contained in these times, as measured on this machine. Subtract it to get net times: many JNI functions take less than their probes."
+    JniCallsInFlight "nprof_jni_calls_in_flight" Gauge "" JNI_FUNCTION
+        "Timed calls of JNI functions that have started and not returned yet."
+    JniCallsUntimed "nprof_jni_calls_untimed" Counter "" JNI_FUNCTION
+        "Calls of JNI functions without a duration, because they were only counted or their return was not seen. Exported only for functions with such calls."
+    JniUnwatched "nprof_jni_unwatched_seconds" Counter "seconds" JNI_FUNCTION
+        "Time during which calls went unseen because the JNI function was switched off or its probe was detached. Exported only for functions with such a gap."
+    JniCallsEstimated "nprof_jni_calls_estimated" Counter "" JNI_FUNCTION
+        "Estimated calls of a JNI function that is too expensive to watch. They are in no other series. Exported only for functions with such calls."
+    JniCallsEstimatedError "nprof_jni_calls_estimated_error" Gauge "" JNI_FUNCTION
+        "Error of nprof_jni_calls_estimated_total, up or down: one standard deviation."
+    JniCallEstimated "nprof_jni_call_estimated_seconds" Counter "seconds" JNI_FUNCTION
+        "Estimated duration of the unseen calls, without the overhead of the probes. Exported only for JNI functions that a look has timed."
+    JniCallEstimatedError "nprof_jni_call_estimated_error_seconds" Gauge "seconds" JNI_FUNCTION
+        "Error of nprof_jni_call_estimated_seconds_total, up or down: one standard deviation."
+    DemotedJniFunction "nprof_demoted_jni_function" Gauge "" "JVM, function, family, state"
+        "1 for each JNI function that is currently measured in less detail than requested because tracing it costs too much. What is known of look-ups, references, exceptions and critical sections is then too low."
+    JniFunctions "nprof_jni_functions" Gauge "" "JVM, state"
+        "JNI functions by state, as nprof_methods, or unseen: code that the VM has made at run time, in which there can be no probe, or that the kernel has refused to probe."
+    JniRedundant "nprof_jni_redundant_lookups" Counter "" "JVM, function"
+        "Timed look-ups of classes, methods and fields whose answer had been given before. Missing for methods and fields with ZGC."
+    JniRedundantTime "nprof_jni_redundant_lookup_seconds" Counter "seconds" "JVM, function"
+        "Time that threads ran in these look-ups, including the overhead of the probes."
+    JniMade "nprof_jni_references_made" Counter "" "JVM, kind"
+        "Things given to native code to be let go, by kind: global and weak references, characters of strings (utf), elements of arrays and critical holds (critical)."
+    JniReleased "nprof_jni_references_released" Counter "" "JVM, kind"
+        "Things that native code has let go, including those it was given before tracing began."
+    JniLive "nprof_jni_references_live" Gauge "" "JVM, kind"
+        "How many more of them native code holds than when tracing began; negative if it has let go of more. Of running JVMs. Missing from the first call on that was not seen of a function that makes or releases them: what it was then is not known."
+    JniCritical "nprof_jni_critical_sections" Counter "" "JVM"
+        "Critical sections (Get...Critical to Release...Critical) that have ended. Nested ones are a part of the outermost."
+    JniCriticalTime "nprof_jni_critical_section_seconds" Counter "seconds" "JVM"
+        "Time that threads were in critical sections: garbage collections may have to wait for their end."
+    JniExceptions "nprof_jni_exceptions" Counter "" "JVM, class, method, exception, state"
+        "Exceptions that were pending when a native method returned (state=\"pending\"), or that native code cleared before (\"cleared\"), by native method and class of the exception. method=\"none\": outside of traced native methods. exception=\"unknown\": its class could not be read."
+    JniExceptionsHidden "nprof_jni_exceptions_hidden" Gauge "" "JVM"
+        "Native methods with a class of exceptions, of running JVMs, that are aggregated into method=\"other\", exception=\"other\" because there are 100 others."
     Overhead "nprof_overhead_seconds" Counter "seconds" "JVM"
         "Estimated time that tracing has added to the JVM's threads."
     JvmCpu "nprof_jvm_cpu_seconds" Counter "seconds" "JVM"
@@ -183,7 +231,7 @@ families! {
     StuckReads "nprof_stuck_reads" Gauge "" ""
         "Abandoned reads that are still blocked, each in its own helper process. Their targets are not read until they finish."
     Probes "nprof_probes" Gauge "" ""
-        "Number of native functions with an attached probe."
+        "Number of native and JNI functions with an attached probe."
     ProfileWindows "nprof_profile_windows" Gauge "" ""
         "Number of profile windows in memory, of all JVMs. Absent without --profiles, as are the next three."
     ProfileMemory "nprof_profile_memory_bytes" Gauge "bytes" ""

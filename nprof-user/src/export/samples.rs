@@ -100,6 +100,7 @@ pub fn jvm(pid: u32, methods: Vec<MethodSnapshot>) -> Snapshot {
         prices: Prices::default(),
         collectors: Collectors::default(),
         slow: None,
+        jni: None,
         programs: Vec::new(),
         skipped: Arc::default(),
         losses: Losses::default(),

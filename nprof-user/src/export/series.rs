@@ -18,6 +18,8 @@ pub(super) struct Series {
 pub(super) enum Value {
     /// A number of things.
     Whole(u64),
+    /// How many more things there are than there were, or fewer.
+    Difference(i64),
     /// A time in nanoseconds, written in seconds.
     Nanoseconds(u64),
     /// A part of a whole: 0.02 is 2 %.
@@ -33,6 +35,7 @@ impl Value {
     pub(super) fn number(&self) -> Option<f64> {
         match self {
             Self::Whole(n) => Some(as_float(*n)),
+            Self::Difference(n) => Some(as_signed_float(*n)),
             Self::Nanoseconds(ns) => Some(seconds(*ns)),
             Self::Share(share) => Some(*share),
             Self::Durations(..) | Self::Bytes(_) => None,
@@ -44,7 +47,7 @@ impl Value {
         match self {
             Self::Durations(of, _) => Some((By::Time, of)),
             Self::Bytes(of) => Some((By::Bytes, of)),
-            Self::Whole(_) | Self::Nanoseconds(_) | Self::Share(_) => None,
+            Self::Whole(_) | Self::Difference(_) | Self::Nanoseconds(_) | Self::Share(_) => None,
         }
     }
 
@@ -57,6 +60,12 @@ impl Value {
 /// Nanoseconds in seconds, rounded once.
 pub(super) fn seconds(ns: u64) -> f64 {
     as_float(ns) / 1e9
+}
+
+/// A difference of numbers of things.
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+fn as_signed_float(n: i64) -> f64 {
+    n as f64
 }
 
 /// A number of things or nanoseconds.

@@ -2,6 +2,7 @@
 
 mod held;
 mod table;
+mod totals;
 
 use std::iter::Sum;
 
@@ -10,6 +11,7 @@ use nprof_common::{JniCallee, JniCalls, JniHolds, JniKind};
 use self::table::TABLE;
 use super::{Method, MethodSnapshot, Snapshot};
 pub use held::{JniCallPath, JniHeldGroup, JniHeldSnapshot};
+pub use totals::{JniReferences, JniThrownSum, JniTotals};
 
 /// What JNI functions are shown as methods of.
 pub const CLASS: &str = "JNIEnv";

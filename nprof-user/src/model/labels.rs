@@ -10,11 +10,15 @@ pub struct JvmLabels(
 
 impl JvmLabels {
     /// The label names that metrics use for other things.
-    pub const RESERVED: [&str; 11] = [
+    pub const RESERVED: [&str; 15] = [
         "class",
         "method",
         "library",
         "signature",
+        "function",
+        "family",
+        "kind",
+        "exception",
         "state",
         "reason",
         "version",

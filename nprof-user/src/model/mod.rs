@@ -43,8 +43,8 @@ pub use invocation::{
     SlowestInvocation, TreeCall, TreeNode, TreeSummary, Unfinished,
 };
 pub use jni::{
-    CriticalSections, JniCallPath, JniCallback, JniExceptions, JniFamily, JniHeldGroup, JniHeldSnapshot, JniResource,
-    JniSnapshot, JniSum, JniUse, Resources,
+    CriticalSections, JniCallPath, JniCallback, JniExceptions, JniFamily, JniHeldGroup, JniHeldSnapshot, JniReferences,
+    JniResource, JniSnapshot, JniSum, JniThrownSum, JniTotals, JniUse, Resources,
 };
 pub use jvm::{Jvm, JvmKind, StartTime};
 pub use labels::JvmLabels;

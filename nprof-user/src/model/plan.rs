@@ -102,6 +102,22 @@ pub struct Probe {
     pub methods: Vec<PlannedMethod>,
 }
 
+impl PlannedMethod {
+    /// Whether it is no method, but a JNI function.
+    #[must_use]
+    pub fn is_jni_function(&self) -> bool {
+        self.bound == Bound::JniFunction
+    }
+}
+
+impl Probe {
+    /// Whether it is a JNI function's.
+    #[must_use]
+    pub fn is_of_jni_function(&self) -> bool {
+        self.methods.first().is_some_and(PlannedMethod::is_jni_function)
+    }
+}
+
 /// Why a native method is not probed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]

@@ -9,8 +9,8 @@ use nprof_common::{Consumed, Counters};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BytesPerCall, CallArguments, Collectors, Histogram, Jvm, Method, PlannedMethod, Price, Prices, ProbeCost,
-    ProgramValues, SkipReason, Skipped, ThreadPart,
+    BytesPerCall, CallArguments, Collectors, Histogram, JniTotals, Jvm, Method, PlannedMethod, Price, Prices,
+    ProbeCost, ProgramValues, SkipReason, Skipped, ThreadPart,
 };
 
 /// Who counted calls.
@@ -362,6 +362,8 @@ pub struct Snapshot {
     pub collectors: Collectors,
     /// The calls that were slow, if these are looked for.
     pub slow: Option<SlowCalls>,
+    /// What native code has asked of the VM, where JNI functions are traced beside native methods.
+    pub jni: Option<Box<JniTotals>>,
     /// What programs of the user's have counted, an entry for each object that shows something.
     pub programs: Vec<ProgramValues>,
     /// Selected methods that are not traced.

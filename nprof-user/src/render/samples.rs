@@ -122,6 +122,7 @@ pub(super) fn snapshot() -> Snapshot {
         prices: prices(),
         collectors: Collectors::default(),
         slow: None,
+        jni: None,
         programs: Vec::new(),
         skipped: Arc::default(),
         losses: Losses { counts: vec![("unreturned", 0), ("too-deep", 0)] },

@@ -43,6 +43,8 @@ pub struct Planner {
     probes: Arc<Vec<Probe>>,
     /// Indices are never used twice: what was counted under one stays its.
     next_index: u32,
+    /// Functions that are planned beside what is limited.
+    beside: usize,
     by_function: HashMap<FunctionKey, usize>,
     /// Functions that cannot be probed: they are not tried again, which would cost an index each time.
     refused: HashMap<FunctionKey, SkipReason>,
@@ -65,6 +67,7 @@ impl Planner {
             libraries: Libraries::default(),
             probes: Arc::default(),
             next_index: 0,
+            beside: 0,
             by_function: HashMap::new(),
             refused: HashMap::new(),
             skipped: HashMap::new(),
@@ -115,6 +118,7 @@ impl Planner {
     /// are in no library are left out. The libraries have to be known: after the first [`Planner::add`].
     pub fn add_jni(&mut self, functions: &[Method]) {
         self.changes += 1;
+        self.beside += functions.len();
         let mut wanted = Vec::with_capacity(functions.len());
         for method in functions {
             if let Ok(function) = self.libraries.locate(method) {
@@ -148,11 +152,11 @@ impl Planner {
         (self.selection, self.limits) = (selection, limits);
     }
 
-    /// Whether a probe's function is one that the user selects.
+    /// Whether a probe's function is one that the user selects. JNI functions are planned for no pattern.
     #[must_use]
     pub fn selects(&self, probe: &Probe) -> bool {
-        self.selects_library(probe.site.library)
-            && probe.methods.iter().any(|known| self.selection.selects(&known.method))
+        let is_selected = || probe.methods.iter().any(|known| self.selection.selects(&known.method));
+        probe.is_of_jni_function() || self.selects_library(probe.site.library) && is_selected()
     }
 
     /// Whether a method is one that the user selects; `probe` is the index of its function, if that can have a probe. Of others
@@ -337,7 +341,7 @@ impl Planner {
 
     /// How many functions may still be added.
     fn room(&self) -> usize {
-        self.limits.functions.saturating_sub(self.next_index as usize)
+        self.limits.functions.saturating_add(self.beside).saturating_sub(self.next_index as usize)
     }
 
     /// Chooses the sites of the functions that are new. One that the kernel refuses takes no room, so under a limit

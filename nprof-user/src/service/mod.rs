@@ -22,7 +22,7 @@ use crate::attach::{Collect, Engine, Feeds};
 use crate::config::Config;
 use crate::discover::Proc;
 use crate::export::Limits;
-use crate::trace::{Error, Event, Host, Options, Profiles, SlowListener, SlowWatch, Start, TierWanted, calibrate};
+use crate::trace::{Error, Event, Host, Options, Profiles, SlowListener, SlowWatch, Start, TierWanted, VMS, calibrate};
 
 /// The JVMs of a host, as they are to be served.
 #[derive(Debug)]
@@ -53,8 +53,9 @@ impl Service {
             None => (None, config.slow.as_ref().map(|_| SlowWatch::start(proc.clone(), &engine, feeds)).transpose()?),
         };
         let slow = slow.zip(slow_log).map(|(slow, log)| slow.heard_by(log));
+        let jni = engine.jni().map(Arc::clone);
         let host = Host::open(proc.clone(), start(config), engine, calibrated)?.with_slow(slow);
-        let shared = Shared::new(proc, config, (calibrated, profiles), &host);
+        let shared = Shared::new(proc, config, (calibrated, profiles, jni), &host);
         Ok(Self { host, shared: Arc::new(shared) })
     }
 
@@ -117,7 +118,9 @@ fn load(functions: u32, config: &Config, shares: bool) -> Result<(Arc<Engine>, F
     let stacks = config.profile_window.map_or(Collect::nothing(), |_window| Profiles::collect());
     let stacks = if config.slow.is_some() { SlowWatch::collect_with(stacks) } else { stacks };
     let Collect { off_cpu, counters, rows, at_exit, .. } = start(config).options.collected_of_many();
-    let collect = Collect { off_cpu, counters, rows, shares, at_exit, ..stacks };
+    let jni = config.jni_for.is_some();
+    let vms = if jni { VMS } else { stacks.vms };
+    let collect = Collect { off_cpu, counters, rows, shares, at_exit, jni, vms, ..stacks };
     Ok(Engine::load_measuring(functions, &collect)?)
 }
 
@@ -135,7 +138,8 @@ fn start(config: &Config) -> Start {
         tier: TierWanted::Auto,
         ..Options::by_probes(config.selection.clone())
     };
-    Start { options, jvms: config.jvms.clone(), stubs_for: config.stubs_for.clone() }
+    let (jvms, stubs_for, jni_for) = (config.jvms.clone(), config.stubs_for.clone(), config.jni_for.clone());
+    Start { options, jvms, stubs_for, jni_for }
 }
 
 /// What a configuration means for the exporter.

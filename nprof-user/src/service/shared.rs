@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::ended_labels::{EndedLabels, key_of};
 use super::limits;
 use crate::aggregate::WindowKey;
-use crate::attach::in_full;
+use crate::attach::{JniTable, in_full};
 use crate::config::Config;
 use crate::discover::{Labels, Proc};
 use crate::export::{Backlog, Exporter, Exposition, Host as HostFacts, Measured};
@@ -31,6 +31,8 @@ pub struct Shared {
     calibrated: Calibrated,
     /// The profile of each JVM, if that is wanted.
     profiles: Option<Profiles>,
+    /// The calls of JNI functions of all JVMs, if these are traced.
+    jni: Option<Arc<JniTable>>,
     losses: Arc<HostLosses>,
     joins: Arc<Joins>,
     pub(super) started: Timestamp,
@@ -90,7 +92,7 @@ impl Shared {
     pub(super) fn new(
         proc: Proc,
         config: &Config,
-        (calibrated, profiles): (Calibrated, Option<Profiles>),
+        (calibrated, profiles, jni): (Calibrated, Option<Profiles>, Option<Arc<JniTable>>),
         host: &Host,
     ) -> Self {
         let state = State {
@@ -109,6 +111,7 @@ impl Shared {
             proc,
             calibrated,
             profiles,
+            jni,
             losses: Arc::clone(host.losses()),
             joins: Arc::clone(host.joins()),
             started: Timestamp::now(),
@@ -144,8 +147,10 @@ impl Shared {
         };
         backlog.tell(&mut exporter);
         let living: Vec<_> = living.into_iter().map(|Living { traced_jvm, labels }| (labels, traced_jvm)).collect();
-        let measure = if with_exemplars { TracedJvm::snapshot_with_exemplars } else { TracedJvm::snapshot };
-        exporter.measure(&living, |traced_jvm| measure(traced_jvm), &facts, Instant::now())
+        // Once for all JVMs, and before the records: these then have all calls that are known by caller.
+        let jni = self.jni.as_ref().map(|table| table.read_all());
+        let measure = |traced_jvm: &Arc<TracedJvm>| traced_jvm.snapshot_for_scrape(jni.as_ref(), with_exemplars);
+        exporter.measure(&living, measure, &facts, Instant::now())
     }
 
     /// Tells the series what has happened, unless a scrape is under way, which leaves it to the next one. Where nobody scrapes

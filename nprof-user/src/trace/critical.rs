@@ -1,7 +1,7 @@
 //! Whether a VM's collector waits for the end of critical sections.
 
 use super::Error;
-use super::jni::java_version;
+use super::jvm_jni::java_version;
 use super::prepared::Prepared;
 use super::sampling::libjvm_of;
 use crate::hotspot;

@@ -50,16 +50,17 @@ pub struct Start {
     pub jvms: JvmFilter,
     /// Into which of them the shim is loaded; into none if not said. Those that are traced already stay as they are.
     pub stubs_for: Option<JvmFilter>,
+    /// Of which of them JNI functions are traced, too; of none if not said. Those that are traced already stay as they are.
+    pub jni_for: Option<JvmFilter>,
 }
 
 impl Start {
     /// What to trace of one of them.
     fn options_for(&self, jvm: &Jvm) -> Options {
-        let options = self.options.clone();
-        match &self.stubs_for {
-            Some(stubs_for) if stubs_for.selects(jvm) => Options { tier: TierWanted::StubOrProbe, ..options },
-            _ => options,
-        }
+        let is_one_of = |filter: &Option<JvmFilter>| filter.as_ref().is_some_and(|filter| filter.selects(jvm));
+        let usual = self.options.tier;
+        let tier = if is_one_of(&self.stubs_for) { TierWanted::StubOrProbe } else { usual };
+        Options { tier, jni: is_one_of(&self.jni_for), ..self.options.clone() }
     }
 }
 

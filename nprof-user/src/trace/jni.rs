@@ -8,31 +8,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nprof_common::jni::of_pair;
-use nprof_common::{JniThrown, MirrorPlaces};
+use nprof_common::{JniPlaces, JniThrown};
 
 use super::classes::Classes;
 use super::held::HeldWatch;
 use super::jni_tree::JniTree;
+use super::jvm_jni::{Functions, learn_thrown, thrown_sums};
 use super::prepared::Prepared;
-use super::sampling::libjvm_of;
 use super::vm::ended_or;
 use super::{Error, SlowWatch, Tracer, calibrate, slow};
-use crate::aggregate::{self, CalledSum, HeldThing, JniPairs, ThrownSum};
+use crate::aggregate::{self, CalledSum, HeldThing, JniPairs};
 use crate::attach::{Collect, Engine, JniTable};
-use crate::discover::Proc;
-use crate::hotspot;
-use crate::model::{EndedCall, JniSnapshot, Jvm, Library, Method, NativeCode, SharedStr, TreeMethod, VirtAddr, jni};
-use crate::sys::remote_memory::ProcessMemory;
-use crate::unwind::Threads;
-
-/// The flag of a VM whose handles of objects are not plain addresses.
-const COLOURED_HANDLES: &str = "UseZGC";
+use crate::model::{EndedCall, JniSnapshot, TreeMethod};
 
 /// A JVM whose JNI functions are traced. Everything is detached when this is dropped, and when nprof ends in any other way.
 #[derive(Debug)]
 pub struct JniTracer {
     tracer: Tracer,
-    table: JniTable,
+    table: Arc<JniTable>,
     functions: usize,
     unseen: Vec<&'static str>,
     tells_members: bool,
@@ -43,15 +36,6 @@ pub struct JniTracer {
     held_at_end: Option<(Vec<HeldThing>, Duration)>,
 }
 
-/// The functions of a VM.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Functions {
-    /// Those that are in a library.
-    methods: Vec<Method>,
-    /// The names of those that are not.
-    unseen: Vec<&'static str>,
-}
-
 impl Prepared {
     /// Attaches everything that is planned, and JNI functions. With `held_from` it is also followed what native code makes and does not
     /// let go, and told of what is as old; with `tells_calls` each call is told, and nothing that is held.
@@ -60,24 +44,19 @@ impl Prepared {
     /// As [`Prepared::attach`]; [`Error::NoJni`] if the VM's table of functions is not found.
     pub fn jni(mut self, held_from: Option<Duration>, tells_calls: bool) -> Result<JniTracer, Error> {
         let (proc, jvm) = (self.proc().clone(), self.jvm().clone());
-        let known = functions(&proc, &jvm).and_then(|functions| Ok((functions, mirrors(&proc, &jvm)?)));
-        let (Functions { methods, unseen }, mirrors) = known.map_err(|error| ended_or(error, &proc, &jvm))?;
+        let known = Functions::read(&proc, &jvm);
+        let Functions { methods, unseen, mirrors } = known.map_err(|error| ended_or(error, &proc, &jvm))?;
         self.plan_jni(&methods);
         let others = self.engine_collects();
         let others = if held_from.is_some() { self.collect_held(others)? } else { others };
-        let collect = Collect {
-            jni: Some(mirrors.unwrap_or_default()),
-            pending: self.pending_places()?,
-            off_cpu: true,
-            calls: tells_calls,
-            ..others
-        };
-        let (engine, mut feeds) = Engine::load_measuring(self.capacity()?, &collect)?;
+        let pending = self.pending_places()?;
+        let collect = Collect { jni: true, callees: true, pending, off_cpu: true, calls: tells_calls, ..others };
+        let (engine, feeds) = Engine::load_measuring(self.capacity()?, &collect)?;
         let calibrated = calibrate(&proc, &engine)?;
-        let taken_twice = || Error::Defect { what: "the calls of JNI functions are read already".to_owned() };
-        let table = feeds.take_jni().ok_or_else(taken_twice)?;
-        let vms = Arc::clone(feeds.vms());
-        let classes = Classes::begin(&proc, &jvm, &vms)?;
+        let not_there = || Error::Defect { what: "the calls of JNI functions are not collected".to_owned() };
+        let (table, vms) = (Arc::clone(engine.jni().ok_or_else(not_there)?), Arc::clone(engine.vms()));
+        let places = JniPlaces { pending_from_env: pending.from_env, ..mirrors.unwrap_or_default() };
+        let classes = Classes::begin(&proc, &jvm, &vms, places)?;
         let (feeds, calls) = if tells_calls { (None, Some(JniTree::new(feeds))) } else { (Some(feeds), None) };
         let ring = feeds.filter(|_| collect.stacks()).map(slow::ring).transpose()?;
         let with_ring = |wanted: bool| ring.clone().filter(|_| wanted);
@@ -160,8 +139,7 @@ impl JniTracer {
 
     /// Names the classes of exceptions, and Java methods that were called, while they are loaded.
     fn learn_names(&mut self) {
-        let known = self.table.thrown().into_iter().map(|(thrown, _)| thrown.class);
-        known.filter(|class| *class != JniThrown::UNKNOWN).for_each(|class| self.classes.learn(class));
+        learn_thrown(&mut self.classes, &self.table.thrown());
         self.table.called_ids().into_iter().for_each(|id| self.classes.learn_method(id));
     }
 
@@ -173,96 +151,14 @@ impl JniTracer {
         let snapshot = self.tracer.snapshot();
         let records: HashMap<u32, u32> =
             self.tracer.traced_jvm().records().map(|(index, record)| (record, index)).collect();
-        let thrown = self.table.thrown().into_iter().map(|(thrown, count)| ThrownSum {
-            method: thrown.method,
-            is_cleared: thrown.how == JniThrown::CLEARED,
-            class: self.classes.learnt(thrown.class).map(str::to_owned),
-            count,
-        });
+        let thrown = thrown_sums(&self.classes, &self.table.thrown());
         let called = called.into_iter().map(|(called, calls)| CalledSum {
             records: of_pair(called.pair),
             java: self.classes.learnt_method(called.id).cloned(),
             calls,
         });
-        let (called, thrown) = (called.collect(), thrown.collect());
+        let called = called.collect();
         let known = JniPairs { pairs, called, records, held: self.held_at_end.clone(), thrown };
         aggregate::jni(snapshot, &known, self.unseen.clone(), self.tells_members)
-    }
-}
-
-/// The JNI functions of a JVM.
-fn functions(proc: &Proc, jvm: &Jvm) -> Result<Functions, Error> {
-    let no_table = || Error::NoJni { pid: jvm.pid };
-    let libraries = proc.libraries(jvm.pid)?;
-    let mut threads = Threads::open(ProcessMemory::new(jvm.pid), &libjvm_of(proc, jvm)?)?;
-    let known: Vec<(usize, &'static str)> =
-        jni::jni_functions(java_version(&jvm.vm_version).ok_or_else(no_table)?).collect();
-    let places = known.last().map_or(0, |(place, _)| place + 1);
-    // Its end is noticed elsewhere.
-    let table = threads.jni_functions(places).ok().flatten().ok_or_else(no_table)?;
-    Ok(Functions::of(known.iter().map(|&(place, name)| (name, table[place])), &libraries))
-}
-
-impl Functions {
-    fn of(table: impl Iterator<Item = (&'static str, VirtAddr)>, libraries: &[Library]) -> Self {
-        let is_in_library = |address: VirtAddr| {
-            libraries.iter().flat_map(|library| &library.mappings).any(|mapping| mapping.contains(address))
-        };
-        let mut functions = Self::default();
-        for (name, address) in table {
-            if is_in_library(address) {
-                functions.methods.push(as_method(name, address));
-            } else {
-                functions.unseen.push(name);
-            }
-        }
-        functions
-    }
-}
-
-/// A function as a method. Its identity is no address that the VM has a method at.
-fn as_method(name: &'static str, address: VirtAddr) -> Method {
-    Method {
-        id: VirtAddr(address.0 | 1 << 63),
-        class: SharedStr::from(jni::CLASS),
-        name: SharedStr::from(name),
-        signature: SharedStr::from(""),
-        code: NativeCode::Bound(address),
-    }
-}
-
-/// What classes are known by; `None` if the VM does not say, or handles of objects are not plain addresses.
-fn mirrors(proc: &Proc, jvm: &Jvm) -> Result<Option<MirrorPlaces>, Error> {
-    let libjvm = libjvm_of(proc, jvm)?;
-    let [coloured] = hotspot::flags(ProcessMemory::new(jvm.pid), &libjvm, [COLOURED_HANDLES])?;
-    if coloured.is_some_and(|flag| flag.is_on) {
-        return Ok(None);
-    }
-    let offsets = hotspot::mirrors(ProcessMemory::new(jvm.pid), &libjvm)?;
-    Ok(offsets.map(|offsets| MirrorPlaces { klass: offsets.klass, mirror: offsets.mirror }))
-}
-
-/// The version of Java of a VM: 17 of `17.0.15+6`.
-pub(super) fn java_version(release: &str) -> Option<u32> {
-    release.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that the version of Java is what a VM's release begins with.
-    #[test]
-    fn versions() {
-        assert_eq!(["17.0.15+6", "25.0.3+9-LTS", "11", "26-ea+5"].map(java_version), [17, 25, 11, 26].map(Some));
-        assert_eq!(java_version("unknown"), None);
-    }
-
-    /// Check that functions in no library are told from the others, which are methods with identities of their own.
-    #[test]
-    fn functions_without_a_library() {
-        let functions = Functions::of([("GetIntField", VirtAddr(0x1000))].into_iter(), &[]);
-        assert_eq!(functions, Functions { methods: Vec::new(), unseen: vec!["GetIntField"] });
-        assert_ne!(as_method("GetVersion", VirtAddr(0x1000)).id, as_method("GetVersion", VirtAddr(0x2000)).id);
     }
 }

@@ -31,6 +31,7 @@ mod id_cache;
 mod jni;
 mod jni_tree;
 mod joins;
+mod jvm_jni;
 mod leaving;
 mod look;
 mod losses;
@@ -85,6 +86,9 @@ use crate::resolve::rule::Rule;
 use crate::resolve::select::Selection;
 use crate::resolve::thresholds::Thresholds;
 
+/// For how many JVMs the programs are told where things lie in the VM, if there are many.
+pub(crate) const VMS: u32 = 1024;
+
 /// How many rows each of many JVMs has at least for its threads: 512 KiB, and room for 500 threads.
 const ROWS_OF_EACH: u32 = 2_048;
 
@@ -119,6 +123,8 @@ pub struct Options {
     pub tier: TierWanted,
     /// Programs of the user's that run beside probes.
     pub programs: Option<ProgramOptions>,
+    /// Trace JNI functions, too, beside others of an engine that collects their calls.
+    pub jni: bool,
 }
 
 impl Options {
@@ -140,6 +146,7 @@ impl Options {
             reach: None,
             tier: TierWanted::Kernel,
             programs: None,
+            jni: false,
         }
     }
 }

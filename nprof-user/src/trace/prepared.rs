@@ -1,12 +1,15 @@
 //! A JVM before its probes are attached: read and planned.
 
 use std::sync::{Arc, Once};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nprof_common::rows::ROWS;
 use nprof_common::{Counter, Mode};
 
 use super::calibrate::calibrate_stubs;
 use super::chosen::{Choice, Chosen};
+use super::jvm_jni::JvmJni;
 use super::neighbours::terms;
 use super::programs::ProgramOptions;
 use super::rowless::Rows;
@@ -33,6 +36,10 @@ const HEADROOM: usize = 256;
 /// Room that the maps have at least: a JVM that has only just been started has a tenth of what it will have.
 const MIN_ROOM: usize = 2048;
 
+/// How long a JVM may take after its start to say where its JNI functions are, and how often it is asked.
+const STARTING: Duration = Duration::from_secs(2);
+const STARTING_STEP: Duration = Duration::from_millis(10);
+
 /// Whether it was said that no probe can be put where threads get their rows.
 static LACK_TOLD: Once = Once::new();
 
@@ -52,6 +59,8 @@ pub struct Prepared {
     stubbed: Vec<Method>,
     /// Whether the shim is loaded.
     has_shim: bool,
+    /// What is kept of its JNI functions, if they are planned beside others.
+    jni: Option<JvmJni>,
     options: Options,
 }
 
@@ -90,7 +99,7 @@ impl Prepared {
         let (stubbed, others): (Vec<Method>, Vec<Method>) = inventory.methods.iter().cloned().partition(is_stubbed);
         planner.add(&others, &libraries);
         let has_shim = shim.is_some();
-        Ok(Self { proc, jvm, vm, planner, methods: inventory.methods, stubbed, has_shim, options })
+        Ok(Self { proc, jvm, vm, planner, methods: inventory.methods, stubbed, has_shim, jni: None, options })
     }
 
     /// The patterns that select no method at all, with the names that may have been meant.
@@ -161,11 +170,12 @@ impl Prepared {
     /// # Errors
     /// As [`Self::attach`].
     pub fn attach_to(
-        self,
+        mut self,
         engine: &Arc<Engine>,
         calibrated: Calibrated,
         slow: Option<SlowWatch>,
     ) -> Result<Tracer, Error> {
+        self.plan_beside(engine);
         let choice = match &slow {
             Some(_) if !engine.samples() => self.choice_of_slow(),
             _ if engine.takes_chosen() => Choice::ByChance,
@@ -309,6 +319,36 @@ impl Prepared {
         Collected { off_cpu: has_rows && engine.measures_off_cpu(), consumed, bytes, args }
     }
 
+    /// Plans JNI functions as well, if they are wanted beside others and the VM says where they are: native methods are traced in any
+    /// case.
+    fn plan_beside(&mut self, engine: &Engine) {
+        let Some(table) = engine.jni().filter(|_| self.options.jni) else { return };
+        let begin = || {
+            let begun = JvmJni::begin(&self.proc, &self.jvm, (engine, table), || self.pending_places());
+            begun.map_err(|error| self.ended_or(error))
+        };
+        // One that has only just been started may not say yet where they are.
+        let patience = Instant::now() + STARTING;
+        let is_starting = || Instant::now() < patience && self.proc.age(&self.jvm).is_some_and(|age| age < YOUNG);
+        let mut begun = begin();
+        while begun.as_ref().is_err_and(|error| !matches!(error, Error::Ended { .. })) && is_starting() {
+            sleep(STARTING_STEP);
+            begun = begin();
+        }
+        match begun {
+            Ok((jni, functions)) => {
+                self.plan_jni(&functions);
+                self.jni = Some(jni);
+            }
+            // It is told elsewhere.
+            Err(Error::Ended { .. }) => {}
+            Err(error) => {
+                let (pid, main, cause) = (self.jvm.pid, self.jvm.main.escape_debug(), in_full(&error));
+                tracing::warn!("process {pid} ({main}): JNI functions are not traced: {cause}");
+            }
+        }
+    }
+
     /// Plans JNI functions as well, each as a method.
     pub(super) fn plan_jni(&mut self, functions: &[Method]) {
         self.planner.add_jni(functions);
@@ -397,7 +437,7 @@ impl Prepared {
         if let Some(programs) = &programs {
             programs.begin(&mut session);
         }
-        let wanted = (&self.options.selection, self.options.max_functions, self.options.timed);
+        let wanted = (&self.options.selection, self.options.max_functions, self.options.timed, self.jni.is_some());
         session.begin_sharing(terms(&self.proc, &self.jvm, wanted));
         let stubbed = std::mem::take(&mut self.stubbed);
         if !stubbed.is_empty() {
@@ -405,7 +445,7 @@ impl Prepared {
             self.planner.add(&tiers.stubs().translate(stubbed), &libraries);
         }
         let downcalls = downcalls::are_linked(&self.methods);
-        let Self { proc, jvm, vm, planner, options, .. } = self;
+        let Self { proc, jvm, vm, planner, jni, options, .. } = self;
         let known = (proc.clone(), jvm.clone());
         // What cannot be attached for want of a target is its end.
         let engine = Arc::clone(engine);
@@ -422,6 +462,7 @@ impl Prepared {
             calibrated,
             slow,
             programs,
+            jni,
             age,
             downcalls,
         };

@@ -36,7 +36,7 @@ impl Functions for Sampled {
             self_ns: reader.self_ns(record),
         };
         let reader = self.traced_jvm.reader();
-        let probed = self.traced_jvm.records().map(|(_, record)| flow(reader, record, record));
+        let probed = self.traced_jvm.records_of_methods().map(|(_, record)| flow(reader, record, record));
         let listed = self.traced_jvm.listed();
         let of_stub = |stub: &stubs::Listed| {
             let record = stub.about.record;

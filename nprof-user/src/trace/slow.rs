@@ -11,9 +11,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::Error;
 use super::exemplars::Exemplars;
 use super::tokens::Tokens;
+use super::{Error, VMS};
 use crate::attach::{Collect, Engine, Feeds, SlowTable, Switches, VmTable};
 use crate::discover::Proc;
 use crate::model::{Exemplar, Jvm, Method, Probe, SlowCall, SlowCalls, SlowWait};
@@ -24,8 +24,6 @@ use crate::resolve::thresholds::{self, Thresholds};
 const STACK_BYTES: u32 = 32 << 10;
 /// The most stacks in a second that the ring has room for.
 const MAX_STACKS: u32 = 200;
-/// For how many JVMs the programs are told how to find frozen frames.
-const VMS: u32 = 1024;
 
 /// The most calls of a JVM that a listener hears of in a second, and at once.
 const HEARD: [f64; 2] = [10.0, 50.0];

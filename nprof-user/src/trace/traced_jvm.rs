@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::by_record::Tables;
+use super::jvm_jni::JvmJni;
 use super::programs::JvmPrograms;
 use super::slow::{self, JvmSlow, OfStub, Whose};
 use super::spent::Spent;
@@ -41,6 +42,8 @@ pub struct TracedJvm {
     programs: OnceLock<JvmPrograms>,
     /// What is kept besides the records. Set before anything is attached, if there is something.
     tables: OnceLock<Tables>,
+    /// Set before anything is attached, if JNI functions are traced beside those of other JVMs.
+    jni: OnceLock<JvmJni>,
     state: Mutex<State>,
 }
 
@@ -87,6 +90,8 @@ pub(super) struct Listed {
     pub stubs: Vec<stubs::Listed>,
     /// Records of stubs whose methods are not selected.
     pub unselected: HashSet<u32>,
+    /// The JNI functions that are traced beside native methods, by index.
+    pub beside: HashSet<u32>,
     /// Whether the JVM makes calls that are not seen: downcalls.
     pub downcalls: bool,
 }
@@ -124,8 +129,9 @@ impl TracedJvm {
         switches: Arc<Switches>,
     ) -> Self {
         let (started, start) = (Timestamp::now(), Instant::now());
-        let (slow, programs, tables, state) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), Mutex::default());
-        Self { jvm, known, started, start, reader, stubs, switches, slow, programs, tables, state }
+        let (slow, programs, tables) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (jni, state) = (OnceLock::new(), Mutex::default());
+        Self { jvm, known, started, start, reader, stubs, switches, slow, programs, tables, jni, state }
     }
 
     /// The JVM.
@@ -134,11 +140,12 @@ impl TracedJvm {
         &self.jvm
     }
 
-    /// How many methods are traced: more than functions, where methods share one.
+    /// How many methods are traced: more than functions, where methods share one. JNI functions beside them are none.
     #[must_use]
     pub fn methods(&self) -> usize {
         let listed = self.listed();
-        listed.probes.iter().map(|probe| probe.methods.len()).sum::<usize>() + listed.only_stubbed()
+        let of_methods = listed.probes.iter().filter(|probe| !listed.beside.contains(&probe.index));
+        of_methods.map(|probe| probe.methods.len()).sum::<usize>() + listed.only_stubbed()
     }
 
     /// How many functions have a probe, or may have one again.
@@ -165,6 +172,12 @@ impl TracedJvm {
     /// The functions that have a record in the kernel: index, and number of the record.
     pub(super) fn records(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         self.switches.functions().into_iter().map(|(index, record, _)| (index, record))
+    }
+
+    /// The same without JNI functions that are traced beside native methods.
+    pub(super) fn records_of_methods(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let listed = self.listed();
+        self.records().filter(move |(index, _)| !listed.beside.contains(index))
     }
 
     /// The same, the record first, with a method that is bound to each.
@@ -261,6 +274,24 @@ impl TracedJvm {
         drop(self.programs.set(programs));
     }
 
+    /// Its JNI functions are traced beside native methods.
+    pub(super) fn set_jni(&self, jni: JvmJni) {
+        // It is set once, before anybody else knows of the JVM.
+        drop(self.jni.set(jni));
+    }
+
+    /// What is kept of its JNI functions, if they are.
+    pub(super) fn jni(&self) -> Option<&JvmJni> {
+        self.jni.get()
+    }
+
+    /// Learns names of what native code has thrown, while they are loaded.
+    pub(super) fn learn_jni(&self) {
+        if let Some(jni) = self.jni.get() {
+            jni.learn(&self.records().map(|(index, record)| (record, index)).collect());
+        }
+    }
+
     /// What is kept there besides the records is of its calls, too.
     pub(super) fn set_tables(&self, tables: Tables) {
         // It is set once, before anybody else knows of the JVM.
@@ -321,7 +352,9 @@ impl TracedJvm {
 
     /// Publishes what is planned now.
     pub(super) fn list(&self, listed: Listed) {
-        self.lock().listed = Arc::new(listed);
+        let beside = listed.probes.iter().filter(|probe| self.jni.get().is_some() && probe.is_of_jni_function());
+        let beside = beside.map(|probe| probe.index).collect();
+        self.lock().listed = Arc::new(Listed { beside, ..listed });
     }
 
     pub(super) fn set_spent(&self, spent: Spent) {

@@ -3,7 +3,7 @@
 mod rest;
 mod tiers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use self::rest::Rest;
 pub(super) use self::tiers::Tiers;
 use super::allocations::Allocations;
 use super::by_record::Tables;
+use super::jvm_jni::JvmJni;
 use super::look::Looker;
 use super::neighbours::{HostNeighbours, terms};
 use super::overhead::Overhead;
@@ -92,6 +93,8 @@ pub(super) struct Parts {
     pub slow: Option<SlowWatch>,
     /// Programs of the user's, which the session runs.
     pub programs: Option<JvmPrograms>,
+    /// What is kept of its JNI functions, if they are traced beside others.
+    pub jni: Option<JvmJni>,
     pub age: Duration,
     /// Whether the JVM has linked downcalls so far.
     pub downcalls: bool,
@@ -104,7 +107,7 @@ impl Tracer {
     /// If nothing can be attached at all. What cannot be attached among others is skipped, with its reason.
     pub(super) fn attach(parts: Parts) -> Result<Self, Error> {
         let Parts { proc, jvm, vm, planner, session, reader, tiers, options, .. } = parts;
-        let Parts { engine, calibrated, slow, programs, age, downcalls, .. } = parts;
+        let Parts { engine, calibrated, slow, programs, jni, age, downcalls, .. } = parts;
         let stubs = tiers.recorded();
         let switches = Arc::clone(session.switches());
         let known = Known {
@@ -130,6 +133,9 @@ impl Tracer {
         }
         if let Some(programs) = programs {
             traced_jvm.set_programs(programs);
+        }
+        if let Some(jni) = jni {
+            traced_jvm.set_jni(jni);
         }
         traced_jvm.set_tables(Tables::of(&engine));
         let looker = Looker::new(engine, traced_jvm.reader().clone(), target);
@@ -220,6 +226,7 @@ impl Tracer {
             let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
             self.session.share(libraries, probes, &HostNeighbours(&self.proc));
         }
+        self.traced_jvm.learn_jni();
     }
 
     /// Changes which methods are traced. What is no longer selected keeps its counts.
@@ -227,7 +234,7 @@ impl Tracer {
     /// # Errors
     /// If the target's memory cannot be read any more: usually because it has ended.
     pub fn reselect(&mut self, selection: Selection, max_functions: Option<usize>) -> Result<(), Error> {
-        let wanted = (&selection, max_functions, self.traced_jvm.is_timed());
+        let wanted = (&selection, max_functions, self.traced_jvm.is_timed(), self.traced_jvm.jni().is_some());
         self.session.change_terms(terms(&self.proc, &self.jvm, wanted));
         self.planner.reselect(selection, Limits { functions: max_functions.unwrap_or(MAX_FUNCTIONS) });
         for probe in self.planner.probes() {
@@ -250,12 +257,16 @@ impl Tracer {
 
     /// Detaches all probes. The records stay readable; calls that have not returned by now stay in flight.
     pub fn stop(&mut self) {
-        // What was bound just now has been counted, and is to have a name.
+        // What was bound just now has been counted, and is to have a name; so has what was thrown.
         self.serve_stubs();
+        self.traced_jvm.learn_jni();
         self.traced_jvm.end();
         self.overhead.publish(&self.traced_jvm);
         self.session.detach();
         self.end_stubs();
+        if let Some(jni) = self.traced_jvm.jni() {
+            jni.end();
+        }
         self.overhead.stop_allocations();
         self.rest_programs();
         if let Some(slow) = self.traced_jvm.slow() {
@@ -411,6 +422,7 @@ impl Tracer {
             skipped: skipped.into(),
             stubs: self.listed_stubs(),
             unselected: self.unselected_stubs(),
+            beside: HashSet::new(),
             downcalls: self.downcalls,
         });
     }

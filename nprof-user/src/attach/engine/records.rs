@@ -62,6 +62,7 @@ impl Engine {
         returns: Returns,
         (kind, holds, callee): (JniKind, JniHolds, JniCallee),
     ) {
+        let callee = if self.tells_callees { callee } else { JniCallee::Nothing };
         let described = (returns as u64) << RETURNS_SHIFT
             | (kind as u64) << KIND_SHIFT
             | (holds as u64) << HOLDS_SHIFT
@@ -131,6 +132,9 @@ impl Engine {
         }
         if let Some(bytes) = &self.bytes {
             bytes.forget(&records);
+        }
+        if let Some(jni) = &self.jni {
+            jni.forget(&records);
         }
         self.free.lock().unwrap_or_else(PoisonError::into_inner).returned.extend(records);
     }

@@ -84,7 +84,7 @@ mod tests {
     /// Check that every key has a flag of its name which ends up in the setting of its name.
     #[test]
     fn every_key_is_a_flag() {
-        let line = "P --exclude E --library L --rules a=off --jvm J --exclude-jvm X --user U --stubs-for S --listen A --label a=b=c \
+        let line = "P --exclude E --library L --rules a=off --jvm J --exclude-jvm X --user U --stubs-for S --jni-for N --listen A --label a=b=c \
                     --with-signature --max-series 1 --keep-ended 1s --max-overhead off --count-only=false --no-off-cpu --collect io,net \
                     --profiles --profile-window 10s --slow 9ms --slow a=8ms --slow-log L \
                     --max-methods 2 --max-total 4 --control C --control-group G --tls-cert TC --tls-key TK --basic-auth-file B \
@@ -97,6 +97,7 @@ mod tests {
         (expected.exclude, expected.library) = (list("E"), list("L"));
         (expected.jvm, expected.exclude_jvm, expected.user) = (list("J"), list("X"), list("U"));
         (expected.rules, expected.stubs_for) = (list("a=off"), list("S"));
+        expected.jni_for = list("N");
         (expected.listen, expected.label) = (text("A"), Some(vec![("a".to_owned(), "b=c".to_owned())]));
         (expected.with_signature, expected.count_only) = (Some(true), Some(false));
         (expected.no_off_cpu, expected.collect) = (Some(true), Some(vec!["io".to_owned(), "net".to_owned()]));

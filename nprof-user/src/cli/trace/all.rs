@@ -104,7 +104,7 @@ fn open(options: Options) -> anyhow::Result<Host> {
     let (everyone, wants_stubs) = (JvmFilter::default(), options.tier == TierWanted::Stub);
     // Who cannot have them is traced all the same.
     let options = Options { tier: if wants_stubs { TierWanted::Auto } else { options.tier }, ..options };
-    let start = Start { options, jvms: everyone.clone(), stubs_for: wants_stubs.then_some(everyone) };
+    let start = Start { options, jvms: everyone.clone(), stubs_for: wants_stubs.then_some(everyone), jni_for: None };
     Ok(Host::open(proc, start, engine, calibrated)?.with_slow(slow))
 }
 

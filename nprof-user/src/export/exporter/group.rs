@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::as_u64;
 use super::assignments::{Assigned, Assignments, Name};
+use super::jni::JniSeries;
 use super::series::{Series, nanoseconds};
 use crate::export::exposition::Collected;
 use crate::export::families::Id;
@@ -24,6 +25,8 @@ pub(super) struct Group {
     own: Vec<Series>,
     /// The series of all other methods, once there are any.
     shared: Option<Series>,
+    /// The series of JNI functions, once any are traced.
+    jni: Option<JniSeries>,
     /// The estimated cost of tracing.
     cost: Times,
     /// The CPU time that the JVMs have used.
@@ -66,6 +69,7 @@ impl Group {
             assignments: Assignments::default(),
             own: Vec::new(),
             shared: None,
+            jni: None,
             cost: Times::default(),
             cpu: Times::default(),
             states: States::default(),
@@ -86,6 +90,9 @@ impl Group {
         self.begin(&[jvm]);
         self.each_function(jvm, |series, function| series.retire(function, jvm));
         self.assignments.leave(jvm);
+        if let Some(totals) = &jvm.jni {
+            self.jni().retire(totals, jvm);
+        }
         self.cost.retire(jvm.cost);
         self.cpu.retire(jvm.cpu);
         self.ended = Some(now);
@@ -101,10 +108,21 @@ impl Group {
             self.each_function(jvm, |series, function| series.add(function, jvm));
         }
         self.own.iter_mut().chain(&mut self.shared).for_each(Series::finish);
+        if jvms.iter().any(|jvm| jvm.jni.is_some()) {
+            self.jni();
+        }
+        if let Some(jni) = &mut self.jni {
+            jni.update(jvms);
+        }
         self.cost.update(jvms.iter().map(|jvm| jvm.cost));
         self.cpu.update(jvms.iter().map(|jvm| jvm.cpu));
         self.take_stock(jvms);
         self.ended = if jvms.is_empty() { self.ended.or(Some(now)) } else { None };
+    }
+
+    /// The series of JNI functions, new ones if need be.
+    fn jni(&mut self) -> &mut JniSeries {
+        self.jni.get_or_insert_with(|| JniSeries::new(Arc::clone(&self.jvm)))
     }
 
     /// Moves the begin of the counters back to that of the earliest of these JVMs.
@@ -165,6 +183,9 @@ impl Group {
         }
         for series in self.own.iter().chain(&self.shared) {
             series.show(out);
+        }
+        if let Some(jni) = &self.jni {
+            jni.show(out);
         }
         let labels = Labels::of_jvm(&self.jvm, Vec::new());
         for (tracing, n) in Tracing::ALL.iter().zip(self.states.functions) {

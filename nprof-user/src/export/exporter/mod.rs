@@ -5,6 +5,9 @@
 
 mod assignments;
 mod group;
+mod jni;
+#[cfg(test)]
+mod jni_tests;
 #[cfg(test)]
 pub(super) mod samples;
 mod series;

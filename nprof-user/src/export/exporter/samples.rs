@@ -10,7 +10,8 @@ use crate::export::samples::{exemplar, planned};
 pub(in crate::export) use crate::export::samples::{function, host, jvm, limits, measured};
 use crate::export::{Exposition, Format, Limits};
 use crate::model::{
-    BytesPerCall, Collectors, Histogram, JvmLabels, Settled, SkipReason, Skipped, SlowCalls, Tracing, Unseen,
+    BytesPerCall, Collectors, Histogram, JniReferences, JniResource, JniThrownSum, JniTotals, JvmLabels, Resources,
+    Settled, SkipReason, Skipped, SlowCalls, States, Tracing, Unseen,
 };
 
 /// A scrape as it is written in a format.
@@ -54,6 +55,7 @@ pub(in crate::export) fn everything() -> Exposition {
     first.cpu = Some(Duration::from_millis(8_700));
     let exemplars = [400, 900, 1_000_000_000].map(exemplar).to_vec();
     first.slow = Some(SlowCalls { exemplars, ..SlowCalls::default() });
+    first.jni = Some(Box::new(asked()));
     first.skipped = vec![Skipped { method: planned("Skipped", "call"), reason: SkipReason::NoFile }].into();
     let mut labels = measured("com.acme.Main", first);
     labels.labels = Arc::new(JvmLabels(vec![
@@ -73,6 +75,21 @@ pub(in crate::export) fn everything() -> Exposition {
         started_ns: Some(1_700_000_000_000_000_000),
     };
     exporter.collect_with(&[labels], &host(), &usage, now)
+}
+
+/// What native code has asked of a VM: a look-up that is demoted, references of which fewer are held than before, and exceptions.
+fn asked() -> JniTotals {
+    let mut row = function(500, "JNIEnv", 9);
+    row.methods[0].method.name = "GetMethodID".into();
+    (row.traced.tracing, row.counted, row.calls) = (Tracing::Counted, 5, 14);
+    let sums = Resources { made: 7, let_go: 9, made_before: 0 };
+    let references = vec![JniReferences { resource: JniResource::Global, sums, is_whole: true }];
+    let method = Some(("com.acme.Zip$Inner".into(), "call".into()));
+    let thrown = vec![JniThrownSum { method, class: Some("java.io.IOException".to_owned()), pending: 3, cleared: 1 }];
+    let (mut states, redundant) = (States::default(), vec![("GetMethodID".into(), [8, 4_000])]);
+    states.functions[Tracing::Counted as usize] = 1;
+    let critical = [2, 1_500_000_000];
+    JniTotals { functions: vec![row], states, unseen: 8, redundant, references, critical, thrown }
 }
 
 /// Compares with a golden file, in which control characters stand as words, and says the first line that differs.

@@ -237,6 +237,37 @@ impl Series {
         self.shown = *next;
     }
 
+    /// Adds the series to the scrape as that of a JNI function.
+    pub(super) fn show_function(&self, out: &mut Collected) {
+        let Totals { calls, untimed, self_ns, split, probe_ns, unwatched_ns, estimated, .. } = &self.shown;
+        let mut push = |family, value| out.push(family, &self.labels, value);
+        push(Id::JniCalls, Value::Whole(*calls));
+        push(Id::JniCallSelf, Value::Nanoseconds(*self_ns));
+        if let Some(Split { on_cpu_ns, off_cpu_ns }) = *split {
+            push(Id::JniCallOnCpu, Value::Nanoseconds(on_cpu_ns));
+            push(Id::JniCallOffCpu, Value::Nanoseconds(off_cpu_ns));
+        }
+        push(Id::JniCallProbe, Value::Nanoseconds(*probe_ns));
+        push(Id::JniCallsInFlight, Value::Whole(self.in_flight));
+        if *untimed > 0 {
+            push(Id::JniCallsUntimed, Value::Whole(*untimed));
+        }
+        if *unwatched_ns > 0 {
+            push(Id::JniUnwatched, Value::Nanoseconds(*unwatched_ns));
+        }
+        if let Some(Estimated { calls, error_calls, ns, error_ns }) = *estimated {
+            push(Id::JniCallsEstimated, Value::Whole(calls));
+            push(Id::JniCallsEstimatedError, Value::Whole(error_calls));
+            if let Some(error_ns) = error_ns {
+                push(Id::JniCallEstimated, Value::Nanoseconds(ns));
+                push(Id::JniCallEstimatedError, Value::Nanoseconds(error_ns));
+            }
+        }
+        if let Some(tracing) = self.demoted {
+            out.push(Id::DemotedJniFunction, &self.labels.and("state", tracing.as_str()), Value::Whole(1));
+        }
+    }
+
     /// Adds the series to the scrape.
     pub(super) fn show(&self, out: &mut Collected) {
         let Totals { calls, untimed, self_ns, split, probe_ns, unwatched_ns, durations, sizes, estimated, consumed } =

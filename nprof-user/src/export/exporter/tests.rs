@@ -8,12 +8,12 @@ use super::samples::{function, host, jvm, limits, lines, measured};
 use super::*;
 use crate::model::{BytesPerCall, Collectors, Histogram, MethodSnapshot, Settled, Unseen};
 
-fn scrape(exporter: &mut Exporter, living: &[Measured], now: Instant) -> Vec<String> {
+pub(super) fn scrape(exporter: &mut Exporter, living: &[Measured], now: Instant) -> Vec<String> {
     lines(&exporter.collect_with(living, &host(), &Usage::default(), now))
 }
 
 /// The values of the series with this beginning.
-fn values(lines: &[String], start: &str) -> Vec<String> {
+pub(super) fn values(lines: &[String], start: &str) -> Vec<String> {
     lines.iter().filter_map(|line| line.strip_prefix(start)).map(|rest| rest.trim().to_owned()).collect()
 }
 

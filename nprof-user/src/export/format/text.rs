@@ -55,6 +55,7 @@ fn push_series(out: &mut impl Write, family: &Family, all: &[Series], format: Fo
 fn push_number(out: &mut impl Write, value: &Value) -> io::Result<()> {
     match value {
         Value::Whole(n) => push_whole(out, *n),
+        Value::Difference(n) => write!(out, "{n}"),
         Value::Nanoseconds(ns) => push_seconds(out, *ns),
         Value::Share(share) => write!(out, "{share}"),
         Value::Durations(of, _) | Value::Bytes(of) => push_whole(out, of.count()),

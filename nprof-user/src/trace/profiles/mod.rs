@@ -19,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use self::reader::Reader;
 pub use self::which::{NoProfile, WhichJvm};
 use super::sampled::Sampled;
-use super::{Error, SlowWatch, TracedJvm};
+use super::{Error, SlowWatch, TracedJvm, VMS};
 use crate::aggregate::{WindowKey, WindowLimits, Windows, WindowsTally};
 use crate::attach::{Collect, Engine, Feeds, VmTable};
 use crate::discover::Proc;
@@ -31,8 +31,6 @@ use crate::profile::StackRing;
 const MAX_STACKS: u32 = 100;
 /// How much of a stack is copied, in bytes.
 const STACK_BYTES: u32 = 32 << 10;
-/// For how many JVMs the programs are told how to find frozen frames.
-const VMS: u32 = 1024;
 /// How old a window gets.
 const KEPT: Duration = Duration::from_secs(3600);
 /// What all windows may take: a thirtieth of what the unit allows.

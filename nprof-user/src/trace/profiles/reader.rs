@@ -106,7 +106,7 @@ impl Reader {
     fn snapshot(&self) -> Snapshot {
         // Whoever ends it waits meanwhile.
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.clone().unwrap_or_else(|| self.traced_jvm.snapshot())
+        last.clone().unwrap_or_else(|| self.traced_jvm.snapshot_of_methods())
     }
 }
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use super::{Listed, TracedJvm};
 use crate::aggregate;
+use crate::attach::JniRead;
 use crate::model::{Collectors, MethodSnapshot, Price, Prices, Probe, SlowCalls, Snapshot, States, Traced, Tracing};
 use crate::trace::by_record::{OfRecord, Tables};
+use crate::trace::jvm_jni::JvmJni;
 use crate::trace::programs::JvmPrograms;
 use crate::trace::spent::Spent;
 
@@ -14,6 +16,40 @@ impl TracedJvm {
     /// Everything measured from the start to now, or to the end if tracing was stopped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
+        // Before the records: these then have all calls that are known by caller.
+        let jni = self.jni.get().map(JvmJni::read);
+        self.snapshot_with(jni.as_ref())
+    }
+
+    /// The same of native methods alone, whatever is traced beside them.
+    pub(in crate::trace) fn snapshot_of_methods(&self) -> Snapshot {
+        self.snapshot_with(None)
+    }
+
+    /// The same where what the kernel keeps of JNI functions has been read for all JVMs.
+    fn snapshot_with(&self, jni: Option<&JniRead>) -> Snapshot {
+        let snapshot = self.snapshot_of_all();
+        let Some(known) = self.jni.get() else { return snapshot };
+        let listed = self.listed();
+        let beside = &listed.beside;
+        let (functions, methods): (Vec<_>, Vec<_>) =
+            snapshot.methods.into_iter().partition(|row| beside.contains(&row.index));
+        let records = self.records().map(|(index, record)| (record, index)).collect();
+        let states = self.switches.states(|index| beside.contains(&index), |_| None);
+        let traced = snapshot.traced.saturating_sub(beside.len());
+        let probes = listed.probes.iter().filter(|probe| beside.contains(&probe.index));
+        let totals = |read| known.totals(read, (functions, &methods), (records, states), probes);
+        let jni = jni.map(|read| Box::new(totals(read)));
+        let of_methods = listed.skipped.iter().filter(|skipped| !skipped.method.is_jni_function());
+        let skipped = if of_methods.clone().count() == listed.skipped.len() {
+            snapshot.skipped
+        } else {
+            of_methods.cloned().collect()
+        };
+        Snapshot { methods, traced, jni, skipped, ..snapshot }
+    }
+
+    fn snapshot_of_all(&self) -> Snapshot {
         let (listed, end, spent) = {
             let state = self.lock();
             (Arc::clone(&state.listed), state.end, state.spent.clone())
@@ -34,6 +70,7 @@ impl TracedJvm {
             prices: self.prices(spent.as_ref()),
             collectors: self.collectors(spent.as_ref()),
             slow: self.slow_calls(&listed),
+            jni: None,
             programs: self.programs().map(JvmPrograms::values).unwrap_or_default(),
             skipped: Arc::clone(&listed.skipped),
             downcalls: listed.downcalls,
@@ -41,11 +78,11 @@ impl TracedJvm {
         }
     }
 
-    /// The same for a scrape that shows single calls.
+    /// The same for a scrape, with single calls if it shows these. `jni` is what has been read for all JVMs.
     #[must_use]
-    pub fn snapshot_with_exemplars(&self) -> Snapshot {
-        let mut snapshot = self.snapshot();
-        if let Some((slow, calls)) = self.slow.get().zip(snapshot.slow.as_mut()) {
+    pub fn snapshot_for_scrape(&self, jni: Option<&JniRead>, with_exemplars: bool) -> Snapshot {
+        let mut snapshot = self.snapshot_with(jni);
+        if let Some((slow, calls)) = self.slow.get().zip(snapshot.slow.as_mut()).filter(|_| with_exemplars) {
             calls.exemplars = slow.show_exemplars();
         }
         snapshot
@@ -67,7 +104,8 @@ impl TracedJvm {
                 None => of_methods.push(traced),
             }
         }
-        let mut states = self.switches.states(|index| of_functions.get(&index).copied());
+        let is_method = |index| !listed.beside.contains(&index);
+        let mut states = self.switches.states(is_method, |index| of_functions.get(&index).copied());
         of_methods.into_iter().for_each(|traced| states.add(traced));
         states
     }
