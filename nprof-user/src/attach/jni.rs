@@ -39,10 +39,13 @@ type Map<K, V> = aya::maps::HashMap<MapData, K, V>;
 /// The calls of JNI functions by native method, what is held, and exceptions: of all JVMs that share an engine. Any thread may read.
 pub struct JniTable(Mutex<Maps>);
 
+/// The records of native method and function, and the calls.
+type PairCalls = ((u32, u32), JniCalls);
+
 /// What there is for all JVMs at one moment, by the records of JNI functions; of exceptions that are pending, of native methods.
 #[derive(Debug, Default)]
 pub struct JniRead {
-    calls: HashMap<u32, Vec<((u32, u32), JniCalls)>>,
+    calls: HashMap<u32, Vec<PairCalls>>,
     thrown: HashMap<u32, Vec<(JniThrown, u64)>>,
 }
 

@@ -2,16 +2,14 @@
 
 mod held;
 mod table;
-mod totals;
 
 use std::iter::Sum;
 
-use nprof_common::{JniCallee, JniCalls, JniHolds, JniKind};
+use nprof_common::{JniCallee, JniCalls, JniKind};
 
 use self::table::TABLE;
-use super::{Method, MethodSnapshot, Snapshot};
+use super::{JniResource, Method, MethodSnapshot, Resources, Snapshot};
 pub use held::{JniCallPath, JniHeldGroup, JniHeldSnapshot};
-pub use totals::{JniReferences, JniThrownSum, JniTotals};
 
 /// What JNI functions are shown as methods of.
 pub const CLASS: &str = "JNIEnv";
@@ -120,100 +118,6 @@ pub fn callee(function: &str) -> JniCallee {
         _ if function.starts_with("Call") => JniCallee::Third,
         "NewObject" | "NewObjectV" | "NewObjectA" => JniCallee::Third,
         _ => JniCallee::Nothing,
-    }
-}
-
-/// Something that native code makes, and has to let go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JniResource {
-    /// Local references.
-    Local,
-    /// Global references.
-    Global,
-    /// Weak global references.
-    Weak,
-    /// Characters of strings.
-    Chars,
-    /// Elements of arrays.
-    Elements,
-    /// Memory and strings that the collector must not move.
-    Critical,
-}
-
-impl JniResource {
-    /// Every one, in the order of documents.
-    pub const ALL: [Self; 6] = [Self::Global, Self::Weak, Self::Local, Self::Chars, Self::Elements, Self::Critical];
-
-    /// What the programs are told of a function that makes or lets go what is followed. Local references are not: the VM lets them go
-    /// when the native method returns, without any function.
-    #[must_use]
-    pub fn followed(function: &str) -> JniHolds {
-        match Self::made_by(function).or_else(|| Self::let_go_by(function)) {
-            None | Some(Self::Local) => JniHolds::Nothing,
-            Some(Self::Global) => JniHolds::Global,
-            Some(Self::Weak) => JniHolds::Weak,
-            Some(Self::Chars) => JniHolds::Chars,
-            Some(Self::Elements) => JniHolds::Elements,
-            Some(Self::Critical) => JniHolds::Critical,
-        }
-    }
-
-    /// What a number stands for that the programs were told; nothing if that is not followed.
-    #[must_use]
-    pub fn of_holds(holds: u64) -> Option<Self> {
-        let place = usize::try_from(holds.checked_sub(1)?).ok()?;
-        Self::FOLLOWED.get(place).copied()
-    }
-
-    /// Those that are followed from being made to being let go, in the order of their numbers.
-    pub const FOLLOWED: [Self; 5] = [Self::Global, Self::Weak, Self::Chars, Self::Elements, Self::Critical];
-
-    /// The word for documents.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Global => "global",
-            Self::Weak => "weak",
-            Self::Chars => "utf",
-            Self::Elements => "elements",
-            Self::Critical => "critical",
-        }
-    }
-
-    /// What a function makes with each call that does not return null.
-    #[must_use]
-    pub fn made_by(function: &str) -> Option<Self> {
-        let ends = |part: &str| function.ends_with(part);
-        match function {
-            "NewGlobalRef" => Some(Self::Global),
-            "NewWeakGlobalRef" => Some(Self::Weak),
-            "GetStringChars" | "GetStringUTFChars" => Some(Self::Chars),
-            "GetPrimitiveArrayCritical" | "GetStringCritical" => Some(Self::Critical),
-            "FindClass" | "DefineClass" | "GetSuperclass" | "GetObjectClass" | "GetModule" => Some(Self::Local),
-            "ToReflectedMethod" | "ToReflectedField" | "ExceptionOccurred" | "PopLocalFrame" => Some(Self::Local),
-            "NewLocalRef" | "AllocObject" | "NewObject" | "NewObjectV" | "NewObjectA" => Some(Self::Local),
-            "NewString" | "NewStringUTF" | "NewDirectByteBuffer" | "GetObjectArrayElement" => Some(Self::Local),
-            "GetObjectField" | "GetStaticObjectField" => Some(Self::Local),
-            _ if function.starts_with("Get") && ends("ArrayElements") => Some(Self::Elements),
-            _ if function.starts_with("New") && ends("Array") => Some(Self::Local),
-            _ if function.starts_with("Call") && function.contains("ObjectMethod") => Some(Self::Local),
-            _ => None,
-        }
-    }
-
-    /// What a function lets go with each call.
-    #[must_use]
-    pub fn let_go_by(function: &str) -> Option<Self> {
-        match function {
-            "DeleteGlobalRef" => Some(Self::Global),
-            "DeleteWeakGlobalRef" => Some(Self::Weak),
-            "DeleteLocalRef" => Some(Self::Local),
-            "ReleaseStringChars" | "ReleaseStringUTFChars" => Some(Self::Chars),
-            "ReleasePrimitiveArrayCritical" | "ReleaseStringCritical" => Some(Self::Critical),
-            _ if function.starts_with("Release") => Some(Self::Elements),
-            _ => None,
-        }
     }
 }
 
@@ -363,17 +267,6 @@ impl JniSnapshot {
 
 fn is_partial(row: &MethodSnapshot) -> bool {
     !row.traced.unwatched.is_zero() || row.counted > 0 || row.unseen.is_some()
-}
-
-/// How many were made and let go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Resources {
-    /// Given to native code.
-    pub made: u64,
-    /// Given back by it.
-    pub let_go: u64,
-    /// Of `let_go`, those that were made before anybody looked; told only where what is held is followed.
-    pub made_before: u64,
 }
 
 /// Uses added up.

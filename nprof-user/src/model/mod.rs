@@ -12,6 +12,7 @@ mod histogram;
 mod id_cache;
 mod invocation;
 pub mod jni;
+mod jni_resource;
 mod jvm;
 mod labels;
 mod plan;
@@ -43,9 +44,10 @@ pub use invocation::{
     SlowestInvocation, TreeCall, TreeNode, TreeSummary, Unfinished,
 };
 pub use jni::{
-    CriticalSections, JniCallPath, JniCallback, JniExceptions, JniFamily, JniHeldGroup, JniHeldSnapshot, JniReferences,
-    JniResource, JniSnapshot, JniSum, JniThrownSum, JniTotals, JniUse, Resources,
+    CriticalSections, JniCallPath, JniCallback, JniExceptions, JniFamily, JniHeldGroup, JniHeldSnapshot, JniSnapshot,
+    JniSum, JniUse,
 };
+pub use jni_resource::{JniReferences, JniResource, Resources};
 pub use jvm::{Jvm, JvmKind, StartTime};
 pub use labels::JvmLabels;
 pub use nprof_hotspot::model::{
@@ -61,8 +63,8 @@ pub use pushes::{PushOutcome, Pushes};
 pub use reach::Reach;
 pub use sample::Sample;
 pub use snapshot::{
-    Exemplar, Losses, MeanTime, MethodSnapshot, Settled, SlowCall, SlowCalls, SlowWait, Snapshot, States, Tier, Traced,
-    Tracing, Unseen,
+    Exemplar, JniThrownSum, JniTotals, Losses, MeanTime, MethodSnapshot, Settled, SlowCall, SlowCalls, SlowWait,
+    Snapshot, States, Tier, Traced, Tracing, Unseen,
 };
 pub use status::{CallCost, FunctionStatus, JvmStatus, ProfilesStatus, Status};
 pub use thread_part::ThreadPart;

@@ -9,8 +9,8 @@ use nprof_common::{Consumed, Counters};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BytesPerCall, CallArguments, Collectors, Histogram, JniTotals, Jvm, Method, PlannedMethod, Price, Prices,
-    ProbeCost, ProgramValues, SkipReason, Skipped, ThreadPart,
+    BytesPerCall, CallArguments, Collectors, Histogram, JniReferences, Jvm, Method, PlannedMethod, Price, Prices,
+    ProbeCost, ProgramValues, SharedStr, SkipReason, Skipped, ThreadPart,
 };
 
 /// Who counted calls.
@@ -373,6 +373,39 @@ pub struct Snapshot {
     pub downcalls: bool,
     /// What went wrong in the measurement.
     pub losses: Losses,
+}
+
+/// What native code has asked of one VM, in sums: for whoever keeps them for long, as metrics do. Times are as they were measured: the probes' part is in them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JniTotals {
+    /// The JNI functions that were called, each as a row like a method's, without the histogram.
+    pub functions: Vec<MethodSnapshot>,
+    /// In which state all are that are traced.
+    pub states: States,
+    /// How many are not: no probe sees them, or the kernel has refused it.
+    pub unseen: usize,
+    /// Of functions that look something up, by name: how often that had been found before, and the time in nanoseconds that threads
+    /// ran in these calls. Functions of which it is not told are left out.
+    pub redundant: Vec<(SharedStr, [u64; 2])>,
+    /// What was made and let go: what the VM lets go by itself is left out.
+    pub references: Vec<JniReferences>,
+    /// How many critical sections have ended, and how long they lasted together, in nanoseconds.
+    pub critical: [u64; 2],
+    /// Exceptions by native method and class, in no order.
+    pub thrown: Vec<JniThrownSum>,
+}
+
+/// Exceptions of one class that a native method has left or cleared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JniThrownSum {
+    /// Class and name of the native method; `None` if none was traced that they are of.
+    pub method: Option<(SharedStr, SharedStr)>,
+    /// The class of the exceptions as Java names it; `None` if that is not certain.
+    pub class: Option<String>,
+    /// How many were pending when the method returned.
+    pub pending: u64,
+    /// How many were cleared before.
+    pub cleared: u64,
 }
 
 impl MethodSnapshot {
