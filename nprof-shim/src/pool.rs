@@ -261,7 +261,7 @@ pub struct Collecting {
     /// not to be known.
     pub consumed: usize,
     /// Where it is how much each call consumed: the address, where a page begins, and below it of which counters, as bits
-    /// ([`crate::call_bytes`]); 0 if that is not to be known.
+    /// (`call_bytes`); 0 if that is not to be known.
     pub bytes: usize,
 }
 

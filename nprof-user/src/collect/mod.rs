@@ -319,7 +319,7 @@ mod tests {
         let reader = reader.with_bytes_at(Some((begin, wanted)));
         let sent = reader.bytes_per_call(1, &consumed).unwrap();
         let first = 3 * BYTES_WORDS as u64;
-        let buckets = (0..BYTES_WORDS as u64 - 1).filter(|bucket| (first + bucket + 1) % 100 == 0);
+        let buckets = (0..BYTES_WORDS as u64 - 1).filter(|bucket| (first + bucket + 1).is_multiple_of(100));
         let buckets: Vec<_> = buckets.map(|bucket| (i32::try_from(bucket).unwrap(), first + bucket + 1)).collect();
         assert_eq!((sent.len(), sent[0].counter, &sent[0].histogram.buckets), (1, Counter::SentBytes, &buckets));
         memory.0.borrow_mut().read.clear();
