@@ -6,34 +6,51 @@ use crate::model::ThreadPart;
 
 /// What each thread has, by its number. `probes_ns` is what has been taken off the time of all calls: each thread's part of it is as
 /// large as its part of the timed calls, as far as it has own time in which it ran, less a nanosecond for each call. What it has not
-/// is taken off those after it, so that what is taken off in all is the same.
+/// is taken off others, so that what is taken off in all is the same.
 pub(super) fn parts(calls: &[(u32, ThreadCalls)], probes_ns: u64, off_cpu: bool) -> Vec<ThreadPart> {
     let mut calls = calls.to_vec();
     calls.sort_by_key(|(tid, _)| *tid);
+    let of_probes = divided(&calls, probes_ns);
+    let part = |((tid, of), probe_ns): ((u32, ThreadCalls), u64)| ThreadPart {
+        tid,
+        name: name(&of),
+        calls: of.counted + of.timed + of.untimed,
+        counted: of.counted,
+        timed: of.timed,
+        total_ns: of.total_ns.saturating_sub(probe_ns),
+        self_ns: own_ns(&of).saturating_sub(probe_ns),
+        off_cpu_ns: off_cpu.then_some(of.off_ns),
+    };
+    calls.into_iter().zip(of_probes).map(part).collect()
+}
+
+/// Which part of `probes_ns` each thread has.
+fn divided(calls: &[(u32, ThreadCalls)], probes_ns: u64) -> Vec<u64> {
     let timed: u64 = calls.iter().map(|(_, of)| of.timed).sum();
     let share = |seen: u64| {
         let share = u128::from(probes_ns) * u128::from(seen) / u128::from(timed.max(1));
         u64::try_from(share).unwrap_or(u64::MAX)
     };
+    let most = |of: &ThreadCalls| own_ns(of).saturating_sub(of.off_ns).saturating_sub(of.timed);
     let (mut seen, mut taken_ns) = (0, 0);
-    let part = |(tid, of): (u32, ThreadCalls)| {
+    let mut parts: Vec<u64> = Vec::with_capacity(calls.len());
+    for (_, of) in calls {
         seen += of.timed;
-        let own_ns = of.total_ns.saturating_sub(of.child_ns);
-        let may_be_ns = own_ns.saturating_sub(of.off_ns).saturating_sub(of.timed);
-        let probe_ns = share(seen).saturating_sub(taken_ns).min(may_be_ns);
-        taken_ns += probe_ns;
-        ThreadPart {
-            tid,
-            name: name(&of),
-            calls: of.counted + of.timed + of.untimed,
-            counted: of.counted,
-            timed: of.timed,
-            total_ns: of.total_ns.saturating_sub(probe_ns),
-            self_ns: own_ns.saturating_sub(probe_ns),
-            off_cpu_ns: off_cpu.then_some(of.off_ns),
-        }
-    };
-    calls.into_iter().map(part).collect()
+        let part_ns = share(seen).saturating_sub(taken_ns).min(most(of));
+        taken_ns += part_ns;
+        parts.push(part_ns);
+    }
+    // What the last have not is left.
+    for (part_ns, (_, of)) in parts.iter_mut().zip(calls) {
+        let more_ns = probes_ns.saturating_sub(taken_ns).min(most(of) - *part_ns);
+        *part_ns += more_ns;
+        taken_ns += more_ns;
+    }
+    parts
+}
+
+fn own_ns(of: &ThreadCalls) -> u64 {
+    of.total_ns.saturating_sub(of.child_ns)
 }
 
 fn name(calls: &ThreadCalls) -> String {
@@ -60,6 +77,13 @@ mod tests {
         assert_eq!(found, [(7, 986, Some(0)), (8, 994, Some(990)), (9, 920, Some(0))]);
         assert_eq!(parts.iter().map(|part| part.total_ns).sum::<u64>(), 2_900);
         assert!(parts.iter().all(|part| part.name == "pool"));
+    }
+
+    /// Check that what the last threads have not is taken off those before them.
+    #[test]
+    fn nothing_is_left() {
+        let parts = parts(&[(7, calls(1, 1_000, 0)), (8, calls(4, 104, 0)), (9, calls(5, 5, 0))], 900, true);
+        assert_eq!(parts.iter().map(|part| part.total_ns).collect::<Vec<_>>(), [200, 4, 5]);
     }
 
     /// Check that calls without a time count, and that nested time is nobody's own.
