@@ -26,10 +26,6 @@ const TOGETHER: usize = 64;
 /// How long it takes to see whether a function is called all the time: after that it is so with so many calls.
 const MOMENT: Duration = Duration::from_micros(50);
 const MANY: u64 = 4;
-/// The same in a target that runs: each instruction that the kernel writes for a probe interrupts all CPUs that run the target, whatever
-/// they do there. From this share of a core on it is taken to run.
-const GENTLE_MOMENT: Duration = Duration::from_micros(200);
-const RUNS: f64 = 0.1;
 /// How long such a function is looked at, unless it has cost the target [`ENOUGH`] by then.
 const GLIMPSE: Duration = Duration::from_micros(500);
 const ENOUGH: Duration = Duration::from_micros(200);
@@ -154,14 +150,10 @@ impl Looker {
     ) -> (BTreeMap<u32, Glance>, Leaving) {
         let (mut seen, mut rest) = (BTreeMap::new(), probes);
         let leaving = Leaving::start(self.reader.clone(), self.most_kept());
-        let mut moment = MOMENT;
         while !rest.is_empty() {
-            let (begun, cpu) = (Instant::now(), self.cpu());
             let mut session = Session::new(Arc::clone(&self.engine), Target { timed: false, ..self.target });
-            let Batch { quiet, costly, taken } = self.attach_quiet(&mut session, (libraries, rest), moment, price);
+            let Batch { quiet, costly, taken } = self.attach_quiet(&mut session, libraries, rest, price);
             rest = &rest[taken..];
-            let runs = self.cpu().saturating_sub(cpu) >= begun.elapsed().mul_f64(RUNS);
-            moment = if runs { GENTLE_MOMENT } else { MOMENT };
             let began = Instant::now();
             let glances = self.count(&quiet);
             let share_of = |(one, glance): &(Attached<'_>, Glance)| glance.calls_per_second(0.0) * one.price / 1e9;
@@ -188,13 +180,13 @@ impl Looker {
         (self.engine.room() / 2).min(files / 2)
     }
 
-    /// Attaches functions one by one, each `moment` after the last, until one is called all the time: that one is looked at alone and
-    /// detached before the next is attached, which would take the kernel [`LOCKED`] each time.
+    /// Attaches functions one by one, until one is called all the time: that one is looked at alone and detached before the
+    /// next is attached, which would take the kernel [`LOCKED`] each time.
     fn attach_quiet<'a>(
         &self,
         session: &mut Session,
-        (libraries, probes): (&[Library], &'a [Probe]),
-        moment: Duration,
+        libraries: &[Library],
+        probes: &'a [Probe],
         price: &impl Fn(&Probe) -> f64,
     ) -> Batch<'a> {
         let mut batch = Batch { quiet: Vec::new(), costly: None, taken: 0 };
@@ -204,7 +196,7 @@ impl Looker {
             let Some(record) = session.record(probe.index) else { continue };
             let one = Attached { probe, record, since: Instant::now(), price: price(probe) };
             batch.quiet.push(one);
-            thread::sleep(moment);
+            thread::sleep(MOMENT);
             self.wait_for_glimpse(one);
             // One that was still when it was attached may be called all the time since.
             if let Some((place, (share, glance))) =
