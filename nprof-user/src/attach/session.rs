@@ -5,6 +5,7 @@ mod function;
 mod removal;
 mod shared;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -342,11 +343,21 @@ impl Session {
     fn hand_over(&self, libraries: &[Library], sites: &[(LibraryId, Vec<IndexedSite>)], moves: &[(u32, Lane)]) {
         let linker = Linker::of(&self.engine, self.target);
         self.switches.hand_over(moves, next_epoch());
-        for (library, sites) in sites {
-            linker.wait_for_hits(libraries, *library, sites, &self.switches);
+        for (library, sites) in once_each(sites) {
+            linker.wait_for_hits(libraries, library, &sites, &self.switches);
         }
         self.switches.settle(moves);
     }
+}
+
+/// The sites of each library together, of whichever links: the kernel takes some tens of milliseconds for each wait, and longer on a busy
+/// machine.
+fn once_each(sites: &[(LibraryId, Vec<IndexedSite>)]) -> BTreeMap<LibraryId, Vec<IndexedSite>> {
+    let mut each: BTreeMap<LibraryId, Vec<IndexedSite>> = BTreeMap::new();
+    for (library, sites) in sites {
+        each.entry(*library).or_default().extend(sites);
+    }
+    each
 }
 
 /// Takes in what became of sites that were to be linked. Returns those that are.
@@ -428,6 +439,17 @@ mod tests {
             })
             .collect();
         assert_eq!(inodes_and_sites, [(10, vec![(5, 0x100)]), (12, vec![(4, 0x100), (6, 0x90)])]);
+    }
+
+    /// Check that there is one wait for a library, however many links its sites have.
+    #[test]
+    fn one_wait_for_a_library() {
+        let site = |index| IndexedSite { index, offset: 0, distance: 0 };
+        let links =
+            [(LibraryId(1), vec![site(1), site(2)]), (LibraryId(0), vec![site(3)]), (LibraryId(1), vec![site(4)])];
+        let each = once_each(&links);
+        assert_eq!(each.keys().map(|library| library.0).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(each[&LibraryId(1)], [1, 2, 4].map(site));
     }
 
     /// Check that a probe of a library that is not in the list is left out.
