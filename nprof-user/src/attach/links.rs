@@ -1,5 +1,6 @@
 //! The links of one target's probes of one kind, on entries or on returns, and how a probe is taken out of one.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -161,13 +162,9 @@ impl<L> Links<L> {
         self.groups.drain(..).map(|group| group.link)
     }
 
-    /// All links and how many sites each holds; this has none any more.
-    fn take_counted(&mut self) -> Vec<(L, usize)> {
-        self.groups.drain(..).map(|group| (group.link, group.sites.len())).collect()
-    }
-
-    fn holds(&self, index: u32) -> bool {
-        self.groups.iter().any(|group| group.sites.iter().any(|site| site.index == index))
+    /// The indices of all sites.
+    fn indices(&self) -> HashSet<u32> {
+        self.groups.iter().flat_map(|group| &group.sites).map(|site| site.index).collect()
     }
 }
 
@@ -213,11 +210,12 @@ pub(super) fn close<L: Send>(links: Vec<L>) {
 /// the target, whatever they do there. An entry goes before its return, so that calls which have begun are ended; nothing is put back for
 /// the first of the two.
 pub(super) fn close_gently<L: Send>(entries: &mut Links<L>, returns: &mut Links<L>) {
-    let (with_return, alone): (Vec<Group<L>>, Vec<_>) =
-        entries.groups.drain(..).partition(|group| group.sites.iter().all(|site| returns.holds(site.index)));
-    close(with_return.into_iter().map(|group| group.link).collect());
-    let mut last = returns.take_counted();
-    last.extend(alone.into_iter().map(|group| (group.link, group.sites.len())));
+    let with_return = returns.indices();
+    let (first, alone): (Vec<Group<L>>, Vec<_>) =
+        entries.groups.drain(..).partition(|group| group.sites.iter().all(|site| with_return.contains(&site.index)));
+    close(first.into_iter().map(|group| group.link).collect());
+    let last = returns.groups.drain(..).chain(alone).map(|group| (group.link, group.sites.len()));
+    let last: Vec<(L, usize)> = last.collect();
     let sites: usize = last.iter().map(|(_, sites)| sites).sum();
     let pause = PAUSE_PER_SITE.min(LONGEST_PAUSES / u32::try_from(sites.max(1)).unwrap_or(u32::MAX));
     thread::scope(|scope| {
