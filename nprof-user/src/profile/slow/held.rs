@@ -65,9 +65,10 @@ impl<T> Held<T> {
             if before < self.most_of_each && self.samples >= MOST_SAMPLES {
                 return false;
             }
-            let Some(said) = said() else { return true };
-            of.slowest.add(call.time_ns, said);
-            self.samples += of.slowest.iter().count() - before;
+            if let Some(said) = said() {
+                of.slowest.add(call.time_ns, said);
+                self.samples += of.slowest.iter().count() - before;
+            }
         }
         of.calls.push(call);
         self.calls += 1;
@@ -107,12 +108,22 @@ mod tests {
         assert!(held.take(3).is_none() && held.is_empty() && (held.calls, held.samples) == (0, 0));
     }
 
+    /// Check that a call of which nothing can be said counts all the same.
+    #[test]
+    fn counts_without_words() {
+        let mut held = Held::<u64>::new(2);
+        assert!(held.add(1, call(9), || None));
+        let of = held.take(1).unwrap();
+        assert_eq!((of.calls, of.slowest.iter().count()), (vec![call(9)], 0));
+    }
+
     /// Check that a flood takes no more memory than it may, that there is room again afterwards, and that nothing is asked of calls of
     /// which nothing is kept.
     #[test]
     fn is_bounded() {
         let mut held = Held::new(2);
         assert!((0..MOST_CALLS).all(|n| held.add(1, call(9), || (n < 2).then_some(n))));
+        assert_eq!(held.samples, 2);
         assert!(!held.add(2, call(9), || Some(0)));
         assert_eq!(held.take(1).unwrap().calls.len(), MOST_CALLS);
         let told = (0..).take_while(|&record| held.add(record, call(9), || Some(0))).count();
