@@ -32,6 +32,7 @@ pub mod slow_timeline;
 pub mod status;
 mod sum;
 pub mod table;
+mod track_name;
 pub mod tree;
 mod uncertain;
 pub mod units;

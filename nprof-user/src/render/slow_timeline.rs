@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::microseconds::Microseconds;
 use super::slow_call::SlowCall as AsJson;
+use super::track_name::TrackName;
 use super::{json, names};
 use crate::model::{SlowCall, Snapshot};
 
@@ -42,15 +43,14 @@ fn began_ns(call: &SlowCall) -> u64 {
 }
 
 /// The names of the processes and the threads of calls.
-fn names_of<'a>(calls: &[(&'a Snapshot, &'a SlowCall)]) -> Vec<Name<'a>> {
+fn names_of<'a>(calls: &[(&'a Snapshot, &'a SlowCall)]) -> Vec<TrackName<'a>> {
     let mut tracks = BTreeMap::new();
     for (snapshot, call) in calls {
         let pid = snapshot.jvm.pid.0;
-        tracks.insert((pid, 0), (pid, "process_name", snapshot.jvm.main.as_str()));
-        tracks.insert((pid, call.tid), (call.tid, "thread_name", call.thread.as_str()));
+        tracks.insert((pid, None), TrackName::of_process(pid, &snapshot.jvm.main));
+        tracks.insert((pid, Some(call.tid)), TrackName::of_thread(pid, call.tid, &call.thread));
     }
-    let name = |((pid, _), (tid, what, name))| Name { ph: "M", pid, tid, name: what, args: NameArgument { name } };
-    tracks.into_iter().map(name).collect()
+    tracks.into_values().collect()
 }
 
 fn slice<'a>(snapshot: &Snapshot, call: &'a SlowCall, origin_ns: u64) -> Slice<'a> {
@@ -77,22 +77,8 @@ struct Document<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Event<'a> {
-    Name(Name<'a>),
+    Name(TrackName<'a>),
     Call(Box<Slice<'a>>),
-}
-
-#[derive(Serialize)]
-struct Name<'a> {
-    ph: &'static str,
-    pid: u32,
-    tid: u32,
-    name: &'static str,
-    args: NameArgument<'a>,
-}
-
-#[derive(Serialize)]
-struct NameArgument<'a> {
-    name: &'a str,
 }
 
 #[derive(Serialize)]

@@ -10,6 +10,7 @@ use super::json::kind;
 use super::{ShownInvocation, TreeContext, TreeRun, thread_label};
 use crate::model::TreeThread;
 use crate::render::microseconds::Microseconds;
+use crate::render::track_name::TrackName;
 
 /// Numbers of the tracks of virtual threads: numbers of the kernel's threads are lower.
 const VIRTUAL: u64 = 1 << 32;
@@ -31,8 +32,7 @@ impl TreeTimeline {
     pub fn begin(context: &TreeContext, pid: u32, main: &str, w: &mut impl Write) -> io::Result<Self> {
         let timeline = Self { pid, origin_ns: context.clock.monotonic_ns, named: HashSet::new(), calls_left_out: 0 };
         w.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
-        let name = Name { ph: "M", pid, tid: pid.into(), name: "process_name", args: NameArgument { name: main } };
-        serde_json::to_writer(&mut *w, &name)?;
+        serde_json::to_writer(&mut *w, &TrackName::of_process(pid, main))?;
         Ok(timeline)
     }
 
@@ -45,8 +45,7 @@ impl TreeTimeline {
         let tid = track(invocation.thread);
         if self.named.insert(invocation.thread) {
             let name = shown.thread.map_or_else(|| thread_label(invocation.thread, None), str::to_owned);
-            let args = NameArgument { name: &name };
-            event(&Name { ph: "M", pid: self.pid, tid, name: "thread_name", args }, w)?;
+            event(&TrackName::of_thread(self.pid, tid, &name), w)?;
         }
         self.calls_left_out += invocation.missing.calls_left_out;
         let mut calls: Vec<_> = invocation.calls.iter().collect();
@@ -103,20 +102,6 @@ fn track(thread: TreeThread) -> u64 {
         TreeThread::Platform(tid) => tid.into(),
         TreeThread::Virtual(id) => VIRTUAL.saturating_add(id),
     }
-}
-
-#[derive(Serialize)]
-struct Name<'a> {
-    ph: &'static str,
-    pid: u32,
-    tid: u64,
-    name: &'static str,
-    args: NameArgument<'a>,
-}
-
-#[derive(Serialize)]
-struct NameArgument<'a> {
-    name: &'a str,
 }
 
 #[derive(Serialize)]

@@ -9,6 +9,7 @@ use super::stack_frames::{StackFrames, callers};
 use crate::model::{FunctionTotals, Profile, TimelineCall};
 use crate::render::microseconds::Microseconds;
 use crate::render::profile::names;
+use crate::render::track_name::TrackName;
 
 /// What the times of a file are counted from, in nanoseconds from the start of the recording: 0 or less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,10 +45,10 @@ impl Serialize for Events<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let about = &self.profile.about;
         let mut list = serializer.serialize_seq(None)?;
-        list.serialize_element(&Metadata::new("process_name", about.pid, about.pid, &about.main))?;
+        list.serialize_element(&TrackName::of_process(about.pid, &about.main))?;
         let with_calls: HashSet<u32> = self.calls.iter().map(|call| call.tid).collect();
         for thread in self.profile.threads.iter().filter(|thread| with_calls.contains(&thread.tid)) {
-            list.serialize_element(&Metadata::new("thread_name", about.pid, thread.tid, &thread.name))?;
+            list.serialize_element(&TrackName::of_thread(about.pid, thread.tid, &thread.name))?;
         }
         for call in self.calls {
             // Every call has a function: that is checked where recordings are read.
@@ -77,27 +78,6 @@ impl<'a> Events<'a> {
                 stack: call.stack.and_then(|stack| callers(self.profile, stack)),
             },
         }
-    }
-}
-
-/// The name of a process or of a thread.
-#[derive(Serialize)]
-struct Metadata<'a> {
-    ph: &'static str,
-    pid: u32,
-    tid: u32,
-    name: &'static str,
-    args: NameArgument<'a>,
-}
-
-#[derive(Serialize)]
-struct NameArgument<'a> {
-    name: &'a str,
-}
-
-impl<'a> Metadata<'a> {
-    fn new(what: &'static str, pid: u32, tid: u32, name: &'a str) -> Self {
-        Self { ph: "M", pid, tid, name: what, args: NameArgument { name } }
     }
 }
 
