@@ -52,9 +52,7 @@ impl Functions {
     }
 
     fn of(table: impl Iterator<Item = (&'static str, VirtAddr)>, libraries: &[Library]) -> Self {
-        let is_in_library = |address: VirtAddr| {
-            libraries.iter().flat_map(|library| &library.mappings).any(|mapping| mapping.contains(address))
-        };
+        let is_in_library = |address| libraries.iter().any(|library| library.holds(address));
         let mut functions = Self::default();
         for (name, address) in table {
             if is_in_library(address) {
@@ -99,13 +97,19 @@ impl JvmJni {
         Ok((jni, methods))
     }
 
-    /// Names the classes of exceptions while they are loaded. `records` are those of the JVM.
-    pub(super) fn learn(&self, records: &HashMap<u32, u32>) {
-        let thrown = self.table.thrown();
-        let of_jvm = thrown.into_iter().filter(|(thrown, _)| records.contains_key(&thrown.owner()));
-        let (of_jvm, mut classes) = (of_jvm.collect::<Vec<_>>(), self.classes());
+    /// Names the classes of exceptions while they are loaded. `records` are those of the JVM, asked for only if there is a class that is
+    /// new, of whichever JVM.
+    pub(super) fn learn(&self, records: impl FnOnce() -> HashMap<u32, u32>) {
+        let (mut thrown, mut classes) = (self.table.thrown(), self.classes());
         classes.ask_again();
-        of_jvm.iter().for_each(|(thrown, _)| classes.learn_once(thrown.class));
+        thrown.retain(|(thrown, _)| !classes.is_settled(thrown.class));
+        if thrown.is_empty() {
+            return;
+        }
+        let records = records();
+        for (thrown, _) in thrown.iter().filter(|(thrown, _)| records.contains_key(&thrown.owner())) {
+            classes.learn_once(thrown.class);
+        }
     }
 
     /// Everything that there is for all JVMs.

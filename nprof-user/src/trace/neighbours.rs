@@ -33,8 +33,8 @@ impl Neighbours for HostNeighbours<'_> {
     }
 }
 
-/// On which terms a JVM shares links with others: the same methods are selected, and JNI functions are traced or not. `None` of one that may have forged what proves
-/// that a function begins where it says.
+/// On which terms a JVM shares links with others: the same methods are selected, and JNI functions are traced or not. `None` of one that
+/// may have forged what proves that a function begins where it says.
 pub(super) fn terms(proc: &Proc, jvm: &Jvm, wanted: (&Selection, Option<usize>, bool, bool)) -> Option<Terms> {
     let may_forge = proc.writes_as_root(jvm).unwrap_or(true);
     let mut hasher = DefaultHasher::new();

@@ -288,7 +288,7 @@ impl TracedJvm {
     /// Learns names of what native code has thrown, while they are loaded.
     pub(super) fn learn_jni(&self) {
         if let Some(jni) = self.jni.get() {
-            jni.learn(&self.records().map(|(index, record)| (record, index)).collect());
+            jni.learn(|| self.records().map(|(index, record)| (record, index)).collect());
         }
     }
 

@@ -213,6 +213,7 @@ impl Tracer {
         self.tell_losses();
         if self.must_look() {
             self.look_for_new();
+            self.traced_jvm.learn_jni();
         }
         if self.overhead.is_due(&self.traced_jvm) {
             self.rest.has_governed();
@@ -226,7 +227,6 @@ impl Tracer {
             let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
             self.session.share(libraries, probes, &HostNeighbours(&self.proc));
         }
-        self.traced_jvm.learn_jni();
     }
 
     /// Changes which methods are traced. What is no longer selected keeps its counts.
