@@ -5,21 +5,16 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use super::Error;
+use super::gentle::Gentle;
 use super::sites::{Outcome, link_all};
-use crate::model::{Library, LibraryId, Probe};
+use crate::model::{Library, LibraryId, Pid, Probe};
 
 /// How many links are closed at the same time, each by a thread, for all targets together.
 const CLOSED_TOGETHER: usize = 64;
 /// A target's own few are urgent: they do not wait for those of others.
 const FEW: usize = 2;
-
-/// How long there is for a site where nobody is to notice: the kernel needs a quarter of that to put an instruction back.
-const PAUSE_PER_SITE: Duration = Duration::from_micros(200);
-/// All of that together, at most.
-const LONGEST_PAUSES: Duration = Duration::from_millis(600);
 
 /// How many more may be closed now.
 static ROOM: (Mutex<usize>, Condvar) = (Mutex::new(CLOSED_TOGETHER), Condvar::new());
@@ -206,23 +201,19 @@ pub(super) fn close<L: Send>(links: Vec<L>) {
     });
 }
 
-/// Closes all links of a target that goes on, one after the other: each instruction that the kernel puts back interrupts all CPUs that run
-/// the target, whatever they do there. An entry goes before its return, so that calls which have begun are ended; nothing is put back for
+/// Closes all links of a target that goes on, one after the other, with pauses ([`Gentle`]). An entry goes before its return, so that calls which have begun are ended; nothing is put back for
 /// the first of the two.
-pub(super) fn close_gently<L: Send>(entries: &mut Links<L>, returns: &mut Links<L>) {
+pub(super) fn close_gently<L: Send>(pid: Pid, entries: &mut Links<L>, returns: &mut Links<L>) {
     let with_return = returns.indices();
     let (first, alone): (Vec<Group<L>>, Vec<_>) =
         entries.groups.drain(..).partition(|group| group.sites.iter().all(|site| with_return.contains(&site.index)));
     close(first.into_iter().map(|group| group.link).collect());
     let last = returns.groups.drain(..).chain(alone).map(|group| (group.link, group.sites.len()));
     let last: Vec<(L, usize)> = last.collect();
-    let sites: usize = last.iter().map(|(_, sites)| sites).sum();
-    let pause = PAUSE_PER_SITE.min(LONGEST_PAUSES / u32::try_from(sites.max(1)).unwrap_or(u32::MAX));
+    let mut gentle = Gentle::begin(pid, last.iter().map(|(_, sites)| sites).sum());
     thread::scope(|scope| {
-        let mut next = Instant::now();
         for (link, sites) in last {
-            thread::sleep(next.saturating_duration_since(Instant::now()));
-            next = Instant::now() + pause * u32::try_from(sites).unwrap_or(u32::MAX);
+            gentle.wait_for(sites);
             // The kernel waits for running programs, too, which need not be waited for before the next.
             if let Err(error) = thread::Builder::new().spawn_scoped(scope, move || drop(link)) {
                 tracing::debug!("no thread to close a link by: {error}");
@@ -285,7 +276,7 @@ mod tests {
         let (sender, receiver) = channel();
         let mut entries = links(&sender, [("counted", &[3]), ("entry", &[1, 2])]);
         let mut returns = links(&sender, [("return 1", &[1]), ("return 2", &[2])]);
-        close_gently(&mut entries, &mut returns);
+        close_gently(Pid(std::process::id()), &mut entries, &mut returns);
         let closed: Vec<&str> = receiver.try_iter().collect();
         assert_eq!(closed.len(), 4);
         assert_eq!(closed[0], "entry");

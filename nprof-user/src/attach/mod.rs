@@ -3,11 +3,13 @@
 
 mod by_record;
 mod counters;
+mod cpus;
 mod engine;
 mod error;
 mod events;
 mod features;
 mod feeds;
+mod gentle;
 mod jni;
 mod linker;
 mod links;
@@ -27,12 +29,14 @@ mod user_programs;
 mod vm_table;
 
 pub use by_record::{ByteTable, ThreadTable};
+pub use cpus::{Beside, before_others, beside, wants_a_cpu};
 pub use engine::Engine;
 pub use error::{Error, in_full};
 pub use events::ExecEvents;
 pub use features::probe_uprobe_multi;
 pub(crate) use feeds::fixed_point;
 pub use feeds::{Collect, Feeds, PendingPlaces, StackRecord, Taken};
+pub use gentle::Gentle;
 pub use jni::{JniRead, JniTable};
 pub use loss_log::{Heard, LossLog, Lost};
 pub use reach::reach;

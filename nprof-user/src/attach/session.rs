@@ -14,6 +14,7 @@ use nprof_common::Lane;
 
 use self::closing::Closing;
 use self::function::{kind, kinds, returns};
+use super::cpus::beside;
 use super::engine::Engine;
 use super::error::{Error, in_full};
 use super::linker::{Kind, Linker};
@@ -215,7 +216,8 @@ impl Session {
         self.end_programs();
         self.stop_sharing();
         if Path::new(&format!("/proc/{}", self.target.pid.0)).exists() {
-            close_gently(&mut self.entries, &mut self.returns);
+            let pid = self.target.pid;
+            beside(pid, |_| close_gently(pid, &mut self.entries, &mut self.returns));
         } else {
             close(self.entries.take().chain(self.returns.take()).collect());
         }

@@ -111,6 +111,12 @@ impl PlannedMethod {
 }
 
 impl Probe {
+    /// Whether a method is bound to the function, so that calls may come there: otherwise one will be, if the names say so.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        self.methods.iter().any(|known| known.bound != Bound::Predicted)
+    }
+
     /// Whether it is a JNI function's.
     #[must_use]
     pub fn is_of_jni_function(&self) -> bool {

@@ -5,21 +5,18 @@
 //! one by one those that are too expensive to be watched ([`Looker::look`]).
 
 use std::collections::BTreeMap;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use procfs::process::{Process, Task};
 use rustix::process::{Resource, getrlimit};
 
 use super::leaving::Leaving;
-use crate::attach::{Engine, Session, Target};
+use crate::attach::{Beside, Engine, Session, Target, before_others, beside, wants_a_cpu};
 use crate::collect::Reader;
 use crate::govern::Glance;
 use crate::model::{Library, Probe, Tracing};
 use crate::sys::cpu_clock::CpuClock;
-use crate::sys::priority;
 
 /// Functions that are looked at together. The more, the longer are the first of them slowed.
 const TOGETHER: usize = 64;
@@ -46,8 +43,6 @@ const SURVEY: Duration = Duration::from_millis(3);
 const LONGEST: Duration = Duration::from_millis(10);
 /// How long such a look waits for a target that wants a CPU and gets none: it would be traced without being known.
 const STARVED: Duration = Duration::from_millis(100);
-/// The most threads that are asked whether they want one.
-const THREADS: usize = 256;
 /// What a look at many functions may cost the target: then it is known which are expensive.
 const COST: Duration = Duration::from_millis(1);
 /// How often it is asked what that costs.
@@ -138,19 +133,23 @@ impl Looker {
         budget: f64,
         price: impl Fn(&Probe) -> f64 + Sync,
     ) -> (BTreeMap<u32, Glance>, Leaving) {
-        before_others(|| self.survey_here(libraries, probes, budget, &price))
+        beside(self.target.pid, |beside| {
+            before_others(|| self.survey_here(beside, (libraries, probes), budget, &price))
+        })
     }
 
     fn survey_here(
         &self,
-        libraries: &[Library],
-        probes: &[Probe],
+        beside: &Beside,
+        (libraries, probes): (&[Library], &[Probe]),
         budget: f64,
         price: &impl Fn(&Probe) -> f64,
     ) -> (BTreeMap<u32, Glance>, Leaving) {
         let (mut seen, mut rest) = (BTreeMap::new(), probes);
         let leaving = Leaving::start(self.reader.clone(), self.most_kept());
         while !rest.is_empty() {
+            // Where it ran before it need not run now.
+            beside.step_aside();
             let mut session = Session::new(Arc::clone(&self.engine), Target { timed: false, ..self.target });
             let Batch { quiet, costly, taken } = self.attach_quiet(&mut session, libraries, rest, price);
             rest = &rest[taken..];
@@ -304,7 +303,7 @@ impl Looker {
         }
         let cpu = self.cpu();
         let (length, calls) = self.watch(record, price, own_time);
-        let is_starved = self.cpu().saturating_sub(cpu) < LOOK && self.wants_a_cpu();
+        let is_starved = self.cpu().saturating_sub(cpu) < LOOK && wants_a_cpu(self.target.pid);
         let (ending, ended) = (Instant::now(), self.reader.begun(record));
         let cost_ns = || self.reader.begun(record).saturating_sub(ended) as f64 * price;
         // Without a probe on the return there is none in flight.
@@ -341,20 +340,13 @@ impl Looker {
         while self.cpu().saturating_sub(before) < cpu && !is_enough() {
             if began.elapsed() < LONGEST {
                 thread::sleep(ASK);
-            } else if began.elapsed() < STARVED && self.wants_a_cpu() {
+            } else if began.elapsed() < STARVED && wants_a_cpu(self.target.pid) {
                 thread::sleep(10 * ASK);
             } else {
                 break;
             }
         }
         began.elapsed()
-    }
-
-    /// Whether a thread of the target runs, or would if there were a CPU for it.
-    fn wants_a_cpu(&self) -> bool {
-        let tasks = i32::try_from(self.target.pid.0).ok().and_then(|pid| Process::new(pid).ok()?.tasks().ok());
-        let runs = |task: Task| task.stat().is_ok_and(|stat| stat.state == 'R');
-        tasks.is_some_and(|tasks| tasks.flatten().take(THREADS).any(runs))
     }
 
     /// The CPU time of the target up to now.
@@ -388,15 +380,6 @@ impl Looker {
         let stats = self.reader.sample(record).map_or(nprof_common::MethodStats::ZERO, |sample| sample.stats);
         [stats.histogram.iter().sum(), stats.total_ns, stats.off_ns]
     }
-}
-
-/// Does what keeps a probe in the way of the target: as long as that waited for a CPU, the target would run into the probe.
-fn before_others<T: Send>(look: impl FnOnce() -> T + Send) -> T {
-    let look = || {
-        priority::raise_above_all();
-        look()
-    };
-    thread::scope(|scope| scope.spawn(look).join()).unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// What was added to each shard.

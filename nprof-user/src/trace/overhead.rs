@@ -11,7 +11,7 @@ use super::{Calibrated, TracedJvm};
 use crate::aggregate;
 use crate::attach::Session;
 use crate::govern::{Budget, By, Change, Governor, Observed, Period, Rung, Why};
-use crate::model::{Bound, Library, Probe, ProbeCost, Tracing};
+use crate::model::{Library, Probe, ProbeCost, Tracing};
 
 /// How often the cost is looked at.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -137,11 +137,9 @@ impl Overhead {
     /// Finds out, before functions are attached, which are too expensive to begin with.
     pub(super) fn begin(&mut self, traced_jvm: &TracedJvm, session: &mut Session, plan: Plan<'_>) -> Begun {
         let Some(budget) = self.budget.filter(|_| self.calibrated.detaches) else { return Begun::default() };
-        // What is not bound yet is not called either.
-        let is_bound = |probe: &&Probe| probe.methods.iter().any(|known| known.bound != Bound::Predicted);
         let wanted = |probe: &Probe| session.switches().attachable(probe.index).unwrap_or(Tracing::Off);
         let is_wanted = |probe: &&Probe| wanted(probe).is_watched();
-        let probes: Vec<Probe> = plan.1.iter().filter(is_bound).filter(is_wanted).cloned().collect();
+        let probes: Vec<Probe> = plan.1.iter().filter(is_wanted).cloned().collect();
         let (observed, leaving) = self.survey(traced_jvm, budget, wanted, (plan.0, &probes));
         let second = Duration::from_secs(1);
         let period = Period { now: self.start.elapsed(), length: second, target_cpu: second.mul_f64(self.cores) };

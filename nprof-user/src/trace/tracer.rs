@@ -333,9 +333,13 @@ impl Tracer {
         }
     }
 
+    /// Whether the JVM has just been started.
+    fn is_young(&self) -> bool {
+        self.age + self.traced_jvm.elapsed() < YOUNG
+    }
+
     fn must_look(&self) -> bool {
-        let is_young = self.age + self.traced_jvm.elapsed() < YOUNG;
-        let pause = if is_young { LOOK_EVERY_WHILE_YOUNG } else { LOOK_EVERY };
+        let pause = if self.is_young() { LOOK_EVERY_WHILE_YOUNG } else { LOOK_EVERY };
         !self.vm.is_left_out() && self.looked.elapsed() >= pause.max(self.vm.pause())
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Tracer;
-use crate::attach::{Attached, Seen};
+use crate::attach::{Attached, Gentle, Seen};
 use crate::model::{Inventory, Library, Pid, Probe, Skipped};
 use crate::shim;
 use crate::trace::chosen::Chosen;
@@ -26,6 +26,8 @@ use crate::trace::traced_jvm::StubRecords;
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
 /// How long a process that is gone may take to look gone: its sockets are closed before.
 const ENDING: Duration = Duration::from_millis(500);
+/// So many functions that nobody calls are attached one right after the other.
+const TOGETHER: usize = 64;
 /// How often the shim's news are read: what is bound meanwhile is counted all the same.
 const SERVE_EVERY: Duration = Duration::from_millis(100);
 
@@ -134,9 +136,32 @@ impl Tracer {
         attached
     }
 
-    /// Attaches probes, as far as the budget allows; what may soon be too expensive last and with its own links, so that it can be
-    /// detached at once. That takes some milliseconds each, in which those before it are watched.
+    /// Attaches probes, as far as the budget allows: first those of functions that nobody calls yet.
     fn attach_within_budget(&mut self, probes: &[Probe]) -> Attached {
+        let (bound, unbound): (Vec<Probe>, Vec<Probe>) = probes.iter().cloned().partition(|probe| probe.is_bound());
+        let mut attached = self.attach_gently(&unbound);
+        attached.append(self.attach_bound(&bound));
+        self.overhead.watch(&self.traced_jvm, &unbound);
+        attached
+    }
+
+    /// Attaches probes of functions that are not bound, so that a JVM at work does not notice: these are most of all.
+    fn attach_gently(&mut self, probes: &[Probe]) -> Attached {
+        let mut attached = Attached::default();
+        let mut gentle = Gentle::begin(self.jvm.pid, probes.len());
+        for some in probes.chunks(TOGETHER) {
+            // One that has just been started binds methods all the time, each of which is to be counted.
+            if !self.is_young() {
+                gentle.wait_for(some.len());
+            }
+            attached.append(self.session.attach(self.planner.libraries(), some));
+        }
+        attached
+    }
+
+    /// Attaches probes of functions that may be called; what may soon be too expensive last and with its own links, so that it can be
+    /// detached at once. That takes some milliseconds each, in which those before it are watched.
+    fn attach_bound(&mut self, probes: &[Probe]) -> Attached {
         let plan = (self.planner.libraries(), probes);
         let begun = self.overhead.begin(&self.traced_jvm, &mut self.session, plan);
         let (apart, together): (Vec<Probe>, Vec<Probe>) =

@@ -1,0 +1,117 @@
+//! Which CPUs nprof works on, beside a target that runs.
+//!
+//! As long as who takes a probe away waited for a CPU, the target would run into the probe: so that comes before all that has no real-time
+//! priority. But a thread of such priority wakes up on the CPU where it was, also if the target runs there and another CPU has nothing
+//! to do: a thread of the target took a fifth longer for its work while its functions were looked at.
+
+use std::panic::resume_unwind;
+use std::thread;
+
+use procfs::process::{Process, Task};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::model::Pid;
+use crate::sys::priority;
+
+/// The most threads of a target that are asked whether they run, and where.
+const THREADS: usize = 256;
+
+/// Does something before others, on a thread of its own, which is to wait most of the time.
+pub fn before_others<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    on_its_own(|| {
+        priority::raise_above_all();
+        work()
+    })
+}
+
+/// Does something on a thread of its own, and not where a target runs, as far as there is another CPU. Threads that it starts are kept from
+/// there, too.
+pub fn beside<T: Send>(target: Pid, work: impl FnOnce(&Beside) -> T + Send) -> T {
+    on_its_own(|| {
+        let beside = Beside { target, all: sched_getaffinity(None).ok() };
+        beside.step_aside();
+        work(&beside)
+    })
+}
+
+/// A thread that is not to be where a target runs.
+#[derive(Debug)]
+pub struct Beside {
+    target: Pid,
+    /// The CPUs that the thread may use, if that is known.
+    all: Option<CpuSet>,
+}
+
+impl Beside {
+    /// Leaves the CPUs where the target runs at the moment.
+    pub fn step_aside(&self) {
+        let left = self.all.map(|all| sched_setaffinity(None, &without(all, &cpus_of(self.target))));
+        if let Some(Err(error)) = left {
+            tracing::debug!("process {}: its CPUs are not left to it: {error}", self.target);
+        }
+    }
+}
+
+fn on_its_own<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// All CPUs but some; all if there would be none.
+fn without(all: CpuSet, some: &[usize]) -> CpuSet {
+    let mut others = all;
+    some.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| others.unset(*cpu));
+    if others.count() == 0 { all } else { others }
+}
+
+/// The CPUs on which threads of a process run.
+fn cpus_of(target: Pid) -> Vec<usize> {
+    let stats = tasks(target).filter_map(|task| task.stat().ok());
+    stats.filter(|stat| stat.state == 'R').filter_map(|stat| usize::try_from(stat.processor?).ok()).collect()
+}
+
+/// Whether a thread of a process runs, or would if there were a CPU for it.
+#[must_use]
+pub fn wants_a_cpu(target: Pid) -> bool {
+    tasks(target).any(|task| task.stat().is_ok_and(|stat| stat.state == 'R'))
+}
+
+/// The first threads of a process.
+fn tasks(target: Pid) -> impl Iterator<Item = Task> {
+    let process = i32::try_from(target.0).ok().and_then(|pid| Process::new(pid).ok());
+    process.and_then(|process| process.tasks().ok()).into_iter().flatten().flatten().take(THREADS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the CPUs of others are left, and that all are used where there would be none.
+    #[test]
+    fn leaves_what_it_can() {
+        let mut all = CpuSet::new();
+        [0, 1, 5].into_iter().for_each(|cpu| all.set(cpu));
+        let others = without(all, &[1, 2, usize::MAX]);
+        assert!(others.is_set(0) && others.is_set(5) && others.count() == 2);
+        assert_eq!(without(all, &[0, 1, 5]), all);
+    }
+
+    /// Check that a thread which steps aside may go back to where it was when the target runs elsewhere.
+    #[test]
+    fn comes_back() {
+        let all = sched_getaffinity(None).unwrap();
+        beside(Pid(std::process::id()), |beside| {
+            assert!(sched_getaffinity(None).unwrap().count() >= 1);
+            Beside { target: Pid(u32::MAX), ..*beside }.step_aside();
+            assert_eq!(sched_getaffinity(None).unwrap(), all);
+        });
+    }
+
+    /// Check that a thread which runs is seen where it runs.
+    #[test]
+    fn finds_who_runs() {
+        let me = Pid(std::process::id());
+        assert!(wants_a_cpu(me));
+        assert!(!cpus_of(me).is_empty());
+        assert!(cpus_of(Pid(u32::MAX)).is_empty() && !wants_a_cpu(Pid(u32::MAX)));
+    }
+}

@@ -1,0 +1,92 @@
+//! How fast instructions are written into a target that runs: each one that the kernel writes for a probe, or puts back, interrupts all
+//! CPUs that run the target, whatever they do there.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::model::Pid;
+use crate::sys::cpu_clock::CpuClock;
+
+/// How long there is for a site where nobody is to notice: the kernel needs less than a tenth of that on each CPU.
+const PAUSE_PER_SITE: Duration = Duration::from_micros(200);
+/// All of that together, at most.
+const LONGEST_PAUSES: Duration = Duration::from_millis(600);
+/// A target that uses less than this share of a CPU is not interrupted.
+const AT_WORK: f64 = 0.05;
+/// How long it takes to see that: the kernel adds the time up a hundred times a second.
+const SEEN_AFTER: Duration = Duration::from_millis(25);
+
+/// The pauses between some sites and the next.
+#[derive(Debug)]
+pub struct Gentle {
+    clock: CpuClock,
+    pause_per_site: Duration,
+    /// When the next sites may follow.
+    next: Instant,
+    /// When the target was last asked for the CPU time that it had used by then, and that.
+    asked: (Instant, Duration),
+    /// Whether the target runs, as far as that is known.
+    is_at_work: bool,
+}
+
+impl Gentle {
+    /// For so many sites of a target.
+    #[must_use]
+    pub fn begin(pid: Pid, sites: usize) -> Self {
+        let (clock, now) = (CpuClock::of(pid), Instant::now());
+        let asked = (now, clock.read().unwrap_or_default());
+        Self { clock, pause_per_site: pause_per_site(sites), next: now, asked, is_at_work: true }
+    }
+
+    /// Waits until some more may be written: as long as those before need if the target runs.
+    pub fn wait_for(&mut self, sites: usize) {
+        self.ask();
+        if self.is_at_work {
+            thread::sleep(self.next.saturating_duration_since(Instant::now()));
+        }
+        self.next = Instant::now() + self.pause_per_site * u32::try_from(sites).unwrap_or(u32::MAX);
+    }
+
+    /// Finds out whether the target runs, if enough time has passed.
+    fn ask(&mut self) {
+        let (since, before) = self.asked;
+        let length = since.elapsed();
+        if length >= SEEN_AFTER {
+            let used = self.clock.read().unwrap_or(before);
+            self.is_at_work = used.saturating_sub(before) >= length.mul_f64(AT_WORK);
+            self.asked = (Instant::now(), used);
+        }
+    }
+}
+
+fn pause_per_site(sites: usize) -> Duration {
+    PAUSE_PER_SITE.min(LONGEST_PAUSES / u32::try_from(sites.max(1)).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that many sites take no longer than all may, and few no longer than each.
+    #[test]
+    fn pauses_are_bounded() {
+        assert_eq!(pause_per_site(0), PAUSE_PER_SITE);
+        assert_eq!(pause_per_site(3_000), PAUSE_PER_SITE);
+        assert!(pause_per_site(30_000) * 30_000 <= LONGEST_PAUSES);
+    }
+
+    /// Check that the first do not wait, that the next wait as long as a target may run, and that nobody waits for one that does not.
+    #[test]
+    fn waits_for_who_runs() {
+        let (began, mut gentle) = (Instant::now(), Gentle::begin(Pid(u32::MAX), 1_000));
+        gentle.wait_for(200);
+        gentle.wait_for(1);
+        assert!(began.elapsed() >= 200 * PAUSE_PER_SITE);
+        gentle.wait_for(1_000_000);
+        assert!(!gentle.is_at_work);
+        // Else for minutes.
+        let before = Instant::now();
+        gentle.wait_for(1);
+        assert!(before.elapsed() < 500_000 * PAUSE_PER_SITE);
+    }
+}
