@@ -16,6 +16,13 @@ const COOLING: Duration = Duration::from_secs(60);
 /// How long a file's next links wait after its last ones: a JVM that is young adds sites all the time.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// How long it has no shared links after somebody else was found to pay for them; twice as long each time that it happens again soon, up to
+/// the longest: where programs come and go all the time that are not traced, each would pay again.
+const BACK_OFF: Duration = Duration::from_secs(30);
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(600);
+/// What happens within so many of the last such times happens again soon.
+const SOON: u32 = 4;
+
 /// What members must have in common: who has selected other methods would pay for what it does not want.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms(pub u64);
@@ -98,6 +105,8 @@ pub(super) struct File {
     cooling: BTreeMap<u64, Instant>,
     /// When its next links may be made.
     next: Option<Instant>,
+    /// When somebody else was last found to pay, and how long it had no links then.
+    refused: Option<(Instant, Duration)>,
 }
 
 impl File {
@@ -127,8 +136,13 @@ impl File {
     }
 
     /// All groups have to go, and there are no others for a while. Returns whether there were any.
-    pub(super) fn refuse(&mut self, until: Instant) -> bool {
-        self.next = Some(until);
+    pub(super) fn refuse(&mut self, now: Instant) -> bool {
+        let before = self.refused.filter(|(at, length)| now.saturating_duration_since(*at) < *length * SOON);
+        let is_known = before.is_some_and(|(at, length)| now < at + length);
+        if !is_known {
+            let length = before.map_or(BACK_OFF, |(_, length)| (length * 2).min(LONGEST_BACK_OFF));
+            (self.refused, self.next) = (Some((now, length)), Some(now + length));
+        }
         let groups = self.groups.iter_mut().filter(|group| !group.is_leaving);
         groups.map(|group| group.is_leaving = true).count() > 0
     }
@@ -306,9 +320,29 @@ mod tests {
         let now = Instant::now();
         let mut file = wanted_by(2, &[10], now);
         make(&mut file, now);
-        assert!(file.refuse(now + PAUSE) && !file.refuse(now + PAUSE));
-        assert_eq!((file.plan(now), file.due()), (vec![], Some(now + PAUSE)));
-        assert_eq!(file.plan(now + PAUSE).len(), 1);
+        assert!(file.refuse(now) && !file.refuse(now + PAUSE));
+        assert_eq!((file.plan(now), file.due()), (vec![], Some(now + BACK_OFF)));
+        assert_eq!(file.plan(now + BACK_OFF).len(), 1);
+    }
+
+    /// Check that this while is the longer the more often that happens, up to a limit, and short again when it has not for long.
+    #[test]
+    fn refused_for_longer() {
+        let (begin, mut file) = (Instant::now(), File::default());
+        let mut now = begin;
+        let mut refuse = |now: Instant| {
+            file.refuse(now);
+            file.next.unwrap() - now
+        };
+        let lengths: Vec<Duration> = (0..7)
+            .map(|_| {
+                let length = refuse(now);
+                now += length;
+                length
+            })
+            .collect();
+        assert_eq!(lengths, [30, 60, 120, 240, 480, 600, 600].map(Duration::from_secs));
+        assert_eq!(refuse(now + LONGEST_BACK_OFF * SOON), BACK_OFF);
     }
 
     /// Check that a function which another member takes to begin elsewhere is not shared.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nprof_common::Lane;
 
@@ -24,9 +24,6 @@ use self::state::{Registered, State};
 pub(super) use self::tables::Tables;
 use super::links::close;
 use crate::model::{FileId, FileOffset, Library, Pid};
-
-/// How long a file has no shared links after somebody else was found to pay for them.
-const BACK_OFF: Duration = Duration::from_secs(30);
 
 /// What is asked before a link may reach everyone who has a library mapped.
 pub trait Neighbours {
@@ -179,7 +176,7 @@ impl Sharing {
         let mut due = Vec::new();
         for (id, planned) in planned {
             if others.contains(&id) {
-                state.not_made(id, now + BACK_OFF);
+                state.not_made(id, now);
             } else {
                 let links = planned.into_iter().map(|one| (one.lane, state.number(id, one.sites))).collect();
                 due.push(Due { file: id, links });
@@ -315,7 +312,7 @@ impl Sharing {
         if state.strangers.has_paid_enough(hits, last, now) {
             let mut files = state.files.values_mut();
             let hit = files.find(|file| file.numbers.values().any(|known| *known == number));
-            let had_to_go = hit.is_some_and(|file| file.refuse(now + BACK_OFF));
+            let had_to_go = hit.is_some_and(|file| file.refuse(now));
             if had_to_go {
                 state.changes += 1;
                 tracing::debug!("process {last} is not traced and hits a shared link: there is one for each JVM again");

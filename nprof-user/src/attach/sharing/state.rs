@@ -67,10 +67,10 @@ impl State {
         due
     }
 
-    pub(super) fn not_made(&mut self, id: FileId, until: Instant) {
+    pub(super) fn not_made(&mut self, id: FileId, now: Instant) {
         if let Some(file) = self.files.get_mut(&id) {
             file.is_forming = false;
-            file.refuse(until);
+            file.refuse(now);
         }
         self.set_due();
     }
