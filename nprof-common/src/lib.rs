@@ -33,7 +33,7 @@ mod vm_linked;
 #[cfg(not(target_arch = "bpf"))]
 pub mod wire;
 
-pub use args::{CallArgs, HeapPlaces, NotedCall, NotedCalls, Referent};
+pub use args::{CallArgs, HeapPlaces, MadeCall, MadeWith, NotedCall, NotedCalls, ObjectHead, Referent};
 pub use by_thread::ThreadCalls;
 pub use call_bytes::CallBytes;
 pub use cookie::Cookie;

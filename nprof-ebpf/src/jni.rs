@@ -18,7 +18,7 @@ use nprof_common::{
     MethodStats,
 };
 
-use crate::{atomic, calls, held, losses, stacks, threads, thrown, vm};
+use crate::{atomic, calls, held, losses, stacks, threads, thrown, timeline, vm};
 
 /// The calls by native method and function. The loader says for how many pairs there is room, and of the next for how many
 /// Java methods, look-ups and threads.
@@ -100,7 +100,7 @@ pub(crate) unsafe fn tell(stats: *const MethodStats, frames: *mut Frames, time_n
     let callee = if callee(stats) == NO_CALLEE { 0 } else { call.env };
     let event = JniEvent { call: told, depth, lost: lost.into(), exception: thrown::pending(env), callee };
     // SAFETY: the map is a ring buffer.
-    let record = unsafe { bpf_ringbuf_reserve(calls::ring(), size_of::<JniEvent>() as u64, 0) }.cast::<JniEvent>();
+    let record = unsafe { bpf_ringbuf_reserve(timeline::ring(), size_of::<JniEvent>() as u64, 0) }.cast::<JniEvent>();
     if record.is_null() {
         if let Some(parent) = parent {
             let before = parent.caller_and_lost >> Frame::LOST_SHIFT;

@@ -34,6 +34,7 @@ mod stacks;
 mod task_storage;
 mod threads;
 mod thrown;
+mod timeline;
 mod vm;
 
 use aya_ebpf::EbpfContext;

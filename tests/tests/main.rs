@@ -70,6 +70,7 @@ mod stubs_for;
 mod switch;
 mod targets;
 mod tiers;
+mod timeline_args;
 mod timing;
 mod tree;
 mod tree_beside;

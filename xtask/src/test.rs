@@ -59,6 +59,7 @@ const SIDE_BY_SIDE: &[&str] = &[
     "stubs::",
     "targets::",
     "tiers::",
+    "timeline_args::",
     "tree::",
     "tree_beside::",
     "tree_cli::",

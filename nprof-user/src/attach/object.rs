@@ -87,7 +87,7 @@ impl Object {
             .map_max_entries(maps::VM, collect.vms)
             .map_max_entries(maps::MEMBERS, members)
             .map_max_entries(maps::PLACES, places)
-            .map_max_entries(maps::SLOW, collect.for_slow(sizes.methods * sizes.shards))
+            .map_max_entries(maps::SLOW, if collect.has_slow_rows() { sizes.methods * sizes.shards } else { 1 })
             .map_max_entries(maps::WAITS, collect.for_slow(SLOTS))
             .map_max_entries(maps::ARGS, if collect.tells_args() { SLOTS } else { 1 })
             .map_max_entries(maps::THREADS, collect.threads())

@@ -3,6 +3,7 @@
 mod allocator;
 mod arguments;
 mod bytes_per_call;
+mod call_values;
 mod collector;
 pub mod descriptor;
 mod diagnosis;
@@ -34,6 +35,7 @@ pub use arguments::{
     argument_places, is_reference,
 };
 pub use bytes_per_call::BytesPerCall;
+pub use call_values::{CallObject, CallValue, CallValues, own_bits};
 pub use collector::{COLLECTORS, Collector, Collectors, Column, CountedIn};
 pub use diagnosis::{Certainty, CostKind, Diagnosis, Fault, FaultCost};
 pub use finding::{Finding, Verdict};
