@@ -283,6 +283,23 @@ pub const NO_CALLER: u32 = 0;
 /// function that ends them.
 pub const CRITICAL_SECTIONS: u32 = 1 << 31;
 
+/// In place of a JNI function's record: what is counted are collections that waited for the end of critical sections.
+pub const COLLECTION_WAITS: u32 = 1 << 30;
+
+/// What a function of the VM does that critical sections keep from collecting: the index of a probe's [`crate::Cookie`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum LockerRole {
+    /// It waits until no thread is in a critical section, and keeps them from being begun.
+    Blocks = 1,
+    /// It lets them be begun again: the collection is over.
+    Unblocks = 2,
+    /// It returns whether a thread is in one; then the collection that was to begin is due when the last of them ends.
+    Checks = 3,
+    /// The last one has ended, and the collection that is due can begin.
+    Cleared = 4,
+}
+
 /// What calls are kept by: the records of native method and function.
 #[must_use]
 #[inline(always)]

@@ -11,14 +11,14 @@ use aya_ebpf::btf_maps::HashMap;
 use aya_ebpf::helpers::generated::{bpf_probe_read_user_str, bpf_ringbuf_reserve, bpf_ringbuf_submit};
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::btf_map;
-use nprof_common::jni::{CRITICAL_SECTIONS, JNI_SHARDS, LETS_UNKNOWN_GO, NO_CALLER, of_pair, pair};
+use nprof_common::jni::{COLLECTION_WAITS, CRITICAL_SECTIONS, JNI_SHARDS, LETS_UNKNOWN_GO, NO_CALLER, of_pair, pair};
 use nprof_common::stats::{CALLEE_SHIFT, KIND_SHIFT};
 use nprof_common::{
     CallEvent, Frame, Frames, JniCalled, JniCallee, JniCalls, JniEvent, JniHold, JniKind, JniPlaces, JniShards, Loss,
     MethodStats,
 };
 
-use crate::{atomic, calls, held, losses, stacks, threads, thrown, timeline, vm};
+use crate::{atomic, calls, collections, held, losses, stacks, threads, thrown, timeline, vm};
 
 /// The calls by native method and function. The loader says for how many pairs there is room, and of the next for how many
 /// Java methods, look-ups and threads.
@@ -282,28 +282,44 @@ fn enter(caller: u32, frame: &Frame, now_ns: u64) {
 #[inline(always)]
 fn leave() {
     let tid = threads::current_tid();
-    let Some(hold) = NPROF_HOLDS.get_ptr_mut(tid) else { return };
+    // SAFETY: the helper takes no pointer.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    let Some(hold) = NPROF_HOLDS.get_ptr_mut(tid) else { return collections::section_ends(NO_CALLER, now_ns) };
     // SAFETY: as above.
     let JniHold { depth, since_ns, pair } = unsafe { &mut *hold };
     if *depth > 1 {
         *depth -= 1;
         return;
     }
-    // SAFETY: the helper takes no pointer.
-    let time_ns = unsafe { bpf_ktime_get_ns() }.saturating_sub(*since_ns);
+    let time_ns = now_ns.saturating_sub(*since_ns);
     let (caller, function) = of_pair(*pair);
+    collections::section_ends(caller, now_ns);
     let sections = calls_of(caller, function, 0);
     // It was there a moment ago, and nobody else takes it away.
     _ = NPROF_HOLDS.remove(tid);
     let Some(sections) = sections else { return };
-    // SAFETY: the map gave the pointer.
-    let JniCalls { calls, timed, total_ns, max_ns, .. } = unsafe { &mut *sections };
+    lasted(sections, function & !CRITICAL_SECTIONS, time_ns);
+}
+
+/// A collection has waited for the end of critical sections, the last of which the native method with this record had held.
+#[inline(always)]
+pub(crate) fn waited(caller: u32, time_ns: u64) {
+    if let Some(waits) = calls_of(caller, COLLECTION_WAITS, 0) {
+        lasted(waits, 0, time_ns);
+    }
+}
+
+/// Adds something that lasted so long. It is kept for `function`.
+#[inline(always)]
+fn lasted(of: *mut JniCalls, function: u32, time_ns: u64) {
+    // SAFETY: the callers have it from a map.
+    let JniCalls { calls, timed, total_ns, max_ns, .. } = unsafe { &mut *of };
     for (counter, more) in [(calls, 1), (timed, 1), (total_ns, time_ns)] {
         add(counter, more);
     }
     // SAFETY: as above.
     if !unsafe { atomic::raise(max_ns, time_ns) } {
-        losses::lose(Loss::MaxContended, function & !CRITICAL_SECTIONS, 0);
+        losses::lose(Loss::MaxContended, function, 0);
     }
 }
 
@@ -334,7 +350,7 @@ fn calls_or_null(caller: u32, function: u32, id: u64) -> *mut JniCalls {
         NPROF_JNI.get_ptr_mut(key)
     });
     let Some(shards) = known else {
-        losses::lose(Loss::NoJniRoom, function & !CRITICAL_SECTIONS, 0);
+        losses::lose(Loss::NoJniRoom, function & !(CRITICAL_SECTIONS | COLLECTION_WAITS), 0);
         return ptr::null_mut();
     };
     // SAFETY: the helper takes no pointer.

@@ -17,6 +17,7 @@ mod by_thread;
 mod call_bytes;
 mod calls;
 mod clocks;
+mod collections;
 mod counters;
 mod events;
 mod frozen;

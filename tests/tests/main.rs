@@ -13,6 +13,7 @@ mod by_thread;
 mod callers;
 mod clean;
 mod cli;
+mod collections;
 mod collectors;
 mod containers;
 mod cycles;

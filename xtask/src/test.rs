@@ -34,6 +34,7 @@ const QUICK: &[&str] = &["kernel::", "inventory::", "inflight::", "losses::"];
 const SIDE_BY_SIDE: &[&str] = &[
     "browser::",
     "cli::",
+    "collections::",
     "containers::",
     "cycles::",
     "errors::",

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nprof_common::jni::CRITICAL_SECTIONS;
+use nprof_common::jni::{COLLECTION_WAITS, CRITICAL_SECTIONS};
 use nprof_common::{JniCallee, JniCalls};
 
 use crate::model::{
-    CriticalSections, JniCallPath, JniCallback, JniExceptions, JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot,
-    JniUse, Method, MethodSnapshot, Price, Snapshot, jni as functions,
+    CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniExceptions, JniHeldGroup,
+    JniHeldSnapshot, JniResource, JniSnapshot, JniUse, Method, MethodSnapshot, Price, Snapshot, jni as functions,
 };
 
 /// What the kernel keeps besides the records.
@@ -25,6 +25,8 @@ pub struct JniPairs {
     pub held: Option<(Vec<HeldThing>, Duration)>,
     /// Exceptions by record, how, and class.
     pub thrown: Vec<ThrownSum>,
+    /// Whether collections wait for the end of critical sections. Those that did are among the pairs, and not here.
+    pub collections: CollectionsWait,
 }
 
 /// The calls of one Java method by one native method, by one JNI function.
@@ -79,6 +81,7 @@ type Callback<'a> = (Option<usize>, usize, Option<[&'a str; 3]>);
 #[must_use]
 pub fn jni(snapshot: Snapshot, known: &JniPairs, unseen: Vec<&'static str>, tells_members: bool) -> JniSnapshot {
     let (mut uses, mut critical) = (Vec::new(), Vec::new());
+    let collections = collections(&snapshot, known);
     for ((method, function), calls) in sums(&snapshot, known) {
         match function {
             Some(function) => uses.push(use_of(&snapshot.methods[function], (method, function), calls)),
@@ -96,7 +99,24 @@ pub fn jni(snapshot: Snapshot, known: &JniPairs, unseen: Vec<&'static str>, tell
     });
     let thrown = thrown(&known.thrown, places_of(&snapshot, known));
     let callbacks = callbacks(&snapshot, known);
-    JniSnapshot { snapshot, uses, callbacks, critical, unseen, tells_members, held, thrown }
+    JniSnapshot { snapshot, uses, callbacks, critical, collections, unseen, tells_members, held, thrown }
+}
+
+/// The collections that have waited, by who held them up.
+fn collections(snapshot: &Snapshot, known: &JniPairs) -> CollectionsWait {
+    if !matches!(known.collections, CollectionsWait::For(_)) {
+        return known.collections.clone();
+    }
+    let place = places_of(snapshot, known);
+    let mut sums: HashMap<Option<usize>, CollectionWaits> = HashMap::new();
+    for ((caller, _), calls) in known.pairs.iter().filter(|((_, function), _)| *function == COLLECTION_WAITS) {
+        let method = place(*caller);
+        let JniCalls { calls: collections, total_ns, max_ns: longest_ns, .. } = *calls;
+        let waits = CollectionWaits { method, collections, total_ns, longest_ns };
+        let sum = sums.entry(method).or_insert(CollectionWaits { method, ..CollectionWaits::default() });
+        *sum = sum.and(waits);
+    }
+    CollectionsWait::For(sums.into_values().collect())
 }
 
 /// Who has called which Java method, by which function. What is not told of functions that call Java is in it, too.
@@ -201,6 +221,9 @@ fn sums(snapshot: &Snapshot, known: &JniPairs) -> HashMap<Places, JniCalls> {
     let mut sums: HashMap<Places, JniCalls> = HashMap::new();
     let called = known.called.iter().map(|called| (called.records, called.calls));
     for ((caller, function), calls) in known.pairs.iter().copied().chain(called) {
+        if function == COLLECTION_WAITS {
+            continue;
+        }
         let is_section = function & CRITICAL_SECTIONS != 0;
         let of_function = if is_section { None } else { place(function) };
         if is_section || of_function.is_some() {
@@ -296,6 +319,9 @@ mod tests {
             ((0, 60), calls(1, 300)),
             ((77, 60), nested),
             ((50, 60 | CRITICAL_SECTIONS), calls(3, 30)),
+            ((50, COLLECTION_WAITS), calls(2, 20)),
+            ((0, COLLECTION_WAITS), calls(1, 5)),
+            ((77, COLLECTION_WAITS), calls(1, 6)),
         ];
         let paths = ["a.One::a:1", "a.Other::b:2"].map(|path| Arc::from([path.to_owned()]));
         let thing = |records, times, seconds| HeldThing {
@@ -311,7 +337,10 @@ mod tests {
         let threw = |method, is_cleared, count| ThrownSum { method, is_cleared, class: Some("E".to_owned()), count };
         let thrown = vec![threw(50, true, 2), threw(50, false, 1), threw(77, true, 4), threw(78, true, 1)];
         let records = HashMap::from([(50, 5), (60, 6)]);
-        let known = JniPairs { pairs, called: Vec::new(), records, held, thrown };
+        let collections = CollectionsWait::For(Vec::new());
+        let known = JniPairs { pairs, called: Vec::new(), records, held, thrown, collections };
+        let never = JniPairs { collections: CollectionsWait::Never, ..known.clone() };
+        assert_eq!(jni(snapshot.clone(), &never, Vec::new(), true).collections, CollectionsWait::Never);
         let mut known = jni(snapshot, &known, Vec::new(), true);
         known.uses.sort_by_key(|made| made.method);
         let of = |at: usize| (known.uses[at].method, known.uses[at].function, known.uses[at].calls.calls);
@@ -329,6 +358,10 @@ mod tests {
         let [one, other] = ["a.One::a:1", "a.Other::b:2"].map(|path| (path.to_owned(), 1));
         assert_eq!((paths, held.groups[1].stacks()), (vec![vec![one, other], vec![]], 0));
         assert_eq!((held.live(JniResource::Global), held.live(JniResource::Weak)), (4, 0));
+        let CollectionsWait::For(mut waits) = known.collections else { panic!("not known") };
+        waits.sort_by_key(|of| of.method);
+        let waits: Vec<_> = waits.iter().map(|of| (of.method, of.collections, of.total_ns, of.longest_ns)).collect();
+        assert_eq!(waits, [(None, 2, 11, 150), (Some(0), 2, 20, 150)]);
         assert_eq!(known.critical, [CriticalSections { method: Some(0), sections: 3, total_ns: 30, longest_ns }]);
     }
 }

@@ -86,6 +86,8 @@ pub struct Collect {
     pub held: bool,
     /// The calls of each function by thread.
     pub by_thread: bool,
+    /// How long collections wait for the end of critical sections, where JNI functions are traced.
+    pub collections: bool,
 }
 
 /// How the programs find the exception that is pending in a thread; zeros if that is not known, or if there are several VMs.
@@ -125,6 +127,7 @@ impl Collect {
             callees: false,
             held: false,
             by_thread: false,
+            collections: false,
         }
     }
 
@@ -162,6 +165,7 @@ impl Collect {
             (self.jni, collect::JNI),
             (self.held, collect::HELD),
             (self.by_thread, collect::THREADS),
+            (self.collections, collect::COLLECTIONS),
         ];
         bits.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, bit)| all | bit)
     }

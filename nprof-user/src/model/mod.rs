@@ -16,6 +16,7 @@ pub mod jni;
 mod jni_resource;
 mod jvm;
 mod labels;
+mod locker;
 mod plan;
 mod price;
 mod profile;
@@ -46,12 +47,13 @@ pub use invocation::{
     SlowestInvocation, TreeCall, TreeNode, TreeSummary, Unfinished,
 };
 pub use jni::{
-    CriticalSections, JniCallPath, JniCallback, JniExceptions, JniFamily, JniHeldGroup, JniHeldSnapshot, JniSnapshot,
-    JniSum, JniUse,
+    CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniExceptions, JniFamily,
+    JniHeldGroup, JniHeldSnapshot, JniSnapshot, JniSum, JniUse,
 };
 pub use jni_resource::{JniReferences, JniResource, Resources};
 pub use jvm::{Jvm, JvmKind, StartTime};
 pub use labels::JvmLabels;
+pub use locker::LockerSites;
 pub use nprof_hotspot::model::{
     CutReason, ElfAddr, FileId, FileOffset, Inventory, Library, Mapping, Method, NativeCode, Pid, SharedStr, VirtAddr,
 };

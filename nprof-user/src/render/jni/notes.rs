@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::groups::is_function;
 use super::{callbacks, exceptions, held, lost, share};
-use crate::model::{JniFamily, JniResource, JniSnapshot, JniSum, Resources};
+use crate::model::{CollectionsWait, JniFamily, JniResource, JniSnapshot, JniSum, Resources};
 use crate::render::json::nanoseconds;
 use crate::render::marks::Mark;
 use crate::render::notes::{cost, own_time, plural, taken_off};
@@ -120,15 +120,43 @@ fn critical(jni: &JniSnapshot) -> Option<String> {
     let (sections, total_ns) = jni.critical.iter().fold((0, 0_u64), |(sections, total_ns), more| {
         (sections + more.sections, total_ns.saturating_add(more.total_ns))
     });
-    let whose = longest.method.and_then(|place| jni.snapshot.methods.get(place)?.methods.first());
-    let whose =
-        whose.map_or_else(String::new, |known| format!(" in {}", names::printable(&names::qualified(&known.method))));
     Some(format!(
-        "critical sections: {} with {}, the longest {}{whose}: collections may have to wait for their end",
+        "critical sections: {} with {}, the longest {}{}: {}",
         units::count(sections),
         units::duration(total_ns),
-        units::duration(longest.longest_ns)
+        units::duration(longest.longest_ns),
+        whose(jni, longest.method),
+        waited(jni)
     ))
+}
+
+/// How long collections waited for them.
+fn waited(jni: &JniSnapshot) -> String {
+    let CollectionsWait::For(waits) = &jni.collections else {
+        let may = if jni.collections == CollectionsWait::Never {
+            "do not wait for their end, as what they are about is pinned"
+        } else {
+            "may have to wait for their end"
+        };
+        return format!("collections {may}");
+    };
+    let longest = waits.iter().max_by_key(|of| of.longest_ns).filter(|of| of.collections > 0);
+    let (Some(all), Some(longest)) = (jni.collections.all(), longest) else {
+        return "no collection waited for their end".to_owned();
+    };
+    format!(
+        "{} waited {} for their end, the longest {}{}",
+        plural(all.collections, "collection"),
+        units::duration(all.total_ns),
+        units::duration(all.longest_ns),
+        whose(jni, longest.method)
+    )
+}
+
+/// ` in a.A::method`; nothing if it is no method's.
+fn whose(jni: &JniSnapshot, method: Option<usize>) -> String {
+    let known = method.and_then(|place| jni.snapshot.methods.get(place)?.methods.first());
+    known.map_or_else(String::new, |known| format!(" in {}", names::printable(&names::qualified(&known.method))))
 }
 
 /// The blind spot.
