@@ -11,7 +11,9 @@ use aya_ebpf::btf_maps::HashMap;
 use aya_ebpf::helpers::generated::{bpf_probe_read_user_str, bpf_ringbuf_reserve, bpf_ringbuf_submit};
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::btf_map;
-use nprof_common::jni::{COLLECTION_WAITS, CRITICAL_SECTIONS, JNI_SHARDS, LETS_UNKNOWN_GO, NO_CALLER, of_pair, pair};
+use nprof_common::jni::{
+    BUFFERS_MADE, COLLECTION_WAITS, CRITICAL_SECTIONS, JNI_SHARDS, LETS_UNKNOWN_GO, NO_CALLER, of_pair, pair,
+};
 use nprof_common::stats::{CALLEE_SHIFT, KIND_SHIFT};
 use nprof_common::{
     CallEvent, Frame, Frames, JniCalled, JniCallee, JniCalls, JniEvent, JniHold, JniKind, JniPlaces, JniShards, Loss,
@@ -63,6 +65,7 @@ const LETS_ELEMENTS_GO: u64 = JniKind::LetsElementsGo as u64;
 const CLEARS: u64 = JniKind::Clears as u64;
 const ENTERS: u64 = JniKind::Enters as u64;
 const LEAVES: u64 = JniKind::Leaves as u64;
+const MAKES_BUFFER: u64 = JniKind::MakesBuffer as u64;
 
 const NO_CALLEE: u64 = JniCallee::Nothing as u64;
 const THIRD: u64 = JniCallee::Third as u64;
@@ -141,6 +144,7 @@ pub(crate) unsafe fn subject(stats: *const MethodStats, regs: *const pt_regs) ->
             held::let_go(stats, first, second)
         }
         MAKES | ENTERS => held::object(stats, first),
+        MAKES_BUFFER => second,
         _ => env,
     }
 }
@@ -215,7 +219,7 @@ pub(crate) unsafe fn end(
         losses::lose(Loss::MaxContended, frame.index, frame.sp);
     }
     let is_vain = match kind {
-        MEMBER | CLASS | MAKES | ENTERS => is_null,
+        MEMBER | CLASS | MAKES | MAKES_BUFFER | ENTERS => is_null,
         LETS_GO | LETS_ELEMENTS_GO | CLEARS => frame.env == 0,
         _ => false,
     };
@@ -225,6 +229,8 @@ pub(crate) unsafe fn end(
         look_up(kind, caller, frame, time_ns.saturating_sub(frame.child_ns + off_ns));
     } else if kind == CLEARS {
         thrown::note_cleared(caller, frame.index, frame.env);
+    } else if kind == MAKES_BUFFER {
+        sum(caller, BUFFERS_MADE, frame.env);
     } else if kind == ENTERS {
         enter(caller, frame, frame.start_ns + time_ns);
     }
@@ -304,8 +310,14 @@ fn leave() {
 /// A collection has waited for the end of critical sections, the last of which the native method with this record had held.
 #[inline(always)]
 pub(crate) fn waited(caller: u32, time_ns: u64) {
-    if let Some(waits) = calls_of(caller, COLLECTION_WAITS, 0) {
-        lasted(waits, 0, time_ns);
+    sum(caller, COLLECTION_WAITS, time_ns);
+}
+
+/// Adds to what is summed up of a native method in place of a function.
+#[inline(always)]
+fn sum(caller: u32, of: u32, amount: u64) {
+    if let Some(sums) = calls_of(caller, of, 0) {
+        lasted(sums, 0, amount);
     }
 }
 
@@ -350,7 +362,8 @@ fn calls_or_null(caller: u32, function: u32, id: u64) -> *mut JniCalls {
         NPROF_JNI.get_ptr_mut(key)
     });
     let Some(shards) = known else {
-        losses::lose(Loss::NoJniRoom, function & !(CRITICAL_SECTIONS | COLLECTION_WAITS), 0);
+        let index = if function & COLLECTION_WAITS == 0 { function & !CRITICAL_SECTIONS } else { 0 };
+        losses::lose(Loss::NoJniRoom, index, 0);
         return ptr::null_mut();
     };
     // SAFETY: the helper takes no pointer.

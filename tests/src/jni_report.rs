@@ -27,6 +27,7 @@ pub struct JniReport {
     pub critical: Option<CriticalRow>,
     pub collections_wait: Option<bool>,
     pub collections_waited: Option<WaitedRow>,
+    pub direct_buffers: BuffersRow,
     pub not_seen: Vec<String>,
     pub losses: BTreeMap<String, u64>,
 }
@@ -48,6 +49,7 @@ pub struct JniMethodRow {
     pub exceptions: Option<ExceptionsRow>,
     pub critical: Option<CriticalRow>,
     pub collections_waited: Option<WaitedRow>,
+    pub direct_buffers: BuffersRow,
 }
 
 /// The calls of a function by a native method.
@@ -182,6 +184,15 @@ impl ExceptionsRow {
         let sum = |of: fn(&(Option<&str>, u64, u64)) -> u64| classes.iter().map(of).sum();
         Self { pending: sum(|row| row.1), cleared: sum(|row| row.2), classes: classes.iter().map(row).collect() }
     }
+}
+
+/// Direct buffers that native code has made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct BuffersRow {
+    pub made: u64,
+    pub bytes: u64,
+    pub largest_bytes: u64,
 }
 
 /// Collections that waited for the end of critical sections.

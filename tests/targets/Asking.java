@@ -43,6 +43,9 @@ public final class Asking {
     /** Holds an array, and once more meanwhile, for so many milliseconds. */
     static native void hold(int[] array, int milliseconds);
 
+    /** Makes so many direct buffers, each of one byte more than the one before. */
+    static native void buffers(int made);
+
     /** Calls {@link #back}, looks whether it has thrown, and asks for the version twice. */
     static native void call();
 
@@ -212,6 +215,7 @@ public final class Asking {
             case "hold": hold(new int[8], amount); break;
             case "holdUp": holdUp(amount, System::gc); break;
             case "holdUpAllocating": holdUp(amount, Asking::allocate); break;
+            case "buffers": buffers(amount); break;
             case "call": call(); break;
             case "callEach": new Asking().callEach(amount); break;
             case "callFresh":

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nprof_common::jni::{COLLECTION_WAITS, CRITICAL_SECTIONS};
+use nprof_common::jni::{BUFFERS_MADE, COLLECTION_WAITS, CRITICAL_SECTIONS};
 use nprof_common::{JniCallee, JniCalls};
 
 use crate::model::{
-    CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniExceptions, JniHeldGroup,
-    JniHeldSnapshot, JniResource, JniSnapshot, JniUse, Method, MethodSnapshot, Price, Snapshot, jni as functions,
+    BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniExceptions,
+    JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot, JniUse, Method, MethodSnapshot, Price, Snapshot,
+    jni as functions,
 };
 
 /// What the kernel keeps besides the records.
@@ -81,7 +82,7 @@ type Callback<'a> = (Option<usize>, usize, Option<[&'a str; 3]>);
 #[must_use]
 pub fn jni(snapshot: Snapshot, known: &JniPairs, unseen: Vec<&'static str>, tells_members: bool) -> JniSnapshot {
     let (mut uses, mut critical) = (Vec::new(), Vec::new());
-    let collections = collections(&snapshot, known);
+    let (collections, buffers) = (collections(&snapshot, known), buffers(&snapshot, known));
     for ((method, function), calls) in sums(&snapshot, known) {
         match function {
             Some(function) => uses.push(use_of(&snapshot.methods[function], (method, function), calls)),
@@ -99,7 +100,7 @@ pub fn jni(snapshot: Snapshot, known: &JniPairs, unseen: Vec<&'static str>, tell
     });
     let thrown = thrown(&known.thrown, places_of(&snapshot, known));
     let callbacks = callbacks(&snapshot, known);
-    JniSnapshot { snapshot, uses, callbacks, critical, collections, unseen, tells_members, held, thrown }
+    JniSnapshot { snapshot, uses, callbacks, critical, collections, buffers, unseen, tells_members, held, thrown }
 }
 
 /// The collections that have waited, by who held them up.
@@ -107,16 +108,37 @@ fn collections(snapshot: &Snapshot, known: &JniPairs) -> CollectionsWait {
     if !matches!(known.collections, CollectionsWait::For(_)) {
         return known.collections.clone();
     }
+    let of = |(method, JniCalls { calls, total_ns, max_ns, .. })| CollectionWaits {
+        method,
+        collections: calls,
+        total_ns,
+        longest_ns: max_ns,
+    };
+    CollectionsWait::For(by_caller(snapshot, known, COLLECTION_WAITS).into_iter().map(of).collect())
+}
+
+/// The direct buffers, by who has made them.
+fn buffers(snapshot: &Snapshot, known: &JniPairs) -> Vec<BuffersMade> {
+    let of = |(method, JniCalls { calls, total_ns, max_ns, .. })| BuffersMade {
+        method,
+        buffers: calls,
+        bytes: total_ns,
+        largest_bytes: max_ns,
+    };
+    let mut buffers: Vec<BuffersMade> = by_caller(snapshot, known, BUFFERS_MADE).into_iter().map(of).collect();
+    buffers.sort_by_key(|of| (std::cmp::Reverse(of.bytes), of.method));
+    buffers
+}
+
+/// What is kept in place of a function's calls, by native method.
+fn by_caller(snapshot: &Snapshot, known: &JniPairs, kept: u32) -> HashMap<Option<usize>, JniCalls> {
     let place = places_of(snapshot, known);
-    let mut sums: HashMap<Option<usize>, CollectionWaits> = HashMap::new();
-    for ((caller, _), calls) in known.pairs.iter().filter(|((_, function), _)| *function == COLLECTION_WAITS) {
-        let method = place(*caller);
-        let JniCalls { calls: collections, total_ns, max_ns: longest_ns, .. } = *calls;
-        let waits = CollectionWaits { method, collections, total_ns, longest_ns };
-        let sum = sums.entry(method).or_insert(CollectionWaits { method, ..CollectionWaits::default() });
-        *sum = sum.and(waits);
+    let mut sums: HashMap<Option<usize>, JniCalls> = HashMap::new();
+    for ((caller, _), calls) in known.pairs.iter().filter(|((_, function), _)| *function == kept) {
+        let sum = sums.entry(place(*caller)).or_insert(JniCalls::NONE);
+        *sum = sum.and(*calls);
     }
-    CollectionsWait::For(sums.into_values().collect())
+    sums
 }
 
 /// Who has called which Java method, by which function. What is not told of functions that call Java is in it, too.
@@ -221,7 +243,7 @@ fn sums(snapshot: &Snapshot, known: &JniPairs) -> HashMap<Places, JniCalls> {
     let mut sums: HashMap<Places, JniCalls> = HashMap::new();
     let called = known.called.iter().map(|called| (called.records, called.calls));
     for ((caller, function), calls) in known.pairs.iter().copied().chain(called) {
-        if function == COLLECTION_WAITS {
+        if matches!(function, COLLECTION_WAITS | BUFFERS_MADE) {
             continue;
         }
         let is_section = function & CRITICAL_SECTIONS != 0;
@@ -322,6 +344,8 @@ mod tests {
             ((50, COLLECTION_WAITS), calls(2, 20)),
             ((0, COLLECTION_WAITS), calls(1, 5)),
             ((77, COLLECTION_WAITS), calls(1, 6)),
+            ((0, BUFFERS_MADE), calls(1, 5)),
+            ((50, BUFFERS_MADE), calls(3, 4096)),
         ];
         let paths = ["a.One::a:1", "a.Other::b:2"].map(|path| Arc::from([path.to_owned()]));
         let thing = |records, times, seconds| HeldThing {
@@ -362,6 +386,9 @@ mod tests {
         waits.sort_by_key(|of| of.method);
         let waits: Vec<_> = waits.iter().map(|of| (of.method, of.collections, of.total_ns, of.longest_ns)).collect();
         assert_eq!(waits, [(None, 2, 11, 150), (Some(0), 2, 20, 150)]);
+        let buffers: Vec<_> =
+            known.buffers.iter().map(|of| (of.method, of.buffers, of.bytes, of.largest_bytes)).collect();
+        assert_eq!(buffers, [(Some(0), 3, 4096, 150), (None, 1, 5, 150)]);
         assert_eq!(known.critical, [CriticalSections { method: Some(0), sections: 3, total_ns: 30, longest_ns }]);
     }
 }

@@ -30,6 +30,7 @@ impl Sample {
             callbacks: Vec::new(),
             critical: Vec::new(),
             collections: CollectionsWait::Perhaps,
+            buffers: Vec::new(),
             unseen: Vec::new(),
             tells_members: true,
             held: None,

@@ -105,6 +105,7 @@ pub fn kind(function: &str) -> JniKind {
         "DeleteLocalRef" | "DeleteGlobalRef" | "DeleteWeakGlobalRef" => JniKind::LetsGo,
         "ReleaseStringChars" | "ReleaseStringUTFChars" => JniKind::LetsGo,
         _ if function.starts_with("Release") => JniKind::LetsElementsGo,
+        "NewDirectByteBuffer" => JniKind::MakesBuffer,
         _ if JniResource::made_by(function).is_some() => JniKind::Makes,
         _ => JniKind::Plain,
     }
@@ -197,6 +198,20 @@ impl CollectionWaits {
     }
 }
 
+/// Direct buffers that a native method has made of memory of its own. The collector lets go of them, and nobody of the memory but who
+/// has got it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BuffersMade {
+    /// As in [`JniUse`].
+    pub method: Option<usize>,
+    /// How many.
+    pub buffers: u64,
+    /// The bytes of all of them.
+    pub bytes: u64,
+    /// The bytes of the largest.
+    pub largest_bytes: u64,
+}
+
 /// Whether collections wait for the end of critical sections.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CollectionsWait {
@@ -234,6 +249,8 @@ pub struct JniSnapshot {
     pub critical: Vec<CriticalSections>,
     /// How long collections waited for their end.
     pub collections: CollectionsWait,
+    /// Direct buffers by native method; the most bytes first.
+    pub buffers: Vec<BuffersMade>,
     /// Functions that the VM has made as code of its own, which no probe sees.
     pub unseen: Vec<&'static str>,
     /// Whether it is told which look-ups of members are the same.

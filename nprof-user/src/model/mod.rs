@@ -47,8 +47,8 @@ pub use invocation::{
     SlowestInvocation, TreeCall, TreeNode, TreeSummary, Unfinished,
 };
 pub use jni::{
-    CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniExceptions, JniFamily,
-    JniHeldGroup, JniHeldSnapshot, JniSnapshot, JniSum, JniUse,
+    BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniExceptions,
+    JniFamily, JniHeldGroup, JniHeldSnapshot, JniSnapshot, JniSum, JniUse,
 };
 pub use jni_resource::{JniReferences, JniResource, Resources};
 pub use jvm::{Jvm, JvmKind, StartTime};

@@ -44,6 +44,7 @@ struct Document<'a> {
     /// `null` if that is not known.
     collections_wait: Option<bool>,
     collections_waited: Option<Waited>,
+    direct_buffers: Buffers,
     not_seen: &'a [&'static str],
     #[serde(serialize_with = "as_map")]
     losses: Losses,
@@ -65,6 +66,7 @@ struct Method<'a> {
     exceptions: Option<Exceptions<'a>>,
     critical: Option<Critical>,
     collections_waited: Option<Waited>,
+    direct_buffers: Buffers,
 }
 
 /// The calls of a JNI function by a native method.
@@ -204,6 +206,14 @@ struct Waited {
     longest_ns: u64,
 }
 
+/// Direct buffers that native code has made.
+#[derive(Serialize, Clone, Copy, Default)]
+struct Buffers {
+    made: u64,
+    bytes: u64,
+    largest_bytes: u64,
+}
+
 impl From<CollectionWaits> for Waited {
     fn from(waits: CollectionWaits) -> Self {
         let CollectionWaits { collections, total_ns, longest_ns, .. } = waits;
@@ -254,6 +264,7 @@ impl<'a> Document<'a> {
                 CollectionsWait::For(_) => Some(true),
             },
             collections_waited: waited(jni, |_| true),
+            direct_buffers: buffers(jni, |_| true),
             not_seen: &jni.unseen,
             losses: snapshot.losses.clone(),
         }
@@ -342,8 +353,19 @@ impl<'a> Method<'a> {
             exceptions: row.map(|_| Exceptions { pending, cleared, classes: classes(made.thrown.iter().copied()) }),
             critical: critical(made.sections.iter().copied()),
             collections_waited: waited(jni, |of| of == place),
+            direct_buffers: buffers(jni, |of| of == place),
         })
     }
+}
+
+/// The direct buffers that some native methods have made.
+fn buffers(jni: &JniSnapshot, is_theirs: impl Fn(Option<usize>) -> bool) -> Buffers {
+    let theirs = jni.buffers.iter().filter(|of| is_theirs(of.method));
+    theirs.fold(Buffers::default(), |sum, more| Buffers {
+        made: sum.made + more.buffers,
+        bytes: sum.bytes.saturating_add(more.bytes),
+        largest_bytes: sum.largest_bytes.max(more.largest_bytes),
+    })
 }
 
 /// The collections that waited for sections of some native methods; `None` where that is not known.

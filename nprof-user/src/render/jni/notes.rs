@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::groups::is_function;
 use super::{callbacks, exceptions, held, lost, share};
-use crate::model::{CollectionsWait, JniFamily, JniResource, JniSnapshot, JniSum, Resources};
+use crate::model::{BuffersMade, CollectionsWait, JniFamily, JniResource, JniSnapshot, JniSum, Resources};
 use crate::render::json::nanoseconds;
 use crate::render::marks::Mark;
 use crate::render::notes::{cost, own_time, plural, taken_off};
@@ -24,6 +24,7 @@ pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
     lines.extend(look_ups(jni));
     lines.extend(references(jni));
     lines.extend(held::lines(jni));
+    lines.extend(buffers(jni));
     lines.extend(critical(jni));
     lines.extend(exceptions::lines(jni));
     lines.push(TIME.to_owned());
@@ -109,6 +110,31 @@ pub(super) fn noun(resource: JniResource) -> &'static str {
         JniResource::Elements => "elements of arrays",
         JniResource::Critical => "critical",
     }
+}
+
+/// How many native methods are named that make direct buffers.
+const NAMED: usize = 3;
+
+fn buffers(jni: &JniSnapshot) -> Option<String> {
+    let largest = jni.buffers.iter().map(|of| of.largest_bytes).max()?;
+    let (buffers, bytes) = jni
+        .buffers
+        .iter()
+        .fold((0, 0_u64), |(buffers, bytes), more| (buffers + more.buffers, bytes.saturating_add(more.bytes)));
+    let of = |made: &BuffersMade| {
+        let maker = whose(jni, made.method);
+        let maker = if maker.is_empty() { " outside of traced native methods" } else { &maker };
+        format!("{} with {}{maker}", units::count(made.buffers), units::bytes(made.bytes))
+    };
+    let named: Vec<String> = jni.buffers.iter().take(NAMED).map(of).collect();
+    let more = if jni.buffers.len() > NAMED { ", …" } else { "" };
+    Some(format!(
+        "direct buffers: {} made with {}, the largest {}: {}{more}",
+        units::count(buffers),
+        units::bytes(bytes),
+        units::bytes(largest),
+        named.join(", ")
+    ))
 }
 
 fn critical(jni: &JniSnapshot) -> Option<String> {

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{JniBy, JniView, csv, json, table};
 use crate::model::{
-    Bound, CollectionWaits, CollectionsWait, CriticalSections, JniCallback, JniExceptions, JniSnapshot, JniUse,
-    MethodSnapshot,
+    Bound, BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallback, JniExceptions, JniSnapshot,
+    JniUse, MethodSnapshot,
 };
 use crate::render::grid::Screen;
 use crate::render::samples;
@@ -50,6 +50,7 @@ fn sample() -> JniSnapshot {
         callbacks: Vec::new(),
         critical: vec![critical],
         collections: CollectionsWait::Perhaps,
+        buffers: vec![BuffersMade { method: Some(1), buffers: 3, bytes: 4096, largest_bytes: 2048 }],
         unseen: vec!["GetIntField"],
         tells_members: true,
         held: None,
@@ -228,6 +229,7 @@ fn below_the_table() {
         "look-ups: 100, of these 80 redundant (the same had been found before), which took 24.0 us; 10 found nothing",
         "references: global 0 made, 40 let go (local ones are also let go when the native method returns)",
         "critical sections: 3 with 900 ns, the longest 400 ns in a.Hot::call: collections may have to wait for their end",
+        "direct buffers: 3 made with 4.00 KiB, the largest 2.00 KiB: 3 with 4.00 KiB in a.Evil\\u{1b}::call",
         "not seen: GetIntField: the VM has made them as code of its own, where no probe can be (-XX:-UseFastJNIAccessors)",
         "exceptions: 3 pending when a native method returned (3 in a.Hot::call), 3 cleared before that by ExceptionClear",
         "exceptions by class: a.E\\u{1b} 3 pending, 3 cleared",
