@@ -28,6 +28,8 @@ pub enum JniKind {
     Enters = 8,
     /// It ends a critical section.
     Leaves = 9,
+    /// As [`Self::Makes`], and how many bytes its second argument says: it makes a direct buffer of them.
+    MakesBuffer = 10,
 }
 
 /// What a JNI function makes or lets go that is followed until it is let go. The number is in the function's record
@@ -282,6 +284,25 @@ pub const NO_CALLER: u32 = 0;
 /// With the record of a JNI function that begins critical sections: what is counted are not its calls but the sections, until the last
 /// function that ends them.
 pub const CRITICAL_SECTIONS: u32 = 1 << 31;
+
+/// In place of a JNI function's record: what is counted are collections that waited for the end of critical sections.
+pub const COLLECTION_WAITS: u32 = 1 << 30;
+/// The same of direct buffers that were made: what is counted as time are their bytes.
+pub const BUFFERS_MADE: u32 = COLLECTION_WAITS | 1;
+
+/// What a function of the VM does that critical sections keep from collecting: the index of a probe's [`crate::Cookie`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum LockerRole {
+    /// It waits until no thread is in a critical section, and keeps them from being begun.
+    Blocks = 1,
+    /// It lets them be begun again: the collection is over.
+    Unblocks = 2,
+    /// It returns whether a thread is in one; then the collection that was to begin is due when the last of them ends.
+    Checks = 3,
+    /// The last one has ended, and the collection that is due can begin.
+    Cleared = 4,
+}
 
 /// What calls are kept by: the records of native method and function.
 #[must_use]

@@ -33,7 +33,7 @@ mod vm_linked;
 #[cfg(not(target_arch = "bpf"))]
 pub mod wire;
 
-pub use args::{CallArgs, HeapPlaces, NotedCall, NotedCalls, Referent};
+pub use args::{CallArgs, HeapPlaces, MadeCall, MadeWith, NotedCall, NotedCalls, ObjectHead, Referent};
 pub use by_thread::ThreadCalls;
 pub use call_bytes::CallBytes;
 pub use cookie::Cookie;
@@ -45,7 +45,7 @@ pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
 pub use jni::{
     JniCalled, JniCallee, JniCalls, JniEvent, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniMade, JniPlaces,
-    JniShards, JniThrown,
+    JniShards, JniThrown, LockerRole,
 };
 pub use loss::Loss;
 pub use slow::{SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
@@ -125,6 +125,8 @@ pub mod maps {
     pub const MADE: &str = "NPROF_MADE";
     /// Numbers of exceptions by `JniThrown`.
     pub const THROWN: &str = "NPROF_THROWN";
+    /// Since when threads want to begin a collection, by thread number.
+    pub const BLOCKS: &str = "NPROF_BLOCKS";
 }
 
 /// Names of the constants that are set when the BPF object is loaded.
@@ -183,6 +185,10 @@ pub mod programs {
     pub const SENT: &str = "nprof_sent";
     /// Runs when a function of an allocator is entered: counts what it is asked for.
     pub const ALLOC: &str = "nprof_alloc";
+    /// Runs when the VM does something about critical sections that keep it from collecting.
+    pub const LOCK: &str = "nprof_lock";
+    /// Runs when it has done so: measures how long it waited.
+    pub const LOCK_RETURN: &str = "nprof_lock_ret";
     /// Runs when a thread with stubs has found no row of its own: gives it one.
     pub const ROW: &str = "nprof_row";
     /// Runs when any thread of the host ends: takes its row back.
@@ -212,9 +218,10 @@ mod tests {
         let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU, maps::STORED];
         let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS, maps::THREADS, maps::BYTES];
         let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ARGS];
-        let jni = [maps::JNI, maps::CALLED, maps::LOOK_UPS, maps::HOLDS, maps::HELD, maps::MADE, maps::THROWN];
+        let jni =
+            [maps::JNI, maps::CALLED, maps::LOOK_UPS, maps::HOLDS, maps::HELD, maps::MADE, maps::THROWN, maps::BLOCKS];
         let counters = [maps::CONSUMED, maps::COUNTERS, programs::SYSCALL, programs::RECEIVED, programs::SENT];
-        let allocators = [maps::ASKED, programs::ALLOC];
+        let allocators = [maps::ASKED, programs::ALLOC, programs::LOCK, programs::LOCK_RETURN];
         let rows =
             [maps::ROWS, maps::OWNERS, programs::ROW, programs::ROW_END, programs::ROW_SWITCH, programs::ROW_FAULT];
         let row_calls = [programs::ROW_BACK, programs::ROW_CALL, programs::ROW_RECEIVED, programs::ROW_SENT];

@@ -331,6 +331,8 @@ pub mod collect {
     pub const HELD: u32 = 512;
     /// The calls of each function by thread.
     pub const THREADS: u32 = 1024;
+    /// How long collections wait for the end of critical sections.
+    pub const COLLECTIONS: u32 = 2048;
 }
 
 #[cfg(test)]

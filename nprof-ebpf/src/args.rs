@@ -1,5 +1,6 @@
 //! What calls are made with. Registers and stack are noted when a call begins, since nothing of them is left when it returns; a stub keeps
-//! them in its frame. What references lead to is looked at when a slow call is told: the VM keeps the handles of the call until it is back in Java.
+//! them in its frame. What references lead to is looked at when a call is told that was slow, or is part of a timeline: the VM keeps the
+//! handles of the call until it is back in Java.
 //!
 //! A collector may move objects at any time. Those that stop the program for it say so: what is read while none does, and
 //! none has begun since, is what was there. What is not wanted is no code: the verifier knows the constants.
@@ -11,11 +12,13 @@ use aya_ebpf::btf_maps::Array;
 use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use aya_ebpf::macros::btf_map;
 use nprof_common::args::{
-    CONTENT_BYTES, HEAD_BYTES, LEVELS, REFERENCES, REGISTERS, RESULT, STACK_WORDS, STUB_ARGS_BELOW, STUB_STACK_ABOVE,
-    StubArgs, WORDS,
+    CONTENT_BYTES, HEAD_BYTES, LEVELS, MADE_OBJECTS, REFERENCES, REGISTERS, RESULT, STACK_WORDS, STUB_ARGS_BELOW,
+    STUB_STACK_ABOVE, StubArgs, WORDS,
 };
 use nprof_common::stack::collect;
-use nprof_common::{CallArgs, Frame, Frames, HeapPlaces, NotedCall, NotedCalls, Referent, SLOTS};
+use nprof_common::{
+    CallArgs, Frame, Frames, HeapPlaces, MadeCall, MadeWith, NotedCall, NotedCalls, ObjectHead, Referent, SLOTS,
+};
 
 use crate::vm::{self, half, word};
 use crate::{counters, maps};
@@ -67,39 +70,100 @@ pub(crate) unsafe fn note(owner: u32, depth: u32, index: u32, regs: *const pt_re
 /// There is room for it at `into`.
 #[inline(always)]
 pub(crate) unsafe fn tell(into: *mut CallArgs, made: Made<'_>, kinds: u64, result: Option<u64>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise, here and below.
+    unsafe {
+        let words = &raw mut (*into).made;
+        let Some((heap, before)) = tell_words(words, made, kinds, result) else { return };
+        for reference in 0..REFERENCES {
+            let referent = (&raw mut (*into).referents).cast::<Referent>().add(reference);
+            (*referent).head.bytes = 0;
+            (*referent).content_bytes = 0;
+            if let Some(handle) = handle(words, reference) {
+                follow(referent, heap, handle);
+            }
+        }
+        (*words).is_still = (standstill(heap) == Some(before)) as u64;
+    }
+}
+
+/// The same of a call of a timeline: of its objects the first few, and none of their contents.
+///
+/// # Safety
+/// There is room for it at `into`.
+#[inline(always)]
+pub(crate) unsafe fn tell_call(into: *mut MadeCall, made: Made<'_>, kinds: u64, result: Option<u64>) {
+    // SAFETY: the caller's promise, here and below.
+    unsafe {
+        let words = &raw mut (*into).made;
+        (*into).collections = 0;
+        let Some((heap, before)) = tell_words(words, made, kinds, result) else { return };
+        (*into).collections = before;
+        let mut place = 0;
+        for reference in 0..REFERENCES {
+            if kinds >> reference & 1 == 0 || place >= MADE_OBJECTS {
+                continue;
+            }
+            let object = (&raw mut (*into).objects).cast::<ObjectHead>().add(place);
+            place += 1;
+            (*object).bytes = 0;
+            if let Some(handle) = handle(words, reference)
+                && let Some((addr, bytes)) = copy_head(object, handle)
+            {
+                confirm(object, handle, addr, bytes);
+            }
+        }
+        (*words).is_still = (standstill(heap) == Some(before)) as u64;
+    }
+}
+
+/// Writes all but what references lead to. If these can be followed now: how, and how many collections there have been.
+///
+/// # Safety
+/// As for [`tell`].
+#[inline(always)]
+unsafe fn tell_words(
+    into: *mut MadeWith,
+    made: Made<'_>,
+    kinds: u64,
+    result: Option<u64>,
+) -> Option<(&'static HeapPlaces, u64)> {
     let (kinds, env) = match made {
         Made::Noted(frame, depth, frames) => {
-            // SAFETY: as above.
+            // SAFETY: the caller's promise.
             unsafe { copy_noted(into, (frame, depth, frames)) };
             (kinds, frame.env)
         }
         // SAFETY: as above.
         Made::Kept(base) => unsafe { copy_kept(into, base) },
     };
-    let has_thrown = counters::is_pending(env);
     // SAFETY: as above.
     unsafe {
         (*into).kinds = kinds;
         (*into).has_result = result.is_some() as u64;
         (*into).result = result.unwrap_or(0);
-        (*into).has_thrown = has_thrown as u64;
+        (*into).has_thrown = counters::is_pending(env) as u64;
         (*into).is_still = 0;
-        let Some(heap) = heap() else { return };
-        let Some(before) = standstill(heap) else { return };
-        for reference in 0..REFERENCES {
-            let referent = (&raw mut (*into).referents).cast::<Referent>().add(reference);
-            (*referent).head_bytes = 0;
-            (*referent).content_bytes = 0;
-            let is_known =
-                if reference == RESULT { (*into).has_result != 0 } else { (reference as u64) < (*into).known };
-            let may_refer = reference != RESULT || !has_thrown;
-            if kinds >> reference & 1 != 0 && is_known && may_refer {
-                let handle = if reference == RESULT { (*into).result } else { (*into).words[reference] };
-                follow(referent, heap, handle);
-            }
+    }
+    let heap = heap()?;
+    Some((heap, standstill(heap)?))
+}
+
+/// The handle of an argument or the result that is a reference, if it is known.
+///
+/// # Safety
+/// There are words at `made`.
+#[inline(always)]
+unsafe fn handle(made: *const MadeWith, reference: usize) -> Option<u64> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if (*made).kinds >> reference & 1 == 0 {
+            return None;
         }
-        (*into).is_still = (standstill(heap) == Some(before)) as u64;
+        if reference == RESULT {
+            return ((*made).has_result != 0 && (*made).has_thrown == 0).then_some((*made).result);
+        }
+        let word = (&raw const (*made).words).cast::<u64>().add(reference);
+        if (reference as u64) < (*made).known { Some(*word) } else { None }
     }
 }
 
@@ -108,7 +172,7 @@ pub(crate) unsafe fn tell(into: *mut CallArgs, made: Made<'_>, kinds: u64, resul
 /// # Safety
 /// As for [`tell`].
 #[inline(always)]
-unsafe fn copy_noted(into: *mut CallArgs, (frame, depth, frames): (&Frame, u32, &Frames)) {
+unsafe fn copy_noted(into: *mut MadeWith, (frame, depth, frames): (&Frame, u32, &Frames)) {
     let noted = noted(frames.owner, depth);
     // SAFETY: the map gave the pointer, and the thread is the current one.
     let noted = noted.map(|noted| unsafe { &*noted }).filter(|of| of.sp == frame.sp && of.index == frame.index);
@@ -128,7 +192,7 @@ unsafe fn copy_noted(into: *mut CallArgs, (frame, depth, frames): (&Frame, u32, 
 /// # Safety
 /// As for [`tell`].
 #[inline(always)]
-unsafe fn copy_kept(into: *mut CallArgs, base: u64) -> (u64, u64) {
+unsafe fn copy_kept(into: *mut MadeWith, base: u64) -> (u64, u64) {
     let kept = base.wrapping_sub(STUB_ARGS_BELOW as u64);
     let field = |offset: usize| word(kept.wrapping_add(offset as u64)).unwrap_or(0);
     let kinds = field(offset_of!(StubArgs, kinds));
@@ -148,27 +212,17 @@ unsafe fn copy_kept(into: *mut CallArgs, base: u64) -> (u64, u64) {
     (kinds, field(offset_of!(StubArgs, env)))
 }
 
-/// Copies the beginning of the object that a handle leads to.
+/// Copies the beginning of the object that a handle leads to, and of its contents, if these are wanted.
 ///
 /// # Safety
 /// `into` is a referent.
 #[inline(always)]
 unsafe fn follow(into: *mut Referent, heap: &HeapPlaces, handle: u64) {
-    if handle == 0 || handle & TAG_BITS != 0 {
-        return;
-    }
-    let Some(addr) = word(handle).filter(|addr| *addr != 0) else { return };
     // SAFETY: the caller's promise, here and below.
-    let head = unsafe { (&raw mut (*into).head).cast::<u8>() };
-    let mut bytes = HEAD_BYTES;
-    if !unsafe { read(head, HEAD_BYTES, addr) } {
-        bytes = LEAST_BYTES;
-        if !unsafe { read(head, LEAST_BYTES, addr) } {
-            return;
-        }
-    }
+    let head = unsafe { &raw mut (*into).head };
+    let Some((addr, bytes)) = (unsafe { copy_head(head, handle) }) else { return };
     if maps::collects(collect::CONTENTS) {
-        let from = unsafe { kept_in(heap, addr, head) };
+        let from = unsafe { kept_in(heap, addr, (&raw const (*head).words).cast()) };
         let contents = unsafe { (&raw mut (*into).contents).cast::<u8>() };
         if let Some(from) = from
             && unsafe { read(contents, CONTENT_BYTES, from) }
@@ -176,10 +230,40 @@ unsafe fn follow(into: *mut Referent, heap: &HeapPlaces, handle: u64) {
             unsafe { (*into).content_bytes = CONTENT_BYTES as u64 };
         }
     }
-    // Some collectors move objects while the program runs, and have the handles lead to the new places.
+    unsafe { confirm(head, handle, addr, bytes) };
+}
+
+/// Copies the beginning of the object that a handle leads to. Returns its address, and how much could be read.
+///
+/// # Safety
+/// `into` is a head.
+#[inline(always)]
+unsafe fn copy_head(into: *mut ObjectHead, handle: u64) -> Option<(u64, usize)> {
+    if handle == 0 || handle & TAG_BITS != 0 {
+        return None;
+    }
+    let addr = word(handle).filter(|addr| *addr != 0)?;
+    // SAFETY: the caller's promise.
+    let head = unsafe { (&raw mut (*into).words).cast::<u8>() };
+    // SAFETY: there is room for so much.
+    if unsafe { read(head, HEAD_BYTES, addr) } {
+        return Some((addr, HEAD_BYTES));
+    }
+    // SAFETY: as above.
+    unsafe { read(head, LEAST_BYTES, addr) }.then_some((addr, LEAST_BYTES))
+}
+
+/// Some collectors move objects while the program runs, and have the handles lead to the new places.
+///
+/// # Safety
+/// `into` is a head.
+#[inline(always)]
+unsafe fn confirm(into: *mut ObjectHead, handle: u64, addr: u64, bytes: usize) {
     if word(handle) == Some(addr) {
+        // SAFETY: the caller's promise.
         unsafe { (*into).addr = addr };
-        unsafe { (*into).head_bytes = bytes as u64 };
+        // SAFETY: as above.
+        unsafe { (*into).bytes = bytes as u64 };
     }
 }
 

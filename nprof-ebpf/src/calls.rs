@@ -6,24 +6,19 @@
 use core::ffi::c_void;
 
 use aya_ebpf::bindings::pt_regs;
-use aya_ebpf::btf_maps::RingBuf;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::bpf_loop;
-use aya_ebpf::macros::btf_map;
 use nprof_common::histogram::{BUCKETS, bucket_of};
 use nprof_common::jni::NO_CALLER;
 use nprof_common::stack::collect;
 use nprof_common::stats::BRIEF;
-use nprof_common::{CallEvent, Frame, Frames, Loss, MAX_FRAMES, MethodStats, ThreadCalls};
+use nprof_common::{Frame, Frames, Loss, MAX_FRAMES, MethodStats, ThreadCalls};
 
 use crate::off_cpu::Total;
 use crate::stacks::{Ended, Open};
-use crate::{args, atomic, by_thread, counters, jni, losses, made, maps, off_cpu, slow, stacks, threads, thrown};
-
-/// Calls on their way out, where a timeline is wanted. One page, the least that the kernel makes; whoever reads them asks
-/// for more.
-#[btf_map]
-static NPROF_CALLS: RingBuf<CallEvent, 4096> = RingBuf::new();
+use crate::{
+    args, atomic, by_thread, counters, jni, losses, made, maps, off_cpu, slow, stacks, threads, thrown, timeline,
+};
 
 /// Counts a call of which nothing else is wanted.
 #[inline(always)]
@@ -115,6 +110,9 @@ pub(crate) unsafe fn end(sp: u64, now: u64, regs: *const pt_regs) {
                 // SAFETY: the caller's promise.
                 unsafe { slow::tell(&slow_call(frames, frame, ended), frames, regs) };
             }
+            if timeline::has_args() {
+                timeline::tell_made(frames, &frame, ended.time_ns, Some(returned));
+            }
             if maps::collects(collect::RETURNS) {
                 // SAFETY: `record` has the record from its map; the registers are the caller's promise.
                 unsafe { stacks::of_call(stats, ended, regs) };
@@ -152,6 +150,9 @@ unsafe extern "C" fn end_innermost(_round: u64, now: *mut u64) -> i64 {
     let Some((_, ended)) = record(frames, frame, unsafe { *now }) else { return 0 };
     if maps::collects(collect::SLOW) && slow::is_told(ended.index, ended.time_ns) {
         slow::tell_end(&slow_call(frames, frame, ended), frames);
+    }
+    if timeline::has_args() {
+        timeline::tell_made(frames, &frame, ended.time_ns, None);
     }
     0
 }
@@ -236,8 +237,8 @@ fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodSt
     if maps::collects(collect::CALLS) && maps::collects(collect::JNI) {
         // SAFETY: the map gave the record, and the frames are the current thread's.
         unsafe { jni::tell(stats, frames, time_ns) };
-    } else if maps::collects(collect::CALLS) {
-        tell(call.index, call.start_ns, time_ns);
+    } else if maps::collects(collect::CALLS) && !timeline::has_args() {
+        timeline::tell(call.index, call.start_ns, time_ns);
     }
     if maps::collects(collect::SLOW) {
         slow::hand_up_wait(frames, &call);
@@ -279,25 +280,6 @@ fn off_ns_since(frames: &Frames, call: Frame) -> Option<u64> {
             None
         }
     }
-}
-
-/// Tells of a call, for a timeline. Whoever reads them looks for them at his own pace.
-#[inline(always)]
-fn tell(index: u32, start_ns: u64, time_ns: u64) {
-    let event = CallEvent { start_ns, time_ns, index, tid: threads::current_tid() };
-    match NPROF_CALLS.reserve(0) {
-        Some(mut record) => {
-            record.write(event);
-            record.submit(u64::from(aya_ebpf::bindings::BPF_RB_NO_WAKEUP));
-        }
-        None => stacks::lose_call(),
-    }
-}
-
-/// The ring that calls go out by.
-#[inline(always)]
-pub(crate) fn ring() -> *mut c_void {
-    (&raw const NPROF_CALLS).cast_mut().cast()
 }
 
 /// The native method that the current thread is in, where JNI functions are traced: its record.

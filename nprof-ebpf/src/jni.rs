@@ -11,14 +11,16 @@ use aya_ebpf::btf_maps::HashMap;
 use aya_ebpf::helpers::generated::{bpf_probe_read_user_str, bpf_ringbuf_reserve, bpf_ringbuf_submit};
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::btf_map;
-use nprof_common::jni::{CRITICAL_SECTIONS, JNI_SHARDS, LETS_UNKNOWN_GO, NO_CALLER, of_pair, pair};
+use nprof_common::jni::{
+    BUFFERS_MADE, COLLECTION_WAITS, CRITICAL_SECTIONS, JNI_SHARDS, LETS_UNKNOWN_GO, NO_CALLER, of_pair, pair,
+};
 use nprof_common::stats::{CALLEE_SHIFT, KIND_SHIFT};
 use nprof_common::{
     CallEvent, Frame, Frames, JniCalled, JniCallee, JniCalls, JniEvent, JniHold, JniKind, JniPlaces, JniShards, Loss,
     MethodStats,
 };
 
-use crate::{atomic, calls, held, losses, stacks, threads, thrown, vm};
+use crate::{atomic, calls, collections, held, losses, stacks, threads, thrown, timeline, vm};
 
 /// The calls by native method and function. The loader says for how many pairs there is room, and of the next for how many
 /// Java methods, look-ups and threads.
@@ -63,6 +65,7 @@ const LETS_ELEMENTS_GO: u64 = JniKind::LetsElementsGo as u64;
 const CLEARS: u64 = JniKind::Clears as u64;
 const ENTERS: u64 = JniKind::Enters as u64;
 const LEAVES: u64 = JniKind::Leaves as u64;
+const MAKES_BUFFER: u64 = JniKind::MakesBuffer as u64;
 
 const NO_CALLEE: u64 = JniCallee::Nothing as u64;
 const THIRD: u64 = JniCallee::Third as u64;
@@ -100,7 +103,7 @@ pub(crate) unsafe fn tell(stats: *const MethodStats, frames: *mut Frames, time_n
     let callee = if callee(stats) == NO_CALLEE { 0 } else { call.env };
     let event = JniEvent { call: told, depth, lost: lost.into(), exception: thrown::pending(env), callee };
     // SAFETY: the map is a ring buffer.
-    let record = unsafe { bpf_ringbuf_reserve(calls::ring(), size_of::<JniEvent>() as u64, 0) }.cast::<JniEvent>();
+    let record = unsafe { bpf_ringbuf_reserve(timeline::ring(), size_of::<JniEvent>() as u64, 0) }.cast::<JniEvent>();
     if record.is_null() {
         if let Some(parent) = parent {
             let before = parent.caller_and_lost >> Frame::LOST_SHIFT;
@@ -141,6 +144,7 @@ pub(crate) unsafe fn subject(stats: *const MethodStats, regs: *const pt_regs) ->
             held::let_go(stats, first, second)
         }
         MAKES | ENTERS => held::object(stats, first),
+        MAKES_BUFFER => second,
         _ => env,
     }
 }
@@ -215,7 +219,7 @@ pub(crate) unsafe fn end(
         losses::lose(Loss::MaxContended, frame.index, frame.sp);
     }
     let is_vain = match kind {
-        MEMBER | CLASS | MAKES | ENTERS => is_null,
+        MEMBER | CLASS | MAKES | MAKES_BUFFER | ENTERS => is_null,
         LETS_GO | LETS_ELEMENTS_GO | CLEARS => frame.env == 0,
         _ => false,
     };
@@ -225,6 +229,8 @@ pub(crate) unsafe fn end(
         look_up(kind, caller, frame, time_ns.saturating_sub(frame.child_ns + off_ns));
     } else if kind == CLEARS {
         thrown::note_cleared(caller, frame.index, frame.env);
+    } else if kind == MAKES_BUFFER {
+        sum(caller, BUFFERS_MADE, frame.env);
     } else if kind == ENTERS {
         enter(caller, frame, frame.start_ns + time_ns);
     }
@@ -282,28 +288,50 @@ fn enter(caller: u32, frame: &Frame, now_ns: u64) {
 #[inline(always)]
 fn leave() {
     let tid = threads::current_tid();
-    let Some(hold) = NPROF_HOLDS.get_ptr_mut(tid) else { return };
+    // SAFETY: the helper takes no pointer.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    let Some(hold) = NPROF_HOLDS.get_ptr_mut(tid) else { return collections::section_ends(NO_CALLER, now_ns) };
     // SAFETY: as above.
     let JniHold { depth, since_ns, pair } = unsafe { &mut *hold };
     if *depth > 1 {
         *depth -= 1;
         return;
     }
-    // SAFETY: the helper takes no pointer.
-    let time_ns = unsafe { bpf_ktime_get_ns() }.saturating_sub(*since_ns);
+    let time_ns = now_ns.saturating_sub(*since_ns);
     let (caller, function) = of_pair(*pair);
+    collections::section_ends(caller, now_ns);
     let sections = calls_of(caller, function, 0);
     // It was there a moment ago, and nobody else takes it away.
     _ = NPROF_HOLDS.remove(tid);
     let Some(sections) = sections else { return };
-    // SAFETY: the map gave the pointer.
-    let JniCalls { calls, timed, total_ns, max_ns, .. } = unsafe { &mut *sections };
+    lasted(sections, function & !CRITICAL_SECTIONS, time_ns);
+}
+
+/// A collection has waited for the end of critical sections, the last of which the native method with this record had held.
+#[inline(always)]
+pub(crate) fn waited(caller: u32, time_ns: u64) {
+    sum(caller, COLLECTION_WAITS, time_ns);
+}
+
+/// Adds to what is summed up of a native method in place of a function.
+#[inline(always)]
+fn sum(caller: u32, of: u32, amount: u64) {
+    if let Some(sums) = calls_of(caller, of, 0) {
+        lasted(sums, 0, amount);
+    }
+}
+
+/// Adds something that lasted so long. It is kept for `function`.
+#[inline(always)]
+fn lasted(of: *mut JniCalls, function: u32, time_ns: u64) {
+    // SAFETY: the callers have it from a map.
+    let JniCalls { calls, timed, total_ns, max_ns, .. } = unsafe { &mut *of };
     for (counter, more) in [(calls, 1), (timed, 1), (total_ns, time_ns)] {
         add(counter, more);
     }
     // SAFETY: as above.
     if !unsafe { atomic::raise(max_ns, time_ns) } {
-        losses::lose(Loss::MaxContended, function & !CRITICAL_SECTIONS, 0);
+        losses::lose(Loss::MaxContended, function, 0);
     }
 }
 
@@ -334,7 +362,8 @@ fn calls_or_null(caller: u32, function: u32, id: u64) -> *mut JniCalls {
         NPROF_JNI.get_ptr_mut(key)
     });
     let Some(shards) = known else {
-        losses::lose(Loss::NoJniRoom, function & !CRITICAL_SECTIONS, 0);
+        let index = if function & COLLECTION_WAITS == 0 { function & !CRITICAL_SECTIONS } else { 0 };
+        losses::lose(Loss::NoJniRoom, index, 0);
         return ptr::null_mut();
     };
     // SAFETY: the helper takes no pointer.

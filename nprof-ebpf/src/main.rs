@@ -17,6 +17,7 @@ mod by_thread;
 mod call_bytes;
 mod calls;
 mod clocks;
+mod collections;
 mod counters;
 mod events;
 mod frozen;
@@ -34,6 +35,7 @@ mod stacks;
 mod task_storage;
 mod threads;
 mod thrown;
+mod timeline;
 mod vm;
 
 use aya_ebpf::EbpfContext;

@@ -315,7 +315,7 @@ fn result(header: &StackHeader) -> Option<u64> {
 
 /// What the arguments of a function are.
 #[inline(always)]
-fn kinds(index: u32) -> u64 {
+pub(crate) fn kinds(index: u32) -> u64 {
     // SAFETY: the map gave the pointer. Volatile, because user space writes the word.
     stats(index).map_or(0, |stats| unsafe { (&raw const (*stats).kinds).read_volatile() })
 }

@@ -25,6 +25,9 @@ pub struct JniReport {
     pub look_ups: LookUpsRow,
     pub exceptions: ExceptionsRow,
     pub critical: Option<CriticalRow>,
+    pub collections_wait: Option<bool>,
+    pub collections_waited: Option<WaitedRow>,
+    pub direct_buffers: BuffersRow,
     pub not_seen: Vec<String>,
     pub losses: BTreeMap<String, u64>,
 }
@@ -45,6 +48,8 @@ pub struct JniMethodRow {
     pub jni: BTreeMap<String, JniUseRow>,
     pub exceptions: Option<ExceptionsRow>,
     pub critical: Option<CriticalRow>,
+    pub collections_waited: Option<WaitedRow>,
+    pub direct_buffers: BuffersRow,
 }
 
 /// The calls of a function by a native method.
@@ -179,6 +184,24 @@ impl ExceptionsRow {
         let sum = |of: fn(&(Option<&str>, u64, u64)) -> u64| classes.iter().map(of).sum();
         Self { pending: sum(|row| row.1), cleared: sum(|row| row.2), classes: classes.iter().map(row).collect() }
     }
+}
+
+/// Direct buffers that native code has made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct BuffersRow {
+    pub made: u64,
+    pub bytes: u64,
+    pub largest_bytes: u64,
+}
+
+/// Collections that waited for the end of critical sections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct WaitedRow {
+    pub collections: u64,
+    pub total_ns: u64,
+    pub longest_ns: u64,
 }
 
 /// Critical sections.

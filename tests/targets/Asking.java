@@ -11,6 +11,9 @@ public final class Asking {
     /** What references are made to. */
     private static final Object KEPT = new Other();
 
+    /** What the last allocation has made. */
+    private static volatile byte[] garbage;
+
     private static int number;
     private int field;
 
@@ -39,6 +42,9 @@ public final class Asking {
 
     /** Holds an array, and once more meanwhile, for so many milliseconds. */
     static native void hold(int[] array, int milliseconds);
+
+    /** Makes so many direct buffers, each of one byte more than the one before. */
+    static native void buffers(int made);
 
     /** Calls {@link #back}, looks whether it has thrown, and asks for the version twice. */
     static native void call();
@@ -164,6 +170,28 @@ public final class Asking {
         leak(KEPT, "text", new int[8], amount, 1);
     }
 
+    /** Holds an array for so long, while another thread wants the heap collected. */
+    private static void holdUp(int milliseconds, Runnable collects) {
+        Thread collecting = new Thread(() -> {
+            LockSupport.parkNanos(milliseconds * 250_000L);
+            collects.run();
+        });
+        collecting.start();
+        hold(new int[8], milliseconds);
+        try {
+            collecting.join();
+        } catch (InterruptedException interrupted) {
+            throw new AssertionError(interrupted);
+        }
+    }
+
+    /** More than a small young generation holds. */
+    private static void allocate() {
+        for (int i = 0; i < 256; i++) {
+            garbage = new byte[1 << 16];
+        }
+    }
+
     private static void once(String what, int amount) {
         switch (what) {
             case "lookUp": lookUp(); break;
@@ -185,6 +213,9 @@ public final class Asking {
             case "raiseAndClear": raise(true); break;
             case "raiseAndLeave": raise(false); break;
             case "hold": hold(new int[8], amount); break;
+            case "holdUp": holdUp(amount, System::gc); break;
+            case "holdUpAllocating": holdUp(amount, Asking::allocate); break;
+            case "buffers": buffers(amount); break;
             case "call": call(); break;
             case "callEach": new Asking().callEach(amount); break;
             case "callFresh":

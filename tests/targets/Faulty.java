@@ -5,6 +5,7 @@ import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.locks.LockSupport;
 
 /** Natives that each do one thing that they should not, and some that do nothing wrong. */
 public final class Faulty {
@@ -82,7 +83,7 @@ public final class Faulty {
             }
             lookUp(12_000);
             keep(small, 250);
-            hold(small, 25);
+            holdUp(small);
             for (int i = 0; i < 10; i++) {
                 copy(large);
             }
@@ -101,6 +102,16 @@ public final class Faulty {
         for (Thread thread : asking) {
             thread.join();
         }
+    }
+
+    /** Holds an array, while another thread asks for a collection. */
+    private static void holdUp(byte[] array) throws InterruptedException {
+        Thread collecting = start(() -> {
+            LockSupport.parkNanos(3_000_000);
+            System.gc();
+        });
+        hold(array, 25);
+        collecting.join();
     }
 
     private static void askUntil(boolean[] over) {

@@ -155,6 +155,19 @@ NATIVE(void, fail)(JNIEnv *env, jclass class, jint cleared, jboolean leaves) {
     }
 }
 
+/* Buffers of one byte, of two, and so on. */
+NATIVE(void, buffers)(JNIEnv *env, jclass class, jint made) {
+    static char memory[1 << 16];
+    (void)class;
+    for (jint i = 1; i <= made; i++) {
+        jobject buffer = (*env)->NewDirectByteBuffer(env, memory, i);
+        if (buffer == NULL) {
+            abort();
+        }
+        (*env)->DeleteLocalRef(env, buffer);
+    }
+}
+
 /* The VM throws, what Java throws is passed on, or the native throws itself. */
 NATIVE(void, raise)(JNIEnv *env, jclass class, jint kind, jboolean clears) {
     if (kind == 0) {

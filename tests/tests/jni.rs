@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use nprof_tests::jdk::Jdk;
-use nprof_tests::jni_report::{CriticalRow, ExceptionsRow, JavaRow, Jni, JniReport, LookUpsRow, ReferencesRow};
+use nprof_tests::jni_report::{
+    BuffersRow, CriticalRow, ExceptionsRow, JavaRow, Jni, JniReport, LookUpsRow, ReferencesRow,
+};
 use nprof_tests::nprof;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::traced_on_every_jdk;
@@ -323,6 +325,22 @@ fn critical_sections() -> Result<()> {
         ensure!(report.method(Some("hold"))?.critical == report.critical, "{report:?}");
         let ReferencesRow { made, released, .. } = report.references["critical"];
         ensure!(made >= 2 * CALLS && made == released, "{:?}", report.references);
+        Ok(())
+    })
+}
+
+/// Check that direct buffers are counted with their bytes, for the native method that has made them.
+#[test]
+fn direct_buffers() -> Result<()> {
+    const EACH: u64 = 20;
+    traced_on_every_jdk(|jdk| {
+        for options in [&[][..], &["-Xcheck:jni"]] {
+            let report = asked(jdk, options, &[("buffers", EACH), ("call", 0)])?;
+            let expected = BuffersRow { made: EACH * CALLS, bytes: CALLS * EACH * (EACH + 1) / 2, largest_bytes: EACH };
+            let of_native = report.method(Some("buffers"))?.direct_buffers;
+            ensure!((of_native, report.direct_buffers) == (expected, expected), "{options:?}: {report:?}");
+            ensure!(report.method(Some("call"))?.direct_buffers.made == 0, "{report:?}");
+        }
         Ok(())
     })
 }

@@ -160,6 +160,8 @@ fn mistakes_are_told_before_recording() -> Result<()> {
             (vec!["flamegraph", "--pid", &pid, "--on-cpu", "--weight", "calls"], vec!["--on-cpu", "--weight"]),
             (vec!["flamegraph", "--pid", &pid, "--on-cpu", "targets.*::*"], vec!["--on-cpu"]),
             (vec!["flamegraph", "--pid", &pid, "--on-cpu", "-o", "/tmp/t.trace.json"], vec!["--on-cpu"]),
+            (vec!["record", "--pid", &pid, "--args"], vec!["--args", "--timeline"]),
+            (vec!["flamegraph", "--pid", &pid, "--args", "-o", "/tmp/t.svg"], vec!["--args", ".trace.json"]),
             (vec!["record", "--pid", &pid, "--stack-size", "1g"], vec!["1g", "32k"]),
             (vec!["record", "--pid", &pid, "--max-stacks", "0"], vec!["0"]),
         ] {

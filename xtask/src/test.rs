@@ -34,6 +34,7 @@ const QUICK: &[&str] = &["kernel::", "inventory::", "inflight::", "losses::"];
 const SIDE_BY_SIDE: &[&str] = &[
     "browser::",
     "cli::",
+    "collections::",
     "containers::",
     "cycles::",
     "enhanced::",
@@ -64,6 +65,7 @@ const SIDE_BY_SIDE: &[&str] = &[
     "stubs::",
     "targets::",
     "tiers::",
+    "timeline_args::",
     "tree::",
     "tree_beside::",
     "tree_cli::",

@@ -4,6 +4,8 @@
 //! The bytes were copied while no collector stopped the program and none had begun since, so they are of one object. Its class
 //! may be gone a moment later, with its loader, when the heap is collected: if that has begun meanwhile, nothing is said.
 
+use std::collections::HashMap;
+
 use nprof_common::{HeapPlaces, Referent};
 
 use super::Unwinder;
@@ -93,20 +95,49 @@ impl<M: RemoteMemory> Unwinder<M> {
     /// # Errors
     /// As [`Self::heap_places`].
     pub fn object(&mut self, copied: &Referent, collections: u64) -> Result<Option<HeapObject>, MemoryError> {
-        self.reader.forget();
-        if self.objects_and_told()?.is_none() {
-            return Ok(None);
+        self.forget_classes();
+        self.next_object(copied, collections)
+    }
+
+    /// The same of one of many objects: what was read of a class holds until the next collection, or until
+    /// [`Self::forget_classes`].
+    ///
+    /// # Errors
+    /// As [`Self::heap_places`].
+    pub fn next_object(&mut self, copied: &Referent, collections: u64) -> Result<Option<HeapObject>, MemoryError> {
+        if self.known.classes.at != collections || self.known.classes.by_address.is_empty() {
+            self.known.classes = RecentClasses { at: collections, by_address: HashMap::new() };
+            self.reader.forget();
+            if self.objects_and_told()?.is_none() {
+                return Ok(None);
+            }
         }
         let Self { reader, layout, known, counter, .. } = self;
-        let (Some(objects), Some(told)) = (&known.objects, known.told) else {
+        let (Some(objects), Some(told), Some(counter)) = (&known.objects, known.told, counter) else {
             return Ok(None);
         };
-        let found = Reading { reader, layout, objects, told }.object(copied)?;
-        let Some(counter) = counter else {
+        let mut reading = Reading { reader, layout, objects, told };
+        let Some(klass) = reading.klass(copied) else {
             return Ok(None);
         };
-        let now = reader.numbers_again(&[(*counter, 4)])?;
-        Ok(found.filter(|_| now.first() == Some(&Some(collections))))
+        if let Some(class) = known.classes.by_address.get(&klass) {
+            return Ok(class.as_ref().map(|class| reading.described(class, copied)));
+        }
+        reading.reader.forget();
+        let class = reading.class(klass)?;
+        let now = reading.reader.numbers_again(&[(*counter, 4)])?;
+        if now.first() != Some(&Some(collections)) {
+            return Ok(None);
+        }
+        let object = class.as_ref().map(|class| reading.described(class, copied));
+        known.classes.by_address.insert(klass, class);
+        Ok(object)
+    }
+
+    /// Reads classes anew. To be called every few milliseconds while there are objects to be named: some collectors unload classes in
+    /// pauses that they do not count.
+    pub fn forget_classes(&mut self) {
+        self.known.classes.by_address.clear();
     }
 
     /// The same of an object whose class is known to be loaded still, because the object is: collections do not matter.
@@ -162,6 +193,32 @@ impl ToldClasses {
     }
 }
 
+/// What was read of classes since a collection.
+#[derive(Debug, Default)]
+pub(super) struct RecentClasses {
+    /// How many collections had begun.
+    at: u64,
+    /// By address; `None` where there is no class.
+    by_address: HashMap<VirtAddr, Option<ObjectClass>>,
+}
+
+/// What matters of a class to tell of its objects.
+#[derive(Debug, Clone)]
+struct ObjectClass {
+    name: String,
+    kind: ClassKind,
+}
+
+/// What is told of an object, and where that lies in it.
+#[derive(Debug, Clone, Copy)]
+enum ClassKind {
+    Array,
+    Descriptor { fd: u64 },
+    String { coder: u64 },
+    Buffer { capacity: u64 },
+    Other,
+}
+
 /// Reads what one object refers to outside of the heap.
 struct Reading<'a, M> {
     reader: &'a mut Reader<M>,
@@ -172,28 +229,55 @@ struct Reading<'a, M> {
 
 impl<M: RemoteMemory> Reading<'_, M> {
     fn object(&mut self, copied: &Referent) -> Result<Option<HeapObject>, MemoryError> {
-        let head = copied.head();
-        let Some((klass, _)) = self.objects.klass(VirtAddr(copied.addr), head) else {
+        let Some(klass) = self.klass(copied) else {
             return Ok(None);
         };
-        let Some(class) = self.name(klass)? else {
+        let class = self.class(klass)?;
+        Ok(class.map(|class| self.described(&class, copied)))
+    }
+
+    fn klass(&self, copied: &Referent) -> Option<VirtAddr> {
+        let (klass, _) = self.objects.klass(VirtAddr(copied.head.addr), copied.head.known())?;
+        Some(klass)
+    }
+
+    fn class(&mut self, klass: VirtAddr) -> Result<Option<ObjectClass>, MemoryError> {
+        let Some(name) = self.name(klass)? else {
             return Ok(None);
         };
-        let int = |offset: u64| int(head, offset);
-        let mut object = HeapObject { class, length: None, file: None, contents: None };
-        if object.class.starts_with('[') {
-            object.length = int(self.objects.array_length()).and_then(|length| u32::try_from(length).ok());
-            object.contents = self.array(&object.class, copied.contents());
+        let kind = if name.starts_with('[') {
+            ClassKind::Array
         } else if let Some((_, fd)) = self.told.descriptor.filter(|(descriptor, _)| *descriptor == klass) {
-            object.file = int(fd);
+            ClassKind::Descriptor { fd }
         } else if let Some((_, [_, coder])) = self.told.string.filter(|(string, _)| *string == klass) {
-            object.contents = self.string(field(head, Number { offset: coder, width: 1 }), copied.contents());
+            ClassKind::String { coder }
         } else if let Some((buffer, capacity)) = self.told.buffer
             && self.is_below(klass, buffer)?
         {
-            object.length = int(capacity).and_then(|capacity| u32::try_from(capacity).ok());
+            ClassKind::Buffer { capacity }
+        } else {
+            ClassKind::Other
+        };
+        Ok(Some(ObjectClass { name, kind }))
+    }
+
+    fn described(&self, class: &ObjectClass, copied: &Referent) -> HeapObject {
+        let head = copied.head.known();
+        let length = |offset| int(head, offset).and_then(|length| u32::try_from(length).ok());
+        let mut object = HeapObject { class: class.name.clone(), length: None, file: None, contents: None };
+        match class.kind {
+            ClassKind::Array => {
+                object.length = length(self.objects.array_length());
+                object.contents = self.array(&class.name, copied.contents());
+            }
+            ClassKind::Descriptor { fd } => object.file = int(head, fd),
+            ClassKind::String { coder } => {
+                object.contents = self.string(field(head, Number { offset: coder, width: 1 }), copied.contents());
+            }
+            ClassKind::Buffer { capacity } => object.length = length(capacity),
+            ClassKind::Other => {}
         }
-        Ok(Some(object))
+        object
     }
 
     fn name(&mut self, klass: VirtAddr) -> Result<Option<String>, MemoryError> {
@@ -262,6 +346,8 @@ fn utf16(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nprof_common::ObjectHead;
+
     use super::super::testing::SmallVm;
     use super::*;
 
@@ -286,8 +372,8 @@ mod tests {
 
     /// An object of a class, with what follows that in its second word, and the beginning of its contents.
     fn copied(klass: u64, next: u64, contents: &[u64]) -> Referent {
-        let mut copied = Referent { addr: 0x8000, head_bytes: 64, head: [0; 8], content_bytes: 0, contents: [0; 20] };
-        (copied.head[0], copied.head[1]) = (1, klass | next << 32);
+        let words = [1, klass | next << 32, 0, 0, 0, 0, 0, 0];
+        let mut copied = Referent::without_contents(ObjectHead { addr: 0x8000, bytes: 64, words });
         copied.contents[..contents.len()].copy_from_slice(contents);
         copied.content_bytes = if contents.is_empty() { 0 } else { 24 };
         copied
@@ -310,8 +396,9 @@ mod tests {
         let descriptor = HeapObject { file: Some(5), ..plain("java/io/FileDescriptor") };
         assert_eq!(object(&copied(0x5_4200, 5, &[])), Some(descriptor));
         assert_eq!(object(&copied(0x7_7000, 5, &[])), None);
-        assert_eq!(object(&Referent { head: [3; 8], ..copied(0x5_0000, 0, &[]) }), None);
-        assert_eq!(object(&Referent { head_bytes: 8, ..copied(0x5_0000, 0, &[]) }), None);
+        let head = copied(0x5_0000, 0, &[]).head;
+        assert_eq!(object(&Referent::without_contents(ObjectHead { words: [3; 8], ..head })), None);
+        assert_eq!(object(&Referent::without_contents(ObjectHead { bytes: 8, ..head })), None);
     }
 
     /// Check that contents end where the array does or the copy, and that the two forms of strings are told apart.
@@ -325,10 +412,10 @@ mod tests {
         assert_eq!(contents(&copied(0x5_4000, 9, &array(9))), Some(Contents::Bytes(b"abcdefgh".to_vec(), true)));
         let mut string = copied(0x5_4100, 0, &array(3));
         assert_eq!(contents(&string), text("abc", false));
-        string.head[2] = 1;
+        string.head.words[2] = 1;
         (string.contents[1], string.contents[2]) = (0x5_4000 | 4 << 32, 0x5416_0041);
         assert_eq!(contents(&string), text("A\u{5416}", false));
-        string.head[2] = 7;
+        string.head.words[2] = 7;
         assert_eq!(contents(&string), None);
         assert_eq!(contents(&copied(0x5_4300, 8, &[1, 0x5_4300 | 8 << 32, 0xd800_0041])), text("A\u{fffd}\0\0", true));
     }
@@ -345,5 +432,12 @@ mod tests {
         let copied = copied(0x5_4000, 9, &[]);
         assert!(unwinder.object(&copied, 7).unwrap().is_some());
         assert_eq!(unwinder.object(&copied, 6).unwrap(), None);
+        // What was read before it began is no less certain for that, but only of what was copied before, and only for a moment.
+        assert!(unwinder.next_object(&copied, 7).unwrap().is_some());
+        vm.put(0x5_a040, &[8, 0, 0, 0]);
+        assert!(unwinder.next_object(&copied, 7).unwrap().is_some());
+        unwinder.forget_classes();
+        assert_eq!(unwinder.next_object(&copied, 7).unwrap(), None);
+        assert!(unwinder.next_object(&copied, 8).unwrap().is_some());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use super::arguments::ToldClasses;
+use super::arguments::{RecentClasses, ToldClasses};
 use super::assumption::{Assumption, changed};
 use super::blob::BlobKind;
 use super::code_cache::CodeCache;
@@ -92,6 +92,8 @@ pub(super) struct Known {
     pub(super) lasting: HashSet<VirtAddr>,
     /// Classes of which more is told than their names, once an object is asked for.
     pub(super) told: Option<ToldClasses>,
+    /// What was read of the classes of objects a moment ago.
+    pub(super) classes: RecentClasses,
 }
 
 /// Something that was remembered and that a stack relies on.

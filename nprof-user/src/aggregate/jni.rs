@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nprof_common::jni::CRITICAL_SECTIONS;
+use nprof_common::jni::{BUFFERS_MADE, COLLECTION_WAITS, CRITICAL_SECTIONS};
 use nprof_common::{JniCallee, JniCalls};
 
 use crate::model::{
-    CriticalSections, JniCallPath, JniCallback, JniExceptions, JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot,
-    JniUse, Method, MethodSnapshot, Price, Snapshot, jni as functions,
+    BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniExceptions,
+    JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot, JniUse, Method, MethodSnapshot, Price, Snapshot,
+    jni as functions,
 };
 
 /// What the kernel keeps besides the records.
@@ -25,6 +26,8 @@ pub struct JniPairs {
     pub held: Option<(Vec<HeldThing>, Duration)>,
     /// Exceptions by record, how, and class.
     pub thrown: Vec<ThrownSum>,
+    /// Whether collections wait for the end of critical sections. Those that did are among the pairs, and not here.
+    pub collections: CollectionsWait,
 }
 
 /// The calls of one Java method by one native method, by one JNI function.
@@ -79,6 +82,7 @@ type Callback<'a> = (Option<usize>, usize, Option<[&'a str; 3]>);
 #[must_use]
 pub fn jni(snapshot: Snapshot, known: &JniPairs, unseen: Vec<&'static str>, tells_members: bool) -> JniSnapshot {
     let (mut uses, mut critical) = (Vec::new(), Vec::new());
+    let (collections, buffers) = (collections(&snapshot, known), buffers(&snapshot, known));
     for ((method, function), calls) in sums(&snapshot, known) {
         match function {
             Some(function) => uses.push(use_of(&snapshot.methods[function], (method, function), calls)),
@@ -96,7 +100,45 @@ pub fn jni(snapshot: Snapshot, known: &JniPairs, unseen: Vec<&'static str>, tell
     });
     let thrown = thrown(&known.thrown, places_of(&snapshot, known));
     let callbacks = callbacks(&snapshot, known);
-    JniSnapshot { snapshot, uses, callbacks, critical, unseen, tells_members, held, thrown }
+    JniSnapshot { snapshot, uses, callbacks, critical, collections, buffers, unseen, tells_members, held, thrown }
+}
+
+/// The collections that have waited, by who held them up.
+fn collections(snapshot: &Snapshot, known: &JniPairs) -> CollectionsWait {
+    if !matches!(known.collections, CollectionsWait::For(_)) {
+        return known.collections.clone();
+    }
+    let of = |(method, JniCalls { calls, total_ns, max_ns, .. })| CollectionWaits {
+        method,
+        collections: calls,
+        total_ns,
+        longest_ns: max_ns,
+    };
+    CollectionsWait::For(by_caller(snapshot, known, COLLECTION_WAITS).into_iter().map(of).collect())
+}
+
+/// The direct buffers, by who has made them.
+fn buffers(snapshot: &Snapshot, known: &JniPairs) -> Vec<BuffersMade> {
+    let of = |(method, JniCalls { calls, total_ns, max_ns, .. })| BuffersMade {
+        method,
+        buffers: calls,
+        bytes: total_ns,
+        largest_bytes: max_ns,
+    };
+    let mut buffers: Vec<BuffersMade> = by_caller(snapshot, known, BUFFERS_MADE).into_iter().map(of).collect();
+    buffers.sort_by_key(|of| (std::cmp::Reverse(of.bytes), of.method));
+    buffers
+}
+
+/// What is kept in place of a function's calls, by native method.
+fn by_caller(snapshot: &Snapshot, known: &JniPairs, kept: u32) -> HashMap<Option<usize>, JniCalls> {
+    let place = places_of(snapshot, known);
+    let mut sums: HashMap<Option<usize>, JniCalls> = HashMap::new();
+    for ((caller, _), calls) in known.pairs.iter().filter(|((_, function), _)| *function == kept) {
+        let sum = sums.entry(place(*caller)).or_insert(JniCalls::NONE);
+        *sum = sum.and(*calls);
+    }
+    sums
 }
 
 /// Who has called which Java method, by which function. What is not told of functions that call Java is in it, too.
@@ -201,6 +243,9 @@ fn sums(snapshot: &Snapshot, known: &JniPairs) -> HashMap<Places, JniCalls> {
     let mut sums: HashMap<Places, JniCalls> = HashMap::new();
     let called = known.called.iter().map(|called| (called.records, called.calls));
     for ((caller, function), calls) in known.pairs.iter().copied().chain(called) {
+        if matches!(function, COLLECTION_WAITS | BUFFERS_MADE) {
+            continue;
+        }
         let is_section = function & CRITICAL_SECTIONS != 0;
         let of_function = if is_section { None } else { place(function) };
         if is_section || of_function.is_some() {
@@ -296,6 +341,11 @@ mod tests {
             ((0, 60), calls(1, 300)),
             ((77, 60), nested),
             ((50, 60 | CRITICAL_SECTIONS), calls(3, 30)),
+            ((50, COLLECTION_WAITS), calls(2, 20)),
+            ((0, COLLECTION_WAITS), calls(1, 5)),
+            ((77, COLLECTION_WAITS), calls(1, 6)),
+            ((0, BUFFERS_MADE), calls(1, 5)),
+            ((50, BUFFERS_MADE), calls(3, 4096)),
         ];
         let paths = ["a.One::a:1", "a.Other::b:2"].map(|path| Arc::from([path.to_owned()]));
         let thing = |records, times, seconds| HeldThing {
@@ -311,7 +361,10 @@ mod tests {
         let threw = |method, is_cleared, count| ThrownSum { method, is_cleared, class: Some("E".to_owned()), count };
         let thrown = vec![threw(50, true, 2), threw(50, false, 1), threw(77, true, 4), threw(78, true, 1)];
         let records = HashMap::from([(50, 5), (60, 6)]);
-        let known = JniPairs { pairs, called: Vec::new(), records, held, thrown };
+        let collections = CollectionsWait::For(Vec::new());
+        let known = JniPairs { pairs, called: Vec::new(), records, held, thrown, collections };
+        let never = JniPairs { collections: CollectionsWait::Never, ..known.clone() };
+        assert_eq!(jni(snapshot.clone(), &never, Vec::new(), true).collections, CollectionsWait::Never);
         let mut known = jni(snapshot, &known, Vec::new(), true);
         known.uses.sort_by_key(|made| made.method);
         let of = |at: usize| (known.uses[at].method, known.uses[at].function, known.uses[at].calls.calls);
@@ -329,6 +382,13 @@ mod tests {
         let [one, other] = ["a.One::a:1", "a.Other::b:2"].map(|path| (path.to_owned(), 1));
         assert_eq!((paths, held.groups[1].stacks()), (vec![vec![one, other], vec![]], 0));
         assert_eq!((held.live(JniResource::Global), held.live(JniResource::Weak)), (4, 0));
+        let CollectionsWait::For(mut waits) = known.collections else { panic!("not known") };
+        waits.sort_by_key(|of| of.method);
+        let waits: Vec<_> = waits.iter().map(|of| (of.method, of.collections, of.total_ns, of.longest_ns)).collect();
+        assert_eq!(waits, [(None, 2, 11, 150), (Some(0), 2, 20, 150)]);
+        let buffers: Vec<_> =
+            known.buffers.iter().map(|of| (of.method, of.buffers, of.bytes, of.largest_bytes)).collect();
+        assert_eq!(buffers, [(Some(0), 3, 4096, 150), (None, 1, 5, 150)]);
         assert_eq!(known.critical, [CriticalSections { method: Some(0), sections: 3, total_ns: 30, longest_ns }]);
     }
 }

@@ -61,7 +61,8 @@ mod tests {
     fn leaves_others_out() {
         let function = |method: &str| FunctionTotals { method: method.to_owned(), ..FunctionTotals::default() };
         let stack = |cut| ProfileStack { frames: Vec::new(), cut };
-        let call = |function| TimelineCall { tid: 1, function, start_ns: 0, duration_ns: 1, stack: None };
+        let call =
+            |function| TimelineCall { tid: 1, function, start_ns: 0, duration_ns: 1, stack: None, made_with: None };
         let profile = Profile {
             functions: ["a", "b", "c"].map(function).to_vec(),
             stacks: vec![stack(None), stack(Some(CutReason::TooDeep))],

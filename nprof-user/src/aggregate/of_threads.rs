@@ -164,7 +164,7 @@ mod tests {
             open: vec![totals(1, 0, 1.0, 9.0), totals(1, 1, 1.0, 9.0)],
             threads: [(7, "worker-1"), (8, "main")].map(thread).to_vec(),
             timeline: [7, 8]
-                .map(|tid| TimelineCall { tid, function: 0, start_ns: 0, duration_ns: 1, stack: None })
+                .map(|tid| TimelineCall { tid, function: 0, start_ns: 0, duration_ns: 1, stack: None, made_with: None })
                 .to_vec(),
             ..Profile::default()
         }

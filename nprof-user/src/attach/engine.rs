@@ -140,7 +140,7 @@ impl Engine {
         let records = Arc::new(records);
         let consumed = (collect.counters != 0).then(|| map_consumed(&object, capacity, shards).map(Arc::new));
         let (consumed, off_cpu) = (consumed.transpose()?, collect.measures_off_cpu());
-        let rows = collect.slow.then(|| map_slow(&object, capacity, shards)).transpose()?;
+        let rows = collect.has_slow_rows().then(|| map_slow(&object, capacity, shards)).transpose()?;
         let slow = rows.map(|rows| SlowTable::new(rows, shards));
         let (threads, bytes) = object.take_by_record(collect)?;
         let (threads, bytes) = (threads.map(Arc::new), bytes.map(Arc::new));

@@ -9,8 +9,8 @@ use std::{fmt, io};
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use nprof_common::stack::{MAX_PAGES, PAGE, collect};
 use nprof_common::{
-    CallArgs, CallEvent, Counter, Frame, Frames, JniEvent, JniHandle, LastJavaFramePlace, OffCpu, Pace, SLOTS,
-    SlowDetails, SlowPace, StackHeader, alloc,
+    CallArgs, CallEvent, Counter, Frame, Frames, JniEvent, JniHandle, LastJavaFramePlace, MadeCall, OffCpu, Pace,
+    SLOTS, SlowDetails, SlowPace, StackHeader, alloc,
 };
 use rustix::process::{PidfdFlags, pidfd_open};
 use zerocopy::{FromBytes as _, transmute};
@@ -30,6 +30,8 @@ const RING_SECONDS: f64 = 0.5;
 const RING_BYTES: std::ops::RangeInclusive<u32> = 4 << 10..=64 << 20;
 /// Room for the calls of a timeline that are not read yet: 350,000.
 const CALL_RING_BYTES: u32 = 8 << 20;
+/// The same with what they were made with: 48,000.
+const MADE_RING_BYTES: u32 = 32 << 20;
 /// More threads than a JVM normally has; the others have no anchors.
 const MAX_THREADS: u32 = 1 << 15;
 
@@ -65,7 +67,7 @@ pub struct Collect {
     pub max_stacks: u32,
     /// The counters of threads whose difference each timed call gets: bits of [`nprof_common::Counter`].
     pub counters: u32,
-    /// What slow calls were made with.
+    /// What slow calls, and those that are told one by one, were made with.
     pub args: ArgsWanted,
     /// How the VM is asked for a pending exception.
     pub pending: PendingPlaces,
@@ -84,6 +86,8 @@ pub struct Collect {
     pub held: bool,
     /// The calls of each function by thread.
     pub by_thread: bool,
+    /// How long collections wait for the end of critical sections, where JNI functions are traced.
+    pub collections: bool,
 }
 
 /// How the programs find the exception that is pending in a thread; zeros if that is not known, or if there are several VMs.
@@ -123,6 +127,7 @@ impl Collect {
             callees: false,
             held: false,
             by_thread: false,
+            collections: false,
         }
     }
 
@@ -141,9 +146,10 @@ impl Collect {
         Kept { off_cpu: self.measures_off_cpu(), counters: self.counters }
     }
 
-    /// Whether it is told of slow calls what they were made with.
-    pub(super) fn tells_args(&self) -> bool {
-        self.slow && self.args != ArgsWanted::No
+    /// Whether it is told of calls what they were made with.
+    #[must_use]
+    pub fn tells_args(&self) -> bool {
+        (self.slow || self.calls) && self.args != ArgsWanted::No
     }
 
     pub(super) fn bits(&self) -> u32 {
@@ -155,10 +161,11 @@ impl Collect {
             (self.calls, collect::CALLS),
             (self.slow, collect::SLOW),
             (self.tells_args(), collect::ARGS),
-            (self.tells_args() && self.args == ArgsWanted::Contents, collect::CONTENTS),
+            (self.slow && self.args == ArgsWanted::Contents, collect::CONTENTS),
             (self.jni, collect::JNI),
             (self.held, collect::HELD),
             (self.by_thread, collect::THREADS),
+            (self.collections, collect::COLLECTIONS),
         ];
         bits.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, bit)| all | bit)
     }
@@ -173,7 +180,7 @@ impl Collect {
     }
 
     pub(super) fn stack_ring_bytes(&self) -> u32 {
-        let args = if self.tells_args() { size_of::<CallArgs>() } else { 0 };
+        let args = if self.slow && self.tells_args() { size_of::<CallArgs>() } else { 0 };
         let around = size_of::<StackHeader>() + size_of::<SlowDetails>().max(size_of::<JniHandle>()) + args;
         let record = f64::from(self.pages()) * PAGE as f64 + around as f64;
         let wanted = if self.stacks() { record * f64::from(self.max_stacks) * RING_SECONDS } else { 0.0 };
@@ -186,7 +193,16 @@ impl Collect {
     }
 
     pub(super) fn call_ring_bytes(&self) -> u32 {
-        if self.calls { CALL_RING_BYTES } else { *RING_BYTES.start() }
+        match self.calls {
+            true if self.tells_args() => MADE_RING_BYTES,
+            true => CALL_RING_BYTES,
+            false => *RING_BYTES.start(),
+        }
+    }
+
+    /// Whether there are rows of functions that say when their calls are slow, and what their arguments are.
+    pub(super) fn has_slow_rows(&self) -> bool {
+        self.slow || self.tells_args()
     }
 
     /// How many of what is kept for slow calls there are to be, if there are `all` where they are wanted.
@@ -317,6 +333,15 @@ impl Feeds {
         }
     }
 
+    /// The same with what they were made with, where that is told ([`Collect::tells_args`]).
+    pub fn read_made_calls(&mut self, mut each: impl FnMut(&MadeCall)) {
+        while let Some(record) = self.calls.next() {
+            if let Ok(call) = MadeCall::read_from_bytes(&record) {
+                each(&call);
+            }
+        }
+    }
+
     /// The same where JNI functions are traced: with where in each other they were.
     pub fn read_nested_calls(&mut self, mut each: impl FnMut(JniEvent)) {
         while let Some(record) = self.calls.next() {
@@ -428,4 +453,26 @@ pub(crate) fn fixed_point(probability: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 2^32")]
     let fixed = (probability.clamp(0.0, 1.0) * Pace::CERTAIN as f64) as u64;
     fixed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that what calls were made with is neither looked at nor has room where nobody asks for it, and that contents are only looked
+    /// at in slow calls.
+    #[test]
+    fn arguments_only_where_wanted() {
+        let of = |slow, calls, args| Collect { slow, calls, args, ..Collect::nothing() };
+        let timeline = of(false, true, ArgsWanted::No);
+        assert_eq!((timeline.bits(), timeline.call_ring_bytes()), (collect::CALLS, CALL_RING_BYTES));
+        assert!(!timeline.has_slow_rows());
+        let with_args = of(false, true, ArgsWanted::Values);
+        assert_eq!((with_args.bits(), with_args.call_ring_bytes()), (collect::CALLS | collect::ARGS, MADE_RING_BYTES));
+        assert!(with_args.has_slow_rows() && with_args.stack_ring_bytes() == timeline.stack_ring_bytes());
+        assert_eq!(of(false, true, ArgsWanted::Contents).bits(), collect::CALLS | collect::ARGS);
+        let slow = of(true, false, ArgsWanted::Contents);
+        assert_eq!(slow.bits(), collect::SLOW | collect::ARGS | collect::CONTENTS);
+        assert_eq!(of(false, false, ArgsWanted::Values).bits(), 0);
+    }
 }

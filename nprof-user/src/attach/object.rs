@@ -55,6 +55,8 @@ pub(super) struct Object {
     pub rowless: Option<OwnedFd>,
     /// Runs on the functions of allocators, where it is wanted what these are asked for.
     pub alloc: Option<OwnedFd>,
+    /// Run on entry and on return of what the VM does about critical sections, where that is wanted.
+    pub lock: Option<[OwnedFd; 2]>,
 }
 
 impl Object {
@@ -87,7 +89,7 @@ impl Object {
             .map_max_entries(maps::VM, collect.vms)
             .map_max_entries(maps::MEMBERS, members)
             .map_max_entries(maps::PLACES, places)
-            .map_max_entries(maps::SLOW, collect.for_slow(sizes.methods * sizes.shards))
+            .map_max_entries(maps::SLOW, if collect.has_slow_rows() { sizes.methods * sizes.shards } else { 1 })
             .map_max_entries(maps::WAITS, collect.for_slow(SLOTS))
             .map_max_entries(maps::ARGS, if collect.tells_args() { SLOTS } else { 1 })
             .map_max_entries(maps::THREADS, collect.threads())
@@ -97,6 +99,7 @@ impl Object {
             .map_max_entries(maps::LOOK_UPS, collect.for_jni(jni::LOOK_UPS))
             .map_max_entries(maps::THROWN, collect.for_jni(jni::THROWN))
             .map_max_entries(maps::HOLDS, collect.for_jni(jni::THREADS))
+            .map_max_entries(maps::BLOCKS, if collect.collections { jni::THREADS } else { 1 })
             .map_max_entries(maps::HELD, if collect.held { jni::HELD } else { 1 })
             .map_max_entries(maps::MADE, if collect.held { jni::MADE } else { 1 })
             .override_global(globals::SHARD_MASK, &shard_mask, true)
@@ -116,7 +119,7 @@ impl Object {
             .allow_unsupported_maps()
             .load(OBJECT)
             .map_err(|error| Error::Maps(Box::new(error)))?;
-        let Uprobes { enter, leave, chosen, rowless, result, alloc } = load_uprobes(&ebpf, collect)?;
+        let Uprobes { enter, leave, chosen, rowless, result, alloc, lock } = load_uprobes(&ebpf, collect)?;
         hook_thread_end(&mut ebpf)?;
         if bits & (collect::OFF_CPU | collect::INSIDE) != 0 {
             hook_switches(&mut ebpf)?;
@@ -129,7 +132,7 @@ impl Object {
             hook_timer(&mut ebpf, period_ns)?;
         }
         let ebpf = Arc::new(Mutex::new(ebpf));
-        Ok(Self { ebpf, enter, leave, chosen, rowless, result, alloc, off_cpu_in_slots: task.pid != 0 })
+        Ok(Self { ebpf, enter, leave, chosen, rowless, result, alloc, lock, off_cpu_in_slots: task.pid != 0 })
     }
 
     /// The descriptor of one of our maps.
@@ -255,11 +258,15 @@ struct Uprobes {
     result: Option<OwnedFd>,
     rowless: Option<OwnedFd>,
     alloc: Option<OwnedFd>,
+    lock: Option<[OwnedFd; 2]>,
 }
 
 fn load_uprobes(ebpf: &Ebpf, collect: &Collect) -> Result<Uprobes, Error> {
     let mut object = aya_obj::Object::parse(OBJECT)?;
     relocate(&mut object, ebpf)?;
+    let lock = || -> Result<_, Error> {
+        Ok([load_uprobe(&object, programs::LOCK)?, load_uprobe(&object, programs::LOCK_RETURN)?])
+    };
     let load_if = |is_wanted: bool, name| is_wanted.then(|| load_uprobe(&object, name)).transpose();
     Ok(Uprobes {
         enter: load_uprobe(&object, programs::ENTER)?,
@@ -268,6 +275,7 @@ fn load_uprobes(ebpf: &Ebpf, collect: &Collect) -> Result<Uprobes, Error> {
         rowless: load_if(collect.rows != 0, programs::ROW)?,
         result: load_if(collect.at_exit, programs::RESULT)?,
         alloc: load_if(collect.counts_allocations(), programs::ALLOC)?,
+        lock: collect.collections.then(lock).transpose()?,
     })
 }
 

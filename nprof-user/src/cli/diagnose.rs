@@ -85,7 +85,6 @@ async fn measure(args: &DiagnoseArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         Ok(prepared) => prepared,
         Err(code) => return Ok(code),
     };
-    let waits_for_critical = prepared.waits_for_critical()?;
     let mut tracer = prepared.jni(None, false)?;
     if !quiet {
         announce(&tracer);
@@ -100,7 +99,7 @@ async fn measure(args: &DiagnoseArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     tracer.stop();
     result?;
     let jni = tracer.snapshot();
-    print(args.format, &Measured { jni: &jni, earlier: earlier.as_ref(), waits_for_critical })?;
+    print(args.format, &Measured { jni: &jni, earlier: earlier.as_ref() })?;
     if !quiet {
         stop.tell(tracer.tracer().jvm());
     }

@@ -15,7 +15,7 @@ use super::tier::TierArg;
 use super::trace::{Stop, every, refuse_unmatched};
 use super::tree::{self, Following};
 use crate::discover::Proc;
-use crate::model::{Jvm, Pid, Profile, RecordedTrees};
+use crate::model::{ArgsWanted, Jvm, Pid, Profile, RecordedTrees};
 use crate::render::units;
 use crate::resolve::select::Selection;
 use crate::trace::{
@@ -65,6 +65,10 @@ pub(super) struct LiveArgs {
     /// Also keep each single call, for a timeline (.trace.json); five million at most
     #[arg(long, requires = "pid")]
     timeline: bool,
+    /// Also keep what each call of the timeline was made with, and what it returned: numbers, classes, lengths, file descriptors. One
+    /// million calls at most
+    #[arg(long, requires = "pid", conflicts_with = "on_cpu")]
+    args: bool,
 }
 
 /// What else a result needs, that no option of how to record asks for.
@@ -91,7 +95,13 @@ impl LiveArgs {
     /// Whether anything was said of how to record.
     pub(super) fn says_how(&self) -> bool {
         let numbers = self.duration.is_some() || self.stack_size.is_some();
-        numbers || self.on_cpu || self.native_stacks || self.no_off_cpu || self.timeline || self.collect.is_wanted()
+        numbers
+            || self.on_cpu
+            || self.native_stacks
+            || self.no_off_cpu
+            || self.timeline
+            || self.args
+            || self.collect.is_wanted()
     }
 
     /// Whether the CPU is sampled and no call is seen.
@@ -201,13 +211,18 @@ impl LiveArgs {
         if self.no_off_cpu && needs.off_cpu {
             bail!("`--no-off-cpu` does not measure what this `--weight` shows: omit one of the two");
         }
+        let timeline = self.timeline || needs.timeline;
+        if self.args && !timeline {
+            bail!("`--args` is about the calls of a timeline: say `--timeline`, too, or draw one (-o x.trace.json)");
+        }
         let tier = self.tier(&needs)?;
         let collectors = self.collect.named(false, true)?;
         if collectors.have_results() {
             bail!("`--collect results` is for `nprof trace --pid`: recordings do not keep how calls ended");
         }
         let (budget, off_cpu) = (self.share_of_each(&needs), !self.no_off_cpu);
-        let options = Options { budget, tier, off_cpu, collectors, ..Options::by_probes(selection) };
+        let args = if self.args { ArgsWanted::Values } else { ArgsWanted::No };
+        let options = Options { budget, tier, off_cpu, collectors, args, ..Options::by_probes(selection) };
         let prepared = Prepared::new(proc, jvm, options)?;
         if refuse_unmatched(&prepared).is_some() {
             return Ok(None);
@@ -216,7 +231,7 @@ impl LiveArgs {
             max_stacks: self.max_stacks,
             stack_bytes: self.stack_size.unwrap_or(STACK_SIZE),
             native_stacks: self.native_stacks,
-            timeline: self.timeline || needs.timeline,
+            timeline,
             patterns,
         };
         Ok(Some(Live::Calls(Box::new(prepared.record(wanted)?))))

@@ -18,8 +18,6 @@ pub struct Measured<'a> {
     pub jni: &'a JniSnapshot,
     /// The same in the middle, if somebody looked.
     pub earlier: Option<&'a JniSnapshot>,
-    /// Whether its collector waits for the end of critical sections; `None` if that is not known.
-    pub waits_for_critical: Option<bool>,
 }
 
 /// A native method that was called.

@@ -8,7 +8,7 @@ use nprof_common::{Consumed, Counter, JniCalls};
 use super::Measured;
 use crate::aggregate::testing::{function, snapshot};
 use crate::model::{
-    Bound, CriticalSections, Fault, JniSnapshot, JniUse, MethodSnapshot, SlowCall, SlowCalls, Snapshot,
+    Bound, CollectionsWait, CriticalSections, Fault, JniSnapshot, JniUse, MethodSnapshot, SlowCall, SlowCalls, Snapshot,
 };
 
 /// The place of the first native method.
@@ -19,7 +19,6 @@ pub(super) const NATIVE: usize = 0;
 pub(super) struct Sample {
     pub(super) jni: JniSnapshot,
     pub(super) earlier: Option<Box<JniSnapshot>>,
-    pub(super) waits_for_critical: Option<bool>,
 }
 
 impl Sample {
@@ -30,12 +29,14 @@ impl Sample {
             uses: Vec::new(),
             callbacks: Vec::new(),
             critical: Vec::new(),
+            collections: CollectionsWait::Perhaps,
+            buffers: Vec::new(),
             unseen: Vec::new(),
             tells_members: true,
             held: None,
             thrown: Vec::new(),
         };
-        Self { jni, earlier: None, waits_for_critical: Some(true) }
+        Self { jni, earlier: None }
     }
 
     /// Adds a native method `a.N::name`, whose threads have run all the time.
@@ -93,8 +94,8 @@ impl Sample {
     }
 
     pub(super) fn measured(&self) -> Measured<'_> {
-        let Self { jni, earlier, waits_for_critical } = self;
-        Measured { jni, earlier: earlier.as_deref(), waits_for_critical: *waits_for_critical }
+        let Self { jni, earlier } = self;
+        Measured { jni, earlier: earlier.as_deref() }
     }
 
     /// The one fault that a rule finds.

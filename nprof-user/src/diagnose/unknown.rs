@@ -2,7 +2,7 @@
 
 use super::measured::{Measured, is_function, is_partial};
 use super::rules;
-use crate::model::{MethodSnapshot, SkipReason, Snapshot};
+use crate::model::{CollectionsWait, MethodSnapshot, SkipReason, Snapshot};
 use crate::render::units;
 
 /// How many functions are named.
@@ -26,6 +26,9 @@ pub(super) fn lines(measured: &Measured<'_>) -> Vec<String> {
         lines.push(
             "critical sections: not all calls that begin and end them were timed, to keep to the budget".to_owned(),
         );
+    }
+    if jni.collections == CollectionsWait::Perhaps && !jni.critical.is_empty() {
+        lines.push("whether collections waited for critical sections is not known of this JVM".to_owned());
     }
     let kinds = rules::unknown_references(jni);
     if !kinds.is_empty() {
@@ -93,5 +96,7 @@ mod tests {
         assert!(lines[1].starts_with("1 JNI functions (GetIntField, …)"), "{lines:?}");
         assert!(lines.iter().any(|line| line.starts_with("references kept (global): ")), "{lines:?}");
         assert_eq!(lines.len(), 4);
+        sample.sections(1, 1, 1);
+        assert_eq!(super::lines(&sample.measured()).len(), 5);
     }
 }

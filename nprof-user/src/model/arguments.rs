@@ -1,7 +1,7 @@
 //! What a call was made with and what it returned, and where a native method gets it: the convention of C on x86-64 Linux
 //! (System V ABI), after `JNIEnv *` and the object or class.
 
-use nprof_common::args::{FILES_SHIFT, REGISTERS, RESULT, WORDS};
+use nprof_common::args::{FILES_SHIFT, REGISTERS, RESULT, USED_SHIFT, WORDS};
 
 use super::Method;
 use super::descriptor;
@@ -9,7 +9,7 @@ use super::descriptor;
 /// How many arguments are passed in registers of floating-point numbers, which nobody can read from outside.
 const FLOAT_REGISTERS: usize = 8;
 
-/// Whether it is told what slow calls were made with.
+/// Whether it is told what slow calls, or those of a timeline, were made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ArgsWanted {
     /// No.
@@ -65,7 +65,7 @@ pub enum ArgumentValue {
 }
 
 /// An object that is an argument.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ArgumentObject {
     /// Its class, as in Java: `java.lang.String[]`.
     pub class: String,
@@ -112,7 +112,7 @@ impl UnknownArgument {
 /// Where a native method gets an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentPlace {
-    /// In this word of those that are noted ([`nprof_common::CallArgs::words`]).
+    /// In this word of those that are noted ([`nprof_common::MadeWith::words`]).
     Word(usize),
     /// In a register of floating-point numbers.
     FloatRegister,
@@ -142,7 +142,7 @@ pub fn argument_places(signature: &str) -> Option<Vec<(&str, ArgumentPlace)>> {
 }
 
 /// What the programs have to know of the arguments of a function that is bound to these methods
-/// ([`nprof_common::CallArgs::kinds`]): 0 if they do not agree, so that nobody knows what the arguments are.
+/// ([`nprof_common::MadeWith::kinds`]): 0 if they do not agree, so that nobody knows what the arguments are.
 pub fn argument_kinds<'a>(methods: impl IntoIterator<Item = &'a Method>) -> u64 {
     let mut methods = methods.into_iter();
     let Some(first) = methods.next() else { return 0 };
@@ -151,9 +151,10 @@ pub fn argument_kinds<'a>(methods: impl IntoIterator<Item = &'a Method>) -> u64 
     }
     let Some(places) = argument_places(&first.signature) else { return 0 };
     // The object or the class is always one.
-    let mut kinds = 1;
+    let (mut kinds, mut used) = (1, 1);
     for (number, (field, place)) in places.into_iter().enumerate() {
         let ArgumentPlace::Word(word) = place else { continue };
+        used = used.max(word as u64 + 1);
         if is_reference(field) {
             kinds |= 1 << word;
         } else if is_file(&first.class, &first.name, number) && field == "I" {
@@ -163,7 +164,7 @@ pub fn argument_kinds<'a>(methods: impl IntoIterator<Item = &'a Method>) -> u64 
     if descriptor::result(&first.signature).is_some_and(is_reference) {
         kinds |= 1 << RESULT;
     }
-    kinds
+    kinds | used << USED_SHIFT
 }
 
 /// Whether values of this type are objects.
@@ -261,11 +262,13 @@ mod tests {
     #[test]
     fn kinds_of_arguments() {
         let read = method("a.A", "read", "(I[BJLjava/lang/String;)[I");
-        assert_eq!(argument_kinds([&read]), 1 | 1 << 2 | 1 << 4 | 1 << RESULT);
+        assert_eq!(argument_kinds([&read]), 1 | 1 << 2 | 1 << 4 | 1 << RESULT | 5 << USED_SHIFT);
         assert_eq!(argument_kinds([&read, &method("a.B", "read", "(I)V")]), 0);
-        assert_eq!(argument_kinds([&method("a.A", "x", "()V"), &method("a.A", "y", "()V")]), 1);
+        assert_eq!(argument_kinds([&method("a.A", "x", "()V"), &method("a.A", "y", "()V")]), 1 | 1 << USED_SHIFT);
         let ctl = method("sun.nio.ch.EPoll", "ctl", "(IIII)I");
-        assert_eq!(argument_kinds([&ctl]), 1 | 1 << (1 + 32) | 1 << (3 + 32));
+        assert_eq!(argument_kinds([&ctl]), 1 | 5 << USED_SHIFT | 1 << (1 + 32) | 1 << (3 + 32));
+        let many = method("a.A", "many", "(IIIIIIIIIIIIIIIIII)V");
+        assert_eq!(argument_kinds([&many]), 1 | (WORDS as u64) << USED_SHIFT);
         assert_eq!(argument_kinds([]), 0);
     }
 }

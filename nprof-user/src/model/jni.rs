@@ -105,6 +105,7 @@ pub fn kind(function: &str) -> JniKind {
         "DeleteLocalRef" | "DeleteGlobalRef" | "DeleteWeakGlobalRef" => JniKind::LetsGo,
         "ReleaseStringChars" | "ReleaseStringUTFChars" => JniKind::LetsGo,
         _ if function.starts_with("Release") => JniKind::LetsElementsGo,
+        "NewDirectByteBuffer" => JniKind::MakesBuffer,
         _ if JniResource::made_by(function).is_some() => JniKind::Makes,
         _ => JniKind::Plain,
     }
@@ -171,6 +172,70 @@ pub struct CriticalSections {
     pub longest_ns: u64,
 }
 
+/// Collections that waited for the end of critical sections, the last of which a native method had held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CollectionWaits {
+    /// As in [`JniUse`].
+    pub method: Option<usize>,
+    /// How many have waited and begun.
+    pub collections: u64,
+    /// How long they waited together, in nanoseconds.
+    pub total_ns: u64,
+    /// How long the one did that waited longest.
+    pub longest_ns: u64,
+}
+
+impl CollectionWaits {
+    /// Those of both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            method: self.method,
+            collections: self.collections + other.collections,
+            total_ns: self.total_ns.saturating_add(other.total_ns),
+            longest_ns: self.longest_ns.max(other.longest_ns),
+        }
+    }
+}
+
+/// Direct buffers that a native method has made of memory of its own. The collector lets go of them, and nobody of the memory but who
+/// has got it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BuffersMade {
+    /// As in [`JniUse`].
+    pub method: Option<usize>,
+    /// How many.
+    pub buffers: u64,
+    /// The bytes of all of them.
+    pub bytes: u64,
+    /// The bytes of the largest.
+    pub largest_bytes: u64,
+}
+
+/// Whether collections wait for the end of critical sections.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum CollectionsWait {
+    /// They may, and it is not known how long they did.
+    #[default]
+    Perhaps,
+    /// Not with this collector: it leaves alone what critical sections are about.
+    Never,
+    /// They do, and these have; in no order.
+    For(Vec<CollectionWaits>),
+}
+
+impl CollectionsWait {
+    /// All that have waited, whoever held them up; `None` where that is not known.
+    #[must_use]
+    pub fn all(&self) -> Option<CollectionWaits> {
+        match self {
+            Self::Perhaps => None,
+            Self::Never => Some(CollectionWaits::default()),
+            Self::For(waits) => Some(waits.iter().copied().fold(CollectionWaits::default(), CollectionWaits::and)),
+        }
+    }
+}
+
 /// What native code has asked of one VM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JniSnapshot {
@@ -182,6 +247,10 @@ pub struct JniSnapshot {
     pub callbacks: Vec<JniCallback>,
     /// The critical sections; in no order.
     pub critical: Vec<CriticalSections>,
+    /// How long collections waited for their end.
+    pub collections: CollectionsWait,
+    /// Direct buffers by native method; the most bytes first.
+    pub buffers: Vec<BuffersMade>,
     /// Functions that the VM has made as code of its own, which no probe sees.
     pub unseen: Vec<&'static str>,
     /// Whether it is told which look-ups of members are the same.

@@ -3,6 +3,7 @@
 mod allocator;
 mod arguments;
 mod bytes_per_call;
+mod call_values;
 mod collector;
 pub mod descriptor;
 mod diagnosis;
@@ -15,6 +16,7 @@ pub mod jni;
 mod jni_resource;
 mod jvm;
 mod labels;
+mod locker;
 mod plan;
 mod price;
 mod profile;
@@ -34,6 +36,7 @@ pub use arguments::{
     argument_places, is_reference,
 };
 pub use bytes_per_call::BytesPerCall;
+pub use call_values::{CallObject, CallValue, CallValues, own_bits};
 pub use collector::{COLLECTORS, Collector, Collectors, Column, CountedIn};
 pub use diagnosis::{Certainty, CostKind, Diagnosis, Fault, FaultCost};
 pub use finding::{Finding, Verdict};
@@ -44,12 +47,13 @@ pub use invocation::{
     SlowestInvocation, TreeCall, TreeNode, TreeSummary, Unfinished,
 };
 pub use jni::{
-    CriticalSections, JniCallPath, JniCallback, JniExceptions, JniFamily, JniHeldGroup, JniHeldSnapshot, JniSnapshot,
-    JniSum, JniUse,
+    BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniExceptions,
+    JniFamily, JniHeldGroup, JniHeldSnapshot, JniSnapshot, JniSum, JniUse,
 };
 pub use jni_resource::{JniReferences, JniResource, Resources};
 pub use jvm::{Jvm, JvmKind, StartTime};
 pub use labels::JvmLabels;
+pub use locker::LockerSites;
 pub use nprof_hotspot::model::{
     CutReason, ElfAddr, FileId, FileOffset, Inventory, Library, Mapping, Method, NativeCode, Pid, SharedStr, VirtAddr,
 };

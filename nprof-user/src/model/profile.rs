@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use nprof_common::Consumed;
 use serde::{Deserialize, Serialize};
 
-use super::{BytesPerCall, Collectors, CutReason, RecordedTrees, Unseen};
+use super::{BytesPerCall, CallObject, CallValues, Collectors, CutReason, RecordedTrees, Unseen};
 
 /// A finished recording of one JVM.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,6 +30,8 @@ pub struct Profile {
     pub inside: Vec<StackTotals>,
     /// Single calls by the time when they began, where a timeline was asked for.
     pub timeline: Vec<TimelineCall>,
+    /// Each different object once that these were made with, where that was asked for: [`CallValues`] have indices of it.
+    pub objects: Vec<CallObject>,
     /// The threads that samples and the timeline speak of; [`StackTotals::thread`] is an index of it.
     pub threads: Vec<ThreadName>,
     /// How good all this is.
@@ -305,7 +307,7 @@ pub struct StackTotals {
 }
 
 /// One call of a timeline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineCall {
     /// The thread, in the host's numbers.
     pub tid: u32,
@@ -317,6 +319,8 @@ pub struct TimelineCall {
     pub duration_ns: u64,
     /// Index of its stack, if it was sampled.
     pub stack: Option<u32>,
+    /// What it was made with; `None` where that was not asked for, or is not known.
+    pub made_with: Option<Box<CallValues>>,
 }
 
 /// The name of a thread.

@@ -23,6 +23,11 @@ impl<T: Hash + Eq> Interner<T> {
         *self.numbers.entry(value).or_insert(next)
     }
 
+    /// The same, unless it is new and there are so many already.
+    pub(super) fn number_within(&mut self, value: T, most: usize) -> Option<u32> {
+        if self.numbers.len() < most { Some(self.number(value)) } else { self.numbers.get(&value).copied() }
+    }
+
     /// The values in the order of their numbers.
     pub(super) fn into_values(self) -> Vec<T> {
         let mut numbered: Vec<(u32, T)> = self.numbers.into_iter().map(|(value, number)| (number, value)).collect();
@@ -40,6 +45,7 @@ mod tests {
     fn numbers_are_places() {
         let mut names = Interner::default();
         assert_eq!(["a", "b", "a", "c", "b"].map(|name| names.number(name)), [0, 1, 0, 2, 1]);
+        assert_eq!(["c", "d"].map(|name| names.number_within(name, 3)), [Some(2), None]);
         assert_eq!(names.into_values(), ["a", "b", "c"]);
     }
 }

@@ -10,6 +10,7 @@
 //! Sums       chance and times of each sample, added up by function and stack
 //! ```
 
+mod arguments;
 mod callers;
 mod interner;
 mod jvm_stacks;
@@ -27,13 +28,16 @@ mod slow_queue;
 mod stack_ring;
 mod stacks;
 mod sums;
+mod timeline;
 
+pub use arguments::{Arguments, NotedWords};
 pub use jvm_stacks::JvmStacks;
 pub use made::{CallPath, MadeStacks};
 pub use open::OpenCall;
 pub use rate_controller::{Flow, Paces, RateController};
 pub use sampler::{Finished, Functions, Sampler, Setup};
-pub use slow::{Arguments, SlowCalls, SlowSample, SlowUser, SlowWait, Tally};
+pub use slow::{SlowCalls, SlowSample, SlowUser, SlowWait, Tally};
 pub use slow_queue::{PassedOver, SlowQueue};
 pub use stack_ring::{StackQueue, StackRing};
 pub use sums::{Summed, Sums};
+pub use timeline::Timeline;

@@ -9,13 +9,14 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nprof_common::{CallEvent, StackHeader, StackKind};
+use nprof_common::{StackHeader, StackKind};
 
 use super::last_java_frames::LastJavaFrames;
 use super::mounted::Mounted;
 use super::off_cpu_samples::OffCpuSamples;
 use super::stacks::Stacks;
 use super::sums::{Of, Share};
+use super::timeline::{Target, Timeline};
 use super::{Flow, OpenCall, Paces, RateController, Sums, open};
 use crate::attach::{Collect, Feeds, Taken};
 use crate::discover::Proc;
@@ -33,8 +34,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 const REFRESH_EVERY: Duration = Duration::from_millis(500);
 /// The same where a thread is seen that was not there.
 const REFRESH_FOR_NEW: Duration = Duration::from_millis(40);
-/// More calls are not kept for a timeline: 40 bytes each.
-const MAX_TIMELINE: usize = 5_000_000;
 
 /// The functions whose calls are sampled.
 pub trait Functions: Send {
@@ -73,7 +72,7 @@ pub struct Finished {
     /// The samples.
     pub sums: Sums,
     /// The calls of a timeline.
-    pub calls: Vec<CallEvent>,
+    pub timeline: Timeline,
     /// The stacks of sampled calls, by thread and the time that the call began; only for a timeline.
     pub sampled: HashMap<(u32, u64), u32>,
     /// The names of threads, by number.
@@ -86,8 +85,6 @@ pub struct Finished {
     pub too_late: u64,
     /// Stacks that were not read because others of the JVM took too long.
     pub too_slow: u64,
-    /// Calls of the timeline beyond what is kept.
-    pub too_many: u64,
     /// Why it ended before it was told to, usually because the JVM did.
     pub error: Option<MemoryError>,
 }
@@ -242,6 +239,7 @@ impl Worker {
     fn pace(&mut self, passed: Duration, taken: u64) {
         let paces = self.rate_controller.step(&self.functions.flows(), passed, taken);
         self.functions.pace(&paces);
+        self.stacks.forget_classes();
         self.feeds.set_period(Some(paces.period));
         self.feeds.allow(paces.allow);
         self.feeds.set_stop_probability(self.off_cpu_samples.probability(passed));
@@ -249,6 +247,8 @@ impl Worker {
 
     fn read(&mut self) {
         let Self {
+            proc,
+            pid,
             feeds,
             stacks,
             off_cpu_samples,
@@ -298,9 +298,7 @@ impl Worker {
         if let Err(error) = mounted.learn(stacks) {
             finished.error.get_or_insert(error);
         }
-        feeds.read_calls(|call| {
-            if finished.calls.len() < MAX_TIMELINE { finished.calls.push(call) } else { finished.too_many += 1 }
-        });
+        finished.timeline.read(feeds, collect, Target { proc, pid: *pid, stacks });
     }
 }
 

@@ -75,6 +75,23 @@ impl Stacks {
         self.java.object(copied, collections)
     }
 
+    /// The same of one of many: [`Unwinder::next_object`].
+    ///
+    /// # Errors
+    /// What makes all reads of the target fail: it has ended.
+    pub(super) fn next_object(
+        &mut self,
+        copied: &Referent,
+        collections: u64,
+    ) -> Result<Option<HeapObject>, MemoryError> {
+        self.java.next_object(copied, collections)
+    }
+
+    /// Reads classes of objects anew: [`Unwinder::forget_classes`].
+    pub(super) fn forget_classes(&mut self) {
+        self.java.forget_classes();
+    }
+
     /// How references are followed: [`Unwinder::heap_places`].
     ///
     /// # Errors

@@ -17,6 +17,7 @@ mod room;
 mod rows;
 mod unpack;
 mod unpack_trees;
+mod values;
 mod wire;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use nprof_common::Counter;
 
-use crate::model::{CutReason, JniStep, ProfileFrameKind, ProfileMode, TreeKind};
+use crate::model::{CutReason, JniStep, ProfileFrameKind, ProfileMode, TreeKind, UnknownArgument};
 
 pub(super) const KINDS: [ProfileFrameKind; 9] = [
     ProfileFrameKind::Interpreted,
@@ -66,6 +66,31 @@ pub(super) const COUNTERS: [Counter; 18] = [
     Counter::AllocBytes,
     Counter::Allocations,
 ];
+
+/// Kinds of values that calls were made with: a number, no object, an object, a file descriptor.
+pub(super) const VALUES: [ValueKind; 4] = [ValueKind::Number, ValueKind::Null, ValueKind::Object, ValueKind::File];
+
+/// Why a value is not known. Their numbers are [`UNKNOWNS_FROM`] and those behind it.
+pub(super) const UNKNOWNS: [UnknownArgument; 6] = [
+    UnknownArgument::FloatRegister,
+    UnknownArgument::TooMany,
+    UnknownArgument::NotNoted,
+    UnknownArgument::Heap,
+    UnknownArgument::NotReturned,
+    UnknownArgument::Thrown,
+];
+
+/// Behind the numbers of [`VALUES`], of which there may be more.
+pub(super) const UNKNOWNS_FROM: u32 = 16;
+
+/// Which kind of value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ValueKind {
+    Number,
+    Null,
+    Object,
+    File,
+}
 
 /// The number of a value, from 1 on. Every value is in its list; a test says so.
 pub(super) fn number<T: PartialEq>(list: &[T], value: &T) -> u32 {

@@ -5,6 +5,7 @@ use nprof_common::Counters;
 use super::numbers::{COUNTERS, CUT_REASONS, KINDS, MODES, number};
 use super::pack_trees;
 use super::rows::rows;
+use super::values;
 use super::wire::{self, Part};
 use crate::model::{
     About, BytesPerCall, FunctionTotals, Profile, ProfileFrame, ProfileStack, Quality, StackTotals, ThreadName,
@@ -29,6 +30,8 @@ pub(super) fn parts<E>(profile: &Profile, mut each: impl FnMut(Part) -> Result<(
     rows(&profile.open, totals, |open| each(Part { open, ..Part::default() }))?;
     rows(&profile.inside, totals, |inside| each(Part { inside, ..Part::default() }))?;
     rows(&profile.timeline, call, |timeline| each(Part { timeline, ..Part::default() }))?;
+    rows(&profile.objects, values::pack_object, |objects| each(Part { objects, ..Part::default() }))?;
+    rows(values::all(profile), values::pack, |call_values| each(Part { call_values, ..Part::default() }))?;
     rows(&profile.threads, thread, |threads| each(Part { threads, ..Part::default() }))?;
     trees.map_or(Ok(()), |trees| pack_trees::parts(trees, each))
 }
@@ -131,7 +134,7 @@ fn totals(totals: &StackTotals) -> wire::Totals {
 }
 
 fn call(call: &TimelineCall) -> wire::Call {
-    let TimelineCall { tid, function, start_ns, duration_ns, stack } = *call;
+    let TimelineCall { tid, function, start_ns, duration_ns, stack, made_with: _ } = *call;
     wire::Call { tid, function, start_ns, duration_ns, stack }
 }
 

@@ -15,8 +15,9 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 use super::Error;
 use super::limits::{FLOOR, MOST, RATIO};
 use crate::model::{
-    AlikeTotals, BytesPerCall, EntryTotals, FunctionTotals, KeptInvocation, NodeException, PathSum, ProfileFrame,
-    ProfileStack, StackTotals, ThreadName, TimelineCall, TreeCaller, TreeMethod, TreeNode, TreeWay,
+    AlikeTotals, BytesPerCall, CallObject, CallValue, CallValues, EntryTotals, FunctionTotals, KeptInvocation,
+    NodeException, PathSum, ProfileFrame, ProfileStack, StackTotals, ThreadName, TimelineCall, TreeCaller, TreeMethod,
+    TreeNode, TreeWay,
 };
 
 /// What a shared text takes besides its bytes.
@@ -105,6 +106,9 @@ fn weight(tag: u32) -> (usize, usize) {
         19 => (size_of::<(u32, TreeNode)>() + size_of::<u32>(), size_of::<NodeException>() / 4),
         // A bucket takes two bytes in the file.
         20 => (size_of::<BytesPerCall>(), size_of::<(i32, u64)>()),
+        21 => (size_of::<CallObject>(), 1),
+        // A value takes one byte in the file.
+        22 => (size_of::<CallValues>(), size_of::<CallValue>()),
         // Texts and counts without a content: two bytes in the file.
         _ => (0, size_of::<(String, u64)>()),
     }

@@ -13,13 +13,15 @@ use jiff::Timestamp;
 use nprof_common::{Consumed, Counter};
 use prost::encoding::{WireType, encode_key};
 
+use super::numbers::UNKNOWNS;
 use super::room::{Counted, Room};
 use super::unpack::Unpacked;
 use super::wire::{self, Part};
 use super::{Error, MAGIC, VERSION, limits, pack, read, read_within, write, write_part};
 use crate::model::{
-    About, BytesPerCall, Collectors, CutReason, FunctionTotals, Histogram, Profile, ProfileFrame, ProfileFrameKind,
-    ProfileMode, ProfileStack, Quality, Settled, StackTotals, ThreadName, TimelineCall, Unseen,
+    About, ArgumentObject, BytesPerCall, CallObject, CallValue, CallValues, Collectors, CutReason, FunctionTotals,
+    Histogram, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality, Settled, StackTotals,
+    ThreadName, TimelineCall, Unseen,
 };
 
 /// Written by the first version of the format; see `version_1_stays_readable`.
@@ -123,8 +125,24 @@ fn profile(rows: u32, dice: &mut Dice) -> Profile {
         profile.inside.push(StackTotals { function: None, ..totals });
         let stack = (at.is_multiple_of(2)).then(|| dice.small(limit));
         let start_ns = i64::from(at) - 5;
-        profile.timeline.push(TimelineCall { tid: at, function: dice.small(limit), start_ns, duration_ns: 7, stack });
+        let function = dice.small(limit);
+        profile.timeline.push(TimelineCall { tid: at, function, start_ns, duration_ns: 7, stack, made_with: None });
         profile.threads.push(ThreadName { tid: at, name: text("thread", at) });
+    }
+    profile
+}
+
+/// The same with what some of the calls were made with: a value of each kind.
+fn with_values(profile: Profile) -> Profile {
+    let mut profile = profile;
+    for at in 0..u32::try_from(profile.timeline.len()).unwrap() {
+        let class = ArgumentObject { class: format!("class {at}"), length: Some(at), fd: Some(-1), contents: None };
+        let object = (at.is_multiple_of(2)).then_some(class);
+        profile.objects.push(CallObject { object, file: Some(format!("file {at}")) });
+        let known = [CallValue::Number(u64::MAX - u64::from(at)), CallValue::Null, CallValue::File(at, at)];
+        let values = known.into_iter().chain([CallValue::Object(0)]).chain(UNKNOWNS.map(CallValue::Unknown)).collect();
+        let values = CallValues { this: (at.is_multiple_of(2)).then_some(at), values };
+        profile.timeline[at as usize].made_with = (at.is_multiple_of(3)).then(|| Box::new(values));
     }
     profile
 }
@@ -187,7 +205,7 @@ fn comes_back_as_it_was() {
     assert_eq!(read_back(&written(&Profile::default())).unwrap(), Profile::default());
     let mut dice = Dice(1);
     for rows in (0..40).chain([1000]) {
-        let mut profile = profile(rows, &mut dice);
+        let mut profile = with_values(profile(rows, &mut dice));
         // Younger than the file that `version_1_stays_readable` reads.
         profile.frames.iter_mut().step_by(2).for_each(|frame| frame.library = "libé.so".to_owned());
         profile.functions.iter_mut().step_by(2).for_each(|function| function.single_stepped = true);
@@ -315,12 +333,15 @@ fn made_up_content_is_checked() {
 /// Check that indices which lead nowhere are refused.
 #[test]
 fn indices_lead_somewhere() {
-    let good = profile(3, &mut Dice(7));
-    let damages: [fn(&mut Profile); 5] = [
+    let good = with_values(profile(3, &mut Dice(7)));
+    let damages: [fn(&mut Profile); 8] = [
         |profile| profile.stacks[1].frames.push(3),
         |profile| profile.calls[0].stack = 3,
         |profile| profile.inside[0].function = Some(u32::MAX),
         |profile| profile.timeline[2].function = 3,
+        |profile| profile.timeline[0].made_with.as_mut().unwrap().this = Some(3),
+        |profile| profile.timeline[0].made_with.as_mut().unwrap().values[3] = CallValue::Object(3),
+        |profile| profile.timeline[0].made_with.as_mut().unwrap().values[2] = CallValue::File(0, 3),
         |profile| profile.open[2].calls = f64::NAN,
     ];
     for (at, damage) in damages.iter().enumerate() {
@@ -369,7 +390,7 @@ fn gives_up_on_too_much() {
 /// Check that a small file takes little memory, whatever it has rows of, and that it is said why it is not read.
 #[test]
 fn small_files_stay_small() {
-    for list in 1..=19 {
+    for list in (1..=19).chain([21]) {
         let file = packed(&empty_rows(list, 3_000_000));
         assert!(file.len() < 200 << 10, "{} bytes", file.len());
         let error = read_back(&file).unwrap_err();
@@ -383,7 +404,14 @@ fn small_files_stay_small() {
 /// Check that what is reckoned before is no less than what a profile takes, so that the bound is one.
 #[test]
 fn nothing_is_reckoned_too_small() {
-    let profile = with_trees(500, 8);
+    let profile = with_values(with_trees(500, 8));
+    let of_values = |call: &TimelineCall| {
+        call.made_with.as_deref().map_or(0, |values| size_of_val(values) + size_of_val(&*values.values))
+    };
+    let of_object = |of: &CallObject| {
+        let texts = [of.object.as_ref().map(|object| &object.class), of.file.as_ref()];
+        size_of_val(of) + texts.into_iter().flatten().map(String::len).sum::<usize>()
+    };
     let texts = |texts: &[&String]| texts.iter().map(|text| text.len()).sum::<usize>();
     let held = profile.frames.iter().map(|f| size_of_val(f) + texts(&[&f.scope, &f.name, &f.signature])).sum::<usize>()
         + profile.stacks.iter().map(|s| size_of_val(s) + 4 * s.frames.len()).sum::<usize>()
@@ -393,6 +421,8 @@ fn nothing_is_reckoned_too_small() {
             .iter()
             .sum::<usize>()
         + size_of_val(profile.timeline.as_slice())
+        + profile.timeline.iter().map(of_values).sum::<usize>()
+        + profile.objects.iter().map(of_object).sum::<usize>()
         + profile.threads.iter().map(|t| size_of_val(t) + t.name.len()).sum::<usize>()
         + trees::held(profile.trees.as_ref().unwrap());
     let file = written(&profile);
@@ -412,6 +442,7 @@ fn large_recordings_are_read() {
             start_ns: at * 1000,
             duration_ns: dice.below(4),
             stack: None,
+            made_with: None,
         })
         .collect();
     let frames = |dice: &mut Dice| (0..1000).map(|at| if at < 4 { dice.small(10) } else { 3 }).collect();

@@ -9,6 +9,7 @@ use super::Error;
 use super::checks::{check, is_below, timestamp};
 use super::numbers::{COUNTERS, CUT_REASONS, KINDS, MODES, value};
 use super::unpack_trees::TreeRows;
+use super::values;
 use super::wire::{self, Part};
 use crate::model::{
     About, BytesPerCall, Collectors, FunctionTotals, Histogram, Profile, ProfileFrame, ProfileStack, Quality, Settled,
@@ -46,6 +47,10 @@ impl Unpacked {
         append(&mut profile.open, part.open, totals)?;
         append(&mut profile.inside, part.inside, totals)?;
         append(&mut profile.timeline, part.timeline, |row| Ok(call(row)))?;
+        profile.objects.extend(part.objects.into_iter().map(values::unpack_object));
+        for row in part.call_values {
+            values::add(profile, row)?;
+        }
         append(&mut profile.threads, part.threads, |row| Ok(ThreadName { tid: row.tid, name: row.name }))
     }
 
@@ -200,7 +205,7 @@ fn totals(totals: wire::Totals) -> Result<StackTotals, Error> {
 
 fn call(call: wire::Call) -> TimelineCall {
     let wire::Call { tid, function, start_ns, duration_ns, stack } = call;
-    TimelineCall { tid, function, start_ns, duration_ns, stack }
+    TimelineCall { tid, function, start_ns, duration_ns, stack, made_with: None }
 }
 
 fn quality(quality: wire::Quality) -> Quality {

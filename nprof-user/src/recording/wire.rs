@@ -49,6 +49,11 @@ pub(super) struct Part {
     /// Of functions that are in this part or an earlier one.
     #[prost(message, repeated, tag = "20")]
     pub(super) bytes_per_call: Vec<BytesPerCall>,
+    #[prost(message, repeated, tag = "21")]
+    pub(super) objects: Vec<CallObject>,
+    /// Of calls of the timeline that are in this part or an earlier one, as the objects are that they name.
+    #[prost(message, repeated, tag = "22")]
+    pub(super) call_values: Vec<CallValues>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -248,6 +253,34 @@ pub(super) struct Call {
     pub(super) duration_ns: u64,
     #[prost(uint32, optional, tag = "5")]
     pub(super) stack: Option<u32>,
+}
+
+/// What a call of the timeline was made with.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct CallValues {
+    #[prost(uint32, tag = "1")]
+    pub(super) call: u32,
+    #[prost(uint32, optional, tag = "2")]
+    pub(super) this: Option<u32>,
+    /// What each value is: [`super::numbers::VALUES`] or, behind these, [`super::numbers::UNKNOWNS`].
+    #[prost(uint32, repeated, tag = "3")]
+    pub(super) kinds: Vec<u32>,
+    /// Of numbers the bits, of objects the index, of files both, the bits first; nothing of others.
+    #[prost(uint64, repeated, tag = "4")]
+    pub(super) words: Vec<u64>,
+}
+
+/// An object or a file that calls were made with.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct CallObject {
+    #[prost(string, optional, tag = "1")]
+    pub(super) class: Option<String>,
+    #[prost(uint32, optional, tag = "2")]
+    pub(super) length: Option<u32>,
+    #[prost(sint32, optional, tag = "3")]
+    pub(super) fd: Option<i32>,
+    #[prost(string, optional, tag = "4")]
+    pub(super) file: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -105,10 +105,22 @@ impl Image {
     /// # Errors
     /// If the file cannot be read or claims absurd tables.
     pub(super) fn exported(&self, names: &[&str]) -> Result<Vec<Option<Range<FileOffset>>>, ImageError> {
+        self.functions_of(names, false)
+    }
+
+    /// The same of functions that are exported or not, if the file still has their names.
+    ///
+    /// # Errors
+    /// As [`Self::exported`].
+    pub(super) fn internal(&self, names: &[&str]) -> Result<Vec<Option<Range<FileOffset>>>, ImageError> {
+        self.functions_of(names, true)
+    }
+
+    fn functions_of(&self, names: &[&str], internal: bool) -> Result<Vec<Option<Range<FileOffset>>>, ImageError> {
         let read = || -> Result<_, Fault> {
             let pieces = elf::pieces(&self.file);
-            let symbols = Elf::parse(&pieces, Limits::LIBRARY)?;
-            let symbols = symbols.dynamic_symbols()?;
+            let elf = Elf::parse(&pieces, Limits::LIBRARY)?;
+            let symbols = if internal { elf.debug_symbols()? } else { elf.dynamic_symbols()? };
             let code = |(address, size): (ElfAddr, u64)| {
                 let start = elf::offset_of(&self.tables.code, address)?;
                 Some(start..FileOffset(start.0.saturating_add(size)))

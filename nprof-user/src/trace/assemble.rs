@@ -16,18 +16,18 @@ use crate::model::{
     About, FunctionTotals, Method, MethodSnapshot, ProbeCost, Profile, ProfileFrame, ProfileFrameKind, Quality,
     SharedStr, Snapshot, StackTotals, ThreadName, Tier, TimelineCall, Tracing, Unseen,
 };
-use crate::profile::{Finished, OpenCall, Summed};
+use crate::profile::{Finished, NotedWords, OpenCall, Summed, Timeline};
 
 /// Puts a recording together. `records` gives the index of a function for the number of its record. It tells work from waiting if
 /// that was measured, and is known of every function.
 pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, records: &HashMap<u32, u32>) -> Profile {
     let functions: HashMap<u32, u32> = (0u32..).zip(&snapshot.methods).map(|(place, of)| (of.index, place)).collect();
     let place = |record: &u32| records.get(record).and_then(|index| functions.get(index)).copied();
-    let Finished { sums, calls, sampled, threads, open, taken, too_late, too_slow, too_many, .. } = finished;
+    let Finished { sums, timeline: mut told, sampled, threads, open, taken, too_late, too_slow, .. } = finished;
     let mut summed = sums.finish();
     let off_cpu = about.off_cpu && snapshot.methods.iter().all(|row| row.off_cpu_ns.is_some());
     let quality = Quality {
-        timeline_lost: taken.calls_lost + too_many,
+        timeline_lost: taken.calls_lost + told.too_many,
         losses: above_zero(snapshot.losses.counts.iter().copied()),
         skipped: skipped(snapshot),
         open_unsplit: if off_cpu { open.iter().filter(|call| call.off_cpu_ns.is_none()).count() as u64 } else { 0 },
@@ -37,7 +37,8 @@ pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, re
     let inside = borders::without(inside, (&summed.stacks, &summed.frames), &snapshot.methods);
     let open = open_calls(&open, &summed, snapshot, place);
     let traced = snapshot.methods.iter().flat_map(|of| of.methods.iter().map(|known| (&known.method, &*of.library)));
-    let timeline = timeline(&calls, &sampled, snapshot.started, place);
+    let objects = told.take_objects();
+    let timeline = timeline(told, &sampled, snapshot, place);
     let inside_ns = |function| snapshot.methods.get(function as usize).map(|of| of.price.inside_ns);
     let calls = less_probes(by_function(summed.calls, place), inside_ns);
     let self_times = SelfTimes::find(calls, (&summed.stacks, &summed.frames), &snapshot.methods);
@@ -54,6 +55,7 @@ pub(super) fn assemble(about: About, snapshot: &Snapshot, finished: Finished, re
         open,
         inside,
         timeline,
+        objects,
         threads: Vec::new(),
         quality,
         trees: None,
@@ -253,22 +255,29 @@ fn open_calls(
 
 /// The calls of a timeline by the time of their beginning, counted from the start of the recording.
 fn timeline(
-    calls: &[CallEvent],
+    told: Timeline,
     sampled: &HashMap<(u32, u64), u32>,
-    started: Timestamp,
+    snapshot: &Snapshot,
     place: impl Fn(&u32) -> Option<u32>,
 ) -> Vec<TimelineCall> {
-    let origin = started_monotonic(started);
-    let of = |call: &CallEvent| {
+    let origin = started_monotonic(snapshot.started);
+    let made_with = |function: u32, noted: Option<NotedWords>| {
+        let method = &snapshot.methods.get(function as usize)?.methods.first()?.method;
+        noted?.of(&method.signature).map(Box::new)
+    };
+    let made = told.made.into_iter().map(Some).chain(std::iter::repeat(None));
+    let of = |(call, noted): (CallEvent, Option<NotedWords>)| {
+        let function = place(&call.index)?;
         Some(TimelineCall {
             tid: call.tid,
-            function: place(&call.index)?,
+            function,
             start_ns: i64::try_from(i128::from(call.start_ns) - origin).unwrap_or_default(),
             duration_ns: call.time_ns,
             stack: sampled.get(&(call.tid, call.start_ns)).copied(),
+            made_with: made_with(function, noted),
         })
     };
-    let mut timeline: Vec<TimelineCall> = calls.iter().filter_map(of).collect();
+    let mut timeline: Vec<TimelineCall> = told.calls.into_iter().zip(made).filter_map(of).collect();
     // The outer of two calls that begin in the same nanosecond first.
     timeline.sort_by_key(|call| (call.start_ns, Reverse(call.duration_ns)));
     timeline

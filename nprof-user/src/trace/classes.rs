@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use nprof_common::{JniHeld, JniPlaces, Referent, VmPlaces};
-use zerocopy::FromZeros as _;
+use nprof_common::args::HEAD_BYTES;
+use nprof_common::{JniHeld, JniPlaces, ObjectHead, Referent, VmPlaces};
 
 use super::Error;
 use super::sampling::libjvm_of;
@@ -136,9 +136,9 @@ impl Classes {
 
     /// The name of its class, which is loaded; nothing if that is not certain.
     pub(super) fn name(&mut self, object: u64) -> Option<String> {
-        let mut copied = Referent { addr: SOMEWHERE, head_bytes: 16, ..Referent::new_zeroed() };
-        copied.head[..2].copy_from_slice(&JniHeld::words_of(object, self.places.heap.class_word));
-        let class = self.unwinder.living_object(&copied).ok().flatten()?.class;
+        let mut head = ObjectHead { addr: SOMEWHERE, bytes: 16, words: [0; HEAD_BYTES / 8] };
+        head.words[..2].copy_from_slice(&JniHeld::words_of(object, self.places.heap.class_word));
+        let class = self.unwinder.living_object(&Referent::without_contents(head)).ok().flatten()?.class;
         Some(if class.starts_with('[') { descriptor::java_type(&class) } else { class.replace('/', ".") })
     }
 

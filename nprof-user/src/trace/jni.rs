@@ -11,6 +11,7 @@ use nprof_common::jni::of_pair;
 use nprof_common::{JniPlaces, JniThrown};
 
 use super::classes::Classes;
+use super::critical::{Known, LockerWatch};
 use super::held::HeldWatch;
 use super::jni_tree::JniTree;
 use super::jvm_jni::{Functions, learn_thrown, thrown_sums};
@@ -34,6 +35,7 @@ pub struct JniTracer {
     held: Option<HeldWatch>,
     /// What was held before the probes were detached.
     held_at_end: Option<(Vec<HeldThing>, Duration)>,
+    locker: LockerWatch,
 }
 
 impl Prepared {
@@ -50,7 +52,10 @@ impl Prepared {
         let others = self.engine_collects();
         let others = if held_from.is_some() { self.collect_held(others)? } else { others };
         let pending = self.pending_places()?;
-        let collect = Collect { jni: true, callees: true, pending, off_cpu: true, calls: tells_calls, ..others };
+        let known = self.collections_wait()?;
+        let collections = matches!(known, Known::At(..));
+        let calls = tells_calls;
+        let collect = Collect { jni: true, callees: true, pending, off_cpu: true, calls, collections, ..others };
         let (engine, feeds) = Engine::load_measuring(self.capacity()?, &collect)?;
         let calibrated = calibrate(&proc, &engine)?;
         let not_there = || Error::Defect { what: "the calls of JNI functions are not collected".to_owned() };
@@ -67,8 +72,10 @@ impl Prepared {
             held.map(|(ring, from)| HeldWatch::begin((&proc, &jvm), ring, Arc::clone(&vms), from)).transpose()?;
         let slow = slow.transpose()?;
         let tracer = self.attach_to(&engine, calibrated, slow)?;
+        let locker = LockerWatch::begin(&engine, jvm.pid, known);
         let (functions, tells_members) = (methods.len(), mirrors.is_some());
-        Ok(JniTracer { calls, tracer, table, functions, unseen, tells_members, classes, held, held_at_end: None })
+        let held_at_end = None;
+        Ok(JniTracer { calls, tracer, table, functions, unseen, tells_members, classes, held, held_at_end, locker })
     }
 }
 
@@ -131,6 +138,8 @@ impl JniTracer {
         let held = self.held.as_ref().filter(|_| self.held_at_end.is_none());
         let read = held.map(|held| held.read(&self.table, &mut self.classes));
         self.learn_names();
+        // First of all: a wait whose section's end is not seen any more is nobody's.
+        self.locker.stop();
         self.tracer.stop();
         if let (Some(held), Some(read)) = (&self.held, read) {
             self.held_at_end = Some(held.finish(read));
@@ -158,7 +167,8 @@ impl JniTracer {
             calls,
         });
         let called = called.collect();
-        let known = JniPairs { pairs, called, records, held: self.held_at_end.clone(), thrown };
+        let (held, collections) = (self.held_at_end.clone(), self.locker.collections.clone());
+        let known = JniPairs { pairs, called, records, held, thrown, collections };
         aggregate::jni(snapshot, &known, self.unseen.clone(), self.tells_members)
     }
 }

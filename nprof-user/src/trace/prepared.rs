@@ -151,11 +151,7 @@ impl Prepared {
         let slow = self.options.collected();
         let rows = self.rows_wanted();
         let counts_exceptions = slow.counters & Counter::Exceptions.bit() != 0;
-        let pending = if counts_exceptions || slow.args != ArgsWanted::No {
-            self.pending_places()?
-        } else {
-            PendingPlaces::default()
-        };
+        let pending = if counts_exceptions { self.pending_places()? } else { self.pending_if_args()? };
         let wanted = Collect { rows, pending, ..slow };
         let (engine, feeds) = Engine::load_measuring(self.capacity()?, &wanted)?;
         let calibrated = calibrate(&self.proc, &engine)?;
@@ -309,6 +305,16 @@ impl Prepared {
             }
             made => Ok(Some(made?)),
         }
+    }
+
+    /// What is told of what calls were made with.
+    pub(super) fn args_wanted(&self) -> ArgsWanted {
+        self.options.args
+    }
+
+    /// How the programs find exceptions, where they have to for what calls were made with.
+    pub(super) fn pending_if_args(&self) -> Result<PendingPlaces, Error> {
+        if self.options.args == ArgsWanted::No { Ok(PendingPlaces::default()) } else { self.pending_places() }
     }
 
     /// What stubs can collect with an engine.

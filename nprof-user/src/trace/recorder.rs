@@ -62,6 +62,8 @@ impl Prepared {
             stack_bytes: wanted.stack_bytes,
             max_stacks: wanted.max_stacks,
             counters: self.collectors().counters(),
+            args: self.args_wanted(),
+            pending: self.pending_if_args()?,
             ..Collect::nothing()
         };
         let (engine, feeds) = Engine::load_measuring(capacity, &collect)?;
@@ -69,7 +71,7 @@ impl Prepared {
         let (proc, jvm) = (self.proc().clone(), self.jvm().clone());
         let calibrated = {
             // By an engine of the same kind, but not by the same: the calls of functions of our own are no part of a timeline.
-            let like = Collect { calls: false, rows: 0, ..collect };
+            let like = Collect { calls: collect.tells_args(), rows: 0, ..collect };
             let (engine, _feeds) = Engine::load_collecting(CALIBRATED, &like)?;
             calibrate(&proc, &engine)?
         };

@@ -1,16 +1,17 @@
-//! Probes at single places of a library: where the code of a shim passes, and where an allocator is asked.
+//! Probes at single places of a library: where the code of a shim passes, where an allocator is asked, and where the VM waits for critical
+//! sections.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use nprof_common::alloc::AllocCookie;
-use nprof_common::{Cookie, Lane};
+use nprof_common::{Cookie, Lane, LockerRole};
 
 use super::Engine;
 use super::records::IDLE_RECORD;
 use crate::attach::Error;
 use crate::attach::row_maps::RowMap;
-use crate::model::{AllocatorSite, Library, Pid, Reach, VirtAddr};
+use crate::model::{AllocatorSite, Library, LockerSites, Pid, Reach, VirtAddr};
 use crate::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi};
 
 impl Engine {
@@ -63,6 +64,32 @@ impl Engine {
         let filter = self.filter(pid);
         let to = UprobeMulti { path: &path, offsets: &offsets, cookies: &cookies, on_return: false, pid: filter };
         link_uprobe_multi(program.as_fd(), to).map_err(failed)
+    }
+
+    /// Has it measured how long collections wait for the end of critical sections, by these functions of a VM in its library. It ends
+    /// with what is returned.
+    ///
+    /// # Errors
+    /// If the kernel refuses, or would put the probes into other processes too.
+    pub fn watch_locker(&self, pid: Pid, library: &Library, sites: &LockerSites) -> Result<Vec<OwnedFd>, Error> {
+        let failed = |source| Error::Library { library: library.path.clone(), source };
+        let refused = |kind: io::ErrorKind| failed(kind.into());
+        if self.reach == Reach::Everyone {
+            return Err(refused(io::ErrorKind::Unsupported));
+        }
+        let [entry, back] = self.object.lock.as_ref().ok_or_else(|| refused(io::ErrorKind::NotFound))?;
+        let path = c_path(&library.open_path).map_err(failed)?;
+        // What is to be seen last first: who is met in between is not taken for one that waits.
+        let links =
+            [(back, &sites.returns, true), (entry, &sites.entries, false)].map(|(program, sites, on_return)| {
+                let cookie = |role: LockerRole| Cookie::new(pid.0, role as u32, 0, Lane::A).0;
+                let (offsets, cookies): (Vec<u64>, Vec<u64>) =
+                    sites.iter().map(|(offset, role)| (offset.0, cookie(*role))).unzip();
+                let pid = self.filter(pid);
+                let to = UprobeMulti { path: &path, offsets: &offsets, cookies: &cookies, on_return, pid };
+                link_uprobe_multi(program.as_fd(), to).map_err(failed)
+            });
+        links.into_iter().collect()
     }
 
     /// Has a program run where the code of a shim passes, with this cookie.

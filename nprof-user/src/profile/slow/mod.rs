@@ -7,7 +7,6 @@
 //!
 //! A call that a stub has chosen before it is known whether its method is wanted is [`held`] until then.
 
-mod arguments;
 mod held;
 mod reader;
 mod slowest;
@@ -22,10 +21,10 @@ use jiff::Timestamp;
 use nprof_common::slow::SLOWEST;
 use nprof_common::{Counters, StackHeader, StackKind};
 
-pub use self::arguments::Arguments;
 use self::held::{Held, HeldCall, OfRecord};
 use self::reader::Reader;
 use self::slowest::Slowest;
+use super::arguments::Arguments;
 use super::slow_queue::{PassedOver, SlowQueue};
 use crate::attach::VmTable;
 use crate::discover::Proc;

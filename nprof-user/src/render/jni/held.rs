@@ -93,8 +93,8 @@ pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
     lines.extend(left_before(jni, inexact.is_empty()));
     lines.extend(not_exact(&inexact));
     lines.push(
-        "not followed: local references (let go by the VM when the native method returns) and the memory of direct buffers (let go \
-         by no JNI function)"
+        "not followed: local references (let go by the VM when the native method returns), and which direct buffers the collector has let \
+         go, whose memory no JNI function frees"
             .to_owned(),
     );
     lines

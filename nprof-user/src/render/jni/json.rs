@@ -11,8 +11,8 @@ use super::groups::is_function;
 use super::made::Made;
 use super::{exceptions, held};
 use crate::model::{
-    CriticalSections, JniCallback, JniExceptions, JniFamily, JniHeldGroup, JniResource, JniSnapshot, JniSum, JniUse,
-    Losses, MethodSnapshot, Resources, jni as functions,
+    CollectionWaits, CollectionsWait, CriticalSections, JniCallback, JniExceptions, JniFamily, JniHeldGroup,
+    JniResource, JniSnapshot, JniSum, JniUse, Losses, MethodSnapshot, Resources, jni as functions,
 };
 use crate::render::json::{MeasuredTarget, SCHEMA, as_map, line, nanoseconds};
 use crate::render::names;
@@ -41,6 +41,10 @@ struct Document<'a> {
     look_ups: LookUps,
     exceptions: Exceptions<'a>,
     critical: Option<Critical>,
+    /// `null` if that is not known.
+    collections_wait: Option<bool>,
+    collections_waited: Option<Waited>,
+    direct_buffers: Buffers,
     not_seen: &'a [&'static str],
     #[serde(serialize_with = "as_map")]
     losses: Losses,
@@ -61,6 +65,8 @@ struct Method<'a> {
     jni: BTreeMap<&'a str, Use<'a>>,
     exceptions: Option<Exceptions<'a>>,
     critical: Option<Critical>,
+    collections_waited: Option<Waited>,
+    direct_buffers: Buffers,
 }
 
 /// The calls of a JNI function by a native method.
@@ -192,6 +198,29 @@ struct Critical {
     longest_ns: u64,
 }
 
+/// Collections that waited for the end of critical sections.
+#[derive(Serialize, Clone, Copy)]
+struct Waited {
+    collections: u64,
+    total_ns: u64,
+    longest_ns: u64,
+}
+
+/// Direct buffers that native code has made.
+#[derive(Serialize, Clone, Copy, Default)]
+struct Buffers {
+    made: u64,
+    bytes: u64,
+    largest_bytes: u64,
+}
+
+impl From<CollectionWaits> for Waited {
+    fn from(waits: CollectionWaits) -> Self {
+        let CollectionWaits { collections, total_ns, longest_ns, .. } = waits;
+        Self { collections, total_ns, longest_ns }
+    }
+}
+
 impl<'a> Document<'a> {
     fn of(jni: &'a JniSnapshot) -> Self {
         let snapshot = &jni.snapshot;
@@ -229,6 +258,13 @@ impl<'a> Document<'a> {
                 members_told: jni.tells_members,
             },
             critical: critical(made.values().flat_map(|made| made.sections.iter().copied())),
+            collections_wait: match jni.collections {
+                CollectionsWait::Perhaps => None,
+                CollectionsWait::Never => Some(false),
+                CollectionsWait::For(_) => Some(true),
+            },
+            collections_waited: waited(jni, |_| true),
+            direct_buffers: buffers(jni, |_| true),
             not_seen: &jni.unseen,
             losses: snapshot.losses.clone(),
         }
@@ -316,8 +352,30 @@ impl<'a> Method<'a> {
             jni: uses().map(|used| (jni.function(used.function), Use::of(jni, used, made))).collect(),
             exceptions: row.map(|_| Exceptions { pending, cleared, classes: classes(made.thrown.iter().copied()) }),
             critical: critical(made.sections.iter().copied()),
+            collections_waited: waited(jni, |of| of == place),
+            direct_buffers: buffers(jni, |of| of == place),
         })
     }
+}
+
+/// The direct buffers that some native methods have made.
+fn buffers(jni: &JniSnapshot, is_theirs: impl Fn(Option<usize>) -> bool) -> Buffers {
+    let theirs = jni.buffers.iter().filter(|of| is_theirs(of.method));
+    theirs.fold(Buffers::default(), |sum, more| Buffers {
+        made: sum.made + more.buffers,
+        bytes: sum.bytes.saturating_add(more.bytes),
+        largest_bytes: sum.largest_bytes.max(more.largest_bytes),
+    })
+}
+
+/// The collections that waited for sections of some native methods; `None` where that is not known.
+fn waited(jni: &JniSnapshot, is_theirs: impl Fn(Option<usize>) -> bool) -> Option<Waited> {
+    let waits = match &jni.collections {
+        CollectionsWait::For(waits) if jni.has_all_sections() => waits,
+        _ => return None,
+    };
+    let theirs = waits.iter().copied().filter(|of| is_theirs(of.method));
+    Some(theirs.fold(CollectionWaits::default(), CollectionWaits::and).into())
 }
 
 /// Whether it is told which of these calls are redundant look-ups.

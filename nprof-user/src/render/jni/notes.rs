@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::groups::is_function;
 use super::{callbacks, exceptions, held, lost, share};
-use crate::model::{JniFamily, JniResource, JniSnapshot, JniSum, Resources};
+use crate::model::{BuffersMade, CollectionsWait, JniFamily, JniResource, JniSnapshot, JniSum, Resources};
 use crate::render::json::nanoseconds;
 use crate::render::marks::Mark;
 use crate::render::notes::{cost, own_time, plural, taken_off};
@@ -24,6 +24,7 @@ pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
     lines.extend(look_ups(jni));
     lines.extend(references(jni));
     lines.extend(held::lines(jni));
+    lines.extend(buffers(jni));
     lines.extend(critical(jni));
     lines.extend(exceptions::lines(jni));
     lines.push(TIME.to_owned());
@@ -111,6 +112,31 @@ pub(super) fn noun(resource: JniResource) -> &'static str {
     }
 }
 
+/// How many native methods are named that make direct buffers.
+const NAMED: usize = 3;
+
+fn buffers(jni: &JniSnapshot) -> Option<String> {
+    let largest = jni.buffers.iter().map(|of| of.largest_bytes).max()?;
+    let (buffers, bytes) = jni
+        .buffers
+        .iter()
+        .fold((0, 0_u64), |(buffers, bytes), more| (buffers + more.buffers, bytes.saturating_add(more.bytes)));
+    let of = |made: &BuffersMade| {
+        let maker = whose(jni, made.method);
+        let maker = if maker.is_empty() { " outside of traced native methods" } else { &maker };
+        format!("{} with {}{maker}", units::count(made.buffers), units::bytes(made.bytes))
+    };
+    let named: Vec<String> = jni.buffers.iter().take(NAMED).map(of).collect();
+    let more = if jni.buffers.len() > NAMED { ", …" } else { "" };
+    Some(format!(
+        "direct buffers: {} made with {}, the largest {}: {}{more}",
+        units::count(buffers),
+        units::bytes(bytes),
+        units::bytes(largest),
+        named.join(", ")
+    ))
+}
+
 fn critical(jni: &JniSnapshot) -> Option<String> {
     if !jni.has_all_sections() {
         let why = "not all calls of the functions that begin and end them were timed (--max-overhead)";
@@ -120,15 +146,43 @@ fn critical(jni: &JniSnapshot) -> Option<String> {
     let (sections, total_ns) = jni.critical.iter().fold((0, 0_u64), |(sections, total_ns), more| {
         (sections + more.sections, total_ns.saturating_add(more.total_ns))
     });
-    let whose = longest.method.and_then(|place| jni.snapshot.methods.get(place)?.methods.first());
-    let whose =
-        whose.map_or_else(String::new, |known| format!(" in {}", names::printable(&names::qualified(&known.method))));
     Some(format!(
-        "critical sections: {} with {}, the longest {}{whose}: collections may have to wait for their end",
+        "critical sections: {} with {}, the longest {}{}: {}",
         units::count(sections),
         units::duration(total_ns),
-        units::duration(longest.longest_ns)
+        units::duration(longest.longest_ns),
+        whose(jni, longest.method),
+        waited(jni)
     ))
+}
+
+/// How long collections waited for them.
+fn waited(jni: &JniSnapshot) -> String {
+    let CollectionsWait::For(waits) = &jni.collections else {
+        let may = if jni.collections == CollectionsWait::Never {
+            "do not wait for their end, as what they are about is pinned"
+        } else {
+            "may have to wait for their end"
+        };
+        return format!("collections {may}");
+    };
+    let longest = waits.iter().max_by_key(|of| of.longest_ns).filter(|of| of.collections > 0);
+    let (Some(all), Some(longest)) = (jni.collections.all(), longest) else {
+        return "no collection waited for their end".to_owned();
+    };
+    format!(
+        "{} waited {} for their end, the longest {}{}",
+        plural(all.collections, "collection"),
+        units::duration(all.total_ns),
+        units::duration(all.longest_ns),
+        whose(jni, longest.method)
+    )
+}
+
+/// ` in a.A::method`; nothing if it is no method's.
+fn whose(jni: &JniSnapshot, method: Option<usize>) -> String {
+    let known = method.and_then(|place| jni.snapshot.methods.get(place)?.methods.first());
+    known.map_or_else(String::new, |known| format!(" in {}", names::printable(&names::qualified(&known.method))))
 }
 
 /// The blind spot.

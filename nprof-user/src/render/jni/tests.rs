@@ -6,7 +6,10 @@ use nprof_common::JniCalls;
 use serde_json::Value;
 
 use super::{JniBy, JniView, csv, json, table};
-use crate::model::{Bound, CriticalSections, JniCallback, JniExceptions, JniSnapshot, JniUse, MethodSnapshot};
+use crate::model::{
+    Bound, BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallback, JniExceptions, JniSnapshot,
+    JniUse, MethodSnapshot,
+};
 use crate::render::grid::Screen;
 use crate::render::samples;
 
@@ -46,6 +49,8 @@ fn sample() -> JniSnapshot {
         uses: uses.map(|(method, function, calls)| JniUse { method, function, calls, error_ns: 0 }).to_vec(),
         callbacks: Vec::new(),
         critical: vec![critical],
+        collections: CollectionsWait::Perhaps,
+        buffers: vec![BuffersMade { method: Some(1), buffers: 3, bytes: 4096, largest_bytes: 2048 }],
         unseen: vec!["GetIntField"],
         tells_members: true,
         held: None,
@@ -78,6 +83,12 @@ fn text(jni: &JniSnapshot, by: JniBy) -> String {
     let mut out = Vec::new();
     table(jni, JniView { by, top: None }, Screen::default(), &mut out).unwrap();
     String::from_utf8(out).unwrap()
+}
+
+fn read(jni: &JniSnapshot) -> Value {
+    let mut out = Vec::new();
+    json(jni, &mut out).unwrap();
+    serde_json::from_slice(&out).unwrap()
 }
 
 /// Check the rows of native methods: the dearest first, each with its functions, calls of nobody in a row of their own, and no name that
@@ -183,6 +194,32 @@ fn rows_for_spreadsheets() {
     assert_eq!(calls, 100 + 30 + 30 + 30);
 }
 
+/// Check that it is said how long collections waited, or that they do not, and that it is in the document.
+#[test]
+fn collections_wait() {
+    let mut jni = sample();
+    let line = |jni: &JniSnapshot| {
+        let text = text(jni, JniBy::Method);
+        text.lines().find_map(|line| Some(line.split_once("in a.Hot::call: ")?.1.to_owned())).unwrap()
+    };
+    let waits =
+        |method, collections, total_ns, longest_ns| CollectionWaits { method, collections, total_ns, longest_ns };
+    jni.collections = CollectionsWait::Never;
+    assert_eq!(line(&jni), "collections do not wait for their end, as what they are about is pinned");
+    let document = read(&jni);
+    assert_eq!((&document["collections_wait"], &document["collections_waited"]), (&false.into(), &Value::Null));
+    jni.collections = CollectionsWait::For(vec![]);
+    assert_eq!(line(&jni), "no collection waited for their end");
+    jni.collections = CollectionsWait::For(vec![waits(Some(0), 2, 300, 200), waits(None, 1, 7, 7)]);
+    assert_eq!(line(&jni), "3 collections waited 307 ns for their end, the longest 200 ns in a.Hot::call");
+    let document = read(&jni);
+    let known =
+        |of: &Value| [&of["collections"], &of["total_ns"], &of["longest_ns"]].map(|number| number.as_u64().unwrap());
+    assert_eq!(known(&document["collections_waited"]), [3, 307, 200]);
+    let of_hot = document["methods"].as_array().unwrap().iter().find(|row| row["class"] == "a.Hot").unwrap();
+    assert_eq!(known(&of_hot["collections_waited"]), [2, 300, 200]);
+}
+
 /// Check what is said below: sums, what was let go, sections, the blind spot, and last what would be won.
 #[test]
 fn below_the_table() {
@@ -192,6 +229,7 @@ fn below_the_table() {
         "look-ups: 100, of these 80 redundant (the same had been found before), which took 24.0 us; 10 found nothing",
         "references: global 0 made, 40 let go (local ones are also let go when the native method returns)",
         "critical sections: 3 with 900 ns, the longest 400 ns in a.Hot::call: collections may have to wait for their end",
+        "direct buffers: 3 made with 4.00 KiB, the largest 2.00 KiB: 3 with 4.00 KiB in a.Evil\\u{1b}::call",
         "not seen: GetIntField: the VM has made them as code of its own, where no probe can be (-XX:-UseFastJNIAccessors)",
         "exceptions: 3 pending when a native method returned (3 in a.Hot::call), 3 cleared before that by ExceptionClear",
         "exceptions by class: a.E\\u{1b} 3 pending, 3 cleared",
@@ -243,9 +281,7 @@ fn not_all_was_seen() {
 fn document() {
     let mut jni = sample();
     jni.tells_members = false;
-    let mut out = Vec::new();
-    json(&jni, &mut out).unwrap();
-    let document: Value = serde_json::from_slice(&out).unwrap();
+    let document = read(&jni);
     assert_eq!(document["methods"][0]["class"], "a.Hot");
     assert_eq!(document["methods"][0]["jni"]["GetMethodID"]["redundant"], Value::Null);
     assert_eq!(document["methods"][0]["jni"]["GetMethodID"]["on_cpu_ns"], 30_000);

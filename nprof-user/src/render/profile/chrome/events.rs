@@ -6,7 +6,8 @@ use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
 use super::stack_frames::{StackFrames, callers};
-use crate::model::{FunctionTotals, Profile, TimelineCall};
+use crate::model::{CallArguments, FunctionTotals, Profile, TimelineCall};
+use crate::render::arguments::Arguments;
 use crate::render::microseconds::Microseconds;
 use crate::render::profile::names;
 use crate::render::track_name::TrackName;
@@ -53,15 +54,22 @@ impl Serialize for Events<'_> {
         for call in self.calls {
             // Every call has a function: that is checked where recordings are read.
             if let Some(function) = self.profile.functions.get(call.function as usize) {
-                list.serialize_element(&self.complete(call, function))?;
+                let made_with = call.made_with.as_ref();
+                let made_with = made_with.and_then(|of| of.in_full(&function.signature, &self.profile.objects));
+                list.serialize_element(&self.complete(call, function, made_with.as_ref()))?;
             }
         }
         list.end()
     }
 }
 
-impl<'a> Events<'a> {
-    fn complete(&self, call: &TimelineCall, function: &'a FunctionTotals) -> Complete<'a> {
+impl Events<'_> {
+    fn complete<'a>(
+        &'a self,
+        call: &TimelineCall,
+        function: &'a FunctionTotals,
+        made_with: Option<&'a CallArguments>,
+    ) -> Complete<'a> {
         Complete {
             ph: "X",
             pid: self.profile.about.pid,
@@ -71,10 +79,11 @@ impl<'a> Events<'a> {
             name: names::short(&function.class, &function.method),
             cat: "native",
             sf: call.stack.and_then(|stack| self.frames.innermost(stack)),
-            args: CallArguments {
+            args: Details {
                 class: &function.class,
                 signature: &function.signature,
                 library: &function.library,
+                arguments: made_with.map(Arguments::of),
                 stack: call.stack.and_then(|stack| callers(self.profile, stack)),
             },
         }
@@ -93,14 +102,17 @@ struct Complete<'a> {
     cat: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     sf: Option<usize>,
-    args: CallArguments<'a>,
+    args: Details<'a>,
 }
 
+/// What the event of a call is shown with.
 #[derive(Serialize)]
-struct CallArguments<'a> {
+struct Details<'a> {
     class: &'a str,
     signature: &'a str,
     library: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<Arguments<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stack: Option<Vec<String>>,
 }

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::model::{
-    CutReason, FunctionTotals, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality, ThreadName,
+    ArgumentObject, CallObject, CallValue, CallValues, CutReason, FunctionTotals, ProfileFrame, ProfileFrameKind,
+    ProfileMode, ProfileStack, Quality, ThreadName, UnknownArgument,
 };
 use crate::render::profile::testing::{about, frame, java};
 
@@ -21,7 +22,7 @@ fn function(class: &str, method: &str, library: &str) -> FunctionTotals {
 }
 
 fn call(tid: u32, function: u32, start_ns: i64, duration_ns: u64, stack: Option<u32>) -> TimelineCall {
-    TimelineCall { tid, function, start_ns, duration_ns, stack }
+    TimelineCall { tid, function, start_ns, duration_ns, stack, made_with: None }
 }
 
 /// Two threads. On the first, `native1` calls back and so calls `read` twice; one call began before the recording.
@@ -124,6 +125,26 @@ fn arguments() {
     assert_eq!(calls[0]["args"]["stack"], cut);
     assert_eq!(calls[1]["args"], json!({ "class": "Näh$1", "signature": "()V", "library": "libx.so" }));
     assert!(calls[1].get("sf").is_none());
+}
+
+/// Check that what a call was made with is among its arguments, in the form that slow calls have.
+#[test]
+fn made_with() {
+    let mut profile = recording();
+    profile.functions[0].signature = "(I[B)J".to_owned();
+    let array = ArgumentObject { class: "byte[]".to_owned(), length: Some(9), fd: None, contents: None };
+    profile.objects.push(CallObject { object: Some(array), file: None });
+    let values = [CallValue::Number(5), CallValue::Object(0), CallValue::Unknown(UnknownArgument::Thrown)];
+    profile.timeline[1].made_with = Some(Box::new(CallValues { this: None, values: values.into() }));
+    let document = read(&profile);
+    let calls = events(&document, "X");
+    let expected = json!({
+        "this": null,
+        "arguments": [{ "type": "int", "value": 5 }, { "type": "byte[]", "class": "byte[]", "length": 9 }],
+        "result": { "type": "long", "unknown": "thrown" },
+    });
+    assert_eq!(calls[3]["args"]["arguments"], expected);
+    assert_eq!(calls[2]["args"].get("arguments"), None);
 }
 
 /// Check that `sf` leads through the dictionary to the outermost frame, and that shared frames are there once.
