@@ -54,6 +54,7 @@ mod class_file;
 pub mod clock;
 mod collected;
 pub mod entry;
+mod function_table;
 mod helper;
 mod id_cache;
 mod jni;
