@@ -148,6 +148,7 @@ impl Stubs {
             bind_probability: 0,
             bind_threshold_ns: options.choice.threshold_ns(),
             bind_asked: options.wants_all,
+            tell_binds: true,
             stub_binds: true,
             rows: rows.map_or(0, RowMap::rows),
             consumed: records.consumed.is_some(),
