@@ -45,6 +45,7 @@ const SIDE_BY_SIDE: &[&str] = &[
     "inflight::",
     "inventory::",
     "jni::",
+    "jni_stubs::",
     "losses::",
     "marks::",
     "native::",

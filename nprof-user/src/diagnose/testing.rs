@@ -32,6 +32,7 @@ impl Sample {
             critical: Vec::new(),
             unseen: Vec::new(),
             tells_members: true,
+            is_by_stubs: false,
             held: None,
             thrown: Vec::new(),
         };
