@@ -32,6 +32,27 @@ pub enum JniKind {
     MakesBuffer = 10,
 }
 
+/// How many arguments the JNI function at a place of the VM's table has that come before any number of further ones (`CallIntMethod`). Its
+/// twin at the next place takes these as a `va_list`. `None` of those that have a fixed number.
+#[cfg(not(target_arch = "bpf"))]
+#[must_use]
+pub const fn fixed_arguments(place: usize) -> Option<u32> {
+    /// `NewObject`, and ten functions in three forms each, of which the first is such a one: of objects, of a given class, static.
+    const NEW_OBJECT: usize = 28;
+    const CALL: usize = 34;
+    const NONVIRTUAL: usize = 64;
+    const AFTER: usize = 94;
+    const STATIC: usize = 114;
+    const END: usize = 144;
+    match place {
+        NEW_OBJECT => Some(3),
+        CALL..NONVIRTUAL if (place - CALL).is_multiple_of(3) => Some(3),
+        NONVIRTUAL..AFTER if (place - NONVIRTUAL).is_multiple_of(3) => Some(4),
+        STATIC..END if (place - STATIC).is_multiple_of(3) => Some(3),
+        _ => None,
+    }
+}
+
 /// What a JNI function makes or lets go that is followed until it is let go. The number is in the function's record
 /// ([`crate::stats::HOLDS_SHIFT`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

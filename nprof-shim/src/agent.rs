@@ -8,6 +8,7 @@ use nprof_common::is_vm_linked;
 use nprof_common::wire::{Bound, FromShim, How, NO_INDEX};
 
 use crate::clock::{Clock, Moment};
+use crate::functions::Functions;
 use crate::helper::{self, Helpers, is_own};
 use crate::jni::Jni;
 use crate::jvmti::{Class, Jvmti, MethodId, MethodName};
@@ -31,6 +32,7 @@ pub(crate) struct Agent {
     pub(crate) jvmti: Jvmti,
     pub(crate) vm: Vm,
     pub(crate) methods: Methods,
+    pub(crate) functions: Functions,
     pub(crate) sharding: Sharding,
     /// The file that this library was loaded from.
     pub(crate) library: Option<OwnedFd>,
@@ -55,6 +57,7 @@ impl Agent {
             jvmti,
             vm,
             methods: Methods::default(),
+            functions: Functions::default(),
             sharding,
             library: library::open(),
             slots: OnceLock::new(),
@@ -240,6 +243,7 @@ impl Agent {
     /// No method is watched any more, and from now on others are recorded elsewhere.
     pub(crate) fn start_over(&self, records: Option<Records>) {
         let old = self.methods.replace_records(records);
+        self.functions.start_over();
         // Before the run's number changes: who has the new one finds the new rows.
         pool::collect(records.as_ref().and_then(Records::collecting));
         pool::end_run();

@@ -7,7 +7,6 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
-use std::mem::offset_of;
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
@@ -389,28 +388,20 @@ pub(crate) struct FunctionTable {
 }
 
 impl FunctionTable {
-    /// The places of the functions that look ids up: of methods, static ones, fields, static ones.
-    const LOOK_UPS: [usize; 4] = [
-        offset_of!(JNINativeInterface_, GetMethodID),
-        offset_of!(JNINativeInterface_, GetStaticMethodID),
-        offset_of!(JNINativeInterface_, GetFieldID),
-        offset_of!(JNINativeInterface_, GetStaticFieldID),
-    ];
-
-    fn place(&self, look_up: usize) -> *mut usize {
-        self.table.wrapping_byte_add(Self::LOOK_UPS[look_up]).cast()
+    fn place(&self, number: usize) -> *mut usize {
+        self.table.cast::<usize>().wrapping_add(number)
     }
 
-    /// The function at such a place.
-    pub(crate) fn look_up(&self, number: usize) -> usize {
+    /// The function at a place that the table of this VM has.
+    pub(crate) fn at(&self, place: usize) -> usize {
         // SAFETY: in the copy, which is ours.
-        unsafe { self.place(number).read() }
+        unsafe { self.place(place).read() }
     }
 
     /// Puts another there.
-    pub(crate) fn set_look_up(&mut self, number: usize, function: usize) {
+    pub(crate) fn set(&mut self, place: usize, function: usize) {
         // SAFETY: in the copy, which is ours.
-        unsafe { self.place(number).write(function) };
+        unsafe { self.place(place).write(function) };
     }
 
     /// Makes the copy the VM's table.

@@ -21,7 +21,7 @@
 //! counted in that memory until the next nprof comes. Without nprof the agent does nothing.
 //!
 //! # What it changes in the JVM
-//! The addresses of the chosen natives; a class `nprof.shim.Binder` in the boot loader and `nprof.shim.PlatformBinder`
+//! The addresses of the chosen natives; the VM's table of JNI functions, while these are watched or ids are kept; a class `nprof.shim.Binder` in the boot loader and `nprof.shim.PlatformBinder`
 //! in that of the platform; memory for the records (1.5 KiB per method and CPU that calls it); for trees, the classes that nprof
 //! enhances, and a class `java.lang.NprofTree` that these call (`trees`). No code is generated,
 //! nothing is patched, no return address touched, no exception or signal used. While nprof is connected there is one
@@ -39,6 +39,7 @@
 //!   `methods` knows which stub belongs to whom, `scan` finds what is bound
 //!   already, `rebind` binds it to something else, with `helper` (made by `class_file`) and `slots`, which find the address
 //!   that the VM holds.
+//! - `functions`: JNI functions that are watched, with stubs of the same pool in the VM's table of functions (`function_table`).
 //! - `id_cache`: ids of methods and fields that native code looks up again and again, given from memory.
 //! - `trees`: methods that are enhanced by nprof, and tell what they do.
 //! - `jvmti`, `jni`, `vm`: the VM's functions, checked. `memory` and `library`: what stays mapped and open for good.
@@ -54,6 +55,8 @@ mod class_file;
 pub mod clock;
 mod collected;
 pub mod entry;
+mod function_table;
+mod functions;
 mod helper;
 mod id_cache;
 mod jni;

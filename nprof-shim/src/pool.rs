@@ -1,4 +1,4 @@
-//! The stubs: machine code that the linker put into this library, one for each native method that is watched.
+//! The stubs: machine code that the linker put into this library, one for each native method, or JNI function, that is watched.
 //!
 //! No code is made at run time and no page is both written and executed. What differs from stub to stub stands in a row
 //! of a table; `stubs.s` is the template. What a stub does at a call is its [`Mode`]:
@@ -17,6 +17,9 @@
 //! A call in flight is one that is in `entered` and not yet in the histogram; one that is left by `longjmp` or by the
 //! end of its thread stays so. Which call was made by which is known only where it is collected what threads use
 //! ([`collect`]); else `child_ns` stays zero.
+//!
+//! A JNI function may have any number of arguments (`CallIntMethod`), of which a stub does not know where they end. Such a function has a
+//! twin that takes the same as a `va_list` (`CallIntMethodV`): a timed call makes one of its arguments, where they are, and calls that.
 //!
 //! A stub is never taken back: a thread may stand in it, and code that the VM has compiled may call it, long after its
 //! method has got another address.
@@ -53,6 +56,13 @@ const GOLDEN: i32 = -1_640_531_535;
 const CPU_SEGMENT: u32 = 0x7b;
 /// The bits of the CPU in what `rdpid` and that limit give.
 const CPU_MASK: u32 = 0xfff;
+
+/// In place of the words that a call passes on the stack: it passes any number, behind so many bytes of arguments that it always has.
+const VARIADIC: u32 = 1 << 31;
+/// What the arguments of such a call take as a list: the list itself, and from where on those are that were in registers.
+const LISTED: usize = SAVED + 6 * 8 + 8 * 16;
+const SAVED: usize = 32;
+const _: () = assert!(LISTED.is_multiple_of(16));
 
 /// What is done at a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,9 +138,22 @@ pub(crate) struct Row {
     mark: AtomicU64,
     /// What the arguments are, if timed calls keep them; otherwise 0.
     kinds: AtomicU64,
+    /// The function that timed calls are made by instead, with a list of the arguments; 0 where it is the native itself.
+    twin: AtomicUsize,
 }
 
 const _: () = assert!(size_of::<Row>() == 64);
+
+/// What is behind the stub of a JNI function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Behind {
+    /// The function.
+    pub(crate) original: usize,
+    /// Where it takes any number of arguments: how many come before these.
+    pub(crate) fixed: Option<u32>,
+    /// The function that takes the same as a list, if there is one: without it, calls of such a function are not to be timed.
+    pub(crate) twin: Option<usize>,
+}
 
 /// What all stubs share.
 #[derive(Debug)]
@@ -169,6 +192,9 @@ global_asm!(
     SHARD_BITS = const SHARD_BITS,
     MARK = const offset_of!(Row, mark),
     KINDS = const offset_of!(Row, kinds),
+    TWIN = const offset_of!(Row, twin),
+    LISTED = const LISTED,
+    SAVED = const SAVED,
     FRAME = const STUB_ARGS_BELOW,
     ARGS_ENV = const offset_of!(StubArgs, env),
     ARGS_KINDS = const offset_of!(StubArgs, kinds),
@@ -317,6 +343,29 @@ impl Stub {
         row.index.store(parameters.index, Ordering::Relaxed);
         stub.set_mode(parameters.mode);
         Some(stub)
+    }
+
+    /// Takes the next stub for a JNI function, which does nothing yet; `None` when all have been taken.
+    pub(crate) fn take_before(behind: Behind, (place, index): (Place, u32)) -> Option<Self> {
+        let (mode, threshold_ns) = (Mode::Off, u64::MAX);
+        let parameters = Parameters { original: behind.original, stack_words: 0, index, place, mode, threshold_ns };
+        let stub = Self::take(&parameters)?;
+        stub.set_behind(behind);
+        Some(stub)
+    }
+
+    /// Has it stand before this function of the same place in the table. A call that is on its way through the stub goes to this one or to
+    /// the one before.
+    pub(crate) fn set_behind(self, behind: Behind) {
+        let row = self.row();
+        let words = behind.fixed.map_or(0, |before| VARIADIC | (before * 8));
+        row.stack_words.store(words, Ordering::Relaxed);
+        // Without one, a call that is still being timed finds the one before.
+        if let Some(twin) = behind.twin {
+            row.twin.store(twin, Ordering::Relaxed);
+        }
+        row.mark.store(switch::name(behind.original as u64), Ordering::Relaxed);
+        row.original.store(behind.original, Ordering::Release);
     }
 
     /// The stub that has an entry at this address.

@@ -1,9 +1,11 @@
 // The pool of stubs and the code that they share. See pool.rs for what each stub is for.
 //
-// The entry of a stub finds the arguments of a native where the JVM put them, and leaves them there: until the native
+// The entry of a stub finds the arguments of a native, or of a JNI function, where its caller put them, and leaves them there: until the native
 // is called only rax, r10, r11 and the flags are touched, and xmm8 where counters of threads are kept. r11 holds the stub's row of
 // parameters. A native whose call the stub has counted finds a mark in r10, which no native looks at: a probe of the kernel
 // there then leaves the call out.
+// A JNI function may take its arguments as `...` does: then al says that registers of vectors have some, and a stub that jumps to one says so
+// of all eight, which is never wrong.
 // The mark names the call, by the native's address and the stack pointer with which it is entered, because it may still be
 // in r10 when the native calls another one, or itself. A call that is not counted finds zero.
 //
@@ -73,6 +75,7 @@
 .macro nprof_jump_marked
     mov r10, qword ptr [r11 + {MARK}]
     xor r10, rsp
+    mov eax, 8
     jmp qword ptr [r11 + {ORIGINAL}]
 .endm
 
@@ -126,11 +129,50 @@
     mov rsi, rax
 .endm
 
+// Keeps when the call begins. Clobbers rax and r10.
+.macro nprof_begin_time
+    mov r10, rdx
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    add rax, qword ptr [rip + nprof_stub_settings + {FLOOR}]
+    mov qword ptr [rbp - 16], rax
+    mov rdx, r10
+.endm
+
+// What the function takes as `...` does, as a `va_list` for its twin, in r8 if four arguments come before that, in rcx if three do: r10d
+// is how many bytes these are. What is on the caller's stack stays there, however much it is.
+.macro nprof_list_arguments
+    sub rsp, {LISTED}
+    mov qword ptr [rsp + {SAVED} + 16], rdx
+    mov qword ptr [rsp + {SAVED} + 24], rcx
+    mov qword ptr [rsp + {SAVED} + 32], r8
+    mov qword ptr [rsp + {SAVED} + 40], r9
+    movups xmmword ptr [rsp + {SAVED} + 48], xmm0
+    movups xmmword ptr [rsp + {SAVED} + 64], xmm1
+    movups xmmword ptr [rsp + {SAVED} + 80], xmm2
+    movups xmmword ptr [rsp + {SAVED} + 96], xmm3
+    movups xmmword ptr [rsp + {SAVED} + 112], xmm4
+    movups xmmword ptr [rsp + {SAVED} + 128], xmm5
+    movups xmmword ptr [rsp + {SAVED} + 144], xmm6
+    movups xmmword ptr [rsp + {SAVED} + 160], xmm7
+    mov dword ptr [rsp], r10d
+    mov dword ptr [rsp + 4], 48
+    lea rax, [rbp + 16]
+    mov qword ptr [rsp + 8], rax
+    lea rax, [rsp + {SAVED}]
+    mov qword ptr [rsp + 16], rax
+    cmp r10d, 32
+    cmove r8, rsp
+    cmovb rcx, rsp
+.endm
+
 // Calls the native, with a copy of its arguments on the stack, and keeps when. r11 is the row of parameters.
 .macro nprof_call_native
     mov r10d, dword ptr [r11 + {WORDS}]
     test r10d, r10d
     jz .Lnprof_copied\@
+    js .Lnprof_variadic\@
     lea eax, [r10 + 1]
     and eax, -2
     shl eax, 3
@@ -141,16 +183,18 @@
     mov qword ptr [rsp + 8 * r10], rax
     jnz .Lnprof_copy\@
 .Lnprof_copied\@:
-    mov r10, rdx
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
-    add rax, qword ptr [rip + nprof_stub_settings + {FLOOR}]
-    mov qword ptr [rbp - 16], rax
-    mov rdx, r10
+    nprof_begin_time
     lea r10, [rsp - 8]
     xor r10, qword ptr [r11 + {MARK}]
     call qword ptr [r11 + {ORIGINAL}]
+    jmp .Lnprof_called\@
+.Lnprof_variadic\@:
+    and r10d, 0x7fffffff
+    nprof_list_arguments
+    nprof_begin_time
+    xor r10d, r10d
+    call qword ptr [r11 + {TWIN}]
+.Lnprof_called\@:
 .endm
 
 // Goes to \found with the thread's row in r10, if there is one among the rows that the word in r10 says: their address and, below
@@ -272,6 +316,7 @@ nprof_stub_active:
     cmp eax, {SAMPLE}
     je .Lnprof_sample
     xor r10d, r10d
+    mov eax, 8
     jmp qword ptr [r11 + {ORIGINAL}]
 
 .Lnprof_sample:

@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::time::Duration;
 
 use jvmti_bindings::sys::jni::{JNI_VERSION_1_6, JavaVM, JavaVMAttachArgs};
@@ -47,15 +47,15 @@ impl Vm {
         symbol(libc::RTLD_DEFAULT, name).or_else(|| symbol(self.library()?, name))
     }
 
+    /// Whether a function is in the VM's library.
+    pub(crate) fn has_function(self, address: usize) -> bool {
+        let of_vm = linked(self.0.addr());
+        of_vm.zip(linked(address)).is_some_and(|(vm, function)| vm.dli_fbase == function.dli_fbase)
+    }
+
     /// The VM's library, for the dynamic linker.
     fn library(self) -> Option<*mut c_void> {
-        let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: the variable takes what the linker knows of the address.
-        if unsafe { libc::dladdr(self.0.cast_const().cast(), info.as_mut_ptr()) } == 0 {
-            return None;
-        }
-        // SAFETY: all its fields may be zero.
-        let file = unsafe { info.assume_init() }.dli_fname;
+        let file = linked(self.0.addr())?.dli_fname;
         // SAFETY: the linker's own name of what is loaded, or null for the program; with this flag nothing is loaded.
         let library = unsafe { libc::dlopen(file, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         (!library.is_null()).then_some(library)
@@ -86,6 +86,15 @@ impl Vm {
         // SAFETY: the VM's table of functions is constant.
         unsafe { &*table }
     }
+}
+
+/// What the dynamic linker knows of an address.
+fn linked(address: usize) -> Option<libc::Dl_info> {
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the address is only looked for; the variable takes what is known of it.
+    let found = unsafe { libc::dladdr(null::<c_void>().with_addr(address), info.as_mut_ptr()) };
+    // SAFETY: all its fields may be zero.
+    (found != 0).then(|| unsafe { info.assume_init() })
 }
 
 fn symbol(library: *mut c_void, name: &CStr) -> Option<*const c_void> {

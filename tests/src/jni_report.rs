@@ -102,9 +102,25 @@ pub struct JniFunctionRow {
     pub counted: u64,
     pub total_ns: u64,
     pub self_ns: Option<u64>,
+    pub on_cpu_ns: Option<u64>,
     pub state: String,
     pub wanted: String,
     pub estimated_calls: Option<u64>,
+}
+
+/// A document of `--tier stub`: who has called, and what came of calls, is not told.
+#[derive(Debug, Clone, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct JniStubReport {
+    pub tier: String,
+    pub methods: Option<Vec<JniMethodRow>>,
+    pub functions: BTreeMap<String, JniFunctionRow>,
+    pub references: Option<BTreeMap<String, ReferencesRow>>,
+    pub look_ups: Option<LookUpsRow>,
+    pub exceptions: Option<ExceptionsRow>,
+    pub partial: bool,
+    pub not_seen: Vec<String>,
+    pub losses: BTreeMap<String, u64>,
 }
 
 /// How many were made and let go.
@@ -257,6 +273,14 @@ impl Jni {
         let mut child = spawn(args)?;
         child.line_with_prefix(Stream::Stderr, ATTACHED)?;
         Ok(Self(child))
+    }
+
+    /// Kills it.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub fn kill(mut self) -> Result<()> {
+        self.0.kill()
     }
 
     /// Ends it with Ctrl-C and returns what it has printed.

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use nprof_common::histogram::BUCKETS;
 use nprof_common::wire::{
-    Applied, FromShim, Hello, How, MAX_PACKET, NO_INDEX, Scanned, ToShim, VERSION, Watch, Welcome,
+    Applied, FIRST_FUNCTION, FromShim, Hello, How, MAX_PACKET, NO_INDEX, Scanned, ToShim, VERSION, Watch, Welcome,
 };
 use nprof_common::{MethodStats, Mode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -170,6 +170,7 @@ impl Connection {
             bind_probability: OFF.1,
             bind_threshold_ns: u64::MAX,
             bind_asked: true,
+            tell_binds: true,
             stub_binds: false,
             rows: 0,
             consumed: false,
@@ -346,6 +347,32 @@ impl Connection {
     pub fn watch(&self, methods: &[Bound], (mode, probability): (u32, u32)) -> Result<()> {
         let watch = |number| ToShim::Watch(Watch { number, mode, probability, threshold_ns: u64::MAX, kinds: 0 });
         methods.iter().try_for_each(|method| self.send(&watch(method.number)))
+    }
+
+    /// Has a JNI function watched, by its place in the VM's table.
+    ///
+    /// # Errors
+    /// When nobody listens.
+    pub fn watch_function(&self, place: u32, (mode, probability): (u32, u32)) -> Result<()> {
+        let number = FIRST_FUNCTION + place;
+        self.send(&ToShim::Watch(Watch { number, mode, probability, threshold_ns: u64::MAX, kinds: 0 }))
+    }
+
+    /// Has it no longer watched, and out of the table after the next [`Self::apply`].
+    ///
+    /// # Errors
+    /// When nobody listens.
+    pub fn unwatch_function(&self, place: u32) -> Result<()> {
+        self.send(&ToShim::Unwatch(FIRST_FUNCTION + place))
+    }
+
+    /// The sum of the record of a JNI function; of nothing if it has none.
+    ///
+    /// # Errors
+    /// When the memory cannot be read.
+    pub fn function_record(&self, place: u32) -> Result<Record> {
+        let stubbed = self.heard.stubbed.get(&(FIRST_FUNCTION + place));
+        stubbed.map_or(Ok(Record::default()), |(index, _)| self.record_at(*index))
     }
 
     /// Has what was wanted since the last time put into effect, and everything before.

@@ -15,7 +15,7 @@ use crate::jdk::{Jdk, OLDEST_SUPPORTED};
 use crate::shape_source;
 
 /// The C libraries: name and sources.
-const LIBRARIES: [(&str, &[&str]); 17] = [
+const LIBRARIES: [(&str, &[&str]); 18] = [
     ("libshapes.so", &["shapes.c", "shapes_time.c", "shapes_threads.c", "entries.S", "onward.S"]),
     ("liblate.so", &["late.c"]),
     ("libguest.so", &["guest.c"]),
@@ -31,6 +31,7 @@ const LIBRARIES: [(&str, &[&str]); 17] = [
     ("libconsuming.so", &["consuming.c"]),
     ("libasking.so", &["asking.c"]),
     ("libfaulty.so", &["faulty.c"]),
+    ("libfunctions.so", &["functions.c"]),
     ("liblooking.so", &["looking.c"]),
     ("libsoaked.so", &["soaked.c"]),
 ];

@@ -39,6 +39,7 @@ mod inventory;
 mod jni;
 mod jni_leaks;
 mod jni_serve;
+mod jni_stubs;
 mod kernel;
 mod kernels;
 mod killed;

@@ -12,7 +12,7 @@ use crate::process;
 use crate::setup::{self, Purpose};
 
 /// What runs without an argument.
-const USUAL: [&str; 7] = ["exposition", "ids", "overhead", "service", "stacks", "stubs", "trees"];
+const USUAL: [&str; 8] = ["exposition", "functions", "ids", "overhead", "service", "stacks", "stubs", "trees"];
 /// A whole application takes long: only if it is asked for.
 const APPLICATION: &str = "application";
 /// How many rounds it has without `--rounds`, and at most.

@@ -51,6 +51,7 @@ const SIDE_BY_SIDE: &[&str] = &[
     "inventory::",
     "jni::",
     "jni_leaks::",
+    "jni_stubs::",
     "losses::",
     "marks::",
     "native::",

@@ -20,13 +20,17 @@ use bytes::{Reader, Writer};
 
 /// The version of this protocol: of all that is in this module, of what the fields mean, and of what stubs do
 /// ([`crate::switch::mark`]).
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// The longest packet, in bytes. A method with names that do not fit is left out by the shim and counted.
 pub const MAX_PACKET: usize = 192 << 10;
 
 /// The stubs of a shim, and the methods that it can keep records of: no shim has more.
 pub const MOST_STUBS: u32 = 16_384;
+
+/// The number of the function at the first place of the VM's table of JNI functions; those of the others follow. No method has as high a
+/// one. They are watched as methods are: a `Bound` never tells of them.
+pub const FIRST_FUNCTION: u32 = 1 << 31;
 
 /// Stands for the record of a method that has none.
 pub const NO_INDEX: u32 = u32::MAX;

@@ -9,7 +9,7 @@ pub enum ToShim {
     Welcome(Welcome),
     /// Tell of all methods that are bound, and then how many there were.
     Scan,
-    /// Watch a method.
+    /// Watch a method, or a JNI function.
     Watch(Watch),
     /// No longer watch the method with this number: its calls are not recorded from now on, and the next `Apply` gives
     /// it its own address back.
@@ -68,7 +68,9 @@ parts! {
         /// Whether such methods are all wanted, and by this threshold. If not, their chosen calls are marked until a `Watch`
         /// ([`crate::StackHeader::UNASKED`]).
         pub bind_asked: bool,
-        /// Whether methods that are bound from now on get a stub at once.
+        /// Whether it is told which methods are bound from now on.
+        pub tell_binds: bool,
+        /// Whether these get a stub at once.
         pub stub_binds: bool,
         /// How many rows of threads there are ([`crate::rows`]), a power of two: then a second descriptor comes along. With 0 it is
         /// not collected what they use.
@@ -84,7 +86,7 @@ parts! {
 parts! {
     /// Watch a method. One that has a stub changes its mode at once; another gets one at the next `Apply`.
     pub struct Watch {
-        /// The shim's number for the method.
+        /// The shim's number for the method, or that of a JNI function ([`super::FIRST_FUNCTION`]).
         pub number: u32,
         /// What is done at its calls ([`super::SAMPLE`], [`crate::Mode`]).
         pub mode: u32,

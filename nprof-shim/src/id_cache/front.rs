@@ -195,7 +195,7 @@ impl Call {
 impl Cache {
     #[inline]
     fn original(&self, function: usize) -> LookUp {
-        let address = self.originals[function].load(Ordering::Relaxed);
+        let address = self.places[function].before();
         // SAFETY: what was in the table at the place of such a function.
         unsafe { transmute::<usize, LookUp>(address) }
     }

@@ -1,8 +1,7 @@
 //! The id cache: ids of methods and fields that native code has looked up are kept, and given again without asking the VM.
 //!
 //! The four functions that look ids up are replaced in the VM's table of functions, by the tool interface
-//! (`SetJNIFunctionTable`). What was there before stays behind ours, whoever put it there: a miss is its work. In the end a slot is put
-//! back only if it still holds ours; otherwise another agent has come since, and ours stays behind it and only passes calls on.
+//! (`SetJNIFunctionTable`, `function_table`). What was there before stays behind ours, whoever put it there: a miss is its work.
 //!
 //! # Why a hit is right
 //! An id depends on the class, whether a method or a field is asked for, whether a static one, and two names. All that is compared: the
@@ -14,7 +13,7 @@
 //!
 //! # The files
 //! `front`: our functions. `entries`: what is kept, and when it may be freed. `rows`: what each thread counts, and how it leaves alone
-//! who calls in vain. `table`: the VM's table.
+//! who calls in vain. `table`: ours in the VM's table.
 
 mod entries;
 mod front;
@@ -22,13 +21,14 @@ mod rows;
 mod table;
 mod texts;
 
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use self::entries::Entries;
 use self::rows::{Rows, Sums};
 use crate::agent::Agent;
+use crate::function_table::Place;
 use crate::jni::Jni;
 use crate::jvmti;
 
@@ -47,9 +47,7 @@ static CHANGE: Mutex<()> = Mutex::new(());
 struct Cache {
     is_on: AtomicBool,
     /// What was in the table when we came.
-    originals: [AtomicUsize; FUNCTIONS],
-    /// Ours is behind another agent's function.
-    is_behind: [AtomicBool; FUNCTIONS],
+    places: [Place; FUNCTIONS],
     /// Where the VM keeps a pending exception, from a thread's environment.
     pending: AtomicIsize,
     entries: Entries,
@@ -134,8 +132,7 @@ fn cache() -> Result<&'static Cache, Error> {
     }
     let cache = Cache {
         is_on: AtomicBool::new(false),
-        originals: Default::default(),
-        is_behind: Default::default(),
+        places: Default::default(),
         pending: AtomicIsize::new(0),
         entries: Entries::new().map_err(Error::Memory)?,
         rows: Rows::new().map_err(Error::Memory)?,

@@ -6,17 +6,19 @@
 use std::sync::{Arc, MutexGuard};
 
 use nprof_common::MethodStats;
-use nprof_common::wire::{Applied, Bound, FromShim, How, NO_INDEX, SAMPLE, Scanned, Stubbed, ToShim, VERSION, Welcome};
+use nprof_common::wire::{
+    Applied, Bound, FIRST_FUNCTION, FromShim, How, NO_INDEX, SAMPLE, Scanned, Stubbed, ToShim, VERSION, Watch, Welcome,
+};
 
 use super::socket::Files;
 use super::{Link, Policy, ids, trees};
 use crate::agent::Agent;
-use crate::id_cache;
 use crate::jni::Jni;
 use crate::methods::StubOptions;
 use crate::pool::{self, Mode, Stub};
 use crate::records::{Records, Run};
 use crate::{clock, rebind, scan};
+use crate::{functions, id_cache};
 
 const RECORD: usize = size_of::<MethodStats>();
 
@@ -66,7 +68,11 @@ pub(super) fn follow(agent: &Agent, link: &Arc<Link>, message: ToShim, files: Fi
     }
     if let ToShim::KeepIds(pending) = message {
         let _work = work_for(agent, link)?;
-        visit(agent, |_| ids::begin(agent, link, pending.cast_signed()))??;
+        visit(agent, |_| {
+            // Of a connection that this one has replaced: what is kept is to be before what the VM does.
+            agent.functions.leave(agent);
+            ids::begin(agent, link, pending.cast_signed())
+        })??;
         return Ok(Next::Message);
     }
     if message == ToShim::ForgetIds {
@@ -85,11 +91,11 @@ pub(super) fn follow(agent: &Agent, link: &Arc<Link>, message: ToShim, files: Fi
     let _work = work_for(agent, link)?;
     match message {
         ToShim::Scan => visit(agent, |jni| scan_all(agent, link, jni))?,
-        ToShim::Watch(watch) => {
-            let options = options(watch.mode, watch.probability, watch.threshold_ns)?;
-            agent.methods.watch(watch.number, StubOptions { kinds: watch.kinds, ..options });
-        }
-        ToShim::Unwatch(number) => agent.methods.unwatch(number),
+        ToShim::Watch(order) => watch(agent, order)?,
+        ToShim::Unwatch(number) => match number.checked_sub(FIRST_FUNCTION) {
+            Some(place) => agent.functions.unwatch(place),
+            None => agent.methods.unwatch(number),
+        },
         ToShim::Apply(serial) => visit(agent, |jni| apply(agent, link, jni, serial))?,
         ToShim::Detach => {
             let left = visit(agent, |jni| detach(agent, link, jni))?;
@@ -136,13 +142,25 @@ fn begin(agent: &Agent, link: &Arc<Link>, welcome: &Welcome, files: Files) -> Re
     agent.start_over(Some(records));
     link.policy.get_or_init(|| policy);
     visit(agent, |jni| {
+        // Of a connection that this one has replaced, which may not have come to it.
+        let _told_to_nobody = id_cache::end(agent, jni);
+        agent.functions.leave(agent);
         // What is bound later could have stubs all the same, but they could not be taken away.
         agent.prepare(jni)?;
         agent.refine_clock();
-        agent.note(agent.jvmti.notice_binds(true));
+        agent.note(agent.jvmti.notice_binds(welcome.tell_binds));
         agent.adopt_early(jni);
         Ok(())
     })?
+}
+
+fn watch(agent: &Agent, Watch { number, mode, probability, threshold_ns, kinds }: Watch) -> Result<(), Refusal> {
+    let options = options(mode, probability, threshold_ns)?;
+    match number.checked_sub(FIRST_FUNCTION) {
+        Some(place) => agent.functions.watch(place, options),
+        None => agent.methods.watch(number, StubOptions { kinds, ..options }),
+    }
+    Ok(())
 }
 
 /// Maps the records, and the rows if there are to be some.
@@ -198,13 +216,29 @@ fn scan_all(agent: &Agent, link: &Link, jni: Jni) {
     link.answer(&FromShim::Scanned(Scanned { found, unreadable }));
 }
 
-fn apply(agent: &Agent, link: &Link, jni: Jni, serial: u32) {
+fn apply(agent: &Agent, link: &Arc<Link>, jni: Jni, serial: u32) {
     let wanted = agent.methods.take_pending();
     let asked = wanted.len();
-    let outcome = rebind::apply(agent, jni, wanted).unwrap_or_else(|error| {
+    let outcome = if asked == 0 { Ok(rebind::Outcome::default()) } else { rebind::apply(agent, jni, wanted) };
+    let outcome = outcome.unwrap_or_else(|error| {
         agent.note(Err(error));
         rebind::Outcome { failed: asked, ..rebind::Outcome::default() }
     });
+    // Last: what is done for methods asks the VM by functions of its table.
+    let functions = agent.functions.apply(agent, name_of(link)).unwrap_or_else(|error| {
+        agent.note(Err(error));
+        functions::Outcome::default()
+    });
+    if functions.untimed > 0 {
+        let (untimed, why) = (functions.untimed, "another agent has put its own before the VM's");
+        let note =
+            format!("calls of {untimed} JNI functions with any number of arguments are counted, not timed: {why}");
+        link.answer(&FromShim::Note(note.as_bytes()));
+    }
+    for &(place, index, stub) in &functions.stubbed {
+        let (number, entry) = (FIRST_FUNCTION.saturating_add(place), stub.entry() as u64);
+        link.answer(&FromShim::Stubbed(Stubbed { number, index, entry }));
+    }
     for &(number, stub) in &outcome.stubbed {
         let (index, entry) = (stub.index(), stub.entry() as u64);
         link.answer(&FromShim::Stubbed(Stubbed { number, index, entry }));
@@ -212,9 +246,9 @@ fn apply(agent: &Agent, link: &Link, jni: Jni, serial: u32) {
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     link.answer(&FromShim::Applied(Applied {
         serial,
-        stubbed: count(outcome.stubbed.len()),
-        restored: count(outcome.restored),
-        failed: count(outcome.failed),
+        stubbed: count(outcome.stubbed.len() + functions.stubbed.len()),
+        restored: count(outcome.restored + functions.restored),
+        failed: count(outcome.failed + functions.failed),
     }));
 }
 
@@ -224,6 +258,7 @@ fn detach(agent: &Agent, link: &Arc<Link>, jni: Jni) -> u32 {
     trees::end(agent, link, jni);
     agent.methods.unwatch_all();
     agent.be_quiet();
+    let behind = agent.functions.leave(agent);
     let left = match rebind::restore(agent, jni) {
         Ok(left) => left,
         Err(error) => {
@@ -233,7 +268,12 @@ fn detach(agent: &Agent, link: &Arc<Link>, jni: Jni) -> u32 {
     };
     // An event that was under way may have had one watched again.
     agent.start_over(None);
-    u32::try_from(left).unwrap_or(u32::MAX)
+    u32::try_from(left + behind).unwrap_or(u32::MAX)
+}
+
+/// Which connection it is.
+fn name_of(link: &Arc<Link>) -> usize {
+    Arc::as_ptr(link).addr()
 }
 
 /// nprof has gone without a word. What is watched is counted, in the map that it has left behind, and nothing else is
@@ -242,6 +282,13 @@ pub(super) fn orphaned(agent: &Agent, link: &Arc<Link>) {
     let _work = agent.work();
     ids::orphaned(agent, link);
     trees::orphaned(agent, link);
+    if agent.functions.are_of(name_of(link)) {
+        agent.functions.be_quiet();
+        if agent.stage.is_live() {
+            // If the VM does not let us in, stubs stay in its table that only pass calls on.
+            let _left = agent.vm.visit(|_| agent.functions.leave(agent));
+        }
+    }
     if !agent.disconnect(link) {
         return;
     }

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::jvmti::{MethodId, MethodName};
 use crate::pool::{Mode, Parameters, Stub};
-use crate::records::Records;
+use crate::records::{Place, Records};
 use crate::signature::stack_words;
 use jvmti_bindings::mutf8::decode_cstr_lossy;
 
@@ -89,6 +89,15 @@ impl Methods {
     /// `None` when there is no stub or no record left.
     pub(crate) fn stub_for(&self, number: u32, address: usize, options: StubOptions) -> Option<Stub> {
         self.lock().stub_for(number, address, options)
+    }
+
+    /// A record that no method has, for something else; `None` when there is none left.
+    pub(crate) fn next_record(&self) -> Option<(Place, u32)> {
+        let mut inner = self.lock();
+        let index = inner.next_index;
+        let place = inner.records?.place(index)?;
+        inner.next_index += 1;
+        Some((place, index))
     }
 
     /// A method is bound to one of its stubs again, by us or by another agent that leaves: it counts, if it is watched.

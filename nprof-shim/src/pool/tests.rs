@@ -1,5 +1,6 @@
 //! Stubs are called as the VM would call them: as functions, from many threads, in all modes and shardings.
 
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -90,6 +91,65 @@ fn results_in_vector_registers() {
     assert!((1_900_000..2_000_000_000).contains(&sum.total_ns), "{} ns", sum.total_ns);
     assert_eq!(sum.max_ns, sum.total_ns);
     assert_eq!(sum.histogram[bucket_of(sum.total_ns) as usize], 1);
+}
+
+/// Check that a call with any number of arguments passes all of them on, in registers and on the stack, whether it is counted or timed, and
+/// gives what the function gives.
+#[test]
+fn any_number_of_arguments() {
+    type Print = unsafe extern "C" fn(*mut c_char, usize, *const c_char, ...) -> c_int;
+    type PrintList = unsafe extern "C" fn(*mut c_char, usize, *const c_char, *mut c_void) -> c_int;
+
+    unsafe extern "C" {
+        fn vsnprintf(into: *mut c_char, size: usize, format: *const c_char, list: *mut c_void) -> c_int;
+    }
+
+    let _turn = turn();
+    let (original, twin): (Print, PrintList) = (libc::snprintf, vsnprintf);
+    for sharding in Sharding::all() {
+        for (mode, is_timed) in [(Mode::Off, None), (Mode::Count, Some(false)), (Mode::Time, Some(true))] {
+            let records = Records::map_for(1, CPUS).unwrap();
+            configure(sharding, &Clock::estimate());
+            let behind = Behind { original: original as usize, fixed: Some(3), twin: Some(twin as usize) };
+            let stub = Stub::take_before(behind, (records.place(0).unwrap(), 0)).unwrap();
+            stub.set_mode(mode);
+            // SAFETY: the stub stands before the function and passes everything on.
+            let through = unsafe { std::mem::transmute::<usize, Print>(stub.entry()) };
+            for round in 0..1_000 {
+                let (mut text, format) = ([0_u8; 256], c"%d %g %d %g %g %d %ld %g %g %g %g %g %d %g %g %s");
+                let (into, half, long) = (text.as_mut_ptr().cast::<c_char>(), f64::from(round) / 2.0, 1_i64 << 40);
+                // SAFETY: what the format says, and room for it.
+                let length = unsafe {
+                    through(
+                        into,
+                        256,
+                        format.as_ptr(),
+                        round,
+                        half,
+                        2,
+                        3.0,
+                        4.0,
+                        5,
+                        long,
+                        7.0,
+                        8.0,
+                        9.5,
+                        10.0,
+                        11.0,
+                        12,
+                        13.0,
+                        -14.0,
+                        c"end".as_ptr(),
+                    )
+                };
+                let expected = format!("{round} {half} 2 3 4 5 {long} 7 8 9.5 10 11 12 13 -14 end");
+                assert_eq!(std::str::from_utf8(&text[..usize::try_from(length).unwrap()]), Ok(expected.as_str()));
+            }
+            let sum = records.sum(0);
+            let calls = |wanted: bool| if is_timed == Some(wanted) { 1_000 } else { 0 };
+            assert_eq!((sum.counted, sum.entered, ended(&sum)), (calls(false), calls(true), calls(true)), "{mode:?}");
+        }
+    }
 }
 
 /// Check that counts are exact with more threads than CPUs, also where a CPU has no shard of its own.

@@ -18,7 +18,7 @@ mod tree;
 mod weigh;
 mod windows;
 
-pub use jni::{CalledSum, HeldThing, JniPairs, ThrownSum, jni};
+pub use jni::{CalledSum, HeldThing, JniPairs, ThrownSum, jni, jni_by_stubs};
 pub use jni_totals::{JniRows, jni_totals};
 pub use losses::merge_losses;
 pub use narrow::narrow;

@@ -10,11 +10,12 @@ use tokio::time::Instant;
 
 use super::budget::BudgetArgs;
 use super::id_cache::{self, IdCacheArgs};
+use super::jni_stubs::{self, JniStubsArgs};
 use super::jni_tree::{self, FunctionFilter, TreeOutput, TreeWanted};
 use super::selection::SelectionArgs;
 use super::terminal::{self, harmless};
 use super::trace::{Stop, every, prepare};
-use crate::model::{Collectors, Pid};
+use crate::model::{Collectors, JniSnapshot, Pid};
 use crate::render::jni::{self, JniBy, JniView};
 use crate::resolve::pattern::PATTERN_HELP;
 use crate::resolve::select::Selection;
@@ -27,8 +28,8 @@ const RESULTS: &str = "results";
 
 /// Count and time the JNI functions that native methods call: look-ups, calls of Java, references, exceptions, critical sections
 ///
-/// Probes see them at the functions of the JVM's own table; nothing in the JVM changes. Prints a summary on Ctrl-C, after --duration,
-/// or when the JVM ends.
+/// Probes see them at the functions of the JVM's own table; nothing in the JVM changes. Or stubs do, in the table (--tier stub). Prints a
+/// summary on Ctrl-C, after --duration, or when the JVM ends.
 #[derive(Debug, Args)]
 #[command(after_help = PATTERN_HELP)]
 pub(super) struct JniArgs {
@@ -37,14 +38,18 @@ pub(super) struct JniArgs {
     pid: u32,
     #[command(flatten)]
     selection: SelectionArgs,
-    /// What the rows are, each with the others below it
-    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
-    by: By,
+    /// What the rows are, each with the others below it [default: method; with --tier stub: function]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    by: Option<By>,
+    /// Who counts. Stubs count and time all functions, also those that no probe sees, at a fraction of the cost, and tell neither who calls
+    /// nor what comes of it
+    #[arg(long, value_enum, default_value_t, value_name = "WHO")]
+    tier: JniTier,
     #[command(flatten)]
     budget: BudgetArgs,
     /// Only keep the ids of methods and fields that are looked up, and give them again without asking the VM: loads nprof's shim into the
     /// JVM and puts functions of it before those that look ids up. No probes
-    #[arg(long, conflicts_with_all = ["patterns", "exclude", "library", "by"])]
+    #[arg(long, conflicts_with_all = ["patterns", "exclude", "library", "by", "tier"])]
     id_cache: bool,
     /// Also show what was made and not let go: global and weak references, characters of strings, elements of arrays, critical holds
     #[arg(long, conflicts_with = "id_cache")]
@@ -79,11 +84,20 @@ pub(super) struct JniArgs {
     format: Format,
 }
 
-/// What the rows are.
+/// Who counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum JniTier {
+    /// Probes of the kernel; the JVM is only read
+    #[default]
+    Kernel,
+    /// Stubs: loads nprof's shim into the JVM and puts them into its table of functions, as long as nprof runs
+    Stub,
+}
+
+/// What the rows are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum By {
     /// Native methods
-    #[default]
     Method,
     /// JNI functions
     Function,
@@ -134,11 +148,32 @@ impl JniArgs {
         self.leaks.then(|| self.older_than.unwrap_or_default())
     }
 
+    /// What is asked for that stubs do not tell, as words.
+    fn needs_probes(&self) -> Option<&'static str> {
+        let is_selected = ![&self.selection.patterns, &self.selection.exclude, &self.selection.library]
+            .iter()
+            .all(|list| list.is_empty());
+        [
+            (is_selected, "which native method calls (a pattern, --exclude, --library)"),
+            (self.by == Some(By::Method), "which native method calls (--by method)"),
+            (self.by == Some(By::Java), "which Java method is called (--by java)"),
+            (self.leaks, "what is made and not let go (--leaks)"),
+            (self.tree, "single calls (--tree)"),
+        ]
+        .into_iter()
+        .find_map(|(is_asked, what)| is_asked.then_some(what))
+    }
+
+    fn stubs_args(&self) -> JniStubsArgs {
+        JniStubsArgs { pid: Pid(self.pid), duration: self.duration, budget: self.budget.share() }
+    }
+
     fn view(&self) -> JniView {
         let by = match self.by {
-            By::Method => JniBy::Method,
-            By::Function => JniBy::Function,
-            By::Java => JniBy::Java,
+            None if self.tier == JniTier::Stub => JniBy::Function,
+            None | Some(By::Method) => JniBy::Method,
+            Some(By::Function) => JniBy::Function,
+            Some(By::Java) => JniBy::Java,
         };
         JniView { by, top: self.top.and_then(|top| usize::try_from(top).ok()) }
     }
@@ -149,11 +184,17 @@ impl JniArgs {
 /// # Errors
 /// If the JVM cannot be traced, or the output cannot be written.
 pub(super) fn run(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
-    if args.format != Format::Table && (args.by != By::Method || args.top.is_some()) {
+    if args.format != Format::Table && (!matches!(args.by, None | Some(By::Method)) || args.top.is_some()) {
         bail!("`--by` and `--top` are for the table: JSON and CSV have every method and every function");
     }
     if args.format == Format::Csv && (args.tree || args.leaks || args.id_cache) {
         bail!("`--format csv` has rows of calls only: say `--format json` with `--tree`, `--leaks` or `--id-cache`");
+    }
+    if args.tier == JniTier::Stub {
+        if let Some(what) = args.needs_probes() {
+            bail!("stubs do not tell {what}: leave out `--tier stub`, for probes of the kernel do");
+        }
+        return jni_stubs::run(args.stubs_args(), quiet, |snapshot| print(args, snapshot));
     }
     if args.id_cache {
         return id_cache::run(args.id_cache_args(), quiet);
@@ -184,7 +225,7 @@ async fn trace(args: &JniArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     result?;
     match trees {
         Some(trees) => trees.finish(&mut tracer)?,
-        None => print(args, &tracer)?,
+        None => print(args, &tracer.snapshot())?,
     }
     if !quiet {
         stop.tell(tracer.tracer().jvm());
@@ -233,15 +274,15 @@ async fn follow(
     }
 }
 
-fn print(args: &JniArgs, tracer: &JniTracer) -> io::Result<()> {
-    let (snapshot, mut out) = (tracer.snapshot(), io::stdout().lock());
+fn print(args: &JniArgs, snapshot: &JniSnapshot) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     match args.format {
-        Format::Table => jni::table(&snapshot, args.view(), terminal::stdout_screen(), &mut out)?,
-        Format::Json => jni::json(&snapshot, &mut out)?,
+        Format::Table => jni::table(snapshot, args.view(), terminal::stdout_screen(), &mut out)?,
+        Format::Json => jni::json(snapshot, &mut out)?,
         Format::Csv => {
             // The format has no place for them.
             crate::render::losses(&snapshot.snapshot.losses).into_iter().for_each(terminal::say);
-            jni::csv(&snapshot, &mut out)?;
+            jni::csv(snapshot, &mut out)?;
         }
     }
     out.flush()

@@ -14,6 +14,7 @@ mod generate;
 mod hints;
 mod id_cache;
 mod jni;
+mod jni_stubs;
 mod jni_tree;
 mod live;
 mod methods;

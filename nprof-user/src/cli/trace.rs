@@ -187,17 +187,25 @@ impl TraceArgs {
 /// # Errors
 /// If there is no such JVM, it cannot be read, or the user stops before it was.
 pub(super) async fn prepare(stop: &mut Stop, pid: Pid, options: Options) -> anyhow::Result<Result<Prepared, ExitCode>> {
+    let prepared = read(stop, pid, options).await?;
+    Ok(match refuse_unmatched(&prepared) {
+        Some(code) => Err(code),
+        None => Ok(prepared),
+    })
+}
+
+/// The same whether anything is selected or not.
+///
+/// # Errors
+/// As [`prepare`].
+pub(super) async fn read(stop: &mut Stop, pid: Pid, options: Options) -> anyhow::Result<Prepared> {
     let proc = Proc::host();
     let jvm = proc.jvm(pid)?;
     stop.with_target(&proc, &jvm)?;
     let Some(prepared) = stop.unless_stopped(move || Prepared::new(proc, jvm, options)).await? else {
         bail!("stopped before anything was traced");
     };
-    let prepared = prepared?;
-    Ok(match refuse_unmatched(&prepared) {
-        Some(code) => Err(code),
-        None => Ok(prepared),
-    })
+    Ok(prepared?)
 }
 
 /// Traces until there is a reason to stop, then prints what was measured.

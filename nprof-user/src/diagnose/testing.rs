@@ -33,6 +33,7 @@ impl Sample {
             buffers: Vec::new(),
             unseen: Vec::new(),
             tells_members: true,
+            is_by_stubs: false,
             held: None,
             thrown: Vec::new(),
         };

@@ -255,6 +255,8 @@ pub struct JniSnapshot {
     pub unseen: Vec<&'static str>,
     /// Whether it is told which look-ups of members are the same.
     pub tells_members: bool,
+    /// Stubs have counted: then it is not told who has called, which Java was called, or what came of calls.
+    pub is_by_stubs: bool,
     /// What was made and not let go, where that is followed.
     pub held: Option<JniHeldSnapshot>,
     /// Exceptions by native method and class: the most first.
@@ -418,6 +420,8 @@ impl Sum for JniSum {
 
 #[cfg(test)]
 mod tests {
+    use nprof_common::jni::fixed_arguments;
+
     use super::*;
 
     /// Check that the table is that of the header: some places that the specification names, and the lengths.
@@ -434,6 +438,22 @@ mod tests {
         }
         assert_eq!([11, 17, 21, 25].map(|version| of(version).len()), [230, 230, 231, 232]);
         assert_eq!(of(17).last(), Some(&(233, "GetModule")));
+    }
+
+    /// Check that those with any number of arguments are followed by their twins with a list, that no others are, and how many come before.
+    #[test]
+    fn twins() {
+        let all: Vec<(usize, &str)> = jni_functions(25).collect();
+        for pair in all.windows(2) {
+            let [(place, name), (next, twin)] = [pair[0], pair[1]];
+            let has_twin = next == place + 1 && twin.strip_suffix('V') == Some(name);
+            let before = match callee(name) {
+                JniCallee::Third => 3,
+                _ => 4,
+            };
+            assert_eq!(fixed_arguments(place), has_twin.then_some(before), "{name}");
+        }
+        assert_eq!(all.iter().filter(|(place, _)| fixed_arguments(*place).is_some()).count(), 31);
     }
 
     /// Check what functions are for, those whose names resemble others included.

@@ -289,6 +289,7 @@ mod tests {
         bind_probability: 0,
         bind_threshold_ns: u64::MAX,
         bind_asked: true,
+        tell_binds: true,
         stub_binds: true,
         rows: 0,
         consumed: false,

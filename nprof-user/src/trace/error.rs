@@ -71,6 +71,21 @@ pub enum Error {
         /// The process.
         pid: Pid,
     },
+    /// Stubs of JNI functions need what threads use, to know which calls are part of which.
+    #[error(
+        "JNI functions of process {pid} need probes here (`--tier kernel`): this kernel puts a probe into every process that has the file \
+         mapped, so none is put where stubs find what a thread uses"
+    )]
+    NoRowsForFunctions {
+        /// The process.
+        pid: Pid,
+    },
+    /// The shim is another nprof's.
+    #[error("another nprof uses the shim in process {pid}; end that one first")]
+    ShimInUse {
+        /// The process.
+        pid: Pid,
+    },
     /// Ids are not kept in a JVM. Nothing has been done to it.
     #[error("no ids are kept in process {pid}: {why}")]
     IdCache {

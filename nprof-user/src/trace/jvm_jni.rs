@@ -9,6 +9,7 @@ use nprof_common::{JniPlaces, JniThrown};
 use super::Error;
 use super::classes::Classes;
 use super::sampling::libjvm_of;
+use super::stubs::JniFunction;
 use crate::aggregate::{JniPairs, JniRows, ThrownSum, jni_totals};
 use crate::attach::{Engine, JniRead, JniTable, PendingPlaces};
 use crate::discover::Proc;
@@ -63,6 +64,16 @@ impl Functions {
         }
         functions
     }
+}
+
+/// The functions that a VM of this version has, for stubs: wherever its table leads to.
+///
+/// # Errors
+/// [`Error::NoJni`] if the version is not known.
+pub(super) fn functions_with_stubs(jvm: &Jvm) -> Result<Vec<JniFunction>, Error> {
+    let version = java_version(&jvm.vm_version).ok_or(Error::NoJni { pid: jvm.pid })?;
+    let functions = jni::jni_functions(version);
+    Ok(functions.filter_map(|(place, name)| Some(JniFunction { place: u32::try_from(place).ok()?, name })).collect())
 }
 
 /// What is kept of the JNI functions of one of many JVMs.

@@ -10,6 +10,7 @@
 //! IdCache           shim                                           ids that are kept in the JVM
 //! TreeTracer        shim                                             methods that are enhanced in the JVM
 //! Prepared::jni     attach, collect ─> aggregate                           JNI functions as well
+//! Prepared::jni_by_stubs   shim, collect ─> aggregate                      JNI functions alone, by stubs
 //! Profiles          collect, profile ─> aggregate                          windows of each, if there are to be stacks
 //! ```
 
@@ -29,6 +30,7 @@ mod held;
 mod host;
 mod id_cache;
 mod jni;
+mod jni_stubs;
 mod jni_tree;
 mod joins;
 mod jvm_jni;
@@ -63,6 +65,7 @@ pub use event::Event;
 pub use host::{Host, Start};
 pub use id_cache::IdCache;
 pub use jni::JniTracer;
+pub use jni_stubs::JniStubs;
 pub use joins::Joins;
 pub use losses::HostLosses;
 pub use on_cpu::{OnCpu, OnCpuWanted};

@@ -15,7 +15,7 @@ use super::programs::ProgramOptions;
 use super::rowless::Rows;
 use super::sampling::libjvm_of;
 use super::slow::{self, SlowWatch};
-use super::stubs::{self, Collected, StubOptions, Stubs};
+use super::stubs::{self, Collected, JniFunction, StubOptions, Stubs};
 use super::tracer::{MAX_FUNCTIONS, Parts, Tiers, Tracer, YOUNG};
 use super::vm::{describe, ended_or, open};
 use super::{Calibrated, Error, Options, TierWanted, calibrate, downcalls};
@@ -61,6 +61,8 @@ pub struct Prepared {
     has_shim: bool,
     /// What is kept of its JNI functions, if they are planned beside others.
     jni: Option<JvmJni>,
+    /// JNI functions that are to have stubs, and no native method beside them.
+    functions: Vec<JniFunction>,
     options: Options,
 }
 
@@ -99,7 +101,8 @@ impl Prepared {
         let (stubbed, others): (Vec<Method>, Vec<Method>) = inventory.methods.iter().cloned().partition(is_stubbed);
         planner.add(&others, &libraries);
         let has_shim = shim.is_some();
-        Ok(Self { proc, jvm, vm, planner, methods: inventory.methods, stubbed, has_shim, jni: None, options })
+        let (methods, functions) = (inventory.methods, Vec::new());
+        Ok(Self { proc, jvm, vm, planner, methods, stubbed, has_shim, jni: None, functions, options })
     }
 
     /// The patterns that select no method at all, with the names that may have been meant.
@@ -141,6 +144,11 @@ impl Prepared {
     #[must_use]
     pub fn jvm(&self) -> &Jvm {
         &self.jvm
+    }
+
+    /// The same with stubs for these JNI functions.
+    pub(super) fn with_functions(self, functions: Vec<JniFunction>) -> Self {
+        Self { functions, ..self }
     }
 
     /// Attaches everything that is planned, with its own maps and programs. What a probe costs is measured first.
@@ -219,6 +227,9 @@ impl Prepared {
     /// Has the shim tell which methods there are, if there are to be stubs.
     fn begin_stubs(&self, engine: &Arc<Engine>, reader: &Reader, choice: Choice) -> Result<Tiers, Error> {
         let rows = self.make_rows(engine)?;
+        if rows.is_none() && !self.functions.is_empty() {
+            return Err(Error::NoRowsForFunctions { pid: self.jvm.pid });
+        }
         let collected = self.collected(engine, rows.is_some());
         if !self.options.collectors.is_empty() && !collected.consumed {
             match self.options.tier {
@@ -245,7 +256,8 @@ impl Prepared {
         let (time_every, wants_all) = (self.options.time_every, self.wants_all(choice));
         let options = StubOptions { mode, choice, time_every, price, collected, wants_all };
         let jvm = (self.jvm.pid, self.methods.len());
-        let mut stubs = match Stubs::begin(connection, jvm, (reader, rows.as_ref().map(Rows::map)), options) {
+        let of_threads = (reader, rows.as_ref().map(Rows::map));
+        let mut stubs = match Stubs::begin(connection, jvm, of_threads, (options, &self.functions)) {
             Ok(stubs) => stubs,
             Err(error) if self.options.tier == TierWanted::Stub => return Err(self.ended_or(error)),
             Err(error) => {

@@ -169,6 +169,16 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Asking").arg(targets.library("libasking.so")))
     }
 
+    /// Natives that call all kinds of JNI functions (`Functions.java`), on a JVM with these options.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn functions(jdk: &Jdk, options: &[&str]) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.args(options).arg("targets.Functions").arg(targets.library("libfunctions.so")))
+    }
+
     /// Natives with faults (`Faulty.java`), on a JVM with these options.
     ///
     /// # Errors

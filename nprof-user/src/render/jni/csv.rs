@@ -39,6 +39,8 @@ struct Row<'a> {
     function: &'a str,
     java: Option<&'a Method>,
     sum: JniSum,
+    /// Whether it is told which have done something.
+    tells_effective: bool,
     /// Of look-ups, whether it is told which are redundant.
     tells_redundant: bool,
     /// How closely the native method and the function are measured at the end.
@@ -55,9 +57,11 @@ fn rows(jni: &JniSnapshot) -> Vec<Row<'_>> {
         function: jni.function(used.function),
         java: None,
         sum: JniSum::from(used),
+        tells_effective: !jni.is_by_stubs,
         tells_redundant: json::tells_redundant(jni, used),
     };
-    let is_split = |used: &&JniUse| functions::callee(jni.function(used.function)) != JniCallee::Nothing;
+    let calls_java = |used: &JniUse| functions::callee(jni.function(used.function)) != JniCallee::Nothing;
+    let is_split = |used: &&JniUse| calls_java(used) && !jni.is_by_stubs;
     let (split, whole): (Vec<&JniUse>, Vec<&JniUse>) = jni.uses.iter().partition(is_split);
     let of_java = |used: &JniUse| {
         let callbacks = made.get(&used.method).into_iter().flat_map(|made| callbacks::of_use(made, used.function));
@@ -82,10 +86,11 @@ impl Row<'_> {
         let [class, method, signature, function, java @ ..] = self.names();
         let family = JniFamily::of(function).as_str();
         let names = [class, method, signature, function, family].into_iter().chain(java).map(str::to_owned);
-        let numbers = [calls, timed, self_ns, on_cpu_ns, max_ns, error_ns, effective].map(|number| number.to_string());
+        let numbers = [calls, timed, self_ns, on_cpu_ns, max_ns, error_ns].map(|number| number.to_string());
+        let effective = if self.tells_effective { effective.to_string() } else { String::new() };
         let told = |number: u64| if self.tells_redundant { number.to_string() } else { String::new() };
         let states = self.states.map(str::to_owned);
-        names.chain(numbers).chain([redundant, redundant_ns].map(told)).chain(states).collect()
+        names.chain(numbers).chain([effective]).chain([redundant, redundant_ns].map(told)).chain(states).collect()
     }
 }
 

@@ -81,7 +81,7 @@ impl Names<'_> {
             label: self.label(key).to_owned(),
             of: key.filter(|_| by == JniBy::Method).and_then(|place| self.jni.snapshot.methods.get(place)).map(calls),
             sum: parts.iter().map(|part| part.sum).sum(),
-            parts,
+            parts: if self.jni.is_by_stubs { Vec::new() } else { parts },
         }
     }
 

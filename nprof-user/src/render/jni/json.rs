@@ -32,14 +32,16 @@ struct Document<'a> {
     started: String,
     elapsed_ns: u64,
     targets: [MeasuredTarget<'a>; 1],
-    methods: Vec<Method<'a>>,
+    /// Who has counted. Stubs do not tell what is optional below.
+    tier: &'static str,
+    methods: Option<Vec<Method<'a>>>,
     functions: BTreeMap<&'a str, Function>,
-    java: Vec<JavaMethod<'a>>,
-    references: BTreeMap<&'static str, References>,
+    java: Option<Vec<JavaMethod<'a>>>,
+    references: Option<BTreeMap<&'static str, References>>,
     leaks: Option<Vec<Leak<'a>>>,
     partial: bool,
-    look_ups: LookUps,
-    exceptions: Exceptions<'a>,
+    look_ups: Option<LookUps>,
+    exceptions: Option<Exceptions<'a>>,
     critical: Option<Critical>,
     /// `null` if that is not known.
     collections_wait: Option<bool>,
@@ -110,6 +112,7 @@ struct Function {
     counted: u64,
     total_ns: u64,
     self_ns: Option<u64>,
+    on_cpu_ns: Option<u64>,
     max_ns: u64,
     state: &'static str,
     wanted: &'static str,
@@ -231,32 +234,33 @@ impl<'a> Document<'a> {
         let functions = snapshot.methods.iter().enumerate().filter(|(_, row)| is_function(row));
         let [pending, cleared] = exceptions::all(jni);
         let look_ups = jni.sum_of(|name| JniFamily::of(name) == JniFamily::LookUps);
+        let is_told = !jni.is_by_stubs;
         Self {
             schema: SCHEMA,
             nprof: env!("CARGO_PKG_VERSION"),
             started: snapshot.started.to_string(),
             elapsed_ns: nanoseconds(snapshot.elapsed),
             targets: [MeasuredTarget::of(snapshot)],
-            exceptions: Exceptions { pending, cleared, classes: classes(&jni.thrown) },
-            methods,
+            tier: if jni.is_by_stubs { "stub" } else { "kernel" },
+            exceptions: is_told.then(|| Exceptions { pending, cleared, classes: classes(&jni.thrown) }),
+            methods: is_told.then_some(methods),
             functions: functions
                 .map(|(place, row)| (jni.function(place), Function::of(jni.function(place), row)))
                 .collect(),
-            java: java(&jni.callbacks),
-            references: jni
-                .resources()
-                .into_iter()
-                .map(|(of, sums)| (of.as_str(), References::of(jni, of, sums)))
-                .collect(),
+            java: is_told.then(|| java(&jni.callbacks)),
+            references: is_told.then(|| {
+                let all = jni.resources().into_iter();
+                all.map(|(of, sums)| (of.as_str(), References::of(jni, of, sums))).collect()
+            }),
             leaks: jni.held.as_ref().map(|held| held.groups.iter().map(|group| Leak::of(jni, group)).collect()),
             partial: jni.is_partial(),
-            look_ups: LookUps {
+            look_ups: is_told.then(|| LookUps {
                 calls: look_ups.calls,
                 redundant: look_ups.redundant,
                 redundant_ns: look_ups.redundant_ns,
                 not_found: look_ups.calls - look_ups.effective,
                 members_told: jni.tells_members,
-            },
+            }),
             critical: critical(made.values().flat_map(|made| made.sections.iter().copied())),
             collections_wait: match jni.collections {
                 CollectionsWait::Perhaps => None,
@@ -432,6 +436,7 @@ impl Function {
             counted: row.counted,
             total_ns: row.total_ns,
             self_ns: row.self_ns,
+            on_cpu_ns: row.self_ns.zip(row.off_cpu_ns).map(|(own, off)| own.saturating_sub(off)),
             max_ns: row.max_ns,
             state: row.traced.tracing.as_str(),
             wanted: row.traced.wanted.as_str(),

@@ -16,8 +16,16 @@ use crate::render::{names, units, words};
 const TIME: &str = "ON-CPU is the part of TIME that threads ran. Both are without traced native methods that were called meanwhile; those of \
                     Call… and New… have the Java code in them that they run";
 
+const TIME_BY_STUBS: &str = "ON-CPU is the part of TIME that threads ran. Both are without JNI functions that were called meanwhile; those of Call… and \
+                             New… have the Java code in them that they run";
+const NOT_BY_STUBS: &str = "not told by stubs: who calls, which Java is called, redundant look-ups, references, exceptions, critical sections \
+                            (--tier kernel)";
+
 /// The lines.
 pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
+    if jni.is_by_stubs {
+        return by_stubs(jni);
+    }
     let mut lines = vec![total(jni)];
     lines.extend(families(jni));
     lines.extend(callbacks::line(jni));
@@ -31,11 +39,39 @@ pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
     lines.extend(unseen(jni));
     lines.extend(cost(Run::new(std::slice::from_ref(&jni.snapshot), Scope::One)));
     lines.extend(demoted(jni));
+    lines.extend(of_measuring(jni));
+    lines.push(won(jni));
+    lines
+}
+
+/// What there is to say where stubs have counted.
+fn by_stubs(jni: &JniSnapshot) -> Vec<String> {
+    let all = jni.sum_of(|_| true);
+    let mut lines = vec![format!(
+        "total: {} of JNI functions in {}: {} on CPU, {} in all (sum over threads)",
+        plural(all.calls, "call"),
+        units::duration(nanoseconds(jni.snapshot.elapsed)),
+        Uncertain { value: all.on_cpu_ns, error: all.error_ns }.duration(),
+        Uncertain { value: all.self_ns, error: all.error_ns }.duration()
+    )];
+    lines.extend(families(jni));
+    lines.push(TIME_BY_STUBS.to_owned());
+    lines.push(NOT_BY_STUBS.to_owned());
+    lines.extend(cost(Run::new(std::slice::from_ref(&jni.snapshot), Scope::One)));
+    if jni.is_partial() {
+        let why = "to keep to the budget (--max-overhead; off for any cost), or because another agent's function is behind a stub";
+        lines.push(format!("not all calls were timed, {why}: times above are of those that were"));
+    }
+    lines.extend(of_measuring(jni));
+    lines
+}
+
+/// What probes and stubs have done to the times, what marks mean, and losses.
+fn of_measuring(jni: &JniSnapshot) -> Vec<String> {
     let rows: Vec<Row<'_>> = jni.snapshot.methods.iter().filter_map(|row| Row::of(&jni.snapshot, row)).collect();
-    lines.extend(taken_off(&rows));
+    let mut lines: Vec<String> = taken_off(&rows).into_iter().collect();
     lines.extend(Mark::legend(|mark| rows.iter().any(|row| mark.applies_to(row))));
     lines.extend(words::losses(&jni.snapshot.losses));
-    lines.push(won(jni));
     lines
 }
 

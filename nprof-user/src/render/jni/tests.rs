@@ -53,6 +53,7 @@ fn sample() -> JniSnapshot {
         buffers: vec![BuffersMade { method: Some(1), buffers: 3, bytes: 4096, largest_bytes: 2048 }],
         unseen: vec!["GetIntField"],
         tells_members: true,
+        is_by_stubs: false,
         held: None,
         thrown: [(Some(0), 3, 1), (None, 0, 2)]
             .map(|(method, pending, cleared)| JniExceptions {
@@ -109,6 +110,47 @@ fn by_method() {
             " 300 ns   300 ns     30      6.00   10 ns     0 ns    DeleteGlobalRef [references]",
         ]
     );
+}
+
+/// The functions alone, as stubs count them.
+fn by_stubs() -> JniSnapshot {
+    let mut snapshot = samples::snapshot();
+    snapshot.methods = vec![function(2, "GetMethodID", 100), function(3, "CallIntMethod", 60)];
+    let made = |place: usize| JniUse { method: None, function: place, calls: CALLS, error_ns: 0 };
+    JniSnapshot {
+        snapshot,
+        uses: vec![made(0), made(1)],
+        critical: Vec::new(),
+        unseen: Vec::new(),
+        tells_members: false,
+        is_by_stubs: true,
+        thrown: Vec::new(),
+        ..sample()
+    }
+}
+
+/// Check that of what stubs have counted nothing is said that they do not know, and that this is said.
+#[test]
+fn what_stubs_know() {
+    let jni = by_stubs();
+    let text = text(&jni, JniBy::Function);
+    assert!(text.contains("  GetMethodID [look-ups]\n") && !text.contains("outside of traced"), "{text}");
+    assert!(text.contains("not told by stubs: who calls") && text.contains("by family: "), "{text}");
+    for unknown in ["redundant (", "references: ", "exceptions: ", "critical sections: ", "would be won"] {
+        assert!(!text.contains(unknown), "{unknown}: {text}");
+    }
+    let mut out = Vec::new();
+    json(&jni, &mut out).unwrap();
+    let document: Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!((&document["tier"], &document["functions"]["CallIntMethod"]["calls"]), (&"stub".into(), &60.into()));
+    for unknown in ["methods", "java", "references", "look_ups", "exceptions", "critical", "leaks"] {
+        assert!(document[unknown].is_null(), "{unknown}: {document}");
+    }
+    let mut out = Vec::new();
+    csv(&jni, &mut out).unwrap();
+    let rows = String::from_utf8(out).unwrap();
+    assert!(rows.lines().any(|row| row.starts_with(",,,CallIntMethod,calls,,,,100,100,")), "{rows}");
+    assert!(rows.lines().skip(1).all(|row| row.contains(",0,,,,,")), "{rows}");
 }
 
 /// Check that a document of eight times as many native methods takes no more than three times eight times as long.

@@ -4,6 +4,7 @@
 //! its stub before it is called, and nprof decides later whether it stays.
 
 mod connect;
+mod functions;
 mod options;
 mod selected;
 mod share;
@@ -21,6 +22,7 @@ use nprof_common::{MethodStats, Mode};
 
 pub use self::connect::check_stubs;
 pub(super) use self::connect::{connect, fall_back};
+pub(super) use self::functions::JniFunction;
 pub(super) use self::options::{Collected, StubOptions};
 use self::selected::{by_id, may_be_selected, unplanned};
 use self::stub_states::{Known, Planned, Standing, StubStates};
@@ -129,7 +131,7 @@ impl Stubs {
         mut connection: Connection,
         (pid, methods): (Pid, usize),
         (reader, rows): (&Reader, Option<&RowMap>),
-        options: StubOptions,
+        (options, functions): (StubOptions, &[JniFunction]),
     ) -> Result<Self, Error> {
         let hello = *connection.hello();
         let planned = u32::try_from(methods + methods / 4).unwrap_or(u32::MAX);
@@ -148,7 +150,8 @@ impl Stubs {
             bind_probability: 0,
             bind_threshold_ns: options.choice.threshold_ns(),
             bind_asked: options.wants_all,
-            stub_binds: true,
+            tell_binds: functions.is_empty(),
+            stub_binds: functions.is_empty(),
             rows: rows.map_or(0, RowMap::rows),
             consumed: records.consumed.is_some(),
             bytes: records.consumed.unwrap_or(0),
@@ -170,6 +173,8 @@ impl Stubs {
             ..Self::none(pid)
         };
         stubs.wait(|stubs| stubs.is_scanned);
+        // The shim has them in any case.
+        functions.iter().for_each(|function| stubs.take_in(FromShimOwned::Bound(function.bound())));
         match stubs.lost.take() {
             Some(error) => Err(error.into()),
             None if !stubs.is_scanned => Err(shim::Error::Silent { pid }.into()),

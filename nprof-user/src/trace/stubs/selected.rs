@@ -2,13 +2,17 @@
 
 use std::collections::HashMap;
 
+use super::functions;
 use super::stub_states::Planned;
 use crate::model::{Bound as HowBound, Library, Method, NativeCode, PlannedMethod, Probe, SkipReason, VirtAddr};
 use crate::resolve::Planner;
 use crate::shim::{self, Bound};
 
-/// A method that is selected and that the walk over the classes has not found: it was bound and gone in between.
+/// A method that is selected and that the walk over the classes has not found: it was bound and gone in between, or is a JNI function.
 pub(super) fn unplanned(planner: &Planner, bound: &Bound) -> Option<Planned> {
+    if let Some(function) = functions::planned(bound) {
+        return Some(function);
+    }
     let (method, address) = (method(bound)?, bound.address);
     if shim::is_own(&method) || !planner.would_take(&method) {
         return None;

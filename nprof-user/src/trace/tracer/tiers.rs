@@ -345,7 +345,7 @@ impl Tracer {
     }
 
     /// What stubs count, to be published.
-    pub(super) fn listed_stubs(&self) -> Vec<Listed> {
+    pub(in crate::trace) fn listed_stubs(&self) -> Vec<Listed> {
         self.tiers.stubs.listed()
     }
 
