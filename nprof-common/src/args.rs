@@ -63,7 +63,7 @@ pub struct StubArgs {
     pub registers: [u64; REGISTERS],
     /// The `JNIEnv`.
     pub env: u64,
-    /// [`CallArgs::kinds`] of the method; if it is 0, nothing else is kept.
+    /// [`MadeWith::kinds`] of the method; if it is 0, nothing else is kept.
     pub kinds: u64,
     /// A frame keeps the stack aligned.
     pub unused: u64,

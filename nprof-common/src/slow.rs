@@ -21,7 +21,7 @@ pub struct SlowStats {
     pub kept_back: u64,
     /// Of these, calls for which the ring had no room.
     pub no_room: u64,
-    /// What the function's arguments are: [`crate::CallArgs::kinds`].
+    /// What the function's arguments are: [`crate::MadeWith::kinds`].
     pub kinds: u64,
     /// Whether only the slowest are of interest, [`SLOWEST`] at most: 1, or 0. Then the program keeps back by itself what cannot be
     /// one of them, long before user space has read enough to say so.

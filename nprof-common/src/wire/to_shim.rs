@@ -94,7 +94,7 @@ parts! {
         pub probability: u32,
         /// From how many nanoseconds on a call is slow.
         pub threshold_ns: u64,
-        /// What its arguments are ([`crate::CallArgs::kinds`]), if its stub is to keep them; otherwise 0.
+        /// What its arguments are ([`crate::MadeWith::kinds`]), if its stub is to keep them; otherwise 0.
         pub kinds: u64,
     }
 }
