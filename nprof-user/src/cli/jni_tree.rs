@@ -193,7 +193,7 @@ impl TreeOutput {
         let (proc, pid) = (Proc::host(), tracer.tracer().jvm().pid);
         let is_gone = |thread: &TreeThread| match thread {
             TreeThread::Platform(tid) => proc.thread(pid, *tid).is_none(),
-            TreeThread::Virtual(_) => false,
+            TreeThread::Contained(_) | TreeThread::Virtual(_) => false,
         };
         let gone: Vec<TreeThread> = self.nested.inside().filter(is_gone).collect();
         gone.into_iter().for_each(|thread| self.nested.thread_ended(thread));
@@ -214,7 +214,7 @@ impl TreeOutput {
         }
         let thread = match invocation.thread {
             TreeThread::Platform(tid) => Proc::host().thread(tracer.tracer().jvm().pid, tid).map(|thread| thread.name),
-            TreeThread::Virtual(_) => None,
+            TreeThread::Contained(_) | TreeThread::Virtual(_) => None,
         };
         let shown = ShownInvocation { number, invocation, thread: thread.as_deref(), marked_ns: min_ns };
         if self.wanted.is_json {

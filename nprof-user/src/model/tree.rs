@@ -108,6 +108,9 @@ pub enum TreeThread {
     Platform(u32),
     /// A virtual thread, by `Thread::threadId`.
     Virtual(u64),
+    /// One in a container that had ended before its id on the host was known, by the one that it had there: another thread may have the same on
+    /// the host.
+    Contained(u32),
 }
 
 /// A call that has ended, among those of its thread: told by whoever sees it end, the innermost first.

@@ -169,3 +169,4 @@ fn thread(thread: TreeThread) -> (bool, u64) {
         TreeThread::Virtual(id) => (true, id),
     }
 }
+        TreeThread::Contained(tid) => (false, wire::CONTAINED | u64::from(tid)),

@@ -153,8 +153,9 @@ fn thread(is_virtual: bool, number: u64) -> Result<TreeThread, Error> {
     if is_virtual {
         return Ok(TreeThread::Virtual(number));
     }
-    let tid = u32::try_from(number).map_err(|_large| Error::Damaged { what: "a thread that is none" })?;
-    Ok(TreeThread::Platform(tid))
+    let tid =
+        u32::try_from(number & !wire::CONTAINED).map_err(|_large| Error::Damaged { what: "a thread that is none" })?;
+    Ok(if number & wire::CONTAINED == 0 { TreeThread::Platform(tid) } else { TreeThread::Contained(tid) })
 }
 
 /// Adds the sums to the entry methods that they are of.

@@ -430,6 +430,9 @@ pub(super) struct TreeSum {
     pub(super) off_ns: u64,
 }
 
+/// Set in the number of a thread that is that in its container.
+pub(super) const CONTAINED: u64 = 1 << 32;
+
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Invocation {
     #[prost(uint64, tag = "1")]

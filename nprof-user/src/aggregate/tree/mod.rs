@@ -135,7 +135,7 @@ impl Trees {
                     return;
                 }
                 // A virtual thread does not run, either, where it has no thread of the kernel.
-                let knows_off = self.knows_off && matches!(event.thread, TreeThread::Platform(_));
+                let knows_off = self.knows_off && !matches!(event.thread, TreeThread::Virtual(_));
                 let mut open = Open::begin(event, self.keeps_calls, knows_off);
                 open.missing.is_after_loss = known.is_some();
                 self.threads.insert(event.thread, State::Inside(Box::new(open)));

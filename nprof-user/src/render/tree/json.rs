@@ -91,10 +91,11 @@ impl<'a> InvocationLine<'a> {
     }
 }
 
-/// The numbers of a thread: of a platform thread in the kernel, of a virtual one in Java.
+/// The numbers of a thread: of a platform thread in the kernel, if it is known on the host, of a virtual one in Java.
 fn ids(thread: TreeThread) -> (Option<u32>, Option<u64>) {
     match thread {
         TreeThread::Platform(tid) => (Some(tid), None),
+        TreeThread::Contained(_) => (None, None),
         TreeThread::Virtual(id) => (None, Some(id)),
     }
 }

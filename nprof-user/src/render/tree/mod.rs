@@ -138,6 +138,7 @@ fn thread_label(thread: TreeThread, name: Option<&str>) -> String {
         (TreeThread::Platform(tid), Some(name)) => format!("thread {} ({tid})", printable(name)),
         (TreeThread::Platform(tid), None) => format!("thread {tid}"),
         (TreeThread::Virtual(id), _) => format!("virtual thread {id}"),
+        (TreeThread::Contained(tid), _) => format!("thread {tid} of the container"),
     }
 }
 

@@ -14,6 +14,8 @@ use crate::render::track_name::TrackName;
 
 /// Numbers of the tracks of virtual threads: numbers of the kernel's threads are lower.
 const VIRTUAL: u64 = 1 << 32;
+/// The same of threads that are known by their numbers in a container.
+const CONTAINED: u64 = 1 << 31;
 
 /// A timeline that is being written.
 #[derive(Debug)]
@@ -100,6 +102,7 @@ fn event(event: &impl Serialize, w: &mut impl Write) -> io::Result<()> {
 fn track(thread: TreeThread) -> u64 {
     match thread {
         TreeThread::Platform(tid) => tid.into(),
+        TreeThread::Contained(tid) => CONTAINED | u64::from(tid),
         TreeThread::Virtual(id) => VIRTUAL.saturating_add(id),
     }
 }

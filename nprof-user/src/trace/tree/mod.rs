@@ -248,7 +248,7 @@ impl TreeTracer {
     pub fn thread_name(&self, thread: TreeThread) -> Option<String> {
         match thread {
             TreeThread::Platform(tid) => self.tids.name(tid),
-            TreeThread::Virtual(_) => None,
+            TreeThread::Contained(_) | TreeThread::Virtual(_) => None,
         }
     }
 
@@ -274,6 +274,7 @@ impl TreeTracer {
         }
         Ok(files)
     }
+            TreeThread::Contained(_) => true,
 
     /// What is missing until now.
     #[must_use]
@@ -330,7 +331,7 @@ impl TreeTracer {
 
     fn event(&mut self, event: &Event) -> TreeEvent {
         let thread = match event.thread & VIRTUAL {
-            0 => TreeThread::Platform(self.tids.on_host(u32::try_from(event.thread).unwrap_or(u32::MAX))),
+            0 => self.tids.on_host(u32::try_from(event.thread).unwrap_or(u32::MAX)),
             _ => TreeThread::Virtual(event.thread & !VIRTUAL),
         };
         let kind = match event.kind {
