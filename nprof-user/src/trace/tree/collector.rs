@@ -86,6 +86,20 @@ impl TreeCollector {
         Ok(())
     }
 
+    /// Has nothing recorded any more, and takes over what was told until then.
+    ///
+    /// # Errors
+    /// Those of `take`; within, those of [`TreeTracer::pause`].
+    pub fn pause<E>(
+        &mut self,
+        take: &mut impl FnMut(&Invocation, &TreeTracer) -> Result<(), E>,
+    ) -> Result<Result<(), Error>, E> {
+        let events = &mut self.events;
+        let paused = self.tracer.pause(&mut |event| events.push(event));
+        self.hand_on(take)?;
+        Ok(paused)
+    }
+
     /// Has everything changed back, and takes over what was told until then, also where the JVM is gone.
     ///
     /// # Errors

@@ -300,6 +300,18 @@ impl TreeTracer {
     fn restore(&mut self) -> Result<TreesEnded, shim::Error> {
         self.is_enhanced = false;
         self.recorded.until.get_or_insert_with(Instant::now);
+    /// Has nothing recorded any more, which takes no time, and passes on what threads have told until then. Classes are restored by [`Self::stop`].
+    ///
+    /// # Errors
+    /// As [`Self::tick`].
+    pub fn pause(&mut self, consume: &mut dyn FnMut(TreeEvent)) -> Result<(), Error> {
+        self.tick(consume)?;
+        self.recorded.until.get_or_insert_with(Instant::now);
+        let paused = self.session.record(0);
+        self.drain(true, consume)?;
+        paused.map_err(|error| self.ended(error))
+    }
+
         self.session.end()
     }
 
