@@ -62,6 +62,7 @@ const SIDE_BY_SIDE: &[&str] = &[
     "tree::",
     "tree_beside::",
     "tree_cli::",
+    "tree_tasks::",
     "unwind::",
 ];
 /// They wait more than they compute: one more than the CPUs of the smallest machine.

@@ -200,7 +200,8 @@ impl TreeOutput {
     }
 
     fn take(&mut self, invocation: &Invocation, tracer: &mut JniTracer) -> io::Result<()> {
-        let number = self.sums.add(invocation);
+        let number = invocation.number;
+        self.sums.add(invocation);
         let min_ns = self.min_ns();
         let is_long = min_ns.is_none_or(|min| invocation.total_ns().is_none_or(|total| total >= min));
         if !is_long || self.wanted.count.is_some_and(|count| self.shown >= count) || !self.may_show() {

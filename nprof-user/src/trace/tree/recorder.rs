@@ -108,7 +108,8 @@ struct Keeper {
 
 impl Keeper {
     fn take(&mut self, invocation: &Invocation, tracer: &TreeTracer) {
-        let number = self.sums.add(invocation);
+        let number = invocation.number;
+        self.sums.add(invocation);
         let thread = || tracer.thread_name(invocation.thread);
         self.slowest.add(number, invocation, thread, |exception| tracer.exception_name(exception).map(str::to_owned));
     }
