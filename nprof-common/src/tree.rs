@@ -14,6 +14,12 @@ pub const ENTER: (&str, &str) = ("enter", "(I)V");
 pub const LEAVE: (&str, &str) = ("leave", "(I)V");
 /// As [`ENTER`], with what was thrown.
 pub const THREW: (&str, &str) = ("threw", "(Ljava/lang/Throwable;I)V");
+/// What methods of the JDK call that make tasks or start threads: with these, and a [`TaskKind`].
+pub const HANDS: (&str, &str) = ("hands", "(Ljava/lang/Object;I)V");
+/// And those that run tasks: first with the task, or null where they run many, and with nothing at their end.
+pub const RUNS: (&str, &str) = ("runs", "(Ljava/lang/Object;)V");
+/// See [`RUNS`].
+pub const RAN: (&str, &str) = ("ran", "()V");
 
 /// How many threads can have rings at a time.
 pub const RINGS: usize = 512;
@@ -22,6 +28,10 @@ pub const RING_EVENTS: usize = 32_768;
 
 /// How many methods can have numbers.
 pub const METHODS: usize = 32_768;
+
+/// In the place of a method's number, where calls are counted: what is told of tasks.
+#[expect(clippy::cast_possible_truncation, reason = "a small number")]
+pub const TASKS: u32 = METHODS as u32 - 1;
 
 /// Words before the heads of the rings.
 const LOSS_WORDS: usize = 512;
@@ -101,6 +111,60 @@ pub enum EventKind {
     /// Since what it told last it has not been running for a time; the detail is how long, in nanoseconds, or [`UNKNOWN_WAIT`]. Where it was not so
     /// nothing is told.
     Waited = 5,
+    /// It has made a task that another thread may run; the detail is its number ([`task_number`]).
+    Handed = 6,
+    /// Told behind the entry into an entry method: it is part of the task with the number that is the detail.
+    Came = 7,
+    /// It begins to run a task; the detail is its number, or 0 if nobody has told of it. Only virtual threads tell this: for others the shim keeps it.
+    Begins = 8,
+    /// It has run the task that it began last. Likewise.
+    Ends = 9,
+}
+
+/// What can be handed to another thread. The last two bits of its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum TaskKind {
+    /// An object that is made for one submission.
+    Task = 0,
+    /// An object that may be submitted again once it has been run, or is wrapped in another task.
+    Again = 1,
+    /// A thread.
+    Thread = 2,
+    /// What is done when something else is, by whoever completes that.
+    Stage = 3,
+}
+
+impl TaskKind {
+    /// The kind of the task with a number; also by the kind alone.
+    #[must_use]
+    pub const fn of(number: u64) -> Self {
+        match number & 3 {
+            0 => Self::Task,
+            1 => Self::Again,
+            2 => Self::Thread,
+            _ => Self::Stage,
+        }
+    }
+}
+
+/// Where the number of the run begins in that of a task, and that of the ring.
+const TASK_RUN: u32 = 47;
+const TASK_RING: u32 = TASK_RUN - RINGS.trailing_zeros();
+
+/// The number of the task that a ring's thread tells of after so many others: no other task has it, of 32,768 runs.
+#[must_use]
+#[inline]
+pub const fn task_number(run: u32, ring: usize, before: u64, kind: TaskKind) -> u64 {
+    let count = (before + 1) << 2 & ((1 << TASK_RING) - 1);
+    ((run & 0x7fff) as u64) << TASK_RUN | (ring as u64) << TASK_RING | count | kind as u64
+}
+
+/// Whether the number of a task is of a run.
+#[must_use]
+#[inline]
+pub const fn is_task_of(run: u32, number: u64) -> bool {
+    number >> TASK_RUN == (run & 0x7fff) as u64 && number != 0
 }
 
 /// One thing that a thread tells.
@@ -135,6 +199,10 @@ impl Event {
             3 => EventKind::Threw,
             4 => EventKind::Lost,
             5 => EventKind::Waited,
+            6 => EventKind::Handed,
+            7 => EventKind::Came,
+            8 => EventKind::Begins,
+            9 => EventKind::Ends,
             _ => return None,
         };
         Some(Self { ticks, thread, method: (what >> 32) as u32, kind, detail })
@@ -150,11 +218,30 @@ mod tests {
     /// Check that an event comes out as it went in, and that words without a meaning are none.
     #[test]
     fn round_trips() {
-        for kind in [EventKind::Enter, EventKind::Leave, EventKind::Threw, EventKind::Lost, EventKind::Waited] {
+        let kinds = [EventKind::Enter, EventKind::Leave, EventKind::Threw, EventKind::Lost, EventKind::Waited];
+        for kind in kinds.into_iter().chain([EventKind::Handed, EventKind::Came, EventKind::Begins, EventKind::Ends]) {
             let event = Event { ticks: 1, thread: VIRTUAL | 7, method: u32::MAX, kind, detail: 1 << 40 };
             assert_eq!(Event::of(event.words()), Some(event));
         }
         assert_eq!(Event::of([1, 2, 0, 3]), None);
-        assert_eq!(Event::of([1, 2, 6, 3]), None);
+        assert_eq!(Event::of([1, 2, 10, 3]), None);
+    }
+
+    /// Check that tasks of other runs, rings and kinds, and those told before and after, have other numbers.
+    #[test]
+    fn tasks_have_numbers() {
+        let number = task_number(3, RINGS - 1, 70, TaskKind::Thread);
+        assert!(is_task_of(3, number) && !is_task_of(2, number) && !is_task_of(0, 0));
+        assert_eq!(TaskKind::of(number), TaskKind::Thread);
+        let others = [
+            task_number(4, RINGS - 1, 70, TaskKind::Thread),
+            task_number(3, 0, 70, TaskKind::Thread),
+            task_number(3, RINGS - 1, 71, TaskKind::Thread),
+            task_number(3, RINGS - 1, 70, TaskKind::Stage),
+        ];
+        assert!(
+            !others.contains(&number)
+                && i64::try_from(task_number(u32::MAX, RINGS - 1, 1 << 30, TaskKind::Task)).is_ok()
+        );
     }
 }

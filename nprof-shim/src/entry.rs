@@ -146,7 +146,7 @@ unsafe extern "system" fn on_class_file(
     _jni: *mut JNIEnv,
     redefined: jclass,
     _loader: jobject,
-    _name: *const c_char,
+    name: *const c_char,
     _domain: jobject,
     length: jint,
     file: *const c_uchar,
@@ -161,7 +161,9 @@ unsafe extern "system" fn on_class_file(
         }
         // SAFETY: the VM shows a class file of this length.
         let file = unsafe { std::slice::from_raw_parts(file, length) };
-        let Some((new, agent)) = trees::class_file_loaded(redefined, file).zip(AGENT.get()) else { return };
+        // SAFETY: if there is a name, it is the VM's C string.
+        let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
+        let Some((new, agent)) = trees::class_file_loaded(redefined, name, file).zip(AGENT.get()) else { return };
         let (memory, Ok(length)) = (agent.jvmti.allocated(&new), jint::try_from(new.len())) else { return };
         if !memory.is_null() {
             // SAFETY: the VM passes where it wants to be told another file, and its length.

@@ -188,6 +188,25 @@ impl Jvmti {
         call!(self.AddCapabilities(&raw const capabilities))
     }
 
+    /// Asks for the right to mark objects. It costs nothing to have.
+    pub(crate) fn may_mark(self) -> Result<(), Error> {
+        let mut capabilities = jvmtiCapabilities::default();
+        capabilities.set_can_tag_objects(true);
+        call!(self.AddCapabilities(&raw const capabilities))
+    }
+
+    /// Marks an object with a number, until it is collected. The VM keeps the marks of each agent apart.
+    pub(crate) fn mark(self, object: jobject, number: u64) -> Result<(), Error> {
+        call!(self.SetTag(object, number.cast_signed()))
+    }
+
+    /// What an object is marked with; 0 if with nothing.
+    pub(crate) fn mark_of(self, object: jobject) -> u64 {
+        let mut number = 0;
+        let _zero_if_refused = (|| call!(self.GetTag(object, &raw mut number)))();
+        number.cast_unsigned()
+    }
+
     /// Has the VM make classes anew from their files, which agents may change.
     pub(crate) fn retransform(self, classes: &[Class]) -> Result<(), Error> {
         let classes: Vec<jclass> = classes.iter().map(|class| class.0).collect();

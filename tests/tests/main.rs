@@ -77,6 +77,7 @@ mod timing;
 mod tree;
 mod tree_beside;
 mod tree_cli;
+mod tree_tasks;
 mod unwind;
 mod user_programs;
 mod versions;

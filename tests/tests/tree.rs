@@ -90,6 +90,7 @@ impl Told {
                 self.waits.push(off_ns);
                 return;
             }
+            TreeEventKind::Hands(_) | TreeEventKind::Comes(_) => return,
         }
         match open.pop() {
             Some((method, since)) if method == event.method && since <= event.at_ns => {}

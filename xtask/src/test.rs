@@ -70,6 +70,7 @@ const SIDE_BY_SIDE: &[&str] = &[
     "tree::",
     "tree_beside::",
     "tree_cli::",
+    "tree_tasks::",
     "unwind::",
     "user_programs::",
     "versions::",

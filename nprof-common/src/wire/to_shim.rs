@@ -38,7 +38,8 @@ pub enum ToShim {
     Enhance(u32),
     /// The new file of a class is in the area. Without bytes the class stays as it is.
     NewClassFile(ClassFile),
-    /// Record what enhanced methods tell, from the next call of one of so many entry methods on: those with the first numbers.
+    /// Record what enhanced methods tell, from the next call of one of so many entry methods on: those with the first numbers. With none, record
+    /// no more.
     RecordTrees(u32),
     /// Tell the classes of exceptions, from this number on.
     NameExceptions(u32),

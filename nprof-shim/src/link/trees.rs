@@ -35,7 +35,10 @@ pub(super) fn follow(agent: &Agent, link: &Arc<Link>, jni: Jni, message: ToShim,
         ToShim::ReadClass(class) => read(agent, link, jni, class)?,
         ToShim::Enhance(count) => enhance(agent, link, jni, count)?,
         ToShim::RecordTrees(entries) => {
-            trees::record(agent, entries)?;
+            match entries {
+                0 => trees::pause(agent),
+                _ => trees::record(agent, entries)?,
+            }
             link.answer(&FromShim::TreesRecorded);
         }
         ToShim::NameExceptions(from) => {

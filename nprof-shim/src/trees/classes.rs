@@ -8,7 +8,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::ptr::with_exposed_provenance_mut;
 use std::rc::Rc;
 
@@ -16,6 +16,7 @@ use jvmti_bindings::sys::jni::jobject;
 use nprof_common::tree::AREA_BYTES;
 use nprof_common::wire::{ClassFile, ClassesListed};
 
+use crate::entry;
 use crate::jni::Jni;
 use crate::jvmti::{self, Class, Jvmti, Loader};
 
@@ -29,13 +30,21 @@ thread_local! {
 }
 
 /// The VM shows the file of a class. What is to take its place, if this is our thread and it is one of those that it changes.
-pub(crate) fn class_file_loaded(redefined: Option<Class>, file: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn class_file_loaded(redefined: Option<Class>, name: Option<&CStr>, file: &[u8]) -> Option<Vec<u8>> {
     if !RETRANSFORMS.get() {
         return None;
     }
-    // One that is loaded on the way is none of these.
-    let redefined = redefined?;
+    // One that this thread loads on the way is none of these, though the VM shows it as if it were the one that is being changed.
+    let redefined = redefined.filter(|class| {
+        let signature = entry::name_of_class(class.0);
+        name.is_none_or(|name| signature.is_some_and(|signature| is_signature_of(&signature, name.to_bytes())))
+    })?;
     CHANGES.with_borrow_mut(|changes| changes.as_mut()?(redefined, file))
+}
+
+/// Whether a descriptor is that of the class with this name.
+fn is_signature_of(signature: &[u8], name: &[u8]) -> bool {
+    signature.strip_prefix(b"L").and_then(|rest| rest.strip_suffix(b";")) == Some(name)
 }
 
 /// Retransforms classes, of which the VM shows the files one by one.
@@ -318,6 +327,14 @@ fn end_of_constants(file: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::class_file::ClassFile as Written;
+
+    /// Check that a class that is loaded on the way is told from the one that is being changed.
+    #[test]
+    fn what_is_shown() {
+        assert!(is_signature_of(b"Ljava/util/concurrent/FutureTask;", b"java/util/concurrent/FutureTask"));
+        assert!(!is_signature_of(b"Ljava/util/concurrent/FutureTask;", b"java/lang/Module$ReflectionData"));
+        assert!(!is_signature_of(b"[I", b"I"));
+    }
 
     /// Check that only the flags of a class are changed, and that what is no class is left alone.
     #[test]

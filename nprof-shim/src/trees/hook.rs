@@ -9,9 +9,11 @@
 //!     }
 //!     public static void leave(int number) { ... }
 //!     public static void threw(Throwable thrown, int number) { ... }
+//!     public static void hands(Object task, int kind) { ... }
+//!     public static void runs(Object task) { ... }
+//!     public static void ran() { ... }
 //!     static native void enter(int number, long thread, boolean isVirtual);
-//!     static native void leave(int number, long thread, boolean isVirtual);
-//!     static native void threw(Throwable thrown, int number, long thread, boolean isVirtual);
+//!     ...                                                               // and so on: the same, and the thread
 //! }
 //! ```
 //!
@@ -20,18 +22,24 @@
 use std::ffi::CString;
 use std::sync::OnceLock;
 
-use nprof_common::tree::{ENTER, HOOK_CLASS, LEAVE, THREW};
+use nprof_common::tree::{ENTER, HANDS, HOOK_CLASS, LEAVE, RAN, RUNS, THREW};
 
-use super::{Error, record};
+use super::{Error, record, tasks};
 use crate::agent::Agent;
 use crate::class_file::{ClassFile, Code};
 use crate::helper::Binding;
 use crate::jni::Jni;
 use crate::jvmti::{Class, Loader};
 
-/// The natives: the descriptors of enter and leave, and that of threw.
-const TELLS: &str = "(IJZ)V";
-const TELLS_THROWN: &str = "(Ljava/lang/Throwable;IJZ)V";
+/// The methods, the descriptors of their natives, and what loads the arguments.
+const HOOKS: [((&str, &str), &str, &[u8]); 6] = [
+    (ENTER, "(IJZ)V", &[ILOAD_0]),
+    (LEAVE, "(IJZ)V", &[ILOAD_0]),
+    (THREW, "(Ljava/lang/Throwable;IJZ)V", &[ALOAD_0, ILOAD_1]),
+    (HANDS, "(Ljava/lang/Object;IJZ)V", &[ALOAD_0, ILOAD_1]),
+    (RUNS, "(Ljava/lang/Object;JZ)V", &[ALOAD_0]),
+    (RAN, "(JZ)V", &[]),
+];
 
 const LCONST_0: u8 = 0x09;
 const ICONST_0: u8 = 0x03;
@@ -55,11 +63,11 @@ pub(super) fn define(agent: &Agent, jni: Jni) -> Result<(), Error> {
     let has_virtual = has_virtual_threads(jni);
     let class = jni.define_class(Loader::BOOT, &name, &class_file(has_virtual)).or_else(|| jni.find_class(&name));
     let class = class.and_then(|class| jni.kept(class)).ok_or(Error::Hook)?;
-    let natives = [(ENTER.0, TELLS), (LEAVE.0, TELLS), (THREW.0, TELLS_THROWN)];
-    let bindings: Vec<Binding> = natives
+    let addresses = record::addresses().into_iter().chain(tasks::addresses());
+    let bindings: Vec<Binding> = HOOKS
         .into_iter()
-        .zip(record::addresses())
-        .filter_map(|((name, signature), address)| binding(class, name, signature, address))
+        .zip(addresses)
+        .filter_map(|(((name, _), signature, _), address)| binding(class, name, signature, address))
         .collect();
     if agent.helpers(jni)?.bind(jni, &bindings)? > 0 {
         return Err(Error::Hook);
@@ -82,9 +90,7 @@ fn has_virtual_threads(jni: Jni) -> bool {
 
 fn class_file(has_virtual: bool) -> Vec<u8> {
     let mut class = ClassFile::public(HOOK_CLASS);
-    for (name, signature, loads) in
-        [(ENTER.0, TELLS, &[ILOAD_0][..]), (LEAVE.0, TELLS, &[ILOAD_0]), (THREW.0, TELLS_THROWN, &[ALOAD_0, ILOAD_1])]
-    {
+    for ((name, public), signature, loads) in HOOKS {
         class.native_method(name, signature);
         let mut bytes = loads.to_vec();
         if has_virtual {
@@ -103,8 +109,7 @@ fn class_file(has_virtual: bool) -> Vec<u8> {
         }
         let [high, low] = class.method_reference(name, signature).to_be_bytes();
         bytes.extend([INVOKE_STATIC, high, low, RETURN]);
-        let (_, signature) = [ENTER, LEAVE, THREW].into_iter().find(|(hook, _)| *hook == name).unwrap_or(ENTER);
-        class.public_static_method(name, signature, &Code { stack: 5, locals: 3, bytes: &bytes });
+        class.public_static_method(name, public, &Code { stack: 5, locals: 3, bytes: &bytes });
     }
     class.finish()
 }

@@ -14,14 +14,18 @@
 //! changes of other agents. That is done at the end, and when nprof has gone without a word. A thread that is still in an enhanced
 //! method calls the hook until it leaves it; nothing is recorded then.
 //!
+//! # Tasks
+//! Where a followed method hands a task to another thread, methods of the JDK tell of making and running tasks (`tasks`).
+//!
 //! # What stays
-//! The class of the hook, with its natives, as those of `helper`; and the addresses of the shared memory (`memory`).
+//! The class of the hook, with its natives, as those of `helper`; the addresses of the shared memory (`memory`); and marks of tasks, as long as these are there.
 
 mod classes;
 mod exceptions;
 mod hook;
 mod record;
 mod rows;
+mod tasks;
 mod waits;
 
 use std::io;
@@ -36,9 +40,11 @@ pub(crate) use self::classes::{Classes, Restored, class_file_loaded};
 use self::exceptions::Exceptions;
 pub(crate) use self::exceptions::Named;
 use self::rows::Rows;
+use self::tasks::Tasks;
 use self::waits::Waits;
 use crate::agent::Agent;
 use crate::jni::Jni;
+use crate::jvmti::Jvmti;
 use crate::memory::{Shared, Words};
 use crate::records::map_rows;
 use crate::{helper, jvmti};
@@ -74,6 +80,7 @@ struct Trees {
     rows: Rows,
     waits: Waits,
     exceptions: Exceptions,
+    tasks: Tasks,
 }
 
 /// Why methods cannot tell of themselves.
@@ -135,7 +142,8 @@ pub(crate) fn prepare(
         return Err(Error::Twice);
     }
     agent.jvmti.may_retransform()?;
-    let trees = trees()?;
+    agent.jvmti.may_mark()?;
+    let trees = trees(agent.jvmti)?;
     hook::define(agent, jni)?;
     let shared = Shared::map(memory.ok_or(Error::NoMemory)?.as_fd(), 0, BYTES, BYTES)?;
     let of_threads = of_threads.filter(|_| rows > 0).map(|file| map_rows(file, rows)).transpose();
@@ -144,6 +152,7 @@ pub(crate) fn prepare(
     trees.memory.store(shared.words().as_ptr().expose_provenance(), Ordering::Release);
     trees.waits.set(of_threads.map(|rows| rows.words()));
     trees.run.fetch_add(1, Ordering::AcqRel);
+    trees.tasks.forget();
     *change = Some(Mapped { memory: shared, rows: of_threads });
     Ok(Memory(shared.words()))
 }
@@ -204,7 +213,7 @@ pub(crate) fn exceptions(from: u32) -> Vec<Named> {
     TREES.get().map(|trees| trees.exceptions.named(from)).unwrap_or_default()
 }
 
-fn trees() -> Result<&'static Trees, Error> {
+fn trees(jvmti: Jvmti) -> Result<&'static Trees, Error> {
     if let Some(trees) = TREES.get() {
         return Ok(trees);
     }
@@ -216,6 +225,7 @@ fn trees() -> Result<&'static Trees, Error> {
         rows: Rows::new()?,
         waits: Waits::default(),
         exceptions: Exceptions::default(),
+        tasks: Tasks::new(jvmti),
     };
     Ok(TREES.get_or_init(|| trees))
 }

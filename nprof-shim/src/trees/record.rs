@@ -60,18 +60,18 @@ extern "system" fn threw(
 }
 
 /// The thread that tells something, and where to.
-struct Told {
-    trees: &'static Trees,
-    row: &'static Row,
+pub(super) struct Told {
+    pub(super) trees: &'static Trees,
+    pub(super) row: &'static Row,
     shared: Words,
     /// The number of its ring.
-    ring: usize,
+    pub(super) ring: usize,
     /// The number of a virtual thread, with [`VIRTUAL`].
-    is_virtual: Option<u64>,
+    pub(super) is_virtual: Option<u64>,
 }
 
 #[inline]
-fn with_thread(env: *mut JNIEnv, thread: jlong, is_virtual: jboolean, work: impl FnOnce(&Told)) {
+pub(super) fn with_thread(env: *mut JNIEnv, thread: jlong, is_virtual: jboolean, work: impl FnOnce(&Told)) {
     let Some(trees) = TREES.get() else { return };
     if !trees.is_on.load(Ordering::Relaxed) {
         return;
@@ -132,6 +132,9 @@ impl Told {
             }
         }
         self.write(method, EventKind::Enter, 0, self.moment());
+        if self.is_virtual.is_some() && method < self.trees.entries.load(Ordering::Relaxed) {
+            self.comes_of_thread(method);
+        }
     }
 
     /// Enters an entry method. How long the thread does not run is known from here on, or it is said that it is not.
@@ -146,6 +149,7 @@ impl Told {
         if self.trees.waits.are_known() && moment.off_ns.is_none() {
             self.write(method, EventKind::Waited, UNKNOWN_WAIT, moment);
         }
+        self.comes_of_task(method, moment);
     }
 
     /// Looks for the thread's row. Asking for one takes the kernel a microsecond, so it is not asked for ever.
@@ -164,7 +168,7 @@ impl Told {
 
     /// Now. A virtual thread may have been on another thread of the kernel since it told something.
     #[inline]
-    fn moment(&self) -> Moment {
+    pub(super) fn moment(&self) -> Moment {
         moment(if self.is_virtual.is_some() { 0 } else { self.row.waits.load(Ordering::Relaxed) })
     }
 
@@ -183,7 +187,7 @@ impl Told {
 
     /// A call of which nothing is told.
     #[inline]
-    fn untold(&self, method: u32) {
+    pub(super) fn untold(&self, method: u32) {
         match self.row.untold.load(Ordering::Relaxed).checked_sub(1) {
             Some(left) => self.row.untold.store(left, Ordering::Relaxed),
             None => self.count_untold(method),
@@ -212,7 +216,7 @@ impl Told {
     }
 
     #[inline]
-    fn write(&self, method: u32, kind: EventKind, detail: u64, Moment { ticks, off_ns }: Moment) {
+    pub(super) fn write(&self, method: u32, kind: EventKind, detail: u64, Moment { ticks, off_ns }: Moment) {
         let lost = self.row.lost.load(Ordering::Relaxed);
         let waited_ns = off_ns.map_or(0, |off_ns| off_ns.saturating_sub(self.row.off_ns.load(Ordering::Relaxed)));
         let needed = 1 + u64::from(lost > 0) + u64::from(waited_ns > 0);

@@ -16,7 +16,11 @@ use crate::memory::anonymous;
 const PROBES: usize = 16;
 const ROW_BITS: u32 = RINGS.trailing_zeros();
 /// How many methods of a tree a thread is in at most that are told apart.
-pub(super) const LEVELS: usize = 2_025;
+pub(super) const LEVELS: usize = 1_984;
+/// How many tasks within each other a thread runs at most of which it is known which they are.
+const TASKS: usize = 16;
+/// In the place of a task's number: nobody has looked yet.
+const UNKNOWN: u64 = u64::MAX;
 
 /// A thread's.
 #[derive(Debug)]
@@ -52,6 +56,13 @@ pub(super) struct Row {
     pub(super) exception: AtomicU32,
     /// The numbers of the methods.
     pub(super) stack: [AtomicU32; LEVELS],
+    /// How many tasks the thread runs within each other, and their numbers.
+    tasks: AtomicU32,
+    task_stack: [AtomicU64; TASKS],
+    /// How many tasks it has told of.
+    handed: AtomicU64,
+    /// The number of the thread itself, which is a task as well.
+    started: AtomicU64,
 }
 
 /// The rows of all threads.
@@ -109,7 +120,8 @@ impl Row {
     fn begin_thread(&self) {
         self.tid.store(0, Ordering::Relaxed);
         self.waits.store(0, Ordering::Relaxed);
-        for word in [&self.depth, &self.beyond, &self.skips, &self.waits_missed] {
+        self.started.store(UNKNOWN, Ordering::Relaxed);
+        for word in [&self.depth, &self.beyond, &self.skips, &self.waits_missed, &self.tasks] {
             word.store(0, Ordering::Relaxed);
         }
     }
@@ -118,7 +130,7 @@ impl Row {
     #[cold]
     pub(super) fn begin_run(&self, run: u32) {
         self.begin_thread();
-        for word in [&self.written, &self.read, &self.lost] {
+        for word in [&self.written, &self.read, &self.lost, &self.handed] {
             word.store(0, Ordering::Relaxed);
         }
         self.run.store(run, Ordering::Relaxed);
@@ -128,6 +140,11 @@ impl Row {
     #[inline]
     pub(super) fn is_outside(&self) -> bool {
         self.depth.load(Ordering::Relaxed) == 0 && self.beyond.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether the thread is in an invocation of which it tells.
+    pub(super) fn is_told(&self) -> bool {
+        !self.is_outside() && self.skips.load(Ordering::Relaxed) == 0
     }
 
     /// The thread enters a method.
@@ -163,6 +180,48 @@ impl Row {
     }
 }
 
+/// The tasks that the thread runs, and those that it hands to others.
+impl Row {
+    /// How many tasks it has told of before one that it tells of now.
+    pub(super) fn next_task(&self) -> u64 {
+        let before = self.handed.load(Ordering::Relaxed);
+        self.handed.store(before + 1, Ordering::Relaxed);
+        before
+    }
+
+    /// It begins to run a task.
+    pub(super) fn begin_task(&self, number: u64) {
+        let running = self.tasks.load(Ordering::Relaxed);
+        if let Some(place) = self.task_stack.get(running as usize) {
+            place.store(number, Ordering::Relaxed);
+        }
+        self.tasks.store(running.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// It has run the one that it began last; one that began before this was told is unknown.
+    pub(super) fn end_task(&self) {
+        self.tasks.store(self.tasks.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+    }
+
+    /// The task that it runs, which is 0 if nobody has told of it; the thread itself where it runs none.
+    pub(super) fn task(&self, of_thread: impl FnOnce() -> u64) -> u64 {
+        match self.tasks.load(Ordering::Relaxed).checked_sub(1) {
+            Some(last) => self.task_stack.get(last as usize).map_or(0, |place| place.load(Ordering::Relaxed)),
+            None => self.started(of_thread),
+        }
+    }
+
+    fn started(&self, of_thread: impl FnOnce() -> u64) -> u64 {
+        let known = self.started.load(Ordering::Relaxed);
+        if known != UNKNOWN {
+            return known;
+        }
+        let number = of_thread();
+        self.started.store(number, Ordering::Relaxed);
+        number
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +251,31 @@ mod tests {
         assert!(!row.pop(9) && row.pop(2));
         assert_eq!(row.depth.load(Ordering::Relaxed), 1);
         assert!(row.pop(1) && !row.pop(1));
+    }
+
+    /// Check that the innermost task counts, be it an unknown one, that too many within each other are unknown, and that the thread is a task
+    /// where it runs no other, for which it is looked once.
+    #[test]
+    fn the_innermost_task() {
+        let rows = Rows::new().unwrap();
+        let (_, row) = rows.of(64).unwrap();
+        assert_eq!((row.next_task(), row.next_task()), (0, 1));
+        row.begin_run(1);
+        assert_eq!(row.next_task(), 0);
+        let of_thread = || 5;
+        row.end_task();
+        assert_eq!(row.task(of_thread), 5);
+        row.begin_task(8);
+        row.begin_task(0);
+        assert_eq!(row.task(|| unreachable!()), 0);
+        row.end_task();
+        assert_eq!(row.task(|| unreachable!()), 8);
+        (0..TASKS as u64).for_each(|more| row.begin_task(100 + more));
+        assert_eq!(row.task(|| unreachable!()), 0);
+        (0..TASKS).for_each(|_| row.end_task());
+        assert_eq!(row.task(|| unreachable!()), 8);
+        row.end_task();
+        assert_eq!(row.task(|| unreachable!("once")), 5);
     }
 
     /// Check that a thread that is in more methods than are told apart comes back to where it was.

@@ -80,6 +80,18 @@ impl Hierarchy {
         std::iter::successors(Some(class), |class| self.class(*class)?.superclass).take(DEEPEST)
     }
 
+    /// The names of a class and of everything that it is.
+    pub(super) fn names_above(&self, class: u32) -> HashSet<&str> {
+        let mut left = vec![class];
+        let mut names = HashSet::new();
+        while let Some(class) = left.pop().and_then(|class| self.class(class)) {
+            if names.insert(&*class.name) {
+                left.extend(class.superclass.iter().chain(&class.interfaces));
+            }
+        }
+        names
+    }
+
     /// The method that a name means in a class: its own, one of a superclass, or of an interface.
     pub(super) fn resolve(&self, class: u32, name: &str, signature: &str) -> Option<MethodId> {
         self.inherited(class, name, signature).or_else(|| self.of_interfaces(class, name, signature))

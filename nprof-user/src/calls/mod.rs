@@ -7,6 +7,7 @@
 //! Native methods, and those that the VM puts code of its own in the place of (intrinsics), cannot tell of themselves. The methods that call them tell of them, so what they
 //! call themselves is not followed.
 
+mod hand_overs;
 mod hierarchy;
 mod native_entries;
 mod nodes;
@@ -19,6 +20,7 @@ mod search;
 use crate::enhance::Wanted;
 use crate::model::{SharedStr, TreePlan};
 
+pub use hand_overs::changed_for_tasks;
 pub use plan::plan;
 pub use question::{Limits, Question};
 
@@ -110,6 +112,8 @@ pub struct Planned {
     pub plan: TreePlan,
     /// For the transformer: the classes to change, each once.
     pub classes: Vec<PlannedClass>,
+    /// Whether methods of the plan may hand tasks to other threads.
+    pub hands_over: bool,
 }
 
 /// A class to change.

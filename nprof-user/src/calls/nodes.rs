@@ -93,7 +93,8 @@ impl Nodes {
             })
         });
         let limit = limit.map(|limit| limit.to_string());
-        Planned { plan: TreePlan { methods: methods.collect(), left_out, limit }, classes }
+        let plan = TreePlan { methods: methods.collect(), left_out, limit, for_tasks: Vec::new() };
+        Planned { plan, classes, hands_over: false }
     }
 
     fn classes(&self, hierarchy: &Hierarchy) -> Vec<PlannedClass> {
@@ -107,6 +108,7 @@ impl Nodes {
                 signature: method.signature.to_string(),
                 number: self.number(id),
                 native_calls: self.calls.get(&id).cloned().unwrap_or_default(),
+                task: None,
             };
             match classes.last_mut().filter(|last| last.class == id.0) {
                 Some(last) => last.wanted.push(wanted),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
+use super::hand_overs::is_hand_over;
 use super::hierarchy::{Hierarchy, MethodId, Targets};
 use super::nodes::Nodes;
 use super::question::{Limit, Question};
@@ -35,6 +36,7 @@ pub(super) struct Search<'a, C: Classes> {
     pub(super) nodes: Nodes,
     left_out: BTreeSet<LeftOut>,
     limit: Option<Limit>,
+    hands_over: bool,
     constants: HashMap<u32, Option<Rc<Constants>>>,
     intrinsics: HashMap<u32, Rc<[u32]>>,
     bytes: usize,
@@ -50,6 +52,7 @@ impl<'a, C: Classes> Search<'a, C> {
             nodes: Nodes::default(),
             left_out: BTreeSet::new(),
             limit: None,
+            hands_over: false,
             constants: HashMap::new(),
             intrinsics: HashMap::new(),
             bytes: 0,
@@ -58,7 +61,8 @@ impl<'a, C: Classes> Search<'a, C> {
     }
 
     pub(super) fn finish(self) -> Planned {
-        self.nodes.finish(&self.hierarchy, self.left_out.into_iter().collect(), self.limit)
+        let planned = self.nodes.finish(&self.hierarchy, self.left_out.into_iter().collect(), self.limit);
+        Planned { hands_over: self.hands_over, ..planned }
     }
 
     /// Makes nodes of the entry methods. Of an interface's method, those that implement it are.
@@ -146,6 +150,7 @@ impl<'a, C: Classes> Search<'a, C> {
         };
         for reference in references {
             let line = line_of(&lines, reference.at);
+            self.hands_over = self.hands_over || is_hand_over(&self.hierarchy, caller.id.0, &reference);
             self.refer(caller, &reference, line)?;
         }
         Ok(())

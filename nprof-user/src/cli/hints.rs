@@ -23,14 +23,14 @@ const PRIVILEGES: &str = "run nprof as root (sudo), or grant it CAP_BPF, CAP_PER
 const PROTECTED: &str = "nprof has all capabilities that it can use: a security module or a namespace forbids this; \
     run nprof on the host itself, outside of any container";
 
-/// The fix for the first error of the chain that has one.
-pub(super) fn hint(error: &anyhow::Error) -> Option<String> {
+/// The fix for the first error of the chain that has one. `has_tiers` says whether probes would do where stubs cannot be had.
+pub(super) fn hint(error: &anyhow::Error, has_tiers: bool) -> Option<String> {
     let privileged = discover::Proc::host().is_privileged();
     // Where a file or a socket was refused, the privileges for tracing are no help.
     if let Some(set_up) = error.chain().find_map(for_set_up) {
         return set_up;
     }
-    error.chain().find_map(|cause| hint_for(cause, privileged))
+    error.chain().find_map(|cause| hint_for(cause, privileged, has_tiers))
 }
 
 /// What to do where a service cannot be set up: `None` if the error is of another kind, `Some(None)` if its message says
@@ -100,13 +100,13 @@ fn is_denied(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-fn hint_for(error: &(dyn StdError + 'static), privileged: bool) -> Option<String> {
+fn hint_for(error: &(dyn StdError + 'static), privileged: bool, has_tiers: bool) -> Option<String> {
     let denial = if privileged { PROTECTED } else { PRIVILEGES };
     if let Some(error) = error.downcast_ref::<discover::Error>() {
         return for_discover(error, denial);
     }
     match error.downcast_ref::<trace::Error>() {
-        Some(trace::Error::Shim(error)) => return for_shim(error, denial),
+        Some(trace::Error::Shim(error)) => return for_shim(error, denial, has_tiers),
         Some(trace::Error::ChosenCalls { .. }) => {
             return Some("omit --slow, or record with --tier kernel: stubs count and time without stacks".to_owned());
         }
@@ -127,11 +127,12 @@ fn for_discover(error: &discover::Error, denial: &str) -> Option<String> {
     }
 }
 
-fn for_shim(error: &shim::Error, denial: &str) -> Option<String> {
+fn for_shim(error: &shim::Error, denial: &str, has_tiers: bool) -> Option<String> {
     match error {
         shim::Error::Refused(shim::Refusal::Process(error)) | shim::Error::Process(error) => {
             for_discover(error, denial)
         }
+        error if !has_tiers => error.advice_without_tiers(),
         shim::Error::Refused(refusal) => refusal.advice(),
         // Where stubs cannot be, probes can.
         _ => Some("use --tier kernel".to_owned()),
@@ -150,7 +151,7 @@ mod tests {
     fn looks_down_the_chain() {
         let thread = discover::Error::IsThread { tid: Pid(43), tgid: Pid(42) };
         let error = Err::<(), _>(thread).context("outer").context("outermost");
-        assert_eq!(hint(&error.unwrap_err()).as_deref(), Some("use --pid 42"));
+        assert_eq!(hint(&error.unwrap_err(), true).as_deref(), Some("use --pid 42"));
     }
 
     /// Check that a refused port, file or socket is not answered with the privileges for tracing.
@@ -159,7 +160,7 @@ mod tests {
         let failed = |kind: io::ErrorKind| io::Error::from(kind);
         let listen = |kind| http::Error::Listen { address: "127.0.0.1:80".parse().unwrap(), source: failed(kind) };
         let denied = || failed(io::ErrorKind::PermissionDenied);
-        let of = |error: anyhow::Error| hint(&error).unwrap_or_default();
+        let of = |error: anyhow::Error| hint(&error, true).unwrap_or_default();
         assert!(of(listen(io::ErrorKind::PermissionDenied).into()).contains("CAP_NET_BIND_SERVICE"));
         assert!(of(listen(io::ErrorKind::AddrInUse).into()).contains("--listen"));
         let key = small_file::Error::Read { path: "/k".into(), source: denied() };
@@ -176,13 +177,26 @@ mod tests {
     /// Check that the shim's own advice is given, and that the other tier is named where there is none.
     #[test]
     fn advice_about_the_shim() {
-        let of = |error: shim::Error| hint(&anyhow::Error::new(trace::Error::from(error))).unwrap();
+        let of = |error: shim::Error| hint(&anyhow::Error::new(trace::Error::from(error)), true).unwrap();
         let refusal = shim::Refusal::AttachDisabled { pid: Pid(7) };
         let advice = refusal.advice().unwrap();
         assert_eq!(of(refusal.into()), advice);
         assert_eq!(of(shim::Error::Silent { pid: Pid(7) }), "use --tier kernel");
         let gone = shim::Error::Process(discover::Error::NoSuchProcess { pid: Pid(7) });
         assert_eq!(of(gone), "`nprof ps` lists the JVMs of this host");
+    }
+
+    /// Check that trees, which probes cannot make, are not answered with probes, and that what helps the shim is said all the same.
+    #[test]
+    fn trees_have_no_other_tier() {
+        let of = |error: shim::Error| hint(&anyhow::Error::new(trace::Error::from(error)), false);
+        let pid = Pid(7);
+        let disabled = shim::Refusal::AttachDisabled { pid };
+        assert_eq!(of(disabled.into()).as_deref(), Some("restart it without that option"));
+        assert_eq!(of(shim::Error::Silent { pid }), None);
+        assert_eq!(of(shim::Refusal::TooOld { pid, jdk: "JDK 8".to_owned() }.into()), None);
+        let gone = shim::Error::Process(discover::Error::NoSuchProcess { pid });
+        assert_eq!(of(gone).as_deref(), Some("`nprof ps` lists the JVMs of this host"));
     }
 
     /// Check that where stubs can be had and stacks cannot, it is said what needs which, and not that stubs cannot be had.
@@ -196,7 +210,7 @@ mod tests {
                 .starts_with("no stacks of calls that stubs see in process 7, though there can be stubs: ")
         );
         assert_eq!(
-            hint(&error).as_deref(),
+            hint(&error, true).as_deref(),
             Some("omit --slow, or record with --tier kernel: stubs count and time without stacks")
         );
     }
@@ -206,8 +220,8 @@ mod tests {
     #[test]
     fn recognises_a_denied_permission() {
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
-        assert!(hint_for(&denied, false).unwrap().contains("sudo"));
-        assert!(!hint_for(&denied, true).unwrap().contains("sudo"));
-        assert_eq!(hint_for(&io::Error::from(io::ErrorKind::NotFound), false), None);
+        assert!(hint_for(&denied, false, true).unwrap().contains("sudo"));
+        assert!(!hint_for(&denied, true, true).unwrap().contains("sudo"));
+        assert_eq!(hint_for(&io::Error::from(io::ErrorKind::NotFound), false, true), None);
     }
 }

@@ -193,14 +193,15 @@ impl TreeOutput {
         let (proc, pid) = (Proc::host(), tracer.tracer().jvm().pid);
         let is_gone = |thread: &TreeThread| match thread {
             TreeThread::Platform(tid) => proc.thread(pid, *tid).is_none(),
-            TreeThread::Virtual(_) => false,
+            TreeThread::Contained(_) | TreeThread::Virtual(_) => false,
         };
         let gone: Vec<TreeThread> = self.nested.inside().filter(is_gone).collect();
         gone.into_iter().for_each(|thread| self.nested.thread_ended(thread));
     }
 
     fn take(&mut self, invocation: &Invocation, tracer: &mut JniTracer) -> io::Result<()> {
-        let number = self.sums.add(invocation);
+        let number = invocation.number;
+        self.sums.add(invocation);
         let min_ns = self.min_ns();
         let is_long = min_ns.is_none_or(|min| invocation.total_ns().is_none_or(|total| total >= min));
         if !is_long || self.wanted.count.is_some_and(|count| self.shown >= count) || !self.may_show() {
@@ -214,7 +215,7 @@ impl TreeOutput {
         }
         let thread = match invocation.thread {
             TreeThread::Platform(tid) => Proc::host().thread(tracer.tracer().jvm().pid, tid).map(|thread| thread.name),
-            TreeThread::Virtual(_) => None,
+            TreeThread::Contained(_) | TreeThread::Virtual(_) => None,
         };
         let shown = ShownInvocation { number, invocation, thread: thread.as_deref(), marked_ns: min_ns };
         if self.wanted.is_json {

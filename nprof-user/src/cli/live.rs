@@ -163,12 +163,18 @@ impl LiveArgs {
             told.end();
             result?;
             // First the trees: what they hold of natives was recorded as well.
-            let trees = trees.map(|trees| end(trees, live.jvm(), quiet)).transpose()?;
+            if let Some(trees) = &trees {
+                trees.pause();
+            }
             if !quiet {
                 stop.tell(live.jvm());
                 live.tell_demoted();
             }
-            Ok(Outcome::Recorded(Box::new(Profile { trees: trees.map(Box::new), ..live.finish()? })))
+            let jvm = live.jvm().clone();
+            let profile = live.finish()?;
+            // All threads stop for that, in natives as well: it is in none of their times.
+            let trees = trees.map(|trees| end(trees, &jvm, quiet)).transpose()?;
+            Ok(Outcome::Recorded(Box::new(Profile { trees: trees.map(Box::new), ..profile })))
         });
         // A JVM that was still being read holds up nobody: what it has in the kernel goes with the process.
         runtime.shutdown_background();

@@ -94,6 +94,17 @@ enum Command {
     Ctl(ctl::CtlArgs),
 }
 
+impl Command {
+    /// Whether it can do with probes what it cannot do with stubs. Trees and `jni --id-cache` take the shim.
+    fn has_tiers(&self) -> bool {
+        match self {
+            Self::Tree(_) | Self::Jni(_) => false,
+            Self::Record(args) => !args.has_trees(),
+            _ => true,
+        }
+    }
+}
+
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -109,7 +120,7 @@ pub fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             say(format_args!("{error:#}"));
-            if let Some(hint) = hints::hint(&error) {
+            if let Some(hint) = hints::hint(&error, cli.command.has_tiers()) {
                 say(format_args!("{hint}"));
             }
             ExitCode::from(FAILED)

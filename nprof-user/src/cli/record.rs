@@ -38,6 +38,13 @@ pub(super) struct RecordArgs {
     follow: FollowArgs,
 }
 
+impl RecordArgs {
+    /// Whether it is to keep invocations.
+    pub(super) fn has_trees(&self) -> bool {
+        !self.entries.is_empty()
+    }
+}
+
 const EXAMPLES: &str = "\
 Examples:
   nprof record --pid 1234 -d 10s         write run.nprof

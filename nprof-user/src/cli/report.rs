@@ -155,7 +155,7 @@ mod tests {
         }
         let missing = Missing { lost: dice.number(), unended: dice.number(), ..Missing::default() };
         let (thread, started_ns, knows_off) = (TreeThread::Virtual(dice.number()), dice.number(), dice.below(2) == 0);
-        let invocation = Invocation { thread, started_ns, nodes, knows_off, missing, calls: Vec::new() };
+        let invocation = Invocation { started_ns, knows_off, missing, ..Invocation::new(thread, nodes) };
         KeptInvocation { number: dice.number(), thread: Some("\u{1b}[2J".to_owned()), invocation }
     }
 

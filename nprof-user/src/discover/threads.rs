@@ -10,6 +10,8 @@ pub struct Thread {
     pub tid: u32,
     /// Its number in the process's own namespace.
     pub ns_tid: u32,
+    /// Whether that namespace is another one, be the number the same.
+    pub is_contained: bool,
     /// Its name, 15 bytes at most.
     pub name: String,
 }
@@ -56,8 +58,9 @@ fn parse(tid: u32, status: &str) -> Option<Thread> {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     let name = field("Name:\t")?.to_owned();
     // From the outermost namespace to its own; old kernels do not say.
-    let ns_tid = field("NSpid:").and_then(|numbers| numbers.split_whitespace().last()?.parse().ok()).unwrap_or(tid);
-    Some(Thread { tid, ns_tid, name })
+    let numbers = || field("NSpid:").unwrap_or_default().split_whitespace();
+    let ns_tid = numbers().last().and_then(|number| number.parse().ok()).unwrap_or(tid);
+    Some(Thread { tid, ns_tid, is_contained: numbers().count() > 1, name })
 }
 
 #[cfg(test)]
@@ -68,9 +71,12 @@ mod tests {
     #[test]
     fn reads_numbers() {
         let status = "Name:\tC2 CompilerThre\nUmask:\t0022\nNSpid:\t5123\t17\n";
-        let thread = Thread { tid: 5123, ns_tid: 17, name: "C2 CompilerThre".into() };
+        let thread = Thread { tid: 5123, ns_tid: 17, is_contained: true, name: "C2 CompilerThre".into() };
         assert_eq!(parse(5123, status), Some(thread.clone()));
-        assert_eq!(parse(9, "Name:\ta\n").map(|thread| thread.ns_tid), Some(9));
+        let numbers = |status: &str| parse(9, status).map(|thread| (thread.ns_tid, thread.is_contained));
+        assert_eq!(numbers("Name:\ta\n"), Some((9, false)));
+        assert_eq!(numbers("Name:\ta\nNSpid:\t9\n"), Some((9, false)));
+        assert_eq!(numbers("Name:\ta\nNSpid:\t9\t9\n"), Some((9, true)));
         assert_eq!(parse(9, ""), None);
     }
 

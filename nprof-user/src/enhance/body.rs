@@ -96,12 +96,12 @@ impl<'a, 'b> Body<'a, 'b> {
         Ok(late.map(|(_, (frame, code))| (frame.at, frame.at + code.len())).collect())
     }
 
-    /// The content of the attribute.
-    pub(super) fn write(self, old_frames: Option<Vec<Frame>>) -> Result<Vec<u8>, Refusal> {
+    /// The content of the attribute, with so much more room on the operand stack than the method itself needs.
+    pub(super) fn write(self, old_frames: Option<Vec<Frame>>, room: u16) -> Result<Vec<u8>, Refusal> {
         let mut code = self.layout.emit()?;
         self.appended.iter().for_each(|(_, bytes)| code.extend(bytes));
         let length = narrow(code.len())?;
-        let stack = self.code.max_stack.checked_add(1).ok_or(Refusal::Stack)?.max(HANDLER_STACK);
+        let stack = self.code.max_stack.checked_add(room).ok_or(Refusal::Stack)?.max(HANDLER_STACK);
         let mut out = [stack.to_be_bytes(), self.code.max_locals.to_be_bytes()].concat();
         out.extend(u32::from(length).to_be_bytes());
         out.extend(code);

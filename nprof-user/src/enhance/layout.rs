@@ -4,8 +4,10 @@
 //! to an instruction comes to what stands in front of it, but never to the prologue: a loop back to the first instruction does not enter the
 //! method again. Who leaves it by a branch does not come to what stands behind it.
 
+use std::collections::HashSet;
+
 use super::Refusal;
-use crate::classfile::{Instruction, Instructions, Malformed, opcode, padding, switch_targets};
+use crate::classfile::{Code, Instruction, Instructions, Malformed, opcode, padding, switch_targets};
 
 /// How often places are computed anew because a branch has become longer. Two rounds are usual.
 const ROUNDS: usize = 32;
@@ -52,6 +54,19 @@ impl<'a> Layout<'a> {
     pub(super) fn has_branches(&self) -> bool {
         let is_branch = |of: &Instruction| of.is_short_branch() || of.is_wide_branch() || of.is_switch();
         self.placed.iter().any(|placed| is_branch(&placed.instruction))
+    }
+
+    /// The places in the old code that are reached by branches, switches and exceptions.
+    pub(super) fn targets(&self, code: &Code<'_>) -> HashSet<usize> {
+        let mut targets: HashSet<usize> = code.handlers.iter().map(|row| row.handler.into()).collect();
+        for instruction in self.placed.iter().map(|placed| placed.instruction) {
+            let cases = if instruction.is_switch() { switch_targets(self.code, instruction) } else { Ok(Vec::new()) };
+            let cases = cases.unwrap_or_default().into_iter().map(|(_, offset)| i64::from(offset));
+            let offsets = cases.chain(instruction.branch(self.code));
+            targets
+                .extend(offsets.filter_map(|offset| instruction.at.checked_add_signed(isize::try_from(offset).ok()?)));
+        }
+        targets
     }
 
     /// The old code.

@@ -7,7 +7,7 @@ use super::frames::{self, Frame};
 use super::layout::Layout;
 use super::names::{FRAMES, Names};
 use super::sites::{Searched, Site};
-use super::{Refusal, Wanted};
+use super::{Refusal, TaskPart, Wanted, executed, tasks};
 use crate::classfile::{ClassFile, Code, MethodInfo, opcode};
 
 /// The first version of class files that are verified by frames.
@@ -31,10 +31,50 @@ fn call(hook: u16, number: u32, additions: &mut Additions) -> Result<Vec<u8>, Re
 
 /// What a handler does with an exception that is on the stack.
 fn tell_and_throw(names: &Names, number: u32, additions: &mut Additions) -> Result<Vec<u8>, Refusal> {
-    let mut code = vec![opcode::DUP];
-    code.extend(call(names.threw, number, additions)?);
-    code.push(opcode::ATHROW);
-    Ok(code)
+    Ok([tell(names, number, additions)?, vec![opcode::ATHROW]].concat())
+}
+
+fn tell(names: &Names, number: u32, additions: &mut Additions) -> Result<Vec<u8>, Refusal> {
+    Ok([vec![opcode::DUP], call(names.threw, number, additions)?].concat())
+}
+
+/// What is inserted for the method itself.
+#[derive(Debug, Default)]
+struct Own {
+    start: Vec<u8>,
+    /// What a constructor tells as soon as it has an object.
+    made: Vec<u8>,
+    end: Vec<u8>,
+    /// The handler for everything; empty if there is to be none.
+    thrown: Vec<u8>,
+}
+
+impl Own {
+    fn of(wanted: &Wanted, is_constructor: bool, names: &Names, additions: &mut Additions) -> Result<Self, Refusal> {
+        let mut own = Self::default();
+        if let Some(number) = wanted.number {
+            own.start = call(names.enter, number, additions)?;
+            own.end = call(names.leave, number, additions)?;
+            own.thrown = tell(names, number, additions)?;
+        }
+        if let Some(part) = wanted.task {
+            let start = tasks::start(part, names);
+            match part {
+                // Before that there is no object.
+                _ if is_constructor => own.made = start,
+                TaskPart::Hands(_) | TaskPart::Gives => own.start.extend(start),
+                // An entry method is entered within its task.
+                TaskPart::Runs | TaskPart::RunsMany | TaskPart::Next(_) => own.start = [start, own.start].concat(),
+            }
+            let end = tasks::end(part, names);
+            own.end.extend(&end);
+            own.thrown.extend(end);
+        }
+        if !own.thrown.is_empty() {
+            own.thrown.push(opcode::ATHROW);
+        }
+        Ok(own)
+    }
 }
 
 /// A method's new code.
@@ -63,17 +103,25 @@ pub(super) fn enhanced(
     let handled_from = wanted.number.map(|_| first);
     let searched = Searched { class, method, code: &code, layout: &layout, frames: frames.as_deref(), handled_from };
     let (sites, untold) = searched.find(wanted, additions)?;
-    insert(&mut layout, &sites, wanted, names, additions)?;
+    insert(&mut layout, &sites, names, additions)?;
+    let own = Own::of(wanted, is_constructor, names, additions)?;
+    insert_own(&mut layout, &own, first);
+    if wanted.task == Some(TaskPart::Gives) {
+        for number in executed::find(class, &code, &layout) {
+            layout.placed[number].before.extend(tasks::given(names));
+        }
+    }
     let mut body = Body::new(class, &code, names, layout)?;
     for site in &sites {
         if let Some(locals) = &site.handled {
             body.handle_call(site, locals, tell_and_throw(names, site.native, additions)?)?;
         }
     }
-    if let Some(number) = wanted.number {
-        body.handle_everything(first, tell_and_throw(names, number, additions)?)?;
+    if !own.thrown.is_empty() {
+        body.handle_everything(first, own.thrown)?;
     }
-    Ok(Changed { content: body.write(frames)?, untold })
+    let room = if wanted.task.is_some() { tasks::STACK } else { 1 };
+    Ok(Changed { content: body.write(frames, room)?, untold })
 }
 
 /// The frames of code that is verified by frames. Without branches and handlers there need be none. A VM keeps none of classes that it does not
@@ -96,26 +144,24 @@ fn refuse_subroutines(class: &ClassFile<'_>, layout: &Layout<'_>) -> Result<(), 
     if has_any && class.major_version > LAST_WITH_SUBROUTINES { Err(Refusal::Subroutines) } else { Ok(()) }
 }
 
-/// Inserts what is told of calls of native methods, of the entry and of returns.
-fn insert(
-    layout: &mut Layout<'_>,
-    sites: &[Site],
-    wanted: &Wanted,
-    names: &Names,
-    additions: &mut Additions,
-) -> Result<(), Refusal> {
+/// Inserts what is told of calls of native methods.
+fn insert(layout: &mut Layout<'_>, sites: &[Site], names: &Names, additions: &mut Additions) -> Result<(), Refusal> {
     for site in sites {
         if let Some(placed) = layout.placed.get_mut(site.instruction) {
             placed.before = call(names.enter, site.native, additions)?;
             placed.after = call(names.leave, site.native, additions)?;
         }
     }
-    if let Some(number) = wanted.number {
-        layout.prologue = call(names.enter, number, additions)?;
-        let leave = call(names.leave, number, additions)?;
-        for placed in layout.placed.iter_mut().filter(|placed| placed.instruction.is_return()) {
-            placed.before.clone_from(&leave);
-        }
-    }
     Ok(())
+}
+
+/// Inserts what is told of the entry and of returns. A constructor's `first` instruction is the one behind the call of another.
+fn insert_own(layout: &mut Layout<'_>, own: &Own, first: usize) {
+    layout.prologue.clone_from(&own.start);
+    for placed in layout.placed.iter_mut().filter(|placed| placed.instruction.is_return()) {
+        placed.before.clone_from(&own.end);
+    }
+    if let Some(placed) = first.checked_sub(1).and_then(|other| layout.placed.get_mut(other)) {
+        placed.after.extend(&own.made);
+    }
 }

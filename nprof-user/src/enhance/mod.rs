@@ -1,6 +1,6 @@
 //! Changes class files so that chosen methods tell when they are entered and left. Bytes in, bytes out.
 //!
-//! What is inserted are calls of three static methods, the [`Hooks`]: at a method's start, before each of its returns, and in a handler for
+//! What is inserted are calls of static methods, the [`Hooks`]: at a method's start, before each of its returns, and in a handler for
 //! all exceptions that nothing else in the method catches. Everything that was in the file keeps its bytes, apart from the code
 //! of these methods: it is copied instruction by instruction, and what names places in it (`layout`, `frames`, `tables`) follows. The
 //! constant pool only grows at its end. So what other agents have done, and what a VM adds of its own, is still there.
@@ -11,6 +11,7 @@ mod additions;
 mod body;
 mod constructor;
 mod effects;
+mod executed;
 mod frames;
 mod layout;
 mod locals;
@@ -20,6 +21,7 @@ mod refusal;
 mod sites;
 mod state;
 mod tables;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -41,6 +43,12 @@ pub struct Hooks<'a> {
     pub leave: &'a str,
     /// That with `(Ljava/lang/Throwable;I)V` which it calls when an exception leaves it.
     pub threw: &'a str,
+    /// That with `(Ljava/lang/Object;I)V` which it calls with its own object if it makes a task of that.
+    pub hands: &'a str,
+    /// That with `(Ljava/lang/Object;)V` which it calls first with its own object, or null, if it runs tasks.
+    pub runs: &'a str,
+    /// That with `()V` which it calls at its end then, however that comes.
+    pub ran: &'a str,
 }
 
 /// A method that is to be changed.
@@ -54,6 +62,23 @@ pub struct Wanted {
     pub number: Option<u32>,
     /// The native methods whose calls it tells of.
     pub native_calls: Vec<NativeCall>,
+    /// What it has to do with tasks, if that is wanted.
+    pub task: Option<TaskPart>,
+}
+
+/// What a method, which but for [`TaskPart::Gives`] is not static, has to do with tasks that one thread hands to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskPart {
+    /// Its object becomes a task of this kind. A constructor tells as soon as another one has been called.
+    Hands(u8),
+    /// It runs its object.
+    Runs,
+    /// It runs tasks, one after another.
+    RunsMany,
+    /// The task that is run next is the object in this local, or none is. One of `RunsMany` calls it.
+    Next(Option<u8>),
+    /// It may give lambdas to executors as they are, which become tasks then.
+    Gives,
 }
 
 /// A method as call instructions name it. Each call of it is told of like the entry into a method and its end.
@@ -92,7 +117,8 @@ pub fn enhance(class_file: &[u8], wanted: &[Wanted], hooks: &Hooks<'_>) -> Resul
         return Err(Refusal::Hook);
     }
     let mut additions = Additions::behind(&class);
-    let names = Names::add(hooks, &class, &mut additions)?;
+    let has_tasks = wanted.iter().any(|wanted| wanted.task.is_some());
+    let names = Names::add(hooks, &class, has_tasks, &mut additions)?;
     let mut changes: Vec<Change> = Vec::new();
     let (mut refused, mut untold) = (Vec::new(), Vec::new());
     for (place, wanted) in wanted.iter().enumerate() {

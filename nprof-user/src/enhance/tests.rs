@@ -1,10 +1,11 @@
 //! The transformer on small class files, and on broken ones. That the VM takes what it makes is in the tests of real JVMs.
 
-use super::{Enhanced, Hooks, NativeCall, Refusal, Wanted, enhance};
+use super::{Enhanced, Hooks, NativeCall, Refusal, TaskPart, Wanted, enhance};
 use crate::classfile::testing::{Builder, Made};
 use crate::classfile::{CODE, ClassFile, Code, Handler, Malformed, opcode, tag};
 
-const HOOKS: Hooks<'static> = Hooks { class: "Hooks", enter: "enter", leave: "leave", threw: "threw" };
+const HOOKS: Hooks<'static> =
+    Hooks { class: "Hooks", enter: "enter", leave: "leave", threw: "threw", hands: "hands", runs: "runs", ran: "ran" };
 
 const STATIC: u16 = 8;
 const NATIVE: u16 = 0x100;
@@ -13,7 +14,8 @@ const NATIVE: u16 = 0x100;
 const CALL: usize = 4;
 
 fn wanted(name: &str, number: u32) -> Wanted {
-    Wanted { name: name.to_owned(), signature: "()V".to_owned(), number: Some(number), native_calls: Vec::new() }
+    let (name, signature) = (name.to_owned(), "()V".to_owned());
+    Wanted { name, signature, number: Some(number), native_calls: Vec::new(), task: None }
 }
 
 /// A class with a method `m` of this code.
@@ -206,6 +208,46 @@ fn constructors() {
     }
 }
 
+/// The code of a class's only method, each hook that it calls by its name in the place of the instruction.
+fn told(enhanced: &Enhanced) -> Vec<String> {
+    let class = ClassFile::parse(&enhanced.class_file).unwrap();
+    let code = Code::parse(class.methods[0].attribute(&class.pool, CODE).unwrap().content).unwrap();
+    let one = |instruction: crate::classfile::Instruction| match instruction.is_call() {
+        true => String::from_utf8_lossy(class.pool.member(instruction.operand(code.bytes)).unwrap().name).into_owned(),
+        false => format!("{:02x}", instruction.opcode),
+    };
+    crate::classfile::Instructions::new(code.bytes).map(|instruction| one(instruction.unwrap())).collect()
+}
+
+/// Check that who runs a task says so around everything else, however it ends; that who makes one tells it at once, a constructor as soon as there is
+/// an object; and that there is no handler for that.
+#[test]
+fn tasks() {
+    let with = |name: &str, bytes: &dyn Fn([u8; 2]) -> Vec<u8>, number, part| {
+        let mut builder = Builder::new(52);
+        let init = builder.member("java/lang/Object", "<init>", "()V").to_be_bytes();
+        builder.method(0, name, "()V", Some(Made { bytes: &bytes(init), ..Made::default() }));
+        let wanted = Wanted { number, task: Some(part), ..wanted(name, 0) };
+        let enhanced = enhance(&builder.finish(), &[wanted], &HOOKS).unwrap();
+        assert_eq!((enhanced.changed, &enhanced.refused[..]), (1, &[][..]));
+        told(&enhanced).join(" ")
+    };
+    let plain = |_: [u8; 2]| vec![0, opcode::RETURN];
+    let made = |[high, low]: [u8; 2]| vec![opcode::ALOAD_0, opcode::INVOKESPECIAL, high, low, 0, opcode::RETURN];
+    assert_eq!(with("m", &plain, None, TaskPart::Runs), "2a runs 00 ran b1 ran bf");
+    assert_eq!(with("m", &plain, None, TaskPart::RunsMany), "01 runs 00 ran b1 ran bf");
+    assert_eq!(with("m", &plain, None, TaskPart::Next(Some(2))), "ran 2c runs 00 b1");
+    assert_eq!(with("m", &plain, None, TaskPart::Next(None)), "ran 01 runs 00 b1");
+    assert_eq!(with("m", &plain, Some(1), TaskPart::Gives), "04 enter 00 04 leave b1 59 04 threw bf");
+    assert_eq!(with("m", &plain, Some(1), TaskPart::Runs), "2a runs 04 enter 00 04 leave ran b1 59 04 threw ran bf");
+    assert_eq!(with("m", &plain, None, TaskPart::Hands(2)), "2a 05 hands 00 b1");
+    assert_eq!(with("<init>", &made, None, TaskPart::Hands(0)), "2a <init> 2a 03 hands 00 b1");
+    assert_eq!(
+        with("<init>", &made, Some(1), TaskPart::Hands(0)),
+        "04 enter 2a <init> 2a 03 hands 00 04 leave b1 59 04 threw bf"
+    );
+}
+
 /// A class with much in it: calls under a handler, locals of each kind, switches, a constructor, every kind of frame.
 fn rich() -> Vec<u8> {
     let mut builder = Builder::new(61);
@@ -256,7 +298,10 @@ fn without_frames() {
 #[test]
 fn broken_files_break_nothing() {
     let good = rich();
-    let wanted = ["m", "<init>"].map(|name| Wanted { native_calls: natives(), ..wanted(name, 9) });
+    let wanted = ["m", "<init>"].map(|name| {
+        // `m` has no object; what is made of it is a class file all the same.
+        Wanted { native_calls: natives(), task: Some(TaskPart::Runs), ..wanted(name, 9) }
+    });
     let Enhanced { changed, untold, .. } = enhance(&good, &wanted, &HOOKS).unwrap();
     assert_eq!((changed, untold), (2, Vec::new()));
     let mut random = 1_u64;

@@ -5,6 +5,8 @@ use super::{Histogram, TreeThread};
 /// One invocation of an entry method: everything that its thread told from entering it to leaving it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invocation {
+    /// Which one it is, counted from 1 on as they were seen to begin.
+    pub number: u64,
     /// Which thread made it.
     pub thread: TreeThread,
     /// When it began, in nanoseconds of the kernel's monotonic clock.
@@ -17,9 +19,58 @@ pub struct Invocation {
     pub missing: Missing,
     /// Its single calls as they ended, where they were asked for.
     pub calls: Vec<TreeCall>,
+    /// The number of the task that it is part of, if that was told.
+    pub task: Option<u64>,
+    /// Who has made that task, if that is known.
+    pub submitted_by: Option<Submission>,
+    /// The tasks that it has made, as far as there was room for them.
+    pub handed_over: Vec<HandOver>,
+}
+
+/// Who has made a task, or started a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Submission {
+    /// The number of the invocation.
+    pub invocation: u64,
+    /// Its thread.
+    pub thread: TreeThread,
+    /// The number of the method in which it was.
+    pub method: u32,
+    /// When that was, in nanoseconds of the kernel's monotonic clock.
+    pub at_ns: u64,
+    /// Whether it is a thread that was started.
+    pub is_thread: bool,
+}
+
+/// A task that an invocation has made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandOver {
+    /// The place of the node that it was in.
+    pub node: u32,
+    /// The number of the task.
+    pub task: u64,
+    /// The numbers of the invocations that were part of it until the end of this one, as far as there was room.
+    pub came: Vec<u64>,
 }
 
 impl Invocation {
+    /// One of a thread of which nothing is known but its nodes.
+    #[must_use]
+    pub fn new(thread: TreeThread, nodes: Vec<TreeNode>) -> Self {
+        Self {
+            number: 0,
+            thread,
+            started_ns: 0,
+            nodes,
+            knows_off: false,
+            missing: Missing::default(),
+            calls: Vec::new(),
+            task: None,
+            submitted_by: None,
+            handed_over: Vec::new(),
+        }
+    }
+
     /// The entry method.
     #[must_use]
     pub fn root(&self) -> &TreeNode {
@@ -200,7 +251,7 @@ pub struct EntrySummary {
 /// The slowest invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlowestInvocation {
-    /// Which one it was, counted from 1 on in the order in which they ended.
+    /// Which one it was, counted from 1 on as they were seen to begin.
     pub number: u64,
     /// How long it took.
     pub total_ns: u64,

@@ -65,6 +65,8 @@ pub struct TreePlan {
     pub left_out: Vec<LeftOut>,
     /// The limit that ended the search before the depth did.
     pub limit: Option<String>,
+    /// Methods of the JDK that are changed as well, so that tasks are known again where they are run: `java.util.concurrent.FutureTask::run()V`.
+    pub for_tasks: Vec<String>,
 }
 
 /// A method, or a call that leads nowhere known, that is no node.
@@ -106,6 +108,9 @@ pub enum LeftOutReason {
 pub enum TreeThread {
     /// A platform thread, by its id in the kernel.
     Platform(u32),
+    /// One in a container that had ended before its id on the host was known, by the one that it had there: another thread may have the same on
+    /// the host.
+    Contained(u32),
     /// A virtual thread, by `Thread::threadId`.
     Virtual(u64),
 }
@@ -148,6 +153,10 @@ pub enum TreeEventKind {
     Waited(Option<u64>),
     /// So many whole calls within the innermost open one are missing.
     LostWithin(u64),
+    /// It has made the task with this number, which another thread may run.
+    Hands(u64),
+    /// Behind the entry into an entry method: it is part of the task with this number.
+    Comes(u64),
 }
 
 /// One thing that a thread tells. Those of one thread come in the order in which they happened.

@@ -145,7 +145,7 @@ pub struct RecordedTrees {
 /// An invocation that is kept as a whole tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptInvocation {
-    /// Which one it was, counted from 1 on in the order in which they ended.
+    /// Which one it was, counted from 1 on as they were seen to begin.
     pub number: u64,
     /// The name of its thread, if it was known.
     pub thread: Option<String>,

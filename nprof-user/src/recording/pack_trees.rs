@@ -4,8 +4,8 @@ use super::numbers::{TREE_KINDS, number};
 use super::rows::rows;
 use super::wire::{self, Part};
 use crate::model::{
-    AlikeTotals, EntryTotals, Invocation, KeptInvocation, Missing, NodeException, PathSum, RecordedTrees, TreeCaller,
-    TreeMethod, TreeNode, TreeThread, TreeWay,
+    AlikeTotals, EntryTotals, HandOver, Invocation, KeptInvocation, Missing, NodeException, PathSum, RecordedTrees,
+    Submission, TreeCaller, TreeMethod, TreeNode, TreeThread, TreeWay,
 };
 
 /// What stands in the first part.
@@ -114,7 +114,7 @@ fn sums(trees: &RecordedTrees) -> impl Iterator<Item = wire::TreeSum> {
 }
 
 fn invocation(kept: &KeptInvocation) -> wire::Invocation {
-    let Invocation { thread: of, started_ns, ref nodes, knows_off, missing, .. } = kept.invocation;
+    let Invocation { thread: of, started_ns, ref nodes, knows_off, missing, submitted_by, .. } = kept.invocation;
     // Single calls are not kept.
     let Missing { lost, lost_calls, unbegun, unended, cut, calls_left_out: _, is_after_loss } = missing;
     let (is_virtual, thread) = thread(of);
@@ -132,7 +132,19 @@ fn invocation(kept: &KeptInvocation) -> wire::Invocation {
         unended,
         cut,
         is_after_loss,
+        submitted_by: submitted_by.map(submission),
+        handed_over: kept.invocation.handed_over.iter().flat_map(hand_over).collect(),
     }
+}
+
+fn submission(of: Submission) -> wire::Submission {
+    let Submission { invocation, method, at_ns, is_thread, .. } = of;
+    let (is_virtual, thread) = thread(of.thread);
+    wire::Submission { invocation, is_virtual, thread, method, at_ns, is_thread }
+}
+
+fn hand_over(of: &HandOver) -> impl Iterator<Item = u64> {
+    [of.node.into(), of.task, of.came.len() as u64].into_iter().chain(of.came.iter().copied())
 }
 
 /// Each node, and how far behind its caller it is.
@@ -166,6 +178,7 @@ fn node(node: &TreeNode, caller_before: u32) -> wire::TreeNode {
 fn thread(thread: TreeThread) -> (bool, u64) {
     match thread {
         TreeThread::Platform(tid) => (false, tid.into()),
+        TreeThread::Contained(tid) => (false, wire::CONTAINED | u64::from(tid)),
         TreeThread::Virtual(id) => (true, id),
     }
 }

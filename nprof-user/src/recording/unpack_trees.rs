@@ -10,9 +10,9 @@ use super::checks::{check, is_below, timestamp};
 use super::numbers::{TREE_KINDS, value};
 use super::wire::{self, Part};
 use crate::model::{
-    AlikeTotals, EntryTotals, Invocation, InvocationGroup, KeptInvocation, Missing, NodeException, PathSum,
-    RecordedTrees, SlowestInvocation, TreeCaller, TreeClock, TreeLosses, TreeMethod, TreeNode, TreeThread, TreeTotals,
-    TreeWay, Unfinished,
+    AlikeTotals, EntryTotals, HandOver, Invocation, InvocationGroup, KeptInvocation, Missing, NodeException, PathSum,
+    RecordedTrees, SlowestInvocation, Submission, TreeCaller, TreeClock, TreeLosses, TreeMethod, TreeNode, TreeThread,
+    TreeTotals, TreeWay, Unfinished,
 };
 
 /// How deep trees and ways are at most. Those that nprof makes are less deep.
@@ -153,8 +153,9 @@ fn thread(is_virtual: bool, number: u64) -> Result<TreeThread, Error> {
     if is_virtual {
         return Ok(TreeThread::Virtual(number));
     }
-    let tid = u32::try_from(number).map_err(|_large| Error::Damaged { what: "a thread that is none" })?;
-    Ok(TreeThread::Platform(tid))
+    let tid =
+        u32::try_from(number & !wire::CONTAINED).map_err(|_large| Error::Damaged { what: "a thread that is none" })?;
+    Ok(if number & wire::CONTAINED == 0 { TreeThread::Platform(tid) } else { TreeThread::Contained(tid) })
 }
 
 /// Adds the sums to the entry methods that they are of.
@@ -251,8 +252,30 @@ fn invocation(
     } = row;
     let missing = Missing { lost, lost_calls, unbegun, unended, cut, calls_left_out: 0, is_after_loss };
     let thread = thread(row.is_virtual, row.thread)?;
-    let invocation = Invocation { thread, started_ns, nodes, knows_off, missing, calls: Vec::new() };
+    let submitted_by = row.submitted_by.map(submission).transpose()?;
+    let handed_over = hand_overs(&row.handed_over, nodes.len())?;
+    let of = Invocation::new(thread, nodes);
+    let invocation = Invocation { number, started_ns, knows_off, missing, submitted_by, handed_over, ..of };
     Ok(KeptInvocation { number, thread: row.thread_name, invocation })
+}
+
+fn submission(row: wire::Submission) -> Result<Submission, Error> {
+    let wire::Submission { invocation, method, at_ns, is_thread, .. } = row;
+    Ok(Submission { invocation, thread: thread(row.is_virtual, row.thread)?, method, at_ns, is_thread })
+}
+
+fn hand_overs(mut row: &[u64], nodes: usize) -> Result<Vec<HandOver>, Error> {
+    let mut all = Vec::new();
+    while let [node, task, count, rest @ ..] = row {
+        let node = u32::try_from(*node).ok().filter(|&node| (node as usize) < nodes);
+        let came = usize::try_from(*count).ok().and_then(|count| rest.split_at_checked(count));
+        check(node.is_some() && came.is_some(), "a task that no node has made")?;
+        let (came, after) = came.unwrap_or_default();
+        all.push(HandOver { node: node.unwrap_or_default(), task: *task, came: came.to_vec() });
+        row = after;
+    }
+    check(row.is_empty(), "a task without a number")?;
+    Ok(all)
 }
 
 fn node(row: wire::TreeNode) -> Result<TreeNode, Error> {

@@ -463,6 +463,9 @@ pub(super) struct TreeSum {
     pub(super) off_ns: u64,
 }
 
+/// Set in the number of a thread that is that in its container.
+pub(super) const CONTAINED: u64 = 1 << 32;
+
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Invocation {
     #[prost(uint64, tag = "1")]
@@ -492,6 +495,28 @@ pub(super) struct Invocation {
     pub(super) cut: u64,
     #[prost(bool, tag = "13")]
     pub(super) is_after_loss: bool,
+    #[prost(message, optional, tag = "14")]
+    pub(super) submitted_by: Option<Submission>,
+    /// Of each task that it has made: the place of its node, its number, how many invocations came of it, and their numbers.
+    #[prost(uint64, repeated, tag = "15")]
+    pub(super) handed_over: Vec<u64>,
+}
+
+/// Who has made the task that an invocation is part of.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Submission {
+    #[prost(uint64, tag = "1")]
+    pub(super) invocation: u64,
+    #[prost(bool, tag = "2")]
+    pub(super) is_virtual: bool,
+    #[prost(uint64, tag = "3")]
+    pub(super) thread: u64,
+    #[prost(uint32, tag = "4")]
+    pub(super) method: u32,
+    #[prost(uint64, tag = "5")]
+    pub(super) at_ns: u64,
+    #[prost(bool, tag = "6")]
+    pub(super) is_thread: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use nprof_common::wire;
 
 use super::Refusal;
+use super::remedy::Remedy;
 use crate::discover;
 use crate::model::Pid;
 
@@ -202,24 +203,32 @@ impl Error {
     /// What to do about it; `None` where the message says it, or nothing is known to help.
     #[must_use]
     pub fn advice(&self) -> Option<String> {
-        Some(match self {
-            Self::Refused(refusal) => return refusal.advice(),
-            Self::OtherUser { .. } => "run nprof as root (sudo), or as that user".into(),
-            Self::NoPlace { .. } => {
+        self.remedy().with_other_tier()
+    }
+
+    /// The same, where probes cannot do what the shim was to do.
+    #[must_use]
+    pub fn advice_without_tiers(&self) -> Option<String> {
+        self.remedy().without_other_tier()
+    }
+
+    fn remedy(&self) -> Remedy {
+        match self {
+            Self::Refused(refusal) => refusal.remedy(),
+            Self::OtherUser { .. } => Remedy::just("run nprof as root (sudo), or as that user"),
+            Self::NoPlace { .. } => Remedy::or_other_tier(
                 "run nprof as root, which can mount one, or give it a directory that it may write to and run programs \
-                 from, such as a volume at /var/tmp; or use --tier kernel"
-                    .into()
-            }
+                 from, such as a volume at /var/tmp",
+            ),
             Self::Directory { .. } | Self::NoRequest { .. } => {
-                "give it a /tmp that it may write to: JVMs are asked for something there; or use --tier kernel".into()
+                Remedy::or_other_tier("give it a /tmp that it may write to: JVMs are asked for something there")
             }
-            Self::NotListening { .. } | Self::NoAnswer { .. } => {
-                "try again when it is less busy; a JVM in a long garbage collection, or one that hangs, does not answer"
-                    .into()
-            }
-            Self::NotLoaded { .. } => "use --tier kernel, which loads nothing".into(),
-            Self::Stuck { pid, .. } => format!("continue it (kill -CONT {pid})"),
-            _ => return None,
-        })
+            Self::NotListening { .. } | Self::NoAnswer { .. } => Remedy::just(
+                "try again when it is less busy; a JVM in a long garbage collection, or one that hangs, does not answer",
+            ),
+            Self::NotLoaded { .. } => Remedy::other_tier(),
+            Self::Stuck { pid, .. } => Remedy::just(format!("continue it (kill -CONT {pid})")),
+            _ => Remedy::default(),
+        }
     }
 }

@@ -19,6 +19,7 @@ mod mounted;
 mod place;
 mod records;
 mod refusal;
+mod remedy;
 mod stand_in;
 mod target;
 mod tree_memory;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::remedy::Remedy;
 use crate::discover::{self, Halted, OnQuit};
 use crate::hotspot;
 use crate::model::{JvmKind, Pid};
@@ -146,32 +147,35 @@ impl Refusal {
     /// What to do about it; `None` where its source says.
     #[must_use]
     pub fn advice(&self) -> Option<String> {
-        Some(match self {
-            Self::Kind { .. } | Self::TooOld { .. } | Self::TooNew { .. } => {
-                "use the kernel tier (--tier kernel) where it works with this JVM".into()
-            }
-            Self::AttachDisabled { .. } => "restart it without that option, or use --tier kernel".into(),
-            Self::AgentsDisabled { .. } => {
-                "restart it with -XX:+EnableDynamicAgentLoading, or use --tier kernel".into()
-            }
+        self.remedy().with_other_tier()
+    }
+
+    /// The same, also for what probes cannot do instead.
+    pub(super) fn remedy(&self) -> Remedy {
+        match self {
+            Self::Kind { .. } | Self::TooOld { .. } | Self::TooNew { .. } => Remedy::other_tier(),
+            Self::AttachDisabled { .. } => Remedy::or_other_tier("restart it without that option"),
+            Self::AgentsDisabled { .. } => Remedy::or_other_tier("restart it with -XX:+EnableDynamicAgentLoading"),
             Self::ReducedSignals { .. } => {
-                "restart it, and keep what cleans /tmp away from .java_pid files; or use --tier kernel".into()
+                Remedy::or_other_tier("restart it, and keep what cleans /tmp away from .java_pid files")
             }
-            Self::Quit { quit: OnQuit::Ends, .. } | Self::Starting { .. } => "try again when it has started".into(),
+            Self::Quit { quit: OnQuit::Ends, .. } | Self::Starting { .. } => {
+                Remedy::just("try again when it has started")
+            }
             Self::Quit { .. } => {
-                "restart it with -XX:+StartAttachListener, so that no signal is needed, or use --tier kernel".into()
+                Remedy::or_other_tier("restart it with -XX:+StartAttachListener, so that no signal is needed")
             }
-            Self::Halted { halted: Halted::Stopped, pid } => format!("continue it (kill -CONT {pid})"),
-            Self::Halted { halted: Halted::Traced, .. } => "let its debugger continue or leave it".into(),
-            Self::Halted { halted: Halted::Frozen, .. } => "thaw its container (docker unpause)".into(),
-            Self::FileLost { .. } => "restart it, or use --tier kernel".into(),
-            Self::OtherShim { .. } => "use the nprof that loaded it, or restart the JVM, or use --tier kernel".into(),
+            Self::Halted { halted: Halted::Stopped, pid } => Remedy::just(format!("continue it (kill -CONT {pid})")),
+            Self::Halted { halted: Halted::Traced, .. } => Remedy::just("let its debugger continue or leave it"),
+            Self::Halted { halted: Halted::Frozen, .. } => Remedy::just("thaw its container (docker unpause)"),
+            Self::FileLost { .. } => Remedy::or_other_tier("restart it"),
+            Self::OtherShim { .. } => Remedy::or_other_tier("use the nprof that loaded it, or restart the JVM"),
             Self::CodeCacheFull { .. } => {
-                "use --tier kernel, or restart it, with a larger -XX:ReservedCodeCacheSize if it needs that much".into()
+                Remedy::or_other_tier("restart it, with a larger -XX:ReservedCodeCacheSize if it needs that much")
             }
-            Self::OtherUser { .. } => "run nprof as root (sudo), or as that user".into(),
-            Self::Unreadable { .. } | Self::Process(_) => return None,
-        })
+            Self::OtherUser { .. } => Remedy::just("run nprof as root (sudo), or as that user"),
+            Self::Unreadable { .. } | Self::Process(_) => Remedy::default(),
+        }
     }
 }
 

@@ -208,6 +208,15 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Trees"))
     }
 
+    /// Those of `Handing.java`, with more options of the VM.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn handing(jdk: &Jdk, options: &[&str]) -> Result<Self> {
+        let mut command = java(jdk, &Targets::get()?.classes());
+        Self::start(jdk, command.args(options).arg("targets.Handing"))
+    }
+
     /// Those of `Loaded.java`: as many classes as one likes.
     ///
     /// # Errors

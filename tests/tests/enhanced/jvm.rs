@@ -11,8 +11,15 @@ use nprof_tests::target;
 use tempfile::TempDir;
 
 /// The hooks of `NprofTree.java`.
-pub(crate) const HOOKS: Hooks<'static> =
-    Hooks { class: "java/lang/NprofTree", enter: "enter", leave: "leave", threw: "threw" };
+pub(crate) const HOOKS: Hooks<'static> = Hooks {
+    class: "java/lang/NprofTree",
+    enter: "enter",
+    leave: "leave",
+    threw: "threw",
+    hands: "hands",
+    runs: "runs",
+    ran: "ran",
+};
 
 /// How long it may take to change all classes of a JDK, in seconds: it only ends what hangs.
 const PATIENCE: &str = "600";

@@ -79,7 +79,7 @@ fn change(file: &[u8], natives: &[NativeCall], names: &mut Names) -> Result<Vec<
             other => other.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('$').to_owned(),
         };
         let number = Some(names.add(shown)?);
-        wanted.push(Wanted { name, signature, number, native_calls: natives.to_vec() });
+        wanted.push(Wanted { name, signature, number, native_calls: natives.to_vec(), task: None });
     }
     let enhanced = enhance(file, &wanted, &HOOKS)?;
     ensure!(enhanced.refused.is_empty() && enhanced.changed == wanted.len(), "{:?}", enhanced.refused);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use nprof::classfile::{ClassFile, flag, tag};
-use nprof::enhance::{NativeCall, Refusal, Wanted, enhance};
+use nprof::enhance::{NativeCall, Refusal, TaskPart, Wanted, enhance};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::require::{on_every_jdk, on_every_other_jdk, say};
 
@@ -32,10 +32,13 @@ impl Tally {
         let native_calls = if calls { every_call(&class)? } else { Vec::new() };
         let numbers = NUMBERS.into_iter().cycle();
         let with_code = class.methods.iter().filter(|method| method.flags & (flag::ABSTRACT | flag::NATIVE) == 0);
-        let wanted = with_code.zip(numbers).map(|(method, number)| {
+        let parts = [TaskPart::Gives, TaskPart::Hands(0), TaskPart::Runs, TaskPart::RunsMany, TaskPart::Next(None)];
+        let parts = [None].into_iter().chain(parts.map(Some)).cycle();
+        let wanted = with_code.zip(numbers).zip(parts).map(|((method, number), part)| {
             let text = |at| class.pool.text(at).context("a name");
             let (name, signature) = (text(method.name)?, text(method.descriptor)?);
-            Ok(Wanted { name, signature, number: Some(number), native_calls: native_calls.clone() })
+            let task = part.filter(|_| method.flags & flag::STATIC == 0);
+            Ok(Wanted { name, signature, number: Some(number), native_calls: native_calls.clone(), task })
         });
         let wanted = wanted.collect::<Result<Vec<_>>>()?;
         self.classes += 1;

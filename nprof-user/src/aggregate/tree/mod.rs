@@ -6,6 +6,7 @@
 
 mod compare;
 mod difference;
+mod links;
 mod nested;
 mod open;
 mod paths;
@@ -19,8 +20,11 @@ pub use self::nested::NestedCalls;
 pub use self::slowest::SlowestTrees;
 pub use self::sums::{TreeSums, summarize_trees, trees_by_time, weigh_trees, weigh_trees_all};
 
+use nprof_common::tree::TaskKind;
+
+use self::links::Links;
 use self::open::Open;
-use crate::model::{Invocation, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreeThread, Unfinished};
+use crate::model::{Invocation, Submission, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreeThread, Unfinished};
 
 /// How many threads can be inside of invocations at the same time. Virtual threads can be millions.
 const MAX_INSIDE: usize = 100_000;
@@ -33,6 +37,9 @@ pub struct Trees {
     knows_off: bool,
     threads: HashMap<TreeThread, State>,
     unfinished: Unfinished,
+    /// How many have begun.
+    begun: u64,
+    links: Links,
 }
 
 /// What has to be known of a method here.
@@ -65,6 +72,8 @@ impl Trees {
             knows_off: false,
             threads: HashMap::new(),
             unfinished: Unfinished::default(),
+            begun: 0,
+            links: Links::default(),
         };
         trees.know(methods);
         trees
@@ -88,6 +97,10 @@ impl Trees {
         if let TreeEventKind::Lost(events) = event.kind {
             return self.lose(event.thread, events);
         }
+        if let TreeEventKind::Hands(task) | TreeEventKind::Comes(task) = event.kind {
+            self.take_task(event, task);
+            return None;
+        }
         let place = usize::try_from(event.method).unwrap_or(usize::MAX);
         let Some(&facts) = self.methods.get(place) else {
             self.unfinished.unknown += 1;
@@ -104,6 +117,28 @@ impl Trees {
                 None
             }
             _ => None,
+        }
+    }
+
+    /// Says in an invocation that was handed out what it came of, and what came of it. Returns whether that was all: otherwise what it came of
+    /// has not been seen yet, and is what another thread has told, or will soon.
+    pub fn link(&self, invocation: &mut Invocation) -> bool {
+        self.links.link(invocation)
+    }
+
+    /// A thread makes a task, or is in one.
+    fn take_task(&mut self, event: &TreeEvent, task: u64) {
+        let Some(State::Inside(open)) = self.threads.get_mut(&event.thread) else { return };
+        open.take(event, |_| false);
+        let invocation = open.number;
+        match (event.kind, open.innermost()) {
+            (TreeEventKind::Hands(_), Some(method)) => {
+                let is_thread = TaskKind::of(task) == TaskKind::Thread;
+                let by = Submission { invocation, thread: event.thread, method, at_ns: event.at_ns, is_thread };
+                self.links.made(task, by);
+            }
+            _ if open.task == Some(task) => self.links.came(task, invocation),
+            _ => {}
         }
     }
 
@@ -135,8 +170,9 @@ impl Trees {
                     return;
                 }
                 // A virtual thread does not run, either, where it has no thread of the kernel.
-                let knows_off = self.knows_off && matches!(event.thread, TreeThread::Platform(_));
-                let mut open = Open::begin(event, self.keeps_calls, knows_off);
+                let knows_off = self.knows_off && !matches!(event.thread, TreeThread::Virtual(_));
+                self.begun += 1;
+                let mut open = Open::begin(self.begun, event, self.keeps_calls, knows_off);
                 open.missing.is_after_loss = known.is_some();
                 self.threads.insert(event.thread, State::Inside(Box::new(open)));
             }

@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 
-use crate::model::{Invocation, Missing, NodeException, TreeCall, TreeEvent, TreeEventKind, TreeNode, TreeThread};
+use crate::model::{
+    HandOver, Invocation, Missing, NodeException, TreeCall, TreeEvent, TreeEventKind, TreeNode, TreeThread,
+};
 
 /// How deep nodes are nested. Two levels of JSON each: many readers give up at 128.
 pub(super) const MAX_DEPTH: usize = 48;
@@ -14,10 +16,15 @@ pub(super) const MAX_NODES: usize = 65_536;
 const MAX_OPEN: usize = 65_536;
 /// How many single calls an invocation has.
 const MAX_CALLS: usize = 100_000;
+/// How many tasks it has made of which it is known where.
+const MAX_TASKS: usize = 10_000;
 
 /// An invocation that has not ended.
 #[derive(Debug)]
 pub(super) struct Open {
+    pub(super) number: u64,
+    /// The number of the task that it is part of.
+    pub(super) task: Option<u64>,
     started_ns: u64,
     nodes: Vec<TreeNode>,
     /// The place of a node, by its parent's and its method's number.
@@ -28,6 +35,7 @@ pub(super) struct Open {
     pub(super) missing: Missing,
     calls: Option<Vec<TreeCall>>,
     knows_off: bool,
+    handed_over: Vec<HandOver>,
 }
 
 /// A call that is open.
@@ -48,8 +56,10 @@ struct Frame {
 
 impl Open {
     /// An entry method is entered. `knows_off` says whether it is told how long the thread does not run.
-    pub(super) fn begin(event: &TreeEvent, keeps_calls: bool, knows_off: bool) -> Self {
+    pub(super) fn begin(number: u64, event: &TreeEvent, keeps_calls: bool, knows_off: bool) -> Self {
         let mut open = Self {
+            number,
+            task: None,
             started_ns: event.at_ns,
             nodes: Vec::new(),
             places: HashMap::new(),
@@ -58,6 +68,7 @@ impl Open {
             missing: Missing::default(),
             calls: keeps_calls.then(Vec::new),
             knows_off,
+            handed_over: Vec::new(),
         };
         open.enter(event);
         open
@@ -69,7 +80,6 @@ impl Open {
     }
 
     /// The method that the thread is in.
-    #[cfg(test)]
     pub(super) fn innermost(&self) -> Option<u32> {
         self.stack.last().map(|frame| frame.method)
     }
@@ -84,6 +94,16 @@ impl Open {
             TreeEventKind::Waited(Some(off_ns)) => self.add_off(off_ns),
             TreeEventKind::Waited(None) => self.knows_off = false,
             TreeEventKind::LostWithin(calls) => self.missing.lost_calls += calls,
+            TreeEventKind::Hands(task) => self.hand_over(task),
+            // One that comes later is of the same task, or of one that is run within the invocation.
+            TreeEventKind::Comes(task) => _ = self.task.get_or_insert(task),
+        }
+    }
+
+    fn hand_over(&mut self, task: u64) {
+        let node = self.stack.iter().rev().find_map(|frame| frame.node);
+        if let Some(node) = node.filter(|_| self.handed_over.len() < MAX_TASKS) {
+            self.handed_over.push(HandOver { node, task, came: Vec::new() });
         }
     }
 
@@ -95,8 +115,10 @@ impl Open {
 
     /// What it has become.
     pub(super) fn finish(self, thread: TreeThread) -> Invocation {
-        let Self { started_ns, nodes, missing, calls, knows_off, .. } = self;
-        Invocation { thread, started_ns, nodes, knows_off, missing, calls: calls.unwrap_or_default() }
+        let Self { number, task, started_ns, nodes, missing, calls, knows_off, handed_over, .. } = self;
+        let calls = calls.unwrap_or_default();
+        let one = Invocation::new(thread, nodes);
+        Invocation { number, started_ns, knows_off, missing, calls, task, handed_over, ..one }
     }
 
     fn enter(&mut self, event: &TreeEvent) {

@@ -99,20 +99,14 @@ impl SlowestTrees {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Missing, NodeException, TreeNode, TreeThread};
+    use crate::model::{NodeException, TreeNode, TreeThread};
 
     fn invocation(entry: u32, total_ns: u64, nodes: usize) -> Invocation {
         let root = TreeNode { method: entry, calls: 1, total_ns, ..TreeNode::default() };
         let exceptions = vec![NodeException { exception: 7, left: 1, threw: 1, caught: 0 }];
         let below = TreeNode { method: 9, calls: 1, exceptions, ..TreeNode::default() };
-        Invocation {
-            thread: TreeThread::Platform(1),
-            started_ns: 0,
-            nodes: [root].into_iter().chain(std::iter::repeat_n(below, nodes - 1)).collect(),
-            knows_off: false,
-            missing: Missing::default(),
-            calls: Vec::new(),
-        }
+        let nodes = [root].into_iter().chain(std::iter::repeat_n(below, nodes - 1)).collect();
+        Invocation::new(TreeThread::Platform(1), nodes)
     }
 
     fn add(slowest: &mut SlowestTrees, number: u64, invocation: &Invocation) {

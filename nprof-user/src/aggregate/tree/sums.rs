@@ -20,20 +20,19 @@ pub struct TreeSums {
 }
 
 impl TreeSums {
-    /// Adds one. Returns its number, from 1 on.
-    pub fn add(&mut self, invocation: &Invocation) -> u64 {
+    /// Adds one.
+    pub fn add(&mut self, invocation: &Invocation) {
         let Self { paths, totals } = self;
         totals.seen += 1;
-        let number = totals.seen;
         let of = totals.entries.entry(invocation.root().method).or_default();
         let Some(total_ns) = invocation.total_ns() else {
             of.endless += 1;
-            return number;
+            return;
         };
         of.incomplete += u64::from(invocation.missing.is_incomplete());
         of.failed += u64::from(invocation.failed_by().is_some());
         if of.slowest.is_none_or(|slowest| slowest.total_ns < total_ns) {
-            let (thread, started_ns) = (invocation.thread, invocation.started_ns);
+            let &Invocation { number, thread, started_ns, .. } = invocation;
             of.slowest = Some(SlowestInvocation { number, total_ns, thread, started_ns });
         }
         let alike = of.alike.entry(bucket_of(total_ns)).or_default();
@@ -48,7 +47,6 @@ impl TreeSums {
                 None => totals.ways_left_out += node.calls,
             }
         }
-        number
     }
 
     /// What they add up to.

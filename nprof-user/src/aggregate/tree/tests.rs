@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::open::{MAX_DEPTH, MAX_NODES};
 use super::{TreeSums, Trees, summarize_trees};
 use crate::model::{
-    Invocation, Missing, NodeException, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreeNode, TreeThread,
+    Invocation, Missing, NodeException, Submission, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreeNode,
+    TreeThread,
 };
 
 mod sums;
@@ -98,6 +99,46 @@ fn repeated_calls_are_one_node() {
     assert_eq!((invocation.started_ns, invocation.missing), (1001, Missing::default()));
     let calls: Vec<_> = invocation.calls.iter().map(|call| (call.node, call.start_ns, call.duration_ns)).collect();
     assert_eq!(calls, [(1, 1, 1), (1, 3, 10), (2, 14, 1), (0, 0, 16)]);
+}
+
+/// Check that tasks are linked by their numbers, whichever is seen first: that it was made or that it was run; and that what nobody has told of is
+/// linked with nothing.
+#[test]
+fn tasks_link_invocations() {
+    use TreeEventKind::{Comes, Enter, Hands, Return};
+    let other = TreeThread::Virtual(5);
+    let mut trees = Trees::new(&methods(), false);
+    let mut ended: Vec<Invocation> = Vec::new();
+    let mut tell = |thread, at_ns, method, kind| {
+        let event = TreeEvent { thread, at_ns, method, kind };
+        ended.extend(trees.take(&event));
+    };
+    let (task, thread, unknown, early) = (4, 4 | 2, 8, 12);
+    for (at_ns, number) in [(10, task), (20, unknown), (30, early), (40, thread)] {
+        tell(other, at_ns, 0, Enter);
+        tell(other, at_ns, 0, Comes(number));
+        // What it runs itself does not come of another thread.
+        tell(other, at_ns + 1, 0, Comes(99));
+        tell(other, at_ns + 2, 0, Return);
+        if number == task {
+            tell(MAIN, 5, 0, Enter);
+            tell(MAIN, 6, 1, Enter);
+            [task, early, thread].into_iter().for_each(|number| tell(MAIN, 7, u32::MAX, Hands(number)));
+            tell(MAIN, 8, 1, Return);
+        }
+    }
+    tell(MAIN, 50, 0, Return);
+    tell(MAIN, 60, 0, Hands(16));
+    let are_whole: Vec<bool> = ended.iter_mut().map(|one| trees.link(one)).collect();
+    assert_eq!(are_whole, [true, false, true, true, true]);
+    let submitter = 2;
+    let by = |is_thread| Submission { invocation: submitter, thread: MAIN, method: 1, at_ns: 7, is_thread };
+    let linked: Vec<_> = ended.iter().map(|one| (one.number, one.submitted_by)).collect();
+    let expected = [(1, Some(by(false))), (3, None), (4, Some(by(false))), (5, Some(by(true))), (2, None)];
+    assert_eq!(linked, expected);
+    let handed: Vec<_> =
+        ended[4].handed_over.iter().map(|handed| (handed.node, handed.task, &handed.came[..])).collect();
+    assert_eq!(handed, [(1, task, &[1][..]), (1, early, &[4]), (1, thread, &[5])]);
 }
 
 /// Check that recursion and an entry method within another are nodes of one tree.

@@ -88,7 +88,8 @@ impl Output {
     /// # Errors
     /// If it cannot be written.
     pub(super) fn take(&mut self, invocation: &Invocation, tracer: &TreeTracer) -> io::Result<()> {
-        let number = self.sums.add(invocation);
+        let number = invocation.number;
+        self.sums.add(invocation);
         // One without an end took longer than is known.
         let is_long = self.min_ns.is_none_or(|min| invocation.total_ns().is_none_or(|total| total >= min));
         if !is_long || self.shown >= self.most {

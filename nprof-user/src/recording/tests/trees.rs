@@ -7,9 +7,9 @@ use jiff::Timestamp;
 
 use super::{Dice, read_back, written};
 use crate::model::{
-    AlikeTotals, EntryTotals, Invocation, InvocationGroup, JniStep, KeptInvocation, Missing, NodeException, PathSum,
-    Profile, RecordedTrees, SlowestInvocation, TreeCaller, TreeClock, TreeKind, TreeLosses, TreeMethod, TreeNode,
-    TreeThread, TreeTotals, TreeWay, Unfinished,
+    AlikeTotals, EntryTotals, HandOver, Invocation, InvocationGroup, JniStep, KeptInvocation, Missing, NodeException,
+    PathSum, Profile, RecordedTrees, SlowestInvocation, Submission, TreeCaller, TreeClock, TreeKind, TreeLosses,
+    TreeMethod, TreeNode, TreeThread, TreeTotals, TreeWay, Unfinished,
 };
 use crate::recording::Error;
 
@@ -87,13 +87,22 @@ fn kept(at: u32, methods: u64, dice: &mut Dice) -> KeptInvocation {
     }
     let missing =
         Missing { lost: 1, lost_calls: 2, unbegun: 3, unended: 4, cut: 5, calls_left_out: 0, is_after_loss: true };
+    let submission = |invocation: u32| Submission {
+        invocation: invocation.into(),
+        thread: TreeThread::Platform(invocation),
+        method: 0,
+        at_ns: 1 << 49,
+        is_thread: invocation.is_multiple_of(2),
+    };
+    let handed = |task: u32| HandOver { node: 0, task: task.into(), came: (0..u64::from(task) % 5).collect() };
     let invocation = Invocation {
-        thread: TreeThread::Virtual(at.into()),
+        number: at.into(),
         started_ns: 1 << 50,
-        nodes,
         knows_off: at.is_multiple_of(2),
         missing: if at.is_multiple_of(2) { Missing::default() } else { missing },
-        calls: Vec::new(),
+        submitted_by: at.is_multiple_of(5).then(|| submission(at)),
+        handed_over: (0..at % 4).map(handed).collect(),
+        ..Invocation::new(TreeThread::Virtual(at.into()), nodes)
     };
     KeptInvocation { number: at.into(), thread: at.is_multiple_of(3).then(|| "häng".to_owned()), invocation }
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
+use super::handed::{Handed, HandedOver};
 use super::plan::{left_out, reason};
 use super::{ShownInvocation, TreeContext, TreeRun, thread_label};
 use crate::aggregate::quantile::quantile;
@@ -50,6 +51,7 @@ pub fn tree_plan_json(context: &TreeContext, w: &mut impl Write) -> io::Result<(
         methods: plan.methods.iter().map(|method| PlannedMethod::of(context, method)).collect(),
         left_out: left_out.collect(),
         limit: plan.limit.as_deref(),
+        for_tasks: &plan.for_tasks,
     };
     line(&PlanLine { schema: SCHEMA, plan }, w)
 }
@@ -66,6 +68,7 @@ pub(super) struct InvocationLine<'a> {
     started: String,
     total_ns: Option<u64>,
     off_cpu_ns: Option<u64>,
+    submitted_by: Option<SubmittedBy<'a>>,
     missing: MissingOf,
     root: Tree<'a>,
 }
@@ -85,16 +88,53 @@ impl<'a> InvocationLine<'a> {
             started: context.moment(invocation.started_ns).to_string(),
             total_ns: invocation.total_ns(),
             off_cpu_ns: invocation.total_ns().and(off_ns.as_deref()).and_then(|off_ns| off_ns.first().copied()),
+            submitted_by: SubmittedBy::of(context, invocation),
             missing: invocation.missing.into(),
-            root: Tree { context, invocation, off_ns },
+            root: Tree { context, invocation, off_ns, handed: HandedOver::of(invocation) },
         }
     }
 }
 
-/// The numbers of a thread: of a platform thread in the kernel, of a virtual one in Java.
+/// Who has made the task that an invocation is part of, or started its thread.
+#[derive(Serialize)]
+struct SubmittedBy<'a> {
+    /// What it has come by.
+    by: &'static str,
+    invocation: u64,
+    class: &'a str,
+    method: &'a str,
+    signature: &'a str,
+    tid: Option<u32>,
+    #[serde(rename = "virtual")]
+    virtual_thread: Option<u64>,
+    at: String,
+    before_ns: u64,
+}
+
+impl<'a> SubmittedBy<'a> {
+    fn of(context: &'a TreeContext, invocation: &Invocation) -> Option<Self> {
+        let by = invocation.submitted_by?;
+        let method = context.method(by.method);
+        let (tid, virtual_thread) = ids(by.thread);
+        Some(Self {
+            by: if by.is_thread { "thread" } else { "task" },
+            invocation: by.invocation,
+            class: method.map_or("", |method| &method.class),
+            method: method.map_or("", |method| &method.method),
+            signature: method.map_or("", |method| &method.signature),
+            tid,
+            virtual_thread,
+            at: context.moment(by.at_ns).to_string(),
+            before_ns: invocation.started_ns.saturating_sub(by.at_ns),
+        })
+    }
+}
+
+/// The numbers of a thread: of a platform thread in the kernel, if it is known on the host, of a virtual one in Java.
 fn ids(thread: TreeThread) -> (Option<u32>, Option<u64>) {
     match thread {
         TreeThread::Platform(tid) => (Some(tid), None),
+        TreeThread::Contained(_) => (None, None),
         TreeThread::Virtual(id) => (None, Some(id)),
     }
 }
@@ -125,21 +165,18 @@ struct Tree<'a> {
     invocation: &'a Invocation,
     /// Of each node how long the thread did not run.
     off_ns: Option<Vec<u64>>,
+    handed: HandedOver,
 }
 
 impl Serialize for Tree<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { context, invocation, off_ns } = self;
-        Node { context, invocation, off_ns: off_ns.as_deref(), place: 0, caller: None }.serialize(serializer)
+        Node { tree: self, place: 0, caller: None }.serialize(serializer)
     }
 }
 
 /// A node with all below it.
 struct Node<'a> {
-    context: &'a TreeContext,
-    invocation: &'a Invocation,
-    /// Of each node how long the thread did not run.
-    off_ns: Option<&'a [u64]>,
+    tree: &'a Tree<'a>,
     place: u32,
     caller: Option<u32>,
 }
@@ -167,6 +204,9 @@ struct NodeOf<'a> {
     max_ns: u64,
     exception: Option<&'a str>,
     exceptions: Vec<ExceptionOf<'a>>,
+    /// Only where it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handed_over: Option<&'a Handed>,
     children: Children<'a>,
 }
 
@@ -180,8 +220,9 @@ struct ExceptionOf<'a> {
 
 impl Serialize for Node<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { context, invocation, off_ns, place, caller } = *self;
-        let node = &invocation.nodes[place as usize];
+        let Self { tree, place, caller } = *self;
+        let (context, off_ns) = (tree.context, tree.off_ns.as_deref());
+        let node = &tree.invocation.nodes[place as usize];
         let method = context.method(node.method);
         let class = |number| context.exception(number);
         let exceptions = node.exceptions.iter().map(|sum| ExceptionOf {
@@ -190,7 +231,7 @@ impl Serialize for Node<'_> {
             threw: sum.threw,
             caught: sum.caught,
         });
-        let children = Children { context, invocation, off_ns, of: node.method, places: &node.children };
+        let children = Children { tree, of: node.method, places: &node.children };
         let of = NodeOf {
             class: method.map_or("", |method| &method.class),
             method: method.map_or("", |method| &method.method),
@@ -209,6 +250,7 @@ impl Serialize for Node<'_> {
             max_ns: node.max_ns,
             exception: node.exceptions.iter().find(|sum| sum.left > 0).map(|sum| class(sum.exception)),
             exceptions: exceptions.collect(),
+            handed_over: tree.handed.at(place),
             children,
         };
         of.serialize(serializer)
@@ -238,19 +280,17 @@ pub fn step(kind: TreeKind) -> Option<&'static str> {
 
 /// The nodes below one.
 struct Children<'a> {
-    context: &'a TreeContext,
-    invocation: &'a Invocation,
-    off_ns: Option<&'a [u64]>,
+    tree: &'a Tree<'a>,
     of: u32,
     places: &'a [u32],
 }
 
 impl Serialize for Children<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { context, invocation, off_ns, of, places } = *self;
+        let Self { tree, of, places } = *self;
         let mut list = serializer.serialize_seq(Some(places.len()))?;
         for &place in places {
-            list.serialize_element(&Node { context, invocation, off_ns, place, caller: Some(of) })?;
+            list.serialize_element(&Node { tree, place, caller: Some(of) })?;
         }
         list.end()
     }
@@ -434,6 +474,8 @@ struct Plan<'a> {
     methods: Vec<PlannedMethod<'a>>,
     left_out: Vec<LeftOut<'a>>,
     limit: Option<&'a str>,
+    /// Methods of the JDK that are changed so that tasks are known again.
+    for_tasks: &'a [String],
 }
 
 #[derive(Serialize)]

@@ -1,6 +1,7 @@
 //! Invocations as trees: for people, for programs, for Perfetto; the plan before, and the summary at the end.
 
 mod diff;
+mod handed;
 mod json;
 mod names;
 mod paragraph;
@@ -137,6 +138,7 @@ fn thread_label(thread: TreeThread, name: Option<&str>) -> String {
     match (thread, name) {
         (TreeThread::Platform(tid), Some(name)) => format!("thread {} ({tid})", printable(name)),
         (TreeThread::Platform(tid), None) => format!("thread {tid}"),
+        (TreeThread::Contained(tid), _) => format!("thread {tid} of the container"),
         (TreeThread::Virtual(id), _) => format!("virtual thread {id}"),
     }
 }

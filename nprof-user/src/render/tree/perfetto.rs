@@ -14,6 +14,10 @@ use crate::render::track_name::TrackName;
 
 /// Numbers of the tracks of virtual threads: numbers of the kernel's threads are lower.
 const VIRTUAL: u64 = 1 << 32;
+/// The same of threads that are known by their numbers in a container.
+const CONTAINED: u64 = 1 << 31;
+/// What arrows are called.
+const FLOW: &str = "handed over";
 
 /// A timeline that is being written.
 #[derive(Debug)]
@@ -48,6 +52,16 @@ impl TreeTimeline {
             event(&TrackName::of_thread(self.pid, tid, &name), w)?;
         }
         self.calls_left_out += invocation.missing.calls_left_out;
+        if let Some(by) = invocation.submitted_by {
+            let at = |at_ns: u64| Microseconds(at_ns.saturating_sub(self.origin_ns));
+            let (id, pid) = (shown.number, self.pid);
+            event(
+                &Flow { ph: "s", bp: None, id, pid, tid: track(by.thread), ts: at(by.at_ns), name: FLOW, cat: FLOW },
+                w,
+            )?;
+            let ts = at(invocation.started_ns);
+            event(&Flow { ph: "f", bp: Some("e"), id, pid, tid, ts, name: FLOW, cat: FLOW }, w)?;
+        }
         let mut calls: Vec<_> = invocation.calls.iter().collect();
         // Of those that begin together the longest is first: it holds the others.
         calls.sort_by_key(|call| (call.start_ns, std::cmp::Reverse(call.duration_ns), call.node));
@@ -100,6 +114,7 @@ fn event(event: &impl Serialize, w: &mut impl Write) -> io::Result<()> {
 fn track(thread: TreeThread) -> u64 {
     match thread {
         TreeThread::Platform(tid) => tid.into(),
+        TreeThread::Contained(tid) => CONTAINED | u64::from(tid),
         TreeThread::Virtual(id) => VIRTUAL.saturating_add(id),
     }
 }
@@ -114,6 +129,21 @@ struct Call<'a> {
     name: &'a str,
     cat: &'static str,
     args: CallArguments<'a>,
+}
+
+/// An end of an arrow from who has made a task to the invocation that is part of it.
+#[derive(Serialize)]
+struct Flow {
+    ph: &'static str,
+    /// The arrow leads to the call around it, not to the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bp: Option<&'static str>,
+    id: u64,
+    pid: u32,
+    tid: u64,
+    ts: Microseconds,
+    name: &'static str,
+    cat: &'static str,
 }
 
 #[derive(Serialize)]

@@ -103,6 +103,13 @@ fn notes(plan: &TreePlan, not_listed: usize) -> Vec<String> {
         let count = units::count(found.len() as u64);
         notes.push(format!("left out: {count} {words}{detail} ({}{more})", examples.join(", ")));
     }
+    if let Some(first) = plan.for_tasks.first() {
+        let (count, first) = (plural(plan.for_tasks.len() as u64, "method"), readable(first));
+        let more = if plan.for_tasks.len() > 1 { ", …" } else { "" };
+        notes.push(format!(
+            "to know tasks again that other threads run: {count} of the JDK changed as well ({first}{more})"
+        ));
+    }
     notes.extend(plan.limit.as_ref().map(|limit| format!("limit: {}", printable(limit))));
     notes
 }

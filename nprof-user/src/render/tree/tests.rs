@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::*;
 use crate::aggregate::{TreeSums, Trees, compare_trees, summarize_trees};
 use crate::model::{
-    About, JniStep, Jvm, KeptInvocation, LeftOut, LeftOutReason, Losses, Missing, RecordedTrees, TreeCaller, TreeEvent,
-    TreeEventKind, TreeKind, TreeMethod, TreeNode, TreePlan, Unfinished,
+    About, HandOver, JniStep, Jvm, KeptInvocation, LeftOut, LeftOutReason, Losses, Missing, RecordedTrees, Submission,
+    TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreeNode, TreePlan, Unfinished,
 };
 use crate::render::grid::Screen;
 use crate::render::samples;
@@ -46,6 +46,7 @@ fn plan() -> TreePlan {
             left_out("java.lang.reflect.Method::invoke in com.acme.shop.Dao::load(I)V", LeftOutReason::Reflection),
         ],
         limit: None,
+        for_tasks: vec!["java.util.concurrent.FutureTask::run()V".to_owned()],
     }
 }
 
@@ -118,7 +119,7 @@ fn sums() -> TreeSums {
             (9, 0, Return),
         ]));
     }
-    sums.add(&slow());
+    sums.add(&Invocation { number: 19, ..slow() });
     sums.add(&slow());
     sums.add(&invocation(&[(0, 0, Enter), (4, 1, Lost(3))]));
     sums
@@ -305,6 +306,53 @@ fn waiting_is_shown() {
     assert!(summary.contains("SLOW  OFF-CPU"), "{summary}");
 }
 
+/// Check that it is said who has submitted what an invocation is part of, and what came of what: in text, in JSON, and as an arrow.
+#[test]
+fn links_are_shown() {
+    let mut one = slow();
+    let by = Submission { invocation: 7, thread: MAIN, method: 1, at_ns: one.started_ns - 12_300, is_thread: false };
+    one.submitted_by = Some(by);
+    let (stage, thread) = (3, 2);
+    let handed = |node, task, came: &[u64]| HandOver { node, task, came: came.to_vec() };
+    one.handed_over = vec![handed(1, 4, &[15]), handed(1, 8, &[13]), handed(1, thread, &[]), handed(0, stage, &[])];
+    let shown = text(&one, None);
+    assert_eq!(
+        shown.lines().nth(2),
+        Some("submitted by Dao::load(int) in #7 (thread 4711), 12.3 us before it began"),
+        "{shown}"
+    );
+    let words: Vec<&str> = shown.split_whitespace().collect();
+    assert!(words.join(" ").contains("Dao::load(int): handed over 2 tasks and 1 thread: #13, #15, let"), "{shown}");
+    let json = |one: &Invocation| {
+        let shown = ShownInvocation { number: 12, invocation: one, thread: None, marked_ns: None };
+        document(|out| tree_json(&context(), shown, out))
+    };
+    let line = json(&one);
+    let (by, root) = (&line["submitted_by"], &line["root"]);
+    assert_eq!((&by["by"], &by["invocation"], &by["tid"]), (&"task".into(), &7.into(), &4711.into()));
+    assert_eq!((&by["method"], &by["before_ns"]), (&"load".into(), &12_300.into()));
+    assert_eq!(
+        root["children"][0]["handed_over"],
+        serde_json::json!({ "tasks": 2, "threads": 1, "invocations": [13, 15] })
+    );
+    assert!(root["handed_over"].is_null());
+    let mut out = Vec::new();
+    let mut timeline = TreeTimeline::begin(&context(), 7, "com.acme.Main", &mut out).unwrap();
+    let shown = ShownInvocation { number: 12, invocation: &one, thread: None, marked_ns: None };
+    timeline.write(&context(), shown, &mut out).unwrap();
+    let (jvm, losses, summary) = (samples::snapshot().jvm, Losses::default(), TreeSummary::default());
+    timeline.finish(&context(), &run(&summary, &jvm, &losses), &mut out).unwrap();
+    let document: Value = serde_json::from_slice(&out).unwrap();
+    let events = document["traceEvents"].as_array().unwrap();
+    let end = |phase: &str| events.iter().find(|event| event["ph"] == phase).unwrap();
+    let began = end("s")["ts"].as_f64().unwrap();
+    assert!((began - 1_499_987.7).abs() < 0.001, "{began}");
+    assert_eq!((&end("s")["bp"], &end("f")["bp"]), (&Value::Null, &"e".into()));
+    assert_eq!((&end("s")["id"], &end("f")["ts"]), (&end("f")["id"], &1_500_000.0.into()));
+    one.submitted_by = one.submitted_by.map(|by| Submission { is_thread: true, ..by });
+    assert!(text(&one, None).contains("\nin a thread that was started by Dao::load(int) in #7 (thread 4711), 12.3 us"));
+}
+
 /// Check that layers of JNI functions have their names without a class and what they are for, that calls which took long are marked and others
 /// are not, and that calls which could not be told are.
 #[test]
@@ -338,14 +386,9 @@ fn layers_of_jni_functions() {
         max_ns,
         ..TreeNode::default()
     };
-    let invocation = Invocation {
-        thread: TreeThread::Platform(7),
-        started_ns: 0,
-        nodes: vec![node(0, &[1, 2, 3], 9_000), node(1, &[], 5_000), node(2, &[], 2_000), node(3, &[], 1_000)],
-        missing: Missing { lost_calls: 4, ..Missing::default() },
-        calls: Vec::new(),
-        knows_off: false,
-    };
+    let nodes = vec![node(0, &[1, 2, 3], 9_000), node(1, &[], 5_000), node(2, &[], 2_000), node(3, &[], 1_000)];
+    let missing = Missing { lost_calls: 4, ..Missing::default() };
+    let invocation = Invocation { missing, ..Invocation::new(TreeThread::Platform(7), nodes) };
     let shown = ShownInvocation { number: 1, invocation: &invocation, thread: None, marked_ns: Some(5_000) };
     let mut out = Vec::new();
     tree_text(&context, shown, false, Screen::default(), &mut out).unwrap();

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use crossterm::style::Stylize as _;
 
+use super::handed::{Handed, HandedOver};
 use super::json::step;
 use super::paragraph::{columns, wrapped};
 use super::{ShownInvocation, TreeContext, thread_label};
@@ -36,11 +37,15 @@ pub fn tree_text(
     for line in wrapped(&heading(context, shown), columns(screen), 4) {
         writeln!(w, "{}", bold(&line, screen.ansi))?;
     }
+    for line in submitted_by(context, shown.invocation).iter().flat_map(|line| wrapped(line, columns(screen), 4)) {
+        writeln!(w, "{line}")?;
+    }
     let marked = shown.marked_ns.map_or_else(|| slow_path(shown.invocation), |ns| long_calls(shown.invocation, ns));
     // Where the end was not seen, what is known is compared with the longest that is.
     let longest = || shown.invocation.nodes.iter().map(|node| node.total_ns).max().unwrap_or(0);
     let least_ns = shown.invocation.total_ns().unwrap_or_else(longest) / LEAST_SHARE;
-    let tree = Tree { context, invocation: shown.invocation, is_whole, screen, slow: marked, least_ns };
+    let handed = HandedOver::of(shown.invocation);
+    let tree = Tree { context, invocation: shown.invocation, handed, is_whole, screen, slow: marked, least_ns };
     if shown.invocation.nodes.len() > 1 {
         writeln!(w, "{:>8}  {:>8}  {:>5}", "TOTAL", "SELF", "LINE")?;
     }
@@ -63,6 +68,15 @@ fn heading(context: &TreeContext, shown: ShownInvocation<'_>) -> String {
     };
     let at = context.moment(invocation.started_ns).strftime("%H:%M:%S.%3f");
     format!("#{number} {entry} {took} in {}, {at} UTC", thread_label(invocation.thread, thread))
+}
+
+/// Who has made the task that it is part of, or started its thread.
+fn submitted_by(context: &TreeContext, invocation: &Invocation) -> Option<String> {
+    let by = invocation.submitted_by?;
+    let what = if by.is_thread { "in a thread that was started by" } else { "submitted by" };
+    let before = units::duration(invocation.started_ns.saturating_sub(by.at_ns));
+    let (method, number) = (context.short(by.method), units::count(by.invocation));
+    Some(format!("{what} {method} in #{number} ({}), {before} before it began", thread_label(by.thread, None)))
 }
 
 /// How long the thread did not run, if that is worth a word.
@@ -127,6 +141,7 @@ fn missing(missing: &Missing) -> Vec<String> {
 struct Tree<'a> {
     context: &'a TreeContext,
     invocation: &'a Invocation,
+    handed: HandedOver,
     is_whole: bool,
     screen: Screen,
     slow: Vec<u32>,
@@ -160,10 +175,13 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// For each node, whether it has to be seen however little time it took: something was thrown or is missing there or below.
+    /// For each node, whether it has to be seen however little time it took: something was thrown or is missing there or below, or came of it.
     fn notable(&self) -> Vec<bool> {
-        let mut notable: Vec<bool> =
-            self.invocation.nodes.iter().map(|node| !node.exceptions.is_empty() || node.unended > 0).collect();
+        let has_led_on = |place: u32| self.handed.at(place).is_some_and(Handed::has_invocations);
+        let nodes = (0..).zip(&self.invocation.nodes);
+        let is_notable =
+            |(place, node): (u32, &TreeNode)| !node.exceptions.is_empty() || node.unended > 0 || has_led_on(place);
+        let mut notable: Vec<bool> = nodes.map(is_notable).collect();
         // Children stand behind their parents.
         for (place, node) in self.invocation.nodes.iter().enumerate().rev() {
             notable[place] |= node.children.iter().any(|child| notable[*child as usize]);
@@ -213,7 +231,7 @@ impl Tree<'_> {
         if let Some(columns) = self.screen.columns {
             name = names::cut(&name, columns.saturating_sub(BEFORE + width(&indent)).max(16));
         }
-        let remarks = self.remarks(node, kind);
+        let remarks = self.remarks(place, kind);
         let painted = self.paint(&name, kind, is_slow);
         let room = columns(self.screen).saturating_sub(BEFORE + width(&indent));
         if remarks.is_empty() {
@@ -242,7 +260,8 @@ impl Tree<'_> {
         if is_slow { styled.bold().to_string() } else { styled.to_string() }
     }
 
-    fn remarks(&self, node: &TreeNode, kind: TreeKind) -> String {
+    fn remarks(&self, place: u32, kind: TreeKind) -> String {
+        let node = self.node(place);
         let mut remarks: Vec<String> = match kind {
             TreeKind::Java => Vec::new(),
             TreeKind::Native => vec!["native".to_owned()],
@@ -264,6 +283,7 @@ impl Tree<'_> {
             let of = if node.calls > 1 { format!("of {} ", units::count(node.unended)) } else { String::new() };
             remarks.push(format!("the end {of}was not seen"));
         }
+        remarks.extend(self.handed.at(place).map(Handed::words));
         for sum in &node.exceptions {
             let class = printable(self.context.exception(sum.exception)).into_owned();
             let of = |n: u64| {

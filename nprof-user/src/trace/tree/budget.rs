@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use nprof_common::tree::{Event, EventKind};
+use nprof_common::tree::{Event, EventKind, TASKS};
 
 use crate::model::{Pid, TreeMethod};
 use crate::sys::cpu_clock::CpuClock;
@@ -15,6 +15,8 @@ use crate::sys::cpu_clock::CpuClock;
 const EVENT_NS: f64 = 20.0;
 /// What a call takes of which nothing is told, from its beginning to its end; likewise.
 const UNTOLD_NS: f64 = 32.0;
+/// Marking a task takes as long as so many of the former.
+const MARK: u64 = 15;
 /// How long the budget is added up before it is looked at, unless it is spent before that.
 const WINDOW: Duration = Duration::from_millis(100);
 /// A JVM is taken to use so many cores at least, as by the governor.
@@ -30,6 +32,8 @@ pub(super) struct Budget {
     since: Instant,
     cpu: Duration,
     spent: Vec<Spent>,
+    /// What has been told of tasks.
+    tasks: Spent,
     untold: u64,
 }
 
@@ -59,15 +63,31 @@ impl Budget {
     pub(super) fn new(pid: Pid, share: f64, methods: usize) -> Self {
         let clock = CpuClock::of(pid);
         let cpu = clock.read().unwrap_or_default();
-        Self { share, clock, since: Instant::now(), cpu, spent: vec![Spent::default(); methods], untold: 0 }
+        Self {
+            share,
+            clock,
+            since: Instant::now(),
+            cpu,
+            spent: vec![Spent::default(); methods],
+            tasks: Spent::default(),
+            untold: 0,
+        }
     }
 
     /// A thread has told something, or had no room to.
     pub(super) fn add(&mut self, event: &Event) {
-        let events = if event.kind == EventKind::Lost { event.detail } else { 1 };
-        if let Some(spent) = self.spent.get_mut(event.method as usize) {
+        let events = match event.kind {
+            EventKind::Lost => event.detail,
+            EventKind::Handed => MARK,
+            _ => 1,
+        };
+        if let Some(spent) = self.of(event.method) {
             spent.told = spent.told.saturating_add(events);
         }
+    }
+
+    fn of(&mut self, method: u32) -> Option<&mut Spent> {
+        if method == TASKS { Some(&mut self.tasks) } else { self.spent.get_mut(method as usize) }
     }
 
     /// So many calls were not told until now, of all methods and of each.
@@ -76,21 +96,22 @@ impl Budget {
             return;
         }
         self.untold = all;
-        for (method, spent) in (0..).zip(&mut self.spent) {
+        let all = (0..).zip(&mut self.spent).chain([(TASKS, &mut self.tasks)]);
+        for (method, spent) in all {
             let now = of(method);
             spent.untold = spent.untold.saturating_add(now.saturating_sub(spent.untold_before));
             spent.untold_before = now;
         }
     }
 
-    /// The methods that are to tell no more, if it is time to look. Threads that are in one of those that were `silenced` before tell until they
+    /// The methods that are to tell no more, and perhaps [`TASKS`], if it is time to look. Threads that are in one of those that were `silenced` before tell until they
     /// leave it.
     pub(super) fn too_expensive(&mut self, methods: &[TreeMethod], silenced: &[u32]) -> Vec<u32> {
         let length = self.since.elapsed();
         for &method in silenced {
-            self.spent.get_mut(method as usize).into_iter().for_each(Spent::forget);
+            self.of(method).into_iter().for_each(Spent::forget);
         }
-        let ns: f64 = self.spent.iter().map(Spent::ns).sum();
+        let ns: f64 = self.spent.iter().chain([&self.tasks]).map(Spent::ns).sum();
         let is_over = length >= WINDOW;
         if !is_over && ns <= self.allowed_ns(WINDOW, Duration::ZERO) {
             return Vec::new();
@@ -100,11 +121,12 @@ impl Budget {
         if !is_over && ns <= allowed_ns {
             return Vec::new();
         }
-        let is_fixed = |method: usize| methods.get(method).is_none_or(|method| method.is_entry);
-        let spent: Vec<f64> = self.spent.iter().map(Spent::ns).collect();
-        let excess = excess(&spent, is_fixed, allowed_ns);
+        let is_fixed = |method: usize| methods.get(method).is_some_and(|method| method.is_entry);
+        let spent: Vec<f64> = self.spent.iter().chain([&self.tasks]).map(Spent::ns).collect();
+        let number = |place: u32| if place as usize == self.spent.len() { TASKS } else { place };
+        let excess = excess(&spent, is_fixed, allowed_ns).into_iter().map(number).collect();
         (self.since, self.cpu) = (Instant::now(), now);
-        self.spent.iter_mut().for_each(Spent::forget);
+        self.spent.iter_mut().chain([&mut self.tasks]).for_each(Spent::forget);
         excess
     }
 
@@ -186,11 +208,24 @@ mod tests {
     fn untold_calls_cost() {
         let (methods, mut budget) = budget_of_two();
         let many = 1_000_000_000;
-        budget.untold(many, |method| u64::from(method) * many);
+        budget.untold(many, |method| if method == 1 { many } else { 0 });
         budget.untold(many, |_| unreachable!("nothing is new"));
         assert_eq!(budget.too_expensive(&methods, &[]), [1]);
-        budget.untold(many + 1, |method| u64::from(method) * (many + 1));
+        budget.untold(many + 1, |method| if method == 1 { many + 1 } else { 0 });
         assert_eq!(budget.too_expensive(&methods, &[]), [0u32; 0]);
         assert_eq!((budget.spent[1].untold, budget.spent[0].untold), (1, 0));
+    }
+
+    /// Check that what is told of tasks counts, marking one more than the rest, and that it can be done without.
+    #[test]
+    fn tasks_cost() {
+        let (methods, mut budget) = budget_of_two();
+        let tells = |kind| Event { ticks: 0, thread: 1, method: TASKS, kind, detail: u64::MAX };
+        budget.add(&tells(EventKind::Handed));
+        budget.add(&tells(EventKind::Begins));
+        assert_eq!((budget.tasks.told, budget.spent[1].told), (MARK + 1, 0));
+        budget.untold(1_000_000_000, |method| if method == TASKS { 1_000_000_000 } else { 0 });
+        assert_eq!(budget.too_expensive(&methods, &[]), [TASKS]);
+        assert_eq!(budget.too_expensive(&methods, &[TASKS]), [0u32; 0]);
     }
 }

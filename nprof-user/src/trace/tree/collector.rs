@@ -11,6 +11,11 @@ use crate::trace::Error;
 const BUSY: usize = 256;
 /// How long to go on with that until it is looked whether to stop.
 const LONGEST: Duration = Duration::from_millis(50);
+/// In so many rounds what an invocation came of is seen after it: rings are read one after another, and what virtual threads tell is passed on in the
+/// round after.
+const ROUNDS: u32 = 4;
+/// In so many rounds it is seen what has come of an invocation until its end, for the same reason.
+const SETTLED: u32 = 2;
 
 /// A JVM that is followed, and its invocations that have not ended.
 #[derive(Debug)]
@@ -18,6 +23,8 @@ pub struct TreeCollector {
     tracer: TreeTracer,
     trees: Trees,
     events: Vec<TreeEvent>,
+    /// Those that have ended before it was seen what they came of, and what came of them, and how many rounds there were since then.
+    waiting: Vec<(Invocation, u32)>,
 }
 
 impl TreeCollector {
@@ -30,7 +37,7 @@ impl TreeCollector {
     #[must_use]
     pub fn new(tracer: TreeTracer, keeps_calls: bool) -> Self {
         let trees = Trees::new(&tracer.plan().methods, keeps_calls).knowing_off(tracer.knows_off());
-        Self { tracer, trees, events: Vec::new() }
+        Self { tracer, trees, events: Vec::new(), waiting: Vec::new() }
     }
 
     /// Who follows it.
@@ -59,7 +66,7 @@ impl TreeCollector {
             let told = self.tracer.tick(&mut |event| events.push(event));
             let is_busy = self.events.len() >= BUSY;
             // What was told before an error counts.
-            self.hand_on(take)?;
+            self.hand_on(ROUNDS, take)?;
             if let Err(error) = told {
                 return Ok(Some(error));
             }
@@ -86,6 +93,20 @@ impl TreeCollector {
         Ok(())
     }
 
+    /// Has nothing recorded any more, and takes over what was told until then.
+    ///
+    /// # Errors
+    /// Those of `take`; within, those of [`TreeTracer::pause`].
+    pub fn pause<E>(
+        &mut self,
+        take: &mut impl FnMut(&Invocation, &TreeTracer) -> Result<(), E>,
+    ) -> Result<Result<(), Error>, E> {
+        let events = &mut self.events;
+        let paused = self.tracer.pause(&mut |event| events.push(event));
+        self.hand_on(0, take)?;
+        Ok(paused)
+    }
+
     /// Has everything changed back, and takes over what was told until then, also where the JVM is gone.
     ///
     /// # Errors
@@ -96,15 +117,28 @@ impl TreeCollector {
     ) -> Result<Result<TreeEnd, Error>, E> {
         let events = &mut self.events;
         let end = self.tracer.stop(&mut |event| events.push(event));
-        self.hand_on(take)?;
+        self.hand_on(0, take)?;
         Ok(end)
     }
 
-    /// Makes trees of what threads have told, and hands on those that have ended.
-    fn hand_on<E>(&mut self, take: &mut impl FnMut(&Invocation, &TreeTracer) -> Result<(), E>) -> Result<(), E> {
+    /// Makes trees of what threads have told, and hands on those that have ended. One of which it has not been seen what it came of waits for so many
+    /// rounds at most.
+    fn hand_on<E>(
+        &mut self,
+        rounds: u32,
+        take: &mut impl FnMut(&Invocation, &TreeTracer) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut ended = std::mem::take(&mut self.waiting);
         for event in self.events.drain(..) {
-            if let Some(invocation) = self.trees.take(&event) {
+            ended.extend(self.trees.take(&event).map(|invocation| (invocation, 0)));
+        }
+        for (mut invocation, waited) in ended {
+            let is_linked = self.trees.link(&mut invocation);
+            let is_settled = invocation.handed_over.is_empty() || waited >= SETTLED;
+            if waited >= rounds || is_linked && is_settled {
                 take(&invocation, &self.tracer)?;
+            } else {
+                self.waiting.push((invocation, waited + 1));
             }
         }
         Ok(())

@@ -2,16 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nprof_common::tree::{ENTER, HOOK_CLASS, LEAVE, THREW};
+use nprof_common::tree::{ENTER, HANDS, HOOK_CLASS, LEAVE, RAN, RUNS, TASKS, THREW};
 
 use super::classes::ClassList;
 use super::session::Session;
-use crate::calls::{Planned, PlannedClass};
-use crate::enhance::{Enhanced, Hooks, NativeCall, Wanted, enhance};
+use crate::calls::{Planned, PlannedClass, changed_for_tasks};
+use crate::enhance::{Enhanced, Hooks, NativeCall, TaskPart, Wanted, enhance};
 use crate::model::{LeftOut, LeftOutReason, TreeKind, TreeMethod, TreePlan};
 use crate::shim;
 
-const HOOKS: Hooks<'_> = Hooks { class: HOOK_CLASS, enter: ENTER.0, leave: LEAVE.0, threw: THREW.0 };
+const HOOKS: Hooks<'_> = Hooks {
+    class: HOOK_CLASS,
+    enter: ENTER.0,
+    leave: LEAVE.0,
+    threw: THREW.0,
+    hands: HANDS.0,
+    runs: RUNS.0,
+    ran: RAN.0,
+};
 /// Why calls of native methods are not told of.
 const UNTOLD: &str = "what the locals hold at a call that may be caught is not known";
 /// So many classes are enhanced at a time: for each time all threads stop for a moment.
@@ -27,7 +35,7 @@ pub(super) fn enhance_all(
     enhance_some(session, list, planned, &numbers)
 }
 
-/// Has methods tell no more: their classes are enhanced anew without that, and those of which nothing is left to tell are as they were.
+/// Has methods tell no more, or those that tell of [`TASKS`]: their classes are enhanced anew without that, and those of which nothing is left to tell are as they were.
 pub(super) fn silence(
     session: &mut Session,
     list: &ClassList,
@@ -51,8 +59,9 @@ fn silence_in(wanted: &mut Vec<Wanted>, methods: &[u32]) -> bool {
         let calls = wanted.native_calls.len();
         wanted.native_calls.retain(|call| !methods.contains(&call.number));
         is_changed |= wanted.native_calls.len() < calls;
+        is_changed |= methods.contains(&TASKS) && wanted.task.take().is_some();
     }
-    wanted.retain(|wanted| wanted.number.is_some() || !wanted.native_calls.is_empty());
+    wanted.retain(|wanted| wanted.number.is_some() || !wanted.native_calls.is_empty() || wanted.task.is_some());
     is_changed
 }
 
@@ -185,7 +194,29 @@ pub(super) fn planned(plan: TreePlan, list: &ClassList) -> Planned {
         let classes = list.named(&name).iter();
         classes.map(|&class| PlannedClass { class, wanted: wanted.clone() }).collect::<Vec<_>>()
     };
-    Planned { plan, classes: by_class.into_iter().flat_map(of_name).collect() }
+    Planned { plan, hands_over: false, classes: by_class.into_iter().flat_map(of_name).collect() }
+}
+
+/// Adds what has to be changed so that tasks are known again where they are run. Some of it may be followed anyway.
+pub(super) fn add_tasks(planned: &mut Planned, list: &ClassList) {
+    let followed = planned.classes.iter_mut().flat_map(|class| &mut class.wanted);
+    followed.filter(|wanted| wanted.number.is_some()).for_each(|wanted| wanted.task = Some(TaskPart::Gives));
+    for class in changed_for_tasks(&list.classes) {
+        let name = list.classes.get(class.class as usize).map(|class| class.name.to_string()).unwrap_or_default();
+        let names = class.wanted.iter().map(|wanted| format!("{name}::{}{}", wanted.name, wanted.signature));
+        planned.plan.for_tasks.extend(names);
+        match planned.classes.iter_mut().find(|known| known.class == class.class) {
+            Some(known) => class.wanted.into_iter().for_each(|wanted| merge(&mut known.wanted, wanted)),
+            None => planned.classes.push(class),
+        }
+    }
+}
+
+fn merge(all: &mut Vec<Wanted>, more: Wanted) {
+    match all.iter_mut().find(|known| known.name == more.name && known.signature == more.signature) {
+        Some(known) => known.task = more.task,
+        None => all.push(more),
+    }
 }
 
 fn of_method<'a>(by_class: &'a mut BTreeMap<String, Vec<Wanted>>, method: &TreeMethod) -> &'a mut Wanted {
@@ -193,7 +224,7 @@ fn of_method<'a>(by_class: &'a mut BTreeMap<String, Vec<Wanted>>, method: &TreeM
     let is_it = |known: &Wanted| known.name == *method.method && known.signature == *method.signature;
     let place = of_class.iter().position(is_it).unwrap_or_else(|| {
         let (name, signature) = (method.method.to_string(), method.signature.to_string());
-        of_class.push(Wanted { name, signature, number: None, native_calls: Vec::new() });
+        of_class.push(Wanted { name, signature, number: None, native_calls: Vec::new(), task: None });
         of_class.len() - 1
     });
     &mut of_class[place]

@@ -21,7 +21,7 @@ pub use self::recorder::TreeRecorder;
 
 use std::time::{Duration, Instant};
 
-use nprof_common::tree::{Event, EventKind, UNKNOWN_EXCEPTION, UNKNOWN_WAIT, VIRTUAL};
+use nprof_common::tree::{Event, EventKind, TASKS, UNKNOWN_EXCEPTION, UNKNOWN_WAIT, VIRTUAL};
 
 use self::budget::Budget;
 use self::classes::ClassList;
@@ -66,6 +66,8 @@ pub struct TreeTracer {
     tids: Tids,
     budget: Option<Budget>,
     silenced: Vec<u32>,
+    /// Whether tasks are told of.
+    has_tasks: bool,
     /// Whether classes are to be restored.
     is_enhanced: bool,
     recorded: Recorded,
@@ -93,6 +95,10 @@ impl TreeTracer {
         let classes = &mut LoadedClasses::new(&mut tracer.session, &tracer.list);
         let planned = calls::plan(classes, &question).map_err(|error| ended_or(error.into(), proc, &tracer.jvm));
         tracer.planned = planned?;
+        if tracer.planned.hands_over {
+            enhancing::add_tasks(&mut tracer.planned, &tracer.list);
+            tracer.has_tasks = true;
+        }
         Ok(tracer)
     }
 
@@ -127,6 +133,7 @@ impl TreeTracer {
             first,
             budget: None,
             silenced: Vec::new(),
+            has_tasks: false,
             is_enhanced: false,
             recorded: Recorded::default(),
         })
@@ -228,12 +235,22 @@ impl TreeTracer {
         let Some(budget) = &mut self.budget else { return Ok(()) };
         let memory = &self.session.memory;
         budget.untold(memory.untold(), |method| memory.untold_of(method));
-        let too_expensive = budget.too_expensive(&self.planned.plan.methods, &self.silenced);
+        let tasks = if self.has_tasks { None } else { Some(TASKS) };
+        let silenced: Vec<u32> = self.silenced.iter().copied().chain(tasks).collect();
+        let too_expensive = budget.too_expensive(&self.planned.plan.methods, &silenced);
         if too_expensive.is_empty() {
             return Ok(());
         }
         enhancing::silence(&mut self.session, &self.list, &mut self.planned, &too_expensive)?;
-        self.silenced.extend(too_expensive);
+        if too_expensive.contains(&TASKS) {
+            tracing::warn!(
+                "process {}: tasks are not linked any more with who submits them, as there are too many for the budget \
+                 (--max-overhead)",
+                self.jvm.pid
+            );
+        }
+        self.has_tasks = self.has_tasks && !too_expensive.contains(&TASKS);
+        self.silenced.extend(too_expensive.into_iter().filter(|&method| method != TASKS));
         Ok(())
     }
 
@@ -248,7 +265,7 @@ impl TreeTracer {
     pub fn thread_name(&self, thread: TreeThread) -> Option<String> {
         match thread {
             TreeThread::Platform(tid) => self.tids.name(tid),
-            TreeThread::Virtual(_) => None,
+            TreeThread::Contained(_) | TreeThread::Virtual(_) => None,
         }
     }
 
@@ -257,6 +274,7 @@ impl TreeTracer {
     pub fn is_gone(&self, thread: TreeThread) -> bool {
         match thread {
             TreeThread::Platform(tid) => self.proc.thread(self.jvm.pid, tid).is_none(),
+            TreeThread::Contained(_) => true,
             TreeThread::Virtual(_) => false,
         }
     }
@@ -280,6 +298,18 @@ impl TreeTracer {
     pub fn losses(&self) -> TreeLosses {
         let rings::RingLosses { events, invocations, without_ring } = self.rings.losses(&self.session.memory);
         TreeLosses { events, invocations, without_ring, waits: self.waits.as_ref().map_or(0, Waits::lost) }
+    }
+
+    /// Has nothing recorded any more, which takes no time, and passes on what threads have told until then. Classes are restored by [`Self::stop`].
+    ///
+    /// # Errors
+    /// As [`Self::tick`].
+    pub fn pause(&mut self, consume: &mut dyn FnMut(TreeEvent)) -> Result<(), Error> {
+        self.tick(consume)?;
+        self.recorded.until.get_or_insert_with(Instant::now);
+        let paused = self.session.record(0);
+        self.drain(true, consume)?;
+        paused.map_err(|error| self.ended(error))
     }
 
     /// Restores all classes, and passes on what threads have told until then.
@@ -330,7 +360,7 @@ impl TreeTracer {
 
     fn event(&mut self, event: &Event) -> TreeEvent {
         let thread = match event.thread & VIRTUAL {
-            0 => TreeThread::Platform(self.tids.on_host(u32::try_from(event.thread).unwrap_or(u32::MAX))),
+            0 => self.tids.on_host(u32::try_from(event.thread).unwrap_or(u32::MAX)),
             _ => TreeThread::Virtual(event.thread & !VIRTUAL),
         };
         let kind = match event.kind {
@@ -338,6 +368,9 @@ impl TreeTracer {
             EventKind::Leave => TreeEventKind::Return,
             EventKind::Threw => TreeEventKind::Throw { exception: exception(event).unwrap_or(UNKNOWN_EXCEPTION) },
             EventKind::Lost => TreeEventKind::Lost(event.detail),
+            EventKind::Handed => TreeEventKind::Hands(event.detail),
+            // Those that begin and end tasks are not passed on.
+            EventKind::Came | EventKind::Begins | EventKind::Ends => TreeEventKind::Comes(event.detail),
             EventKind::Waited => TreeEventKind::Waited(Some(event.detail).filter(|&off_ns| off_ns != UNKNOWN_WAIT)),
         };
         TreeEvent { thread, at_ns: self.clock.ns(event.ticks), method: event.method, kind }

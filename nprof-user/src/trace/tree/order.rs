@@ -19,12 +19,14 @@ pub(super) struct Order {
     new: Vec<Event>,
     /// The methods of a tree that a thread is in.
     inside: HashMap<u64, Vec<u32>>,
+    /// The tasks that a thread runs within each other, by their numbers; 0 for one that nobody has told of.
+    tasks: HashMap<u64, Vec<u64>>,
 }
 
 impl Order {
     /// Trees begin in the first so many methods.
     pub(super) fn new(entries: u32) -> Self {
-        Self { entries, waiting: Vec::new(), new: Vec::new(), inside: HashMap::new() }
+        Self { entries, waiting: Vec::new(), new: Vec::new(), inside: HashMap::new(), tasks: HashMap::new() }
     }
 
     /// Takes an event. Those of other threads are passed on at once.
@@ -32,7 +34,8 @@ impl Order {
         if event.thread & VIRTUAL == 0 {
             pass(event);
         } else if event.kind == EventKind::Lost && event.thread == VIRTUAL {
-            // Whose events they were is not known: it may be any that are inside.
+            // Whose events they were is not known: it may be any that are inside, or those that say where a task ends.
+            self.tasks.clear();
             self.inside.keys().for_each(|&thread| self.new.push(Event { thread, ..event }));
         } else {
             self.new.push(event);
@@ -56,7 +59,21 @@ impl Order {
         let is_certain = |event: &Event| certain.get(&event.thread).is_some_and(|&until| event.ticks <= until);
         let (passed, waiting): (Vec<Event>, Vec<Event>) = all.into_iter().partition(is_certain);
         self.waiting = waiting;
-        passed.into_iter().filter(|event| self.is_inside(event)).for_each(pass);
+        for event in passed {
+            let was_inside = self.inside.contains_key(&event.thread);
+            if self.is_inside(&event) {
+                pass(event);
+                let begins = event.kind == EventKind::Enter && !was_inside;
+                if let Some(task) = self.task(event.thread).filter(|_| begins) {
+                    pass(Event { kind: EventKind::Came, detail: task, ..event });
+                }
+            }
+        }
+    }
+
+    /// The task that a thread runs, if somebody has told of it.
+    fn task(&self, thread: u64) -> Option<u64> {
+        self.tasks.get(&thread)?.last().copied().filter(|&task| task != 0)
     }
 
     /// Nothing comes any more.
@@ -76,8 +93,32 @@ impl Order {
             }
             EventKind::Enter => self.inside.get_mut(&event.thread).map(|inside| inside.push(event.method)).is_some(),
             EventKind::Leave | EventKind::Threw => self.leaves(event),
+            EventKind::Handed => self.inside.contains_key(&event.thread),
+            // The thread itself is a task where it runs no other; only what begins now comes of it.
+            EventKind::Came => {
+                let is_first = self.inside.get(&event.thread).is_some_and(|inside| inside.len() == 1);
+                is_first && !self.tasks.contains_key(&event.thread)
+            }
+            EventKind::Begins => {
+                self.tasks.entry(event.thread).or_default().push(event.detail);
+                false
+            }
+            EventKind::Ends => {
+                self.end_task(event.thread);
+                false
+            }
             // Virtual threads do not tell.
             EventKind::Waited => false,
+        }
+    }
+
+    /// A thread has run the task that it began last. One that began before it was told is unknown.
+    fn end_task(&mut self, thread: u64) {
+        if let Some(tasks) = self.tasks.get_mut(&thread) {
+            tasks.pop();
+            if tasks.is_empty() {
+                self.tasks.remove(&thread);
+            }
         }
     }
 
@@ -136,6 +177,32 @@ mod tests {
         ];
         assert_eq!(round(&mut order, &events), [9]);
         assert_eq!(round(&mut order, &[]), [2, 3, 5]);
+    }
+
+    /// Check that an invocation comes of the innermost task that its thread runs, and of nothing where nobody has told of that; and that it comes of
+    /// the thread only where that runs no task.
+    #[test]
+    fn of_the_innermost_task() {
+        let mut order = Order::new(1);
+        let told = |ticks, kind, detail| Event { detail, ..event(ticks, 7, 0, kind) };
+        let calls = |ticks| {
+            [told(ticks, EventKind::Enter, 0), told(ticks, EventKind::Came, 99), told(ticks + 1, EventKind::Leave, 0)]
+        };
+        let mut events = vec![told(1, EventKind::Begins, 40)];
+        events.extend(calls(2));
+        events.push(told(4, EventKind::Begins, 0));
+        events.extend(calls(5));
+        events.extend([told(7, EventKind::Ends, 0), told(8, EventKind::Enter, 0), told(9, EventKind::Enter, 0)]);
+        events.extend([told(10, EventKind::Leave, 0), told(11, EventKind::Leave, 0), told(12, EventKind::Ends, 0)]);
+        events.push(told(13, EventKind::Ends, 0));
+        events.extend(calls(14));
+        let mut came = Vec::new();
+        let mut pass =
+            |event: Event| came.extend((event.kind == EventKind::Came).then_some((event.ticks, event.detail)));
+        events.into_iter().for_each(|event| order.take(event, &mut pass));
+        order.end(&mut pass);
+        assert_eq!(came, [(2, 40), (8, 40), (14, 99)]);
+        assert!(order.tasks.is_empty());
     }
 
     /// Check that events without room are told of each thread that is inside, whose they may have been.

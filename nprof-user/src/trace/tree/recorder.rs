@@ -1,7 +1,7 @@
 //! Keeps the invocations of a JVM for a recording: sums of all, and the slowest as trees.
 
 use std::convert::Infallible;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
@@ -14,6 +14,7 @@ use crate::trace::Error;
 #[derive(Debug)]
 pub struct TreeRecorder {
     stop: Option<Sender<()>>,
+    paused: Receiver<()>,
     thread: Option<JoinHandle<Recorded>>,
 }
 
@@ -27,6 +28,7 @@ impl TreeRecorder {
     /// If there can be no thread for it.
     pub fn start(tracer: TreeTracer, began: TreeClock) -> Result<Self, Error> {
         let (stop, stopped) = mpsc::channel::<()>();
+        let (pauses, paused) = mpsc::channel::<()>();
         let follow = move || {
             let mut keeper = Keeper { sums: TreeSums::default(), slowest: SlowestTrees::default(), began };
             let mut collector = TreeCollector::new(tracer, false);
@@ -38,7 +40,13 @@ impl TreeRecorder {
             let failed = loop {
                 match stopped.recv_timeout(TreeCollector::LOOK) {
                     Err(RecvTimeoutError::Timeout) => {}
-                    Ok(()) | Err(RecvTimeoutError::Disconnected) => break None,
+                    Err(RecvTimeoutError::Disconnected) => break None,
+                    Ok(()) => {
+                        let Ok(end) = collector.pause(&mut take);
+                        // Who asks has to wait, and may have stopped to.
+                        let (_asked, _ended) = (pauses.send(()), stopped.recv());
+                        break end.err();
+                    }
                 }
                 let Ok(read) = collector.read(&mut take);
                 if let Some(error) = read {
@@ -55,7 +63,17 @@ impl TreeRecorder {
         let thread = Builder::new().name("nprof-trees".to_owned()).spawn(follow);
         let thread =
             thread.map_err(|error| Error::Defect { what: format!("there can be no thread for trees: {error}") })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        Ok(Self { stop: Some(stop), paused, thread: Some(thread) })
+    }
+
+    /// Has nothing recorded any more, when this returns. Restoring classes, which stops the JVM for a moment, is left to [`Self::finish`].
+    pub fn pause(&self) {
+        if let Some(stop) = &self.stop
+            && stop.send(()).is_ok()
+        {
+            // A thread that has ended records nothing, either.
+            let _paused = self.paused.recv();
+        }
     }
 
     /// Has everything in the JVM changed back. Also returns how that went; an error is also why trees end before the recording does.
@@ -90,7 +108,8 @@ struct Keeper {
 
 impl Keeper {
     fn take(&mut self, invocation: &Invocation, tracer: &TreeTracer) {
-        let number = self.sums.add(invocation);
+        let number = invocation.number;
+        self.sums.add(invocation);
         let thread = || tracer.thread_name(invocation.thread);
         self.slowest.add(number, invocation, thread, |exception| tracer.exception_name(exception).map(str::to_owned));
     }

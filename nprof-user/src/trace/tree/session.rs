@@ -112,7 +112,7 @@ impl Session {
         }
     }
 
-    /// Has events recorded, from the next call of one of so many entry methods on.
+    /// Has events recorded, from the next call of one of so many entry methods on; with none, no more.
     pub(super) fn record(&mut self, entries: u32) -> Result<(), shim::Error> {
         self.connection.send(ToShim::RecordTrees(entries))?;
         self.answer(|message| matches!(message, FromShimOwned::TreesRecorded).then_some(()))
