@@ -101,6 +101,13 @@ impl Trees {
             self.take_task(event, task);
             return None;
         }
+        if let TreeEventKind::Waited(_) = event.kind {
+            // Of the innermost call, whatever it was told with: a task is no method.
+            if let Some(State::Inside(open)) = self.threads.get_mut(&event.thread) {
+                open.take(event, |_| false);
+            }
+            return None;
+        }
         let place = usize::try_from(event.method).unwrap_or(usize::MAX);
         let Some(&facts) = self.methods.get(place) else {
             self.unfinished.unknown += 1;
@@ -112,7 +119,7 @@ impl Trees {
                 open.take(event, |method| methods[method as usize].is_told_of);
                 if open.is_over() { self.hand_out(event.thread) } else { None }
             }
-            _ if facts.is_entry && !matches!(event.kind, TreeEventKind::Waited(_)) => {
+            _ if facts.is_entry => {
                 self.outside(event);
                 None
             }

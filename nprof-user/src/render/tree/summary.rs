@@ -253,7 +253,7 @@ fn unfinished(unfinished: Unfinished) -> Vec<String> {
     .into_iter()
     .filter(|(n, _)| *n > 0)
     .map(|(n, what)| format!("not counted: {} {what}", plural(n, "invocation")))
-    .chain((unknown > 0).then(|| format!("{unknown} events fit no method: a defect of nprof, please report it")))
+    .chain((unknown > 0).then(|| format!("events that fit no method: {unknown}, a defect of nprof, please report it")))
     .collect()
 }
 

@@ -70,7 +70,9 @@ fn waiting_belongs_to_the_innermost_call() {
     let new = || Script { trees: Trees::new(&methods(), true).knowing_off(true), now: 1000, done: Vec::new() };
     let waited = |ns| TreeEventKind::Waited(Some(ns));
     let one =
-        new().tell(0, waited(99)).enter(0).pass(100).tell(2, waited(40)).enter(2).pass(50).tell(2, waited(30)).leave(2);
+        new().tell(0, waited(99)).enter(0).pass(100).tell(2, waited(30)).enter(2).pass(50).tell(2, waited(30)).leave(2);
+    // Also what is told with a task, which is no method.
+    let one = one.tell(u32::MAX, waited(10));
     // A call that does not tell of its end, and one that waits longer than it takes.
     let one =
         one.enter(3).tell(4, waited(7)).enter(4).pass(30).tell(4, waited(11)).leave(3).enter(5).tell(5, waited(1_000));
