@@ -112,7 +112,9 @@ pub(crate) unsafe extern "C" fn collected(call: *mut Call, shard: *const Shard, 
     // SAFETY: memory of the shim's own, which no other thread uses.
     let nested = unsafe { &mut *call.nested };
     let before = known(&call.before);
-    let total = difference(&known(&now), &known(&call.at_entry));
+    let mut total = difference(&known(&now), &known(&call.at_entry));
+    // A thread may lose its CPU between the readings of the row and of the clock: then it has waited, and not in the call.
+    total.off_ns = total.off_ns.min(time_ns);
     let own = difference(&total, &difference(&known(&nested.used), &before));
     let child_ns = nested.ns.wrapping_sub(call.before_ns);
     add(&words[offset_of!(MethodStats, child_ns) / 8], child_ns);
@@ -164,4 +166,49 @@ fn difference(more: &Used, less: &Used) -> Used {
 fn sum(one: &Used, other: &Used) -> Used {
     let counters = std::array::from_fn(|at| one.counters[at].wrapping_add(other.counters[at]));
     Used { off_ns: one.off_ns.wrapping_add(other.off_ns), counters }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    struct Frame {
+        call: Call,
+        kept: Kept,
+    }
+
+    /// What a call that takes `time_ns` has waited by its record, where its thread has waited for `off_ns` meanwhile.
+    fn off_ns(off_ns: u64, time_ns: u64) -> (u64, u64) {
+        let used = Used { off_ns, ..Used::default() };
+        let row = ThreadRow { key: 1, since_ns: 0, used, back_ns: 0, ahead_ns: 0 };
+        let mut nested = Nested { ns: 0, used: Used::default() };
+        let (call, shard): (Call, Shard) = (
+            Call {
+                nested: &raw mut nested,
+                row: &raw const row,
+                before_ns: 0,
+                is_collected: 0,
+                counts: 0,
+                rows: 0,
+                at_entry: Used::default(),
+                before: Used::default(),
+            },
+            std::array::from_fn(|_| AtomicU64::new(0)),
+        );
+        // No run has this number.
+        // SAFETY: numbers, and a pointer that is not followed in a run that is over.
+        let kept = Kept { run: u64::MAX, ..unsafe { std::mem::zeroed() } };
+        let mut frame = Frame { call, kept };
+        // SAFETY: a frame as that of a stub, and a shard.
+        unsafe { collected(&raw mut frame.call, &raw const shard, time_ns) };
+        (shard[offset_of!(MethodStats, off_ns) / 8].load(Ordering::Relaxed), nested.used.off_ns)
+    }
+
+    /// Check that a call has not waited longer than it took, by its record and for who called it.
+    #[test]
+    fn waits_no_longer_than_it_takes() {
+        assert_eq!(off_ns(40, 70), (40, 40));
+        assert_eq!(off_ns(500_000, 70), (70, 70));
+    }
 }
