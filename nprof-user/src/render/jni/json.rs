@@ -46,7 +46,7 @@ struct Document<'a> {
     /// `null` if that is not known.
     collections_wait: Option<bool>,
     collections_waited: Option<Waited>,
-    direct_buffers: Buffers,
+    direct_buffers: Option<Buffers>,
     not_seen: &'a [&'static str],
     #[serde(serialize_with = "as_map")]
     losses: Losses,
@@ -268,7 +268,7 @@ impl<'a> Document<'a> {
                 CollectionsWait::For(_) => Some(true),
             },
             collections_waited: waited(jni, |_| true),
-            direct_buffers: buffers(jni, |_| true),
+            direct_buffers: is_told.then(|| buffers(jni, |_| true)),
             not_seen: &jni.unseen,
             losses: snapshot.losses.clone(),
         }

@@ -18,8 +18,8 @@ const TIME: &str = "ON-CPU is the part of TIME that threads ran. Both are withou
 
 const TIME_BY_STUBS: &str = "ON-CPU is the part of TIME that threads ran. Both are without JNI functions that were called meanwhile; those of Call… and \
                              New… have the Java code in them that they run";
-const NOT_BY_STUBS: &str = "not told by stubs: who calls, which Java is called, redundant look-ups, references, exceptions, critical sections \
-                            (--tier kernel)";
+const NOT_BY_STUBS: &str = "not told by stubs: who calls, which Java is called, redundant look-ups, references, direct buffers, exceptions, critical \
+                            sections (--tier kernel)";
 
 /// The lines.
 pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {

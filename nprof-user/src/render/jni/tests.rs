@@ -136,14 +136,16 @@ fn what_stubs_know() {
     let text = text(&jni, JniBy::Function);
     assert!(text.contains("  GetMethodID [look-ups]\n") && !text.contains("outside of traced"), "{text}");
     assert!(text.contains("not told by stubs: who calls") && text.contains("by family: "), "{text}");
-    for unknown in ["redundant (", "references: ", "exceptions: ", "critical sections: ", "would be won"] {
+    for unknown in
+        ["redundant (", "references: ", "direct buffers: ", "exceptions: ", "critical sections: ", "would be won"]
+    {
         assert!(!text.contains(unknown), "{unknown}: {text}");
     }
     let mut out = Vec::new();
     json(&jni, &mut out).unwrap();
     let document: Value = serde_json::from_slice(&out).unwrap();
     assert_eq!((&document["tier"], &document["functions"]["CallIntMethod"]["calls"]), (&"stub".into(), &60.into()));
-    for unknown in ["methods", "java", "references", "look_ups", "exceptions", "critical", "leaks"] {
+    for unknown in ["methods", "java", "references", "look_ups", "exceptions", "critical", "leaks", "direct_buffers"] {
         assert!(document[unknown].is_null(), "{unknown}: {document}");
     }
     let mut out = Vec::new();
