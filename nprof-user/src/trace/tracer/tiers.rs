@@ -139,22 +139,29 @@ impl Tracer {
     /// Attaches probes, as far as the budget allows: first those of functions that nobody calls yet.
     fn attach_within_budget(&mut self, probes: &[Probe]) -> Attached {
         let (bound, unbound): (Vec<Probe>, Vec<Probe>) = probes.iter().cloned().partition(|probe| probe.is_bound());
-        let mut attached = self.attach_gently(&unbound);
+        let mut attached = self.attach_gently(&unbound, probes);
         attached.append(self.attach_bound(&bound));
         self.overhead.watch(&self.traced_jvm, &unbound);
         attached
     }
 
-    /// Attaches probes of functions that are not bound, so that a JVM at work does not notice: these are most of all.
-    fn attach_gently(&mut self, probes: &[Probe]) -> Attached {
+    /// Attaches probes of functions that are not bound, of `all` that are to be attached, so that a JVM at work does not notice: these are
+    /// most of all. What is traced already is watched meanwhile.
+    fn attach_gently(&mut self, probes: &[Probe], all: &[Probe]) -> Attached {
         let mut attached = Attached::default();
         let mut gentle = Gentle::begin(self.jvm.pid, probes.len());
+        let mut waiting: BTreeSet<u32> = all.iter().map(|probe| probe.index).collect();
+        let is_tracing = !self.traced_jvm.listed().probes.is_empty();
         for some in probes.chunks(TOGETHER) {
             // One that has just been started binds methods all the time, each of which is to be counted.
             if !self.is_young() {
                 gentle.wait_for(some.len());
             }
+            if is_tracing {
+                self.keep_within_budget(&waiting);
+            }
             attached.append(self.session.attach(self.planner.libraries(), some));
+            some.iter().for_each(|probe| _ = waiting.remove(&probe.index));
         }
         attached
     }
