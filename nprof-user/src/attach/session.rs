@@ -94,7 +94,7 @@ impl Session {
         }
     }
 
-    /// Attaches probes, one link per library and kind, but for those that a shared link holds already. Returns are attached before entries: an entry that runs
+    /// Attaches probes, by few links for each library and kind, but for those that a shared link holds already. Returns are attached before entries: an entry that runs
     /// before its return is watched would leave a call that is never ended. All are switched on at the end, together.
     ///
     /// What cannot be attached is reported and left out; the rest is attached, as far as the switches allow it.
