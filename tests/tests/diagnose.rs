@@ -121,7 +121,9 @@ fn planted_faults() -> Result<()> {
                 "{finding:?}"
             );
         }
-        let others: Vec<&Finding> = diagnosis.findings.iter().filter(|found| !is_planted(found)).collect();
+        // What the machine is busy with besides may well be found in natives of the JDK.
+        let of_target = diagnosis.findings.iter().filter(|found| found.method.starts_with("targets.Faulty::"));
+        let others: Vec<&Finding> = of_target.filter(|found| !is_planted(found)).collect();
         ensure!(others.is_empty(), "{others:#?}");
         ensure!(diagnosis.findings.is_sorted_by(|one, next| one.cost_ns_per_s >= next.cost_ns_per_s), "{diagnosis:#?}");
         in_order(&diagnosis)?;

@@ -1,8 +1,10 @@
 //! Native methods whose purpose it is to wait: that they do is no fault.
 
 /// Class, and what the names of its methods begin with.
-const WAITERS: [(&str, &str); 27] = [
+const WAITERS: [(&str, &str); 28] = [
     ("java.lang.Object", "wait"),
+    // For the collection, which the VM's own thread does: what it costs is in the logs of the collector.
+    ("java.lang.Runtime", "gc"),
     ("java.lang.Thread", "sleep"),
     // For the new thread to be there.
     ("java.lang.Thread", "start"),
