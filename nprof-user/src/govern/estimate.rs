@@ -20,6 +20,9 @@ const COST_ERROR: f64 = 0.18;
 /// that takes less, with all that its caller does, is of no use to anybody.
 const LEAST_OWN: f64 = 0.1;
 
+/// Into so many parts a look is divided, to see whether calls come one by one or in bursts.
+const PARTS: usize = 8;
+
 /// What a look at a function has seen.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Glance {
@@ -27,6 +30,8 @@ pub struct Glance {
     pub length: Duration,
     /// The calls that began, by CPU.
     pub calls: Vec<u64>,
+    /// How much their number differs from look to look by [`clustering`], as a variance; 0 where that is not known.
+    pub clustering: f64,
     /// Whether the target wanted a CPU and had none, or next to none: it may call more when it has one.
     pub is_starved: bool,
     /// Whether calls were timed, and not only counted: what a call cost.
@@ -110,6 +115,13 @@ impl Glance {
         self.rate(cost_ns).calls
     }
 
+    /// Adds what was counted in another look, of which nothing was timed.
+    pub fn add(&mut self, other: &Self) {
+        self.length += other.length;
+        self.calls.resize(self.calls.len().max(other.calls.len()), 0);
+        self.calls.iter_mut().zip(&other.calls).for_each(|(calls, more)| *calls = calls.saturating_add(*more));
+    }
+
     fn rate(&self, cost_ns: f64) -> Rate {
         let length_ns = nanoseconds(self.length);
         let mut rate = Rate { mean: self.mean(), ..Rate::default() };
@@ -128,7 +140,9 @@ impl Glance {
             // Of n calls that come by chance, the square root of n is one standard deviation. Of none nobody knows.
             variance += (more * per_second).powi(2) * calls.max(1.0);
         }
-        rate.random = variance.sqrt();
+        // Where they come in bursts it is more.
+        let made = factor(self.all()).max(1.0);
+        rate.random = variance.max(self.clustering * (rate.calls / made).powi(2)).sqrt();
         rate
     }
 
@@ -151,6 +165,28 @@ pub(super) struct Estimate {
     /// Up to when it is summed up; `None` while the function is watched.
     since: Option<Duration>,
     last: Option<Rate>,
+    /// What was seen when it was still watched, until the first look after that.
+    before: Option<Rate>,
+    differences: Differences,
+}
+
+/// How much the rates of looks differ from those of the looks before.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Differences {
+    squares: f64,
+    looks: f64,
+}
+
+impl Differences {
+    fn add(&mut self, difference: f64) {
+        self.squares += difference.powi(2);
+        self.looks += 1.0;
+    }
+
+    /// One standard deviation of a look's rate: two looks differ by the root of two of their deviations.
+    fn of_a_look(&self) -> f64 {
+        if self.looks > 0.0 { (self.squares / self.looks / 2.0).sqrt() } else { 0.0 }
+    }
 }
 
 /// The time of the calls of an estimate.
@@ -175,9 +211,14 @@ impl Time {
 }
 
 impl Estimate {
-    /// Nobody sees the calls from now on.
-    pub(super) fn pause(&mut self, now: Duration) {
-        self.since.get_or_insert(now);
+    /// Nobody sees the calls from now on. Before, when a call cost `cost_ns`, there were so many.
+    pub(super) fn pause(&mut self, now: Duration, seen: &Glance, cost_ns: f64) {
+        if self.since.is_some() {
+            return;
+        }
+        self.since = Some(now);
+        let rate = Rate { mean: self.last.and_then(|last| last.mean), ..seen.rate(cost_ns) };
+        self.before = (!seen.length.is_zero()).then_some(rate);
     }
 
     /// A look shows how often it is called now, where a call costs `cost_ns` under the look's probes.
@@ -190,8 +231,11 @@ impl Estimate {
             self.time.iter_mut().for_each(|time| time.of_one_mean = 0.0);
         }
         rate.mean = rate.mean.or(before);
+        if let Some(known) = self.known() {
+            self.differences.add(rate.calls - known.calls);
+        }
         self.sum_up(now, Some(rate));
-        self.last = Some(rate);
+        (self.last, self.before) = (Some(rate), None);
     }
 
     /// All calls are seen from now on.
@@ -200,9 +244,10 @@ impl Estimate {
         self.since = None;
     }
 
-    /// The estimate for all the time up to now; `None` if there was none, or no look.
+    /// The estimate for all the time up to now; `None` if there was none, or nothing is known of it. Until the first look it may be as
+    /// much again, or nothing.
     pub(super) fn until(&self, now: Duration) -> Option<Unseen> {
-        self.last?;
+        self.known()?;
         let mut all = self.clone();
         all.sum_up(now, None);
         let time = all.time.unwrap_or_default();
@@ -215,13 +260,21 @@ impl Estimate {
         })
     }
 
+    /// The rate that was seen last.
+    fn known(&self) -> Option<Rate> {
+        self.before.or(self.last)
+    }
+
     fn sum_up(&mut self, now: Duration, next: Option<Rate>) {
-        let Some((from, since)) = self.last.or(next).zip(self.since) else { return };
+        let Some((from, since)) = self.known().or(next).zip(self.since) else { return };
         let to = next.unwrap_or(from);
         let seconds = now.saturating_sub(since).as_secs_f64();
         let calls = seconds * (from.calls + to.calls) / 2.0;
-        let change = seconds * (to.calls - from.calls) / 2.0;
-        let variance = change.powi(2) + (seconds * from.random.max(to.random)).powi(2);
+        // Where looks differ by chance alone, so much as half of the square of their difference.
+        let change = (to.calls - from.calls).powi(2) / 2.0;
+        let unknown = if self.last.is_none() && next.is_none() { from.calls } else { 0.0 };
+        let random = from.random.max(to.random).max(self.differences.of_a_look()).max(unknown);
+        let variance = seconds.powi(2) * change.max(random.powi(2));
         let systematic = seconds * from.systematic.max(to.systematic);
         self.calls += calls;
         self.variance += variance;
@@ -237,6 +290,24 @@ impl Estimate {
         }
         self.since = Some(now);
     }
+}
+
+/// How much the number of calls differs between looks of the same length, as a variance, from how it differs within one. `course` is how many
+/// calls had been made after what time.
+#[must_use]
+pub fn clustering(course: &[(Duration, u64)]) -> f64 {
+    let Some((length, all)) = course.last().copied().filter(|(length, _)| !length.is_zero()) else { return 0.0 };
+    let mut parts = [0.0; PARTS];
+    let mut before = 0;
+    for (at, calls) in course {
+        let place = (0..PARTS).rfind(|part| *at > length.mul_f64(factor(*part as u64) / PARTS as f64)).unwrap_or(0);
+        parts[place] += factor(calls - before);
+        before = *calls;
+    }
+    let mean = factor(all) / PARTS as f64;
+    let squares: f64 = parts.iter().map(|calls| (calls - mean).powi(2)).sum();
+    // The sum of so many parts, each of which differs so much.
+    squares * PARTS as f64 / (PARTS - 1) as f64
 }
 
 /// A count that is never negative, as an integer.
@@ -273,13 +344,67 @@ mod tests {
         assert!(Glance::default().calls_per_second(1.0).is_finite());
     }
 
+    /// Check that looks at one function are added up, CPU by CPU.
+    #[test]
+    fn looks_are_added_up() {
+        let mut glance = Glance { length: at(2), calls: vec![3], ..Glance::default() };
+        glance.add(&Glance { length: at(10), calls: vec![1, 2], ..Glance::default() });
+        assert_eq!(glance, Glance { length: at(12), calls: vec![4, 2], ..Glance::default() });
+    }
+
+    /// Check that a look at a burst is not taken to know what happens between bursts, and that one at single calls is.
+    #[test]
+    fn bursts_are_told_from_single_calls() {
+        let even: Vec<_> = (1..=50).map(|n| (at(n), 4 * n)).collect();
+        assert!(clustering(&even) < 50.0, "{}", clustering(&even));
+        let burst: Vec<_> = (1..=50).map(|n| (at(n), if n < 20 { 0 } else { 200 })).collect();
+        assert!((clustering(&burst).sqrt() / 200.0 - 1.0).abs() < 0.01, "{}", clustering(&burst));
+        assert_eq!(clustering(&[]) + clustering(&[(at(0), 3)]) + clustering(&[(at(2), 0)]), 0.0);
+        let error_of = |clustering: f64| {
+            let mut estimate = Estimate::default();
+            estimate.pause(at(0), &Glance::default(), 0.0);
+            estimate.look(at(100), &Glance { clustering, ..glance(200) }, 0.0);
+            let unseen = estimate.until(at(100)).unwrap();
+            factor(unseen.error_calls) / factor(unseen.calls)
+        };
+        assert!((error_of(clustering(&even)) - 0.07).abs() < 0.01 && (error_of(clustering(&burst)) - 1.0).abs() < 0.01);
+    }
+
+    /// Check that what was seen before counts until the first look, as far as that goes.
+    #[test]
+    fn begins_at_what_was_seen_before() {
+        let mut estimate = Estimate::default();
+        estimate.pause(at(0), &Glance { length: at(100), ..glance(1_000) }, 0.0);
+        estimate.pause(at(50), &Glance { length: at(100), ..glance(0) }, 0.0);
+        let unseen = estimate.until(at(1_000)).unwrap();
+        assert_eq!((unseen.calls, unseen.error_calls), (10_000, 10_000));
+        estimate.look(at(1_000), &glance(0), 0.0);
+        let unseen = estimate.until(at(1_000)).unwrap();
+        assert_eq!(unseen.calls, 5_000);
+        assert!((5_000..10_000).contains(&unseen.error_calls), "{unseen:?}");
+    }
+
+    /// Check that looks that differ show how far the time without looks may be off.
+    #[test]
+    fn what_looks_differ_by_is_in_the_error() {
+        let error_of = |looks: &[u64]| {
+            let mut estimate = Estimate::default();
+            estimate.pause(at(0), &Glance::default(), 0.0);
+            (1..).zip(looks).for_each(|(n, calls)| estimate.look(at(n * 100), &glance(*calls), 0.0));
+            let unseen = estimate.until(at(5_000)).unwrap();
+            factor(unseen.error_calls) / factor(unseen.calls)
+        };
+        assert!(error_of(&[1_000; 4]) < 0.04);
+        assert!(error_of(&[0, 1_000, 0, 1_000]) > 0.5, "{}", error_of(&[0, 1_000, 0, 1_000]));
+    }
+
     /// Check that calls and times are those of a steady function, that nothing is added while it is watched, and that the
     /// truth is within the error.
     #[test]
     fn sums_up_what_nobody_saw() {
         let mut estimate = Estimate::default();
         assert_eq!(estimate.until(at(1_000)), None);
-        estimate.pause(at(1_000));
+        estimate.pause(at(1_000), &Glance::default(), 0.0);
         assert_eq!(estimate.until(at(2_000)), None, "there was no look");
         for ms in [1_500, 2_500, 3_000] {
             estimate.look(at(ms), &glance(20), 0.0);
@@ -297,7 +422,7 @@ mod tests {
     #[test]
     fn what_is_settled_only_grows() {
         let mut estimate = Estimate::default();
-        estimate.pause(at(0));
+        estimate.pause(at(0), &Glance::default(), 0.0);
         let (mut before, mut fell) = (Unseen::default(), false);
         for n in 1..200 {
             if n % 10 == 0 {
@@ -320,7 +445,7 @@ mod tests {
     #[test]
     fn looks_need_not_be_even() {
         let mut estimate = Estimate::default();
-        estimate.pause(at(0));
+        estimate.pause(at(0), &Glance::default(), 0.0);
         // Crowded in the first tenth of a second, where it is called often; then once a second.
         for ms in [0, 20, 40, 60, 80, 100] {
             estimate.look(at(ms), &glance(200), 0.0);
@@ -337,7 +462,7 @@ mod tests {
     fn error_has_two_parts() {
         let error_of = |looks: u64, cost_ns: f64| {
             let mut estimate = Estimate::default();
-            estimate.pause(at(0));
+            estimate.pause(at(0), &Glance::default(), 0.0);
             (1..=looks).for_each(|n| estimate.look(at(n * 10_000 / looks), &glance(1_000), cost_ns));
             let unseen = estimate.until(at(10_000)).unwrap();
             factor(unseen.error_calls) / factor(unseen.calls)
@@ -354,7 +479,7 @@ mod tests {
         let counted = Glance { timed: 0, ..timed(1_000, 0) };
         let estimated = |glances: &[Glance]| {
             let mut estimate = Estimate::default();
-            estimate.pause(at(0));
+            estimate.pause(at(0), &Glance::default(), 0.0);
             (1..).zip(glances).for_each(|(n, glance)| estimate.look(at(n * 100), glance, 0.0));
             estimate.until(at(100 * glances.len() as u64)).unwrap()
         };

@@ -30,9 +30,14 @@ impl Looks {
         std::mem::take(&mut self.recent_ns)
     }
 
+    /// What looks may cost where tracing may cost `limit_ns`.
+    pub(super) fn share_of(limit_ns: f64) -> f64 {
+        SHARE_OF_BUDGET * limit_ns
+    }
+
     /// Pays for looks out of a period in which tracing could cost `limit_ns`.
     pub(super) fn pay(&mut self, limit_ns: f64) {
-        self.debt_ns = (self.debt_ns - SHARE_OF_BUDGET * limit_ns).max(0.0);
+        self.debt_ns = (self.debt_ns - Self::share_of(limit_ns)).max(0.0);
     }
 }
 

@@ -21,6 +21,6 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-pub use estimate::Glance;
+pub use estimate::{Glance, clustering};
 pub use policy::Governor;
 pub use terms::{Budget, By, Change, Costs, Observed, Period, Programs, Rung, StubCosts, Why};

@@ -85,7 +85,7 @@ impl Governor {
         let others_ns = self.outlook.cost * period.length.as_secs_f64();
         let would_cost = (others_ns + total_ns(&loads, &costs)) / own_ns;
         lower(&mut loads, &costs, (ROOM * share * own_ns - others_ns).max(0.0));
-        let changes = self.changes(&loads, period, Why::OverBudget { share: would_cost });
+        let changes = self.changes(&loads, period, Why::OverBudget { share: would_cost }, |_| 0.0);
         if self.outlook.own <= 0.0 {
             self.outlook.own = own_ns / period.length.as_secs_f64();
         }
@@ -109,19 +109,20 @@ impl Governor {
         let own_ns = period.own_ns(all_ns);
         self.smooth(all_ns / own_ns, period.length);
         self.follow(period.now, observed);
+        let call_ns = |seen: &Observed| costs.of(seen.tracing, seen.by);
         let changes = match self.budget {
             None => {
                 self.give_back(&mut loads);
-                self.changes(&loads, period, Why::NoBudget)
+                self.changes(&loads, period, Why::NoBudget, call_ns)
             }
             Some(Budget { share: limit }) if cost_ns > limit * own_ns => {
                 self.held.values_mut().for_each(Held::had_no_room);
                 lower(&mut loads, &self.costs.cooled(), limit * own_ns);
-                self.changes(&loads, period, Why::OverBudget { share: cost_ns / own_ns })
+                self.changes(&loads, period, Why::OverBudget { share: cost_ns / own_ns }, call_ns)
             }
             Some(Budget { share: limit }) => {
                 self.raise(&mut loads, period, limit * own_ns);
-                self.changes(&loads, period, Why::RoomAgain)
+                self.changes(&loads, period, Why::RoomAgain, call_ns)
             }
         };
         self.look_ahead(&loads, period, own_ns);
@@ -189,22 +190,39 @@ impl Governor {
         self.waited.iter().filter_map(|(id, waited)| Some((*id, share(waited)?))).collect()
     }
 
-    /// Whether [`due_look`](Self::due_look) may have something to look at.
+    /// Whether [`due_looks`](Self::due_looks) may have something to look at.
     #[must_use]
     pub fn may_look(&self) -> bool {
         let is_wanted = |held: &Held| held.last_look().is_some();
         self.budget.is_some() && self.looks.may_start() && self.held.values().any(is_wanted)
     }
 
-    /// The demoted function that is to be looked at now, if there is one and the last look is paid for: the one that was
-    /// not looked at for the longest time. [`looked`](Self::looked) is to tell of it, or [`missed`](Self::missed).
+    /// The demoted functions that are to be looked at now, if the last look is paid for: first those that were not looked at for the longest
+    /// time, of those that nobody has looked at the one that is called most. [`looked`](Self::looked) is to tell of each look, or
+    /// [`missed`](Self::missed).
     #[must_use]
-    pub fn due_look(&self) -> Option<u32> {
+    pub fn due_looks(&self) -> Vec<u32> {
         if self.budget.is_none() || !self.looks.may_start() {
-            return None;
+            return Vec::new();
         }
-        let due = self.held.iter().filter_map(|(id, held)| held.last_look().map(|at| (at, *id)));
-        due.min().map(|(_, id)| id)
+        let mut due: Vec<(Duration, f64, u32)> =
+            self.held.iter().filter_map(|(id, held)| Some((held.last_look()?, held.rate, *id))).collect();
+        due.sort_by(|one, other| one.0.cmp(&other.0).then(other.1.total_cmp(&one.1)));
+        due.into_iter().map(|(.., id)| id).collect()
+    }
+
+    /// What a look may cost, so that all demoted functions are looked at once in a second.
+    #[must_use]
+    pub fn look(&self) -> Duration {
+        let functions = self.held.values().filter(|held| held.last_look().is_some()).count().max(1);
+        let limit_ns = self.budget.map_or(0.0, |budget| budget.share * self.outlook.own);
+        Duration::try_from_secs_f64(Looks::share_of(limit_ns) / functions as f64 / 1e9).unwrap_or(Duration::MAX)
+    }
+
+    /// How often a demoted function was called per second when that was last known; 0 of any other.
+    #[must_use]
+    pub fn rate(&self, id: u32) -> f64 {
+        self.held.get(&id).map_or(0.0, |held| held.rate)
     }
 
     /// Takes note that a demoted function cannot be looked at now: the others are next.
@@ -319,13 +337,22 @@ impl Governor {
         self.looks.pay(self.budget.map_or(f64::INFINITY, |budget| budget.share * own_ns));
     }
 
-    /// Notes what was decided, as the list for the caller.
-    fn changes(&mut self, loads: &[Load<'_>], period: Period, why: Why) -> Vec<Change> {
+    /// Notes what was decided, as the list for the caller. `call_ns` is what a call that was seen has cost.
+    fn changes(
+        &mut self,
+        loads: &[Load<'_>],
+        period: Period,
+        why: Why,
+        call_ns: impl Fn(&Observed) -> f64,
+    ) -> Vec<Change> {
         let mut changes = Vec::new();
         for Load { seen, to } in loads.iter().filter(|load| load.to != load.seen.tracing) {
             let rate = factor(seen.calls) / period.length.as_secs_f64();
             match (seen.tracing, *to) {
-                (_, Rung::Detached) => self.estimates.entry(seen.id).or_default().pause(period.now),
+                (_, Rung::Detached) => {
+                    let glance = Glance { length: period.length, calls: vec![seen.calls], ..Glance::default() };
+                    self.estimates.entry(seen.id).or_default().pause(period.now, &glance, call_ns(seen));
+                }
                 (Rung::Detached, _) => {
                     self.estimates.get_mut(&seen.id).into_iter().for_each(|estimate| estimate.resume(period.now));
                 }

@@ -163,7 +163,7 @@ impl SimulatedJvm {
     }
 
     fn start_look(&mut self) {
-        if let Some(id) = self.governor.due_look() {
+        if let Some(id) = self.governor.due_looks().first().copied() {
             let id = id as usize;
             assert!(self.look.is_none(), "more than one look at a time");
             assert!(self.functions[id].tracing < self.functions[id].wanted && self.functions[id].by != By::Stub);

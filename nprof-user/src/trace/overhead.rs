@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::allocations::{self, Allocations};
 use super::leaving::Leaving;
-use super::look::Looker;
+use super::look::{Due, Looker};
 use super::spent::Spent;
 use super::{Calibrated, TracedJvm};
 use crate::aggregate;
 use crate::attach::Session;
-use crate::govern::{Budget, By, Change, Governor, Observed, Period, Rung, Why};
+use crate::govern::{Budget, By, Change, Glance, Governor, Observed, Period, Rung, Why};
 use crate::model::{Library, Probe, ProbeCost, Tracing};
 
 /// How often the cost is looked at.
@@ -57,6 +57,9 @@ struct Seen {
     begun: u64,
     observed: Observed,
 }
+
+/// Functions that are looked at together at most.
+const TOGETHER: usize = 8;
 
 /// The governing of one JVM.
 #[derive(Debug)]
@@ -227,10 +230,11 @@ impl Overhead {
         if self.keep_within(traced_jvm, session, plan.1) {
             session.settle(plan.0, plan.1);
         }
-        if self.looker.is_free()
-            && let Some(index) = self.governor.due_look()
-        {
-            self.look(index, traced_jvm, session, plan);
+        for seen in self.looker.finished() {
+            self.looked(seen, traced_jvm, session, plan);
+        }
+        if self.looker.is_free() {
+            self.look(session, plan);
         }
         self.publish(traced_jvm);
     }
@@ -256,7 +260,7 @@ impl Overhead {
     }
 
     fn may_look(&self) -> bool {
-        self.governor.may_look() && self.looker.is_free()
+        self.looker.has_finished() || (self.looker.is_free() && self.governor.may_look())
     }
 
     /// Whether a whole period's budget is spent, though the period is not over.
@@ -348,29 +352,52 @@ impl Overhead {
         let to = if self.calibrated.detaches { change.to } else { change.to.max(Rung::Counted) };
         let before = session.switches().traced(change.id).map(|traced| Rung::from(traced.tracing));
         if before.is_some_and(|before| to > before) {
-            self.looker.wait_until_gone();
+            self.looker.wait_until_gone(change.id);
         }
         session.switches().allow(change.id, to.tracing());
         before
     }
 
-    /// Looks at a demoted function, to see what it does and whether it may be traced again.
-    fn look(&mut self, index: u32, traced_jvm: &TracedJvm, session: &mut Session, (libraries, probes): Plan<'_>) {
-        let Ok(place) = probes.binary_search_by_key(&index, |probe| probe.index) else {
-            return self.governor.missed(self.start.elapsed(), index);
-        };
-        let (costs, site) = (self.calibrated.costs, &probes[place].site);
-        let price = |tracing: Tracing| costs.of(tracing.into(), By::Probe(site.cost));
-        let before = session.switches().traced(index).map_or(Tracing::Detached, |traced| traced.tracing);
-        let Some(mut glance) = self.looker.look(libraries, &probes[place], before, price) else {
-            return self.governor.missed(self.start.elapsed(), index);
-        };
-        let inside = self.calibrated.prices.at(site.cost);
+    /// Starts to look at demoted functions, to see what they do and whether they may be traced again.
+    fn look(&mut self, session: &Session, (libraries, probes): Plan<'_>) {
+        let indices = self.governor.due_looks();
+        let place = |index: &u32| probes.binary_search_by_key(index, |probe| probe.index).ok();
+        let due = indices.iter().take(TOGETHER).map_while(|index| {
+            let probe = probes.get(place(index)?)?;
+            let price = |rung| self.calibrated.costs.of(rung, By::Probe(probe.site.cost));
+            let tracing = session.switches().traced(*index).map_or(Tracing::Detached, |traced| traced.tracing);
+            Some(Due {
+                probe,
+                tracing,
+                rate: self.governor.rate(*index),
+                prices: [price(Rung::Timed), price(Rung::Counted)],
+            })
+        });
+        let due: Vec<Due<'_>> = due.collect();
+        if self.looker.start(libraries, &due, self.governor.look()) == 0
+            && let Some(first) = indices.first()
+        {
+            self.governor.missed(self.start.elapsed(), *first);
+        }
+    }
+
+    /// A look has ended, and its probes are gone.
+    fn looked(
+        &mut self,
+        (index, mut glance): (u32, Glance),
+        traced_jvm: &TracedJvm,
+        session: &mut Session,
+        (libraries, probes): Plan<'_>,
+    ) {
+        let Ok(place) = probes.binary_search_by_key(&index, |probe| probe.index) else { return };
+        let inside = self.calibrated.prices.at(probes[place].site.cost);
         glance.total_ns = glance.total_ns.saturating_sub(inside.inside_ns.saturating_mul(glance.timed));
         glance.inside_error_ns = inside.inside_error_ns;
+        let before = session.switches().traced(index).map_or(Tracing::Detached, |traced| traced.tracing);
+        let (calls, ms, pid) = (glance.all(), glance.length.as_secs_f64() * 1e3, traced_jvm.jvm().pid);
+        tracing::debug!("process {pid}: {} was called {calls} times in {ms:.1} ms", name_of(traced_jvm, probes, index));
         let to = self.governor.looked(self.start.elapsed(), index, &glance).tracing();
         if to > before {
-            self.looker.wait_until_gone();
             session.switches().allow(index, to);
             session.settle(libraries, probes);
             self.spent.changes[1] += 1;
