@@ -23,6 +23,8 @@ public final class Governed {
     private static volatile int every = 1;
     /** Calls of {@code Many.m2} per second. */
     private static volatile int rare;
+    /** How many it makes at a time. */
+    private static volatile int burst = 1;
     /** Whether the storm blows. */
     private static volatile boolean storm;
 
@@ -41,6 +43,7 @@ public final class Governed {
         start("rare", Governed::callRarely);
         start("storm", Governed::blow);
         Target.serve(Map.of(
+                "burst", (a, out) -> burst = Integer.parseInt(a[0]),
                 "every", (a, out) -> every = Integer.parseInt(a[0]),
                 "measure", (a, out) -> out.println("measured " + measure(Double.parseDouble(a[0]))),
                 "rare", (a, out) -> out.println("made " + rare(Integer.parseInt(a[0]))),
@@ -123,7 +126,7 @@ public final class Governed {
             int rate = rare;
             rareRests = rate == 0;
             LockSupport.parkNanos(1_000_000_000L / Math.max(rate, 200));
-            if (rate > 0) {
+            for (int i = 0; rate > 0 && i < burst; i++) {
                 Many.m2();
                 rareCalls++;
             }

@@ -236,6 +236,37 @@ fn the_default_does_no_harm() -> Result<()> {
     })
 }
 
+/// Check that calls that come in bursts, with as long pauses between them as a server has between requests, are estimated within an error
+/// that says what is not known of them: most looks see either a burst or none.
+#[test]
+fn bursts_are_estimated() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let jar = Jar::of(jdk, "bursts", "targets.Governed")?;
+        let mut target = RemoteProcess::governed(jdk, jar.path())?;
+        target.run("burst 100")?;
+        target.run("rare 40")?;
+        work(&mut target, 1.0)?;
+        let pid = target.pid().to_string();
+        let nprof = start(&["--max-overhead", "0.3%", "--pid", &pid, "targets.Many::m2"])?;
+        let made = |target: &mut RemoteProcess| -> Result<f64> {
+            let answer = target.run("rare 40")?.join("\n");
+            Ok(answer.strip_prefix("made ").with_context(|| format!("no number: {answer}"))?.parse()?)
+        };
+        let (began, before) = (Instant::now(), made(&mut target)?);
+        work(&mut target, 8.0)?;
+        let truth = (made(&mut target)? - before) / began.elapsed().as_secs_f64();
+        let (report, _) = finish(nprof)?;
+        let row = report.needed_row(&MethodName::new("targets.Many", "m2", "()I"))?;
+        let (estimated, error) = row.estimated_calls.zip(row.estimate_error).context("no estimate")?;
+        ensure!(row.calls < estimated / 2, "nothing had to be estimated: {row:?}");
+        let found = (row.calls + estimated) as f64 * 1e9 / report.elapsed_ns as f64;
+        eprintln!("nprof-tests: JDK {}: estimate {:.2} with an error of {error:.2}", jdk.version, found / truth);
+        ensure!((found / truth - 1.0).abs() < 0.1 + 3.0 * error, "{found:.0} calls/s, {truth:.0} made: {row:?}");
+        ensure!(error < 0.6, "next to nothing is known: {row:?}");
+        target.exit()
+    })
+}
+
 /// Check that a recording has what was too expensive to watch in its place, with an estimate that is true within its error: in
 /// reports for people and for programs, in a picture, and in a comparison.
 #[test]
