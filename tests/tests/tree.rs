@@ -61,11 +61,13 @@ pub(crate) struct Told {
     /// Whole invocations of the entry method.
     pub(crate) trees: u64,
     /// By method: entered, returned from, left by an exception.
-    methods: BTreeMap<u32, [u64; 3]>,
+    pub(crate) methods: BTreeMap<u32, [u64; 3]>,
     exceptions: BTreeMap<u32, u64>,
     open: HashMap<TreeThread, Vec<(u32, u64)>>,
     threads: BTreeMap<TreeThread, u64>,
     pub(crate) wrong: Vec<String>,
+    /// Tasks that were made, and invocations that came of one.
+    pub(crate) tasks: [u64; 2],
     /// How long threads have not been running, each time.
     waits: Vec<Option<u64>>,
 }
@@ -90,7 +92,10 @@ impl Told {
                 self.waits.push(off_ns);
                 return;
             }
-            TreeEventKind::Hands(_) | TreeEventKind::Comes(_) => return,
+            TreeEventKind::Hands(_) | TreeEventKind::Comes(_) => {
+                self.tasks[usize::from(matches!(event.kind, TreeEventKind::Comes(_)))] += 1;
+                return;
+            }
         }
         match open.pop() {
             Some((method, since)) if method == event.method && since <= event.at_ns => {}

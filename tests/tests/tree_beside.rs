@@ -1,5 +1,5 @@
-//! Trees beside what else a JVM has: collectors that move objects all the time, another agent that changes the same class, and a thousand nprofs
-//! one after another.
+//! Trees beside what else a JVM has: collectors that move objects all the time, stacks that are full, another agent that changes the same class, and a
+//! thousand nprofs one after another.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nprof::calls::Question;
 use nprof::discover::Proc;
-use nprof::model::Pid;
+use nprof::model::{Pid, TreeLosses};
 use nprof::resolve::pattern::Pattern;
 use nprof::trace::TreeTracer;
 use nprof_tests::process::RemoteProcess;
@@ -16,7 +16,7 @@ use nprof_tests::require::{say, traced_on_every_jdk};
 use nprof_tests::target::Targets;
 use tempfile::TempDir;
 
-use crate::tree::{Told, follow_in, memory, must_be_the_same, open_again};
+use crate::tree::{Told, follow_in, memory, must_be_the_same, open_again, told_while};
 
 const MARKED: &str = "targets.Trees$Marked";
 
@@ -31,6 +31,62 @@ fn each_collector() -> Result<()> {
             follow_in(&mut target, 8, "platform").with_context(|| format!("{jdk} {option}"))?;
             target.exit()?;
         }
+        Ok(())
+    })
+}
+
+/// In so many places of a frame the stack ends.
+const PLACES: u32 = 16;
+const FILLED: &str = "targets.Filled";
+
+/// Methods of `Filled.java` as entry methods, with all that they call there, in each mode of the VM.
+fn filling(entries: [&str; 2], check: impl Fn(&mut TreeTracer, &mut RemoteProcess, u32) -> Result<()>) -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        for options in [&[][..], &["-Xint"], &["-XX:TieredStopAtLevel=1"], &["-Xcomp"]] {
+            let mut target = RemoteProcess::filled(jdk, options)?;
+            let entries = entries.map(|name| Pattern::parse(&format!("{FILLED}::{name}")));
+            let question = Question {
+                entries: entries.into_iter().collect::<Result<_, _>>()?,
+                packages: vec![Pattern::parse(FILLED)?],
+                depth: 1,
+                ..Question::default()
+            };
+            let proc = Proc::host();
+            let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, false)?;
+            tracer.begin()?;
+            for place in 0..PLACES {
+                check(&mut tracer, &mut target, place).with_context(|| format!("{jdk} {options:?}, place {place}"))?;
+            }
+            ensure!(tracer.losses() == TreeLosses::default(), "{jdk} {options:?}: {:?}", tracer.losses());
+            tracer.stop(&mut |_| {})?;
+            target.exit()?;
+        }
+        Ok(())
+    })
+}
+
+/// Check that each call that has told its beginning tells its end, also where the stack is full, and that an invocation in the same thread afterwards is one of
+/// its own.
+#[test]
+fn ends_are_told_where_the_stack_is_full() -> Result<()> {
+    filling(["fill", "calm"], |tracer, target, place| {
+        let told = told_while(tracer, target, &format!("fill {place}"))?;
+        ensure!(told.wrong.is_empty() && told.trees == 2, "{} trees, {:?}", told.trees, told.wrong.first());
+        let made: u64 = target.run("calls")?.first().context("no count")?.parse()?;
+        let down = (0..).zip(&tracer.plan().methods).find(|(_, method)| &*method.method == "down");
+        let seen = told.methods.get(&down.context("it is not in the plan")?.0);
+        ensure!(seen == Some(&[made, 0, made]), "{seen:?}, not {made} calls that are all left by an exception");
+        Ok(())
+    })
+}
+
+/// Check that a thread in which a task was run where the stack is full is in none afterwards.
+#[test]
+fn tasks_end_where_the_stack_is_full() -> Result<()> {
+    filling(["submit", "calm"], |tracer, target, place| {
+        let told = told_while(tracer, target, &format!("repeat {place}"))?;
+        ensure!(told.wrong.is_empty() && told.trees == 2, "{} trees, {:?}", told.trees, told.wrong.first());
+        ensure!(told.tasks == [1, 0], "{:?}: tasks that were made, and invocations that came of one", told.tasks);
         Ok(())
     })
 }

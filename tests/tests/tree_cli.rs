@@ -150,6 +150,71 @@ fn what_cannot_be_followed_is_said() -> Result<()> {
     })
 }
 
+/// Check that a native method that is chosen is the root of its trees, as those tell that call it.
+#[test]
+fn a_native_method_is_a_root() -> Result<()> {
+    const NATIVE: &str = "java.lang.Thread::holdsLock";
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        let child = follow(&target, NATIVE, &["--format", "json", "-n", &SHOWN.to_string()])?;
+        target.run(&format!("run 1 {SHOWN} platform"))?;
+        let (trees, summary) = printed(outcome(child)?)?;
+        for tree in &trees {
+            let root = &tree["root"];
+            ensure!(tree["entry"] == NATIVE && root["kind"] == "native" && root["calls"] == 1, "{tree}");
+        }
+        ensure!(summary["summary"]["entries"][0]["invocations"] == SHOWN && trees.len() as u64 == SHOWN, "{summary}");
+        target.exit()
+    })
+}
+
+/// Check that entry methods are chosen by regular expressions, and that what is written of all invocations together has each path once.
+#[test]
+fn all_invocations_together() -> Result<()> {
+    const ENTRIES: &str = r"targets\.Trees\$Work::(entry|none)";
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::trees(jdk, &[])?;
+        let pid = target.pid().to_string();
+        let mut written = |format: &str| -> Result<String> {
+            let mut child = spawn(&["tree", "--pid", &pid, "--regex", ENTRIES, "--format", format])?;
+            child.line_with_prefix(Stream::Stderr, "following ")?;
+            target.run(&format!("run 2 {SHOWN} platform"))?;
+            child.signal(Signal::INT)?;
+            let Outcome { code, stdout, stderr } = outcome(child)?;
+            ensure!(code == Some(0), "{code:?}: {stderr}");
+            Ok(stdout)
+        };
+        let folded = written("folded")?;
+        let paths: Vec<(&str, &str)> = folded.lines().filter_map(|line| line.rsplit_once(' ')).collect();
+        let is_path = |(path, time): &(&str, &str)| {
+            path.split(';').next().is_some_and(|root| root.contains("entry")) && time.parse::<u64>().is_ok()
+        };
+        ensure!(paths.len() == folded.lines().count() && paths.iter().all(is_path), "{folded}");
+        let of_recursion =
+            |depth: usize| paths.iter().filter(move |(path, _)| path.matches("recursive").count() == depth);
+        ensure!(of_recursion(7).count() == 2 && of_recursion(8).count() == 0, "{folded}");
+        let svg = written("svg")?;
+        let title = format!("{} invocations of {ENTRY}", 2 * SHOWN);
+        ensure!(svg.contains("<svg") && svg.contains(&title) && svg.contains("</svg>"), "{svg}");
+        target.exit()
+    })
+}
+
+/// Check that a hidden class is named as one that the VM lets nobody change.
+#[test]
+fn hidden_classes_are_left_out() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::hidden(jdk)?;
+        target.run("define 1")?;
+        let pid = target.pid().to_string();
+        let Outcome { code, stdout, stderr } = run(&["tree", "--pid", &pid, "targets.Hidden$Small.*::*"])?;
+        ensure!(code == Some(1) && stdout.is_empty(), "{code:?}: {stdout}");
+        let why = "(of classes that the VM lets nobody change)";
+        ensure!(stderr.contains("left out: targets.Hidden$Small/0x") && stderr.contains(why), "{stderr}");
+        target.exit()
+    })
+}
+
 /// The nanoseconds that a call in a loop of so many takes at best.
 fn best(target: &mut RemoteProcess, calls: u32) -> Result<f64> {
     let answer = target.run(&format!("time {calls}"))?;

@@ -18,6 +18,11 @@
 //! ```
 //!
 //! It is in `java.lang`, so that each module reads it and each loader finds it: the VM lets the boot loader have it there.
+//!
+//! # Where the stack ends
+//! A beginning that is told and an end that finds no room would leave a thread in a method, or with a task, that it has left long ago. So the hooks
+//! for beginnings take more of the stack than those for ends ([`BEGINS`]): where they do not fit, they tell nothing, and the method that calls them ends by the same
+//! `StackOverflowError` as if it had overflowed itself.
 
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -40,6 +45,14 @@ const HOOKS: [((&str, &str), &str, &[u8]); 6] = [
     (RUNS, "(Ljava/lang/Object;JZ)V", &[ALOAD_0]),
     (RAN, "(JZ)V", &[]),
 ];
+
+/// The hooks for beginnings.
+const BEGINS: [&str; 2] = [ENTER.0, RUNS.0];
+/// What they have more than those for ends, in words: locals, which take room where the hook is interpreted; and depth of the operand stack, which takes none,
+/// but the VM looks as far ahead in code that it compiles as would be taken if that had to be interpreted from there on. It only does if that is more than
+/// a page. A method that was compiled when it began and is interpreted when it ends has less room than before: by the size of its frame.
+const LOCALS_MORE: u16 = 64;
+const STACK_MORE: u16 = 560;
 
 const LCONST_0: u8 = 0x09;
 const ICONST_0: u8 = 0x03;
@@ -109,7 +122,8 @@ fn class_file(has_virtual: bool) -> Vec<u8> {
         }
         let [high, low] = class.method_reference(name, signature).to_be_bytes();
         bytes.extend([INVOKE_STATIC, high, low, RETURN]);
-        class.public_static_method(name, public, &Code { stack: 5, locals: 3, bytes: &bytes });
+        let (stack, locals) = if BEGINS.contains(&name) { (STACK_MORE, LOCALS_MORE) } else { (0, 0) };
+        class.public_static_method(name, public, &Code { stack: 5 + stack, locals: 3 + locals, bytes: &bytes });
     }
     class.finish()
 }

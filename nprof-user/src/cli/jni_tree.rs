@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use super::terminal::stdout_screen;
-use super::tree::clock;
+use super::tree::{Shown, clock};
 use crate::aggregate::{NestedCalls, TreeSums, Trees, summarize_trees};
 use crate::discover::Proc;
 use crate::model::{
@@ -131,16 +131,15 @@ pub(super) struct TreeOutput {
     sums: TreeSums,
     is_node: Vec<bool>,
     looked: Instant,
-    shown: u64,
-    /// In the second that began then.
-    shown_now: (Instant, u32),
+    shown: Shown,
     out: BufWriter<Stdout>,
 }
 
 impl TreeOutput {
     /// Before the first call.
     pub(super) fn begin(wanted: TreeWanted) -> Self {
-        let (context, now) = (TreeContext::new(crate::model::TreePlan::default(), clock()), Instant::now());
+        let context = TreeContext::new(crate::model::TreePlan::default(), clock());
+        let shown = Shown::new(wanted.min, wanted.count, Some(SHOWN_A_SECOND));
         Self {
             wanted,
             context,
@@ -148,9 +147,8 @@ impl TreeOutput {
             trees: Trees::new(&[], false),
             sums: TreeSums::default(),
             is_node: Vec::new(),
-            looked: now,
-            shown: 0,
-            shown_now: (now, 0),
+            looked: Instant::now(),
+            shown,
             out: BufWriter::new(io::stdout()),
         }
     }
@@ -176,7 +174,7 @@ impl TreeOutput {
             self.forget_ended(tracer);
         }
         self.out.flush()?;
-        Ok(self.wanted.count.is_some_and(|count| self.shown >= count))
+        Ok(self.shown.has_all())
     }
 
     fn learn_methods(&mut self, methods: &[TreeMethod]) {
@@ -202,12 +200,9 @@ impl TreeOutput {
     fn take(&mut self, invocation: &Invocation, tracer: &mut JniTracer) -> io::Result<()> {
         let number = invocation.number;
         self.sums.add(invocation);
-        let min_ns = self.min_ns();
-        let is_long = min_ns.is_none_or(|min| invocation.total_ns().is_none_or(|total| total >= min));
-        if !is_long || self.wanted.count.is_some_and(|count| self.shown >= count) || !self.may_show() {
+        if !self.shown.lets_through(invocation) {
             return Ok(());
         }
-        self.shown += 1;
         for sum in invocation.nodes.iter().flat_map(|node| &node.exceptions) {
             if let Some(name) = tracer.exception_name(sum.exception) {
                 self.context.learn_exception(sum.exception, name.into());
@@ -217,25 +212,12 @@ impl TreeOutput {
             TreeThread::Platform(tid) => Proc::host().thread(tracer.tracer().jvm().pid, tid).map(|thread| thread.name),
             TreeThread::Contained(_) | TreeThread::Virtual(_) => None,
         };
-        let shown = ShownInvocation { number, invocation, thread: thread.as_deref(), marked_ns: min_ns };
+        let shown = ShownInvocation { number, invocation, thread: thread.as_deref(), marked_ns: self.shown.min_ns() };
         if self.wanted.is_json {
             tree::tree_json(&self.context, shown, &mut self.out)
         } else {
             tree::tree_text(&self.context, shown, self.wanted.is_whole, stdout_screen(), &mut self.out)
         }
-    }
-
-    fn may_show(&mut self) -> bool {
-        let (since, shown) = &mut self.shown_now;
-        if since.elapsed() >= Duration::from_secs(1) {
-            (*since, *shown) = (Instant::now(), 0);
-        }
-        *shown += 1;
-        *shown <= SHOWN_A_SECOND
-    }
-
-    fn min_ns(&self) -> Option<u64> {
-        self.wanted.min.map(|min| u64::try_from(min.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Prints what is said at the end. Probes are detached by now.
@@ -244,7 +226,7 @@ impl TreeOutput {
     /// If it cannot be written.
     pub(super) fn finish(mut self, tracer: &mut JniTracer) -> io::Result<()> {
         self.read(tracer)?;
-        let (snapshot, min_ns) = (tracer.snapshot(), self.min_ns());
+        let snapshot = tracer.snapshot();
         let demoted: HashSet<[&str; 3]> =
             snapshot.demoted().map(|of| [&*of.class, &*of.name, &*of.signature]).collect();
         let is_demoted =
@@ -264,11 +246,11 @@ impl TreeOutput {
             main: &tracer.tracer().jvm().main,
             summary: &summary,
             elapsed: snapshot.snapshot.elapsed,
-            shown: self.shown,
-            min_ns,
+            shown: self.shown.count(),
+            min_ns: self.shown.min_ns(),
+            reached: self.shown.reached(),
             silenced: &silenced,
             fewer: "PATTERN, --exclude",
-            most_shown: Some(SHOWN_A_SECOND),
             remark: Some(&remark),
             losses: &losses,
         };

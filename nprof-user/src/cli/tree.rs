@@ -2,9 +2,11 @@
 
 mod following;
 mod output;
+mod shown;
 
 pub(super) use self::following::{FollowArgs, Following, begin, tell_end};
 pub(super) use self::output::clock;
+pub(super) use self::shown::Shown;
 
 use std::io;
 use std::process::ExitCode;
@@ -179,7 +181,7 @@ impl Session<'_> {
                 },
                 _ = self.look_for_ended.tick() => self.collector.find_ended(&mut showing(output))?,
             }
-            if self.args.count.is_some_and(|count| output.shown() >= count) {
+            if output.has_all() {
                 return Ok(None);
             }
         }

@@ -217,6 +217,24 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Handing"))
     }
 
+    /// Methods that fill the stack (`Filled.java`), on a JVM with these options.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn filled(jdk: &Jdk, options: &[&str]) -> Result<Self> {
+        let mut command = java(jdk, &Targets::get()?.classes());
+        Self::start(jdk, command.args(options).arg("targets.Filled"))
+    }
+
+    /// Methods that are rarely called (`Rarely.java`).
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn rarely(jdk: &Jdk) -> Result<Self> {
+        let mut command = java(jdk, &Targets::get()?.classes());
+        Self::start(jdk, command.arg("targets.Rarely"))
+    }
+
     /// Those of `Loaded.java`: as many classes as one likes.
     ///
     /// # Errors

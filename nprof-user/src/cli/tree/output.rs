@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Stdout, Write as _};
 use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Format, TreeArgs};
+use super::{Format, Shown, TreeArgs};
 use crate::aggregate::{TreeSums, summarize_trees, trees_by_time};
 use crate::cli::terminal::stdout_screen;
 use crate::model::{Invocation, Jvm, TreeClock, TreePlan, Unfinished};
@@ -18,13 +18,11 @@ use crate::trace::TreeTracer;
 #[derive(Debug)]
 pub(super) struct Output {
     format: Format,
-    min_ns: Option<u64>,
-    most: u64,
+    shown: Shown,
     is_whole: bool,
     has_summary: bool,
     context: TreeContext,
     sums: TreeSums,
-    shown: u64,
     jvm: Jvm,
     timeline: Option<TreeTimeline>,
     out: BufWriter<Stdout>,
@@ -65,22 +63,20 @@ impl Output {
         out.flush()?;
         Ok(Self {
             format: args.format,
-            min_ns: args.min.map(|min| u64::try_from(min.as_nanos()).unwrap_or(u64::MAX)),
-            most: args.count.unwrap_or(u64::MAX),
+            shown: Shown::new(args.min, args.count, None),
             is_whole: args.whole,
             has_summary: args.summary,
             context,
             sums: TreeSums::default(),
-            shown: 0,
             jvm,
             timeline,
             out,
         })
     }
 
-    /// How many were let through.
-    pub(super) fn shown(&self) -> u64 {
-        self.shown
+    /// Whether there are as many as were asked for.
+    pub(super) fn has_all(&self) -> bool {
+        self.shown.has_all()
     }
 
     /// Takes in an invocation, and shows it if it is one of those that were asked for.
@@ -90,12 +86,9 @@ impl Output {
     pub(super) fn take(&mut self, invocation: &Invocation, tracer: &TreeTracer) -> io::Result<()> {
         let number = invocation.number;
         self.sums.add(invocation);
-        // One without an end took longer than is known.
-        let is_long = self.min_ns.is_none_or(|min| invocation.total_ns().is_none_or(|total| total >= min));
-        if !is_long || self.shown >= self.most {
+        if !self.shown.lets_through(invocation) {
             return Ok(());
         }
-        self.shown += 1;
         for sum in invocation.nodes.iter().flat_map(|node| &node.exceptions) {
             if let Some(name) = tracer.exception_name(sum.exception) {
                 self.context.learn_exception(sum.exception, name.into());
@@ -133,11 +126,11 @@ impl Output {
             main: &self.jvm.main,
             summary: &summary,
             elapsed: tracer.recorded_for(),
-            shown: self.shown,
-            min_ns: self.min_ns,
+            shown: self.shown.count(),
+            min_ns: self.shown.min_ns(),
+            reached: self.shown.reached(),
             silenced: tracer.silenced(),
             fewer: "--depth, --package",
-            most_shown: None,
             remark: None,
             losses: &losses,
         };

@@ -49,6 +49,17 @@ pub struct ShownInvocation<'a> {
     pub marked_ns: Option<u64>,
 }
 
+/// The limits that invocations were beyond which are not shown; of each limit nothing if there were none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ShownLimits {
+    /// The least time, in nanoseconds.
+    pub min_ns: Option<u64>,
+    /// The most altogether.
+    pub most: Option<u64>,
+    /// The most in a second.
+    pub most_in_second: Option<u32>,
+}
+
 /// How a run went.
 #[derive(Debug)]
 pub struct TreeRun<'a> {
@@ -64,12 +75,12 @@ pub struct TreeRun<'a> {
     pub shown: u64,
     /// The least time of those, in nanoseconds.
     pub min_ns: Option<u64>,
+    /// The limits by which others were not.
+    pub reached: ShownLimits,
     /// The methods that tell no more, since they were called too often for the budget.
     pub silenced: &'a [u32],
     /// By what fewer would be followed.
     pub fewer: &'static str,
-    /// The most invocations that are shown in a second, if there is a limit.
-    pub most_shown: Option<u32>,
     /// What else there is to say of its times.
     pub remark: Option<&'a str>,
     /// What was lost.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 
 use super::json::{InvocationLine, Summary};
-use super::{ShownInvocation, TreeContext, TreeRun, tree_notes, tree_summary, tree_text, tree_title};
+use super::{ShownInvocation, ShownLimits, TreeContext, TreeRun, tree_notes, tree_summary, tree_text, tree_title};
 use crate::aggregate::summarize_trees;
 use crate::model::{About, KeptInvocation, Losses, RecordedTrees, SharedStr, TreePlan, TreeSummary};
 use crate::render::grid::{Screen, bold};
@@ -74,9 +74,9 @@ impl<'a> ShownTrees<'a> {
             elapsed: self.trees.elapsed,
             shown: self.slowest.len() as u64,
             min_ns: None,
+            reached: ShownLimits::default(),
             silenced: &self.trees.silenced,
             fewer: "--depth, --package",
-            most_shown: None,
             remark: self.remark.as_deref(),
             losses: &self.losses,
         }

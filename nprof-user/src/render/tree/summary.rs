@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::paragraph::{columns, wrapped};
-use super::{TreeContext, TreeRun, thread_label};
+use super::{ShownLimits, TreeContext, TreeRun, thread_label};
 use crate::aggregate::quantile::quantile;
 use crate::model::{Difference, EntrySummary, InvocationGroup, PathDifference, PathSum, Unfinished};
 use crate::render::grid::{Align, Grid, Screen};
@@ -234,9 +234,11 @@ fn rest(difference: &Difference) -> Option<String> {
 fn shown(run: &TreeRun<'_>) -> Option<String> {
     let all: u64 = run.summary.entries.iter().map(|entry| entry.invocations + entry.endless).sum();
     let below = all.saturating_sub(run.shown);
-    let min = run.min_ns.map(|min| format!("--min {}", units::duration(min)));
-    let most = run.most_shown.map(|most| format!("at most {most} in a second"));
-    let why: Vec<String> = min.into_iter().chain(most).collect();
+    let ShownLimits { min_ns, most, most_in_second } = run.reached;
+    let min = min_ns.map(|min| format!("--min {}", units::duration(min)));
+    let most = most.map(|most| format!("-n {most}"));
+    let in_second = most_in_second.map(|most| format!("at most {most} in a second"));
+    let why: Vec<String> = [min, most, in_second].into_iter().flatten().collect();
     let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join(", ")) };
     (below > 0).then(|| format!("shown: {} of {}{why}", units::count(run.shown), units::count(all)))
 }

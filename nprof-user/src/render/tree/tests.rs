@@ -98,8 +98,8 @@ fn run<'a>(summary: &'a TreeSummary, jvm: &'a Jvm, losses: &'a Losses) -> TreeRu
         elapsed: Duration::from_secs(30),
         shown: 3,
         min_ns: Some(10_000_000),
+        reached: ShownLimits { min_ns: Some(10_000_000), ..ShownLimits::default() },
         fewer: "--depth, --package",
-        most_shown: None,
         remark: None,
         silenced: &[2, 1],
         losses,
@@ -173,6 +173,25 @@ fn summary_for_people() {
     tree_summary(&context(), &run(&summary, &jvm, &losses), true, Screen::default(), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert_golden("summary.txt", include_str!("golden/summary.txt"), &text);
+}
+
+/// Check that it is said by which limits some are not shown, and nothing where all are.
+#[test]
+fn limits_are_named() {
+    let (jvm, losses, summary) =
+        (samples::snapshot().jvm, Losses::default(), summarize_trees(sums().totals(), Unfinished::default()));
+    let notes = |shown, min_ns, most, most_in_second| {
+        let reached = ShownLimits { min_ns, most, most_in_second };
+        tree_notes(&context(), &TreeRun { shown, reached, silenced: &[], ..run(&summary, &jvm, &losses) })
+    };
+    let first = |shown, min_ns, most, most_in_second| notes(shown, min_ns, most, most_in_second).remove(0);
+    assert_eq!(first(3, None, Some(3), None), "shown: 3 of 21 (-n 3)");
+    assert_eq!(
+        first(3, Some(1_000), Some(3), Some(20)),
+        "shown: 3 of 21 (--min 1.00 us, -n 3, at most 20 in a second)"
+    );
+    assert_eq!(first(3, None, None, None), "shown: 3 of 21");
+    assert!(notes(21, None, None, None).iter().all(|note| !note.contains("shown")));
 }
 
 /// Compares with a golden file. With `NPROF_RENEW=1` in the environment the file is written instead.
