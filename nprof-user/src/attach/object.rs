@@ -92,6 +92,7 @@ impl Object {
             .map_max_entries(maps::SLOW, if collect.has_slow_rows() { sizes.methods * sizes.shards } else { 1 })
             .map_max_entries(maps::WAITS, collect.for_slow(SLOTS))
             .map_max_entries(maps::ARGS, if collect.tells_args() { SLOTS } else { 1 })
+            .map_max_entries(maps::ROW_WAITS, if has_rows { collect.for_slow(SLOTS) } else { 1 })
             .map_max_entries(maps::THREADS, collect.threads())
             .map_max_entries(maps::BYTES, collect.byte_counts())
             .map_max_entries(maps::JNI, collect.for_jni(jni::PAIRS))
