@@ -109,7 +109,7 @@ pub struct Waits {
 const _: () = assert!(size_of::<Wait>() == 216 && size_of::<Waits>() == 216 * WAITS);
 
 /// How many waits are kept of a thread that makes calls with stubs; a power of two.
-pub const ROW_WAITS: usize = 8;
+pub const ROW_WAITS: u32 = 8;
 
 /// The longest waits of a thread that makes calls with stubs. Nobody tells the programs when such a call begins, so each wait is kept as
 /// long as no longer one has come since: of those since any time the first that is kept is the longest.
@@ -128,24 +128,23 @@ pub struct RowWaits {
     /// When the last one began for which there was no room any more; 0 if there was for each.
     pub forgotten_ns: u64,
     /// The waits, each with its own beginning in place of that of a call.
-    pub of: [Wait; ROW_WAITS],
+    pub of: [Wait; ROW_WAITS as usize],
 }
 
-const _: () = assert!(ROW_WAITS.is_power_of_two() && size_of::<RowWaits>() == 24 + 216 * ROW_WAITS);
+const _: () = assert!(ROW_WAITS.is_power_of_two() && size_of::<RowWaits>() == 24 + 216 * ROW_WAITS as usize);
 
 impl RowWaits {
     /// Keeps a wait of this length, which has just ended. Where it was is the caller's to write.
     #[inline(always)]
     pub fn keep(&mut self, start_ns: u64, ns: u64) -> &mut Wait {
-        let most = ROW_WAITS as u32;
-        let mut count = if self.count < most { self.count } else { most };
+        let mut count = if self.count < ROW_WAITS { self.count } else { ROW_WAITS };
         for _ in 0..ROW_WAITS {
             if count == 0 || self.of[self.place(count.wrapping_sub(1))].ns > ns {
                 break;
             }
             count -= 1;
         }
-        if count == most {
+        if count == ROW_WAITS {
             self.forgotten_ns = self.of[self.place(0)].start_ns;
             self.first = self.first.wrapping_add(1);
             count -= 1;
@@ -164,7 +163,7 @@ impl RowWaits {
         if self.forgotten_ns != 0 && self.forgotten_ns >= from_ns {
             return None;
         }
-        for number in 0..ROW_WAITS as u32 {
+        for number in 0..ROW_WAITS {
             let wait = &self.of[self.place(number)];
             if number < self.count && wait.start_ns >= from_ns {
                 return Some(wait);
@@ -175,7 +174,7 @@ impl RowWaits {
 
     #[inline(always)]
     fn place(&self, number: u32) -> usize {
-        self.first.wrapping_add(number) as usize & (ROW_WAITS - 1)
+        (self.first.wrapping_add(number) & (ROW_WAITS - 1)) as usize
     }
 }
 

@@ -320,7 +320,11 @@ mod tests {
         jvms.iter_mut().for_each(|jvm| jvm.methods.iter_mut().for_each(|row| row.in_flight = 0));
         jvms[1].methods[0].in_flight = 3;
         let said = |jvms: &[_]| lines(Run::new(jvms, Scope::All), &order::all(jvms, super::Order::default())).remove(0);
-        assert!(jvms[1].ended && said(&jvms).ends_with(", 3 in flight, 3 of them when their JVM ended"), "{}", said(&jvms));
+        assert!(
+            jvms[1].ended && said(&jvms).ends_with(", 3 in flight, 3 of them when their JVM ended"),
+            "{}",
+            said(&jvms)
+        );
         jvms[0].methods[0].in_flight = 1;
         assert!(said(&jvms).ends_with(", 4 in flight, 3 of them when their JVM ended"), "{}", said(&jvms));
         jvms[1].ended = false;
