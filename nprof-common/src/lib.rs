@@ -48,7 +48,7 @@ pub use jni::{
     JniShards, JniThrown, LockerRole,
 };
 pub use loss::Loss;
-pub use slow::{SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
+pub use slow::{RowWaits, SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
 pub use stack::{
     CallEvent, Chunk, FrozenPlaces, LastJavaFrame, LastJavaFramePlace, OffCpu, Pace, StackHeader, StackKind, VmPlaces,
 };
@@ -105,6 +105,8 @@ pub mod maps {
     pub const SLOW_PACE: &str = "NPROF_SLOW_PACE";
     /// `Waits` of the threads that have a slot, by its number.
     pub const WAITS: &str = "NPROF_WAITS";
+    /// `RowWaits` of threads that make calls with stubs, by the lower bits of their numbers.
+    pub const ROW_WAITS: &str = "NPROF_ROW_WAITS";
     /// `NotedCalls` of the threads that have a slot, by its number.
     pub const ARGS: &str = "NPROF_ARGS";
     /// `CallBytes` by counter and record (`by_record::key`).
@@ -217,7 +219,7 @@ mod tests {
         let counts = [maps::STATS, maps::SLOTS, maps::FRAMES, maps::LOSSES, maps::EXECS];
         let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU, maps::STORED];
         let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS, maps::THREADS, maps::BYTES];
-        let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ARGS];
+        let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ROW_WAITS, maps::ARGS];
         let jni =
             [maps::JNI, maps::CALLED, maps::LOOK_UPS, maps::HOLDS, maps::HELD, maps::MADE, maps::THROWN, maps::BLOCKS];
         let counters = [maps::CONSUMED, maps::COUNTERS, programs::SYSCALL, programs::RECEIVED, programs::SENT];

@@ -108,6 +108,76 @@ pub struct Waits {
 
 const _: () = assert!(size_of::<Wait>() == 216 && size_of::<Waits>() == 216 * WAITS);
 
+/// How many waits are kept of a thread that makes calls with stubs; a power of two.
+pub const ROW_WAITS: u32 = 8;
+
+/// The longest waits of a thread that makes calls with stubs. Nobody tells the programs when such a call begins, so each wait is kept as
+/// long as no longer one has come since: of those since any time the first that is kept is the longest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct RowWaits {
+    /// The thread; 0 if nobody has it.
+    pub owner: u32,
+    /// The place of the first.
+    pub first: u32,
+    /// How many there are.
+    pub count: u32,
+    /// Nothing.
+    pub padding: u32,
+    /// When the last one began for which there was no room any more; 0 if there was for each.
+    pub forgotten_ns: u64,
+    /// The waits, each with its own beginning in place of that of a call.
+    pub of: [Wait; ROW_WAITS as usize],
+}
+
+const _: () = assert!(ROW_WAITS.is_power_of_two() && size_of::<RowWaits>() == 24 + 216 * ROW_WAITS as usize);
+
+impl RowWaits {
+    /// Keeps a wait of this length, which has just ended. Where it was is the caller's to write.
+    #[inline(always)]
+    pub fn keep(&mut self, start_ns: u64, ns: u64) -> &mut Wait {
+        let mut count = if self.count < ROW_WAITS { self.count } else { ROW_WAITS };
+        for _ in 0..ROW_WAITS {
+            if count == 0 || self.of[self.place(count.wrapping_sub(1))].ns > ns {
+                break;
+            }
+            count -= 1;
+        }
+        if count == ROW_WAITS {
+            self.forgotten_ns = self.of[self.place(0)].start_ns;
+            self.first = self.first.wrapping_add(1);
+            count -= 1;
+        }
+        self.count = count + 1;
+        let place = self.place(count);
+        let wait = &mut self.of[place];
+        (wait.start_ns, wait.ns, wait.bytes) = (start_ns, ns, 0);
+        wait
+    }
+
+    /// The longest that has begun at this time or later; `None` if there was none, or that is not known any more.
+    #[inline(always)]
+    #[must_use]
+    pub fn longest_since(&self, from_ns: u64) -> Option<&Wait> {
+        if self.forgotten_ns != 0 && self.forgotten_ns >= from_ns {
+            return None;
+        }
+        for number in 0..ROW_WAITS {
+            let wait = &self.of[self.place(number)];
+            if number < self.count && wait.start_ns >= from_ns {
+                return Some(wait);
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn place(&self, number: u32) -> usize {
+        (self.first.wrapping_add(number) & (ROW_WAITS - 1)) as usize
+    }
+}
+
 /// What is said of a slow call besides its [`StackHeader`](crate::StackHeader).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
@@ -176,6 +246,40 @@ mod tests {
             }
         }
         told
+    }
+
+    /// Check that the longest wait since any time is found, whatever came after it, and that it is not made up where it has been forgotten.
+    #[test]
+    fn longest_waits() {
+        let random = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 1_000 + 1;
+        /// What it is, and of how many times out of a hundred it may not be known.
+        type Shape<'a> = (&'a str, &'a dyn Fn(u64) -> u64, usize);
+        let shapes: [Shape<'_>; 4] = [
+            ("of every length", &random, 50),
+            ("ever longer", &|n| n + 1, 0),
+            ("ever shorter", &|n| 1_000 - n, 100),
+            ("the same", &|_| 5, 0),
+        ];
+        for (name, length, percent) in shapes {
+            let (mut kept, mut all, mut unknown) = (RowWaits::new_zeroed(), std::vec![], 0);
+            for number in 0..200 {
+                let (start_ns, ns) = (10_000 * (number + 1), length(number));
+                kept.keep(start_ns, ns);
+                all.push((start_ns, ns));
+                for (from_ns, _) in all.clone() {
+                    let since = all.iter().filter(|(start_ns, _)| *start_ns >= from_ns);
+                    match kept.longest_since(from_ns) {
+                        Some(wait) => {
+                            assert_eq!(Some(wait.ns), since.map(|(_, ns)| *ns).max(), "{name} from {from_ns}")
+                        }
+                        None => unknown += 1,
+                    }
+                }
+                assert_eq!(kept.longest_since(start_ns + 1), None);
+            }
+            // Each time of those until then, after each wait.
+            assert!(unknown * 100 <= 200 * 201 / 2 * percent, "{name}: {unknown}");
+        }
     }
 
     /// Check that of a flood of calls few are told, and among them the slowest: whether the calls are all alike, few of them very

@@ -126,9 +126,10 @@ pub(crate) unsafe fn end(sp: u64, now: u64, regs: *const pt_regs) {
 /// Ends all calls of a thread that ends. They lasted until now.
 #[inline(always)]
 pub(crate) fn end_all(mut now: u64) {
-    if threads::frames().is_none() {
-        return;
-    }
+    let Some(frames) = threads::frames() else { return };
+    // It may have been woken up only to end, without having been seen to.
+    // SAFETY: as in `begin`.
+    off_cpu::settle(unsafe { &mut *frames });
     let step: unsafe extern "C" fn(u64, *mut u64) -> i64 = end_innermost;
     // A loop helper, because the verifier would otherwise walk through each of the rounds.
     // SAFETY: the callback takes what is passed here, which outlives the call.

@@ -28,6 +28,7 @@ mod losses;
 mod made;
 mod maps;
 mod off_cpu;
+mod row_waits;
 mod rows;
 mod shared;
 mod slow;

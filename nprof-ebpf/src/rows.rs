@@ -16,7 +16,7 @@ use nprof_common::rows::{
 };
 use nprof_common::{Counter, Loss};
 
-use crate::{clocks, cookie, counters, losses, threads};
+use crate::{clocks, cookie, counters, losses, row_waits, threads};
 
 /// The rows of one JVM. There are as many as user space wants, who freezes the map: nobody but these programs writes to it.
 type Rows = Array<ThreadRow, { LEAST_ROWS as usize }, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP) as usize }>;
@@ -73,6 +73,7 @@ fn nprof_row(ctx: ProbeContext) -> u32 {
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 fn nprof_row_end(_ctx: RawTracePointContext) -> i32 {
     release(threads::current_tid());
+    row_waits::leave(threads::current_tid());
     0
 }
 
@@ -92,7 +93,10 @@ fn nprof_row_sched(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: as above.
     if let Some(row) = unsafe { row_of_task(to) } {
         // SAFETY: the helper takes no pointer.
-        resume(row, unsafe { bpf_ktime_get_ns() });
+        if let Some((since_ns, away_ns)) = resume(row, unsafe { bpf_ktime_get_ns() }) {
+            // SAFETY: the kernel gives the task, which is the next on this CPU.
+            unsafe { row_waits::note(to, since_ns, away_ns, true) };
+        }
     }
     0
 }
@@ -298,7 +302,10 @@ unsafe fn catch_up(row: *mut ThreadRow, task: *mut task_struct) {
     // SAFETY: the caller's promise.
     unsafe {
         match clocks::away_ns(task, (*row).since_ns, (*row).ahead_ns) {
-            Some(away_ns) => add_off(row, away_ns),
+            Some(away_ns) => {
+                add_off(row, away_ns);
+                row_waits::note(task, (*row).since_ns, away_ns, false);
+            }
             None => losses::lose(Loss::NoOffCpu, 0, 0),
         }
         (*row).back_ns = 0;
@@ -306,19 +313,22 @@ unsafe fn catch_up(row: *mut ThreadRow, task: *mut task_struct) {
     }
 }
 
-/// A thread runs again.
+/// A thread runs again. Returns since when it did not, and for how long.
 #[inline(always)]
-fn resume(row: *mut ThreadRow, now_ns: u64) {
+fn resume(row: *mut ThreadRow, now_ns: u64) -> Option<(u64, u64)> {
     // SAFETY: the map gave the pointer; the thread is switched by one CPU at a time.
     let since_ns = unsafe { (&raw const (*row).since_ns).read_volatile() };
-    if since_ns != 0 {
-        // SAFETY: as above.
-        unsafe {
-            add_off(row, now_ns.saturating_sub(since_ns));
-            (*row).back_ns = now_ns;
-            (&raw mut (*row).since_ns).write_volatile(0);
-        }
+    if since_ns == 0 {
+        return None;
     }
+    let away_ns = now_ns.saturating_sub(since_ns);
+    // SAFETY: as above.
+    unsafe {
+        add_off(row, away_ns);
+        (*row).back_ns = now_ns;
+        (&raw mut (*row).since_ns).write_volatile(0);
+    }
+    Some((since_ns, away_ns))
 }
 
 /// # Safety

@@ -21,7 +21,7 @@ use nprof_common::{
 
 use crate::args::Made;
 use crate::stacks::{self, Thread};
-use crate::{args, atomic, counters, maps, threads, vm};
+use crate::{args, atomic, counters, maps, row_waits, threads, vm};
 
 /// What is told of each function's slow calls, sharded like the records.
 #[btf_map]
@@ -37,7 +37,7 @@ static NPROF_WAITS: Array<Waits, 1, 0> = Array::new();
 
 /// What a thread waits for is not looked at if it was shorter, in nanoseconds: to look takes about a microsecond, and is to cost two
 /// percent of the wait at most.
-const WAIT_FROM_NS: u64 = 50_000;
+pub(crate) const WAIT_FROM_NS: u64 = 50_000;
 
 /// The reader looks on its own every few milliseconds.
 const QUIETLY: u64 = BPF_RB_NO_WAKEUP as u64;
@@ -72,6 +72,9 @@ struct OfStub {
     base: u64,
     /// What the native has returned.
     result: u64,
+    /// When it was told, and how long it had taken.
+    now_ns: u64,
+    time_ns: u64,
 }
 
 /// Counts a call that has ended if it was slow, and says whether it is to be told. That is all that there is to do for others.
@@ -128,8 +131,9 @@ pub(crate) unsafe fn of_stub_call(index: u32, regs: *const pt_regs) {
     let (header, java) = unsafe { stacks::stub_call(regs) };
     let kind = if is_asked { StackKind::SlowStub } else { StackKind::SlowUnasked };
     let header = StackHeader { kind: kind as u32, ..header };
+    let StackHeader { now_ns, time_ns, .. } = header;
     // SAFETY: as above.
-    let of_stub = unsafe { OfStub { used: (*regs).r10, base: (*regs).rbp, result: (*regs).r8 } };
+    let of_stub = unsafe { OfStub { used: (*regs).r10, base: (*regs).rbp, result: (*regs).r8, now_ns, time_ns } };
     // SAFETY: registers and stack are those of the current thread.
     unsafe { tell_with_stack(header, Thread { env: 0, java }, index, Known::Stub(of_stub)) };
 }
@@ -351,7 +355,7 @@ unsafe fn detail(mut into: *mut u8, result: Option<u64>, known: Known<'_>) {
         (*into).wait.bytes = 0;
         let (call, frames) = match known {
             Known::Frames(call, frames) => (call, frames),
-            Known::Stub(of_stub) => return detail_of_stub(into, of_stub.used),
+            Known::Stub(of_stub) => return detail_of_stub(into, &of_stub),
         };
         if maps::collects(collect::OFF_CPU) {
             (*into).off_ns = call.off_ns;
@@ -369,12 +373,12 @@ unsafe fn detail(mut into: *mut u8, result: Option<u64>, known: Known<'_>) {
     }
 }
 
-/// Writes what a stub knows of its call: what the thread has used, at this address.
+/// Writes what a stub knows of its call, which is what the thread has used, and where the thread waited meanwhile.
 ///
 /// # Safety
 /// `into` is what is to be written.
 #[inline(always)]
-unsafe fn detail_of_stub(into: *mut SlowDetails, used: u64) {
+unsafe fn detail_of_stub(into: *mut SlowDetails, &OfStub { used, now_ns, time_ns, .. }: &OfStub) {
     if used == 0 {
         return;
     }
@@ -382,7 +386,15 @@ unsafe fn detail_of_stub(into: *mut SlowDetails, used: u64) {
     // SAFETY: the caller's promise; `vm::word` and the helper take any address.
     unsafe {
         if maps::collects(collect::OFF_CPU) {
-            (*into).off_ns = vm::word(used).unwrap_or(SlowDetails::UNKNOWN);
+            let off_ns = vm::word(used).unwrap_or(SlowDetails::UNKNOWN);
+            (*into).off_ns = off_ns;
+            // One that is longer came when the call had ended.
+            if off_ns != SlowDetails::UNKNOWN
+                && let Some(wait) = row_waits::longest(now_ns, time_ns)
+                && (*wait).ns <= off_ns
+            {
+                (*into).wait = *wait;
+            }
         }
         if counters::are_wanted() {
             let bytes = size_of::<ThreadCounts>() as u32;

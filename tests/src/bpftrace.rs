@@ -32,6 +32,31 @@ impl Bpftrace {
         ))
     }
 
+    /// The same with how long threads of a process ran, and their page faults and system calls, by the difference between entry and return.
+    /// Returns when it is attached.
+    ///
+    /// # Errors
+    /// When bpftrace is not there or refuses.
+    pub fn collecting(library: &Path, symbol: &str, pid: u32) -> Result<Self> {
+        let site = site(library, symbol);
+        let feeds = format!(
+            "software:page-faults:1 /pid == {pid}/ {{ @faults[tid]++; }} \
+             tracepoint:raw_syscalls:sys_enter /pid == {pid}/ {{ @syscalls[tid]++; }} \
+             tracepoint:sched:sched_switch {{ if (pid == {pid}) {{ @since[tid] = nsecs; }} \
+             if (@since[args->next_pid]) {{ @away[args->next_pid] += nsecs - @since[args->next_pid]; \
+             delete(@since[args->next_pid]); }} }}"
+        );
+        let calls = format!(
+            "uprobe:{site} {{ @faults_then[tid] = @faults[tid]; @syscalls_then[tid] = @syscalls[tid]; \
+             @away_then[tid] = @away[tid]; @start[tid] = nsecs; }} \
+             uretprobe:{site} /@start[tid]/ {{ $time = nsecs - @start[tid]; @calls = count(); @total = sum($time); \
+             @times = hist($time); @waited = sum(@away[tid] - @away_then[tid]); \
+             @faulted = sum(@faults[tid] - @faults_then[tid]); @called = sum(@syscalls[tid] - @syscalls_then[tid]); \
+             delete(@start[tid]); }}"
+        );
+        Self::attach(&format!("{feeds} {calls}"))
+    }
+
     /// A script that counts entries and returns. Returns when it is attached.
     ///
     /// # Errors

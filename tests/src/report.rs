@@ -143,6 +143,8 @@ pub struct Row {
     pub estimate_error_ns: Option<u64>,
     pub off_cpu_ns: Option<u64>,
     pub on_cpu_ns: Option<u64>,
+    pub open_ns: Option<u64>,
+    pub open_on_cpu_ns: Option<u64>,
     /// Only with `--collect`.
     pub collected: Option<BTreeMap<String, u64>>,
     /// The same.

@@ -47,6 +47,46 @@ public final class Consuming {
         touch(pages);
     }
 
+    /**
+     * Touches so many pages, reads and writes so many bytes, makes so many system calls, and is left only by the end of its process.
+     * Does nothing for 0.
+     */
+    static native void stay(int amount);
+
+    /** Waits until so many threads wait in {@link #stay}, each of which is counted once. */
+    static native void awaitStaying(int threads);
+
+    /** Consumes the same, and is left by the end of its thread. Does nothing for 0. */
+    static native void leave(int amount);
+
+    /**
+     * Hands a byte to another thread that does the same from the other side, and gets it back, so many times, on one CPU. Returns how
+     * long that took, in nanoseconds.
+     */
+    static native long swap(boolean begins, int times);
+
+    /** Touches so many pages, and calls {@link #inside}. */
+    static native void within(int amount, boolean leaves);
+
+    /** Has a thread of its own call {@link #lead}, and waits for its end. */
+    static native void spawn(int amount);
+
+    /** Called by {@link #within}. */
+    static void inside(int amount, boolean leaves) {
+        take(amount);
+        if (leaves) {
+            leave(amount);
+        } else {
+            stay(amount);
+        }
+    }
+
+    /** Gets ready, and gets into all of them. */
+    static void lead(int amount, boolean leaves) {
+        prepare();
+        within(amount, leaves);
+    }
+
     /** Times that {@link #nap} has left the CPU. */
     static native long napSwitches();
 
@@ -60,7 +100,53 @@ public final class Consuming {
             out.println("switches " + napSwitches());
             out.println("ran " + workedNs());
         }, "virtually", (a, out) -> consume(true, a[0], Integer.parseInt(a[1]), Integer.parseInt(a[2]), Integer.parseInt(a[3])), "pass", (a, out) -> pass(a[0], Integer.parseInt(a[1])),
-                "divide", (a, out) -> divide(a[0], Integer.parseInt(a[1]), Integer.parseInt(a[2]), Integer.parseInt(a[3]))));
+                "divide", (a, out) -> divide(a[0], Integer.parseInt(a[1]), Integer.parseInt(a[2]), Integer.parseInt(a[3])),
+                "stay", (a, out) -> stay(a[0].equals("virtually"), Integer.parseInt(a[1]), Integer.parseInt(a[2])),
+                "swap", (a, out) -> out.println("took " + swap(Integer.parseInt(a[0]))),
+                "leave", (a, out) -> leave(Integer.parseInt(a[0]), Integer.parseInt(a[1]))));
+    }
+
+    /** Has two threads take turns so many times. Returns how long that took, in nanoseconds. */
+    private static long swap(int times) throws InterruptedException {
+        long[] took = new long[1];
+        Thread[] both = {new Thread(() -> took[0] = swap(true, times)), new Thread(() -> swap(false, times))};
+        for (Thread thread : both) {
+            thread.start();
+        }
+        for (Thread thread : both) {
+            thread.join();
+        }
+        return took[0];
+    }
+
+    /** Has some threads stay inside. What is done once in a process is done before. */
+    private static void stay(boolean virtually, int threads, int amount) throws ReflectiveOperationException {
+        for (int i = 0; i < threads; i++) {
+            start(virtually, () -> lead(amount, false)).setName("stays");
+        }
+        awaitStaying(threads);
+    }
+
+    /** Has some threads end inside, one after the other. For 0 of them, does everything once that ends nothing. */
+    private static void leave(int threads, int amount) {
+        for (int i = 0; i < threads; i++) {
+            spawn(amount);
+        }
+        if (threads == 0) {
+            spawn(0);
+            lead(0, false);
+            awaitStaying(0);
+        }
+    }
+
+    private static Thread start(boolean virtually, Runnable task) throws ReflectiveOperationException {
+        if (virtually) {
+            return (Thread) Thread.class.getMethod("startVirtualThread", Runnable.class).invoke(null, task);
+        }
+        Thread thread = new Thread(task);
+        thread.setDaemon(true);
+        thread.start();
+        return thread;
     }
 
     /** Has each of some threads call a native so many times. */
@@ -74,12 +160,7 @@ public final class Consuming {
                     once(what, amount);
                 }
             };
-            if (virtually) {
-                all[i] = (Thread) Thread.class.getMethod("startVirtualThread", Runnable.class).invoke(null, task);
-                continue;
-            }
-            all[i] = new Thread(task);
-            all[i].start();
+            all[i] = start(virtually, task);
         }
         for (Thread thread : all) {
             thread.join();

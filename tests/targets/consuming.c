@@ -2,7 +2,10 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <jni.h>
+#include <limits.h>
 #include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -14,6 +17,8 @@
 #define MOST 65536
 
 static int zero, null;
+/* Between two threads, one for each way. */
+static int ropes[2][2];
 static long switches, ran;
 static __thread int sockets[2];
 static __thread char *own;
@@ -22,7 +27,10 @@ JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM *vm, void *reserved) {
     (void)vm, (void)reserved;
     zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
     null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    return zero < 0 || null < 0 ? JNI_ERR : JNI_VERSION_1_8;
+    if (zero < 0 || null < 0 || pipe2(ropes[0], O_CLOEXEC) != 0 || pipe2(ropes[1], O_CLOEXEC) != 0) {
+        return JNI_ERR;
+    }
+    return JNI_VERSION_1_8;
 }
 
 /* Memory that is there already: what is done with it makes no fault. */
@@ -163,6 +171,126 @@ JNIEXPORT jlong JNICALL Java_targets_Consuming_workedNs(JNIEnv *env, jclass owne
 JNIEXPORT jlong JNICALL Java_targets_Consuming_napSwitches(JNIEnv *env, jclass owner) {
     (void)env, (void)owner;
     return __atomic_load_n(&switches, __ATOMIC_RELAXED);
+}
+
+/* Has the thread run on the first of its CPUs alone, so that it and its like run by turns. */
+static void share_a_cpu(void) {
+    cpu_set_t cpus;
+    int first = 0;
+    if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) {
+        abort();
+    }
+    while (!CPU_ISSET(first, &cpus)) {
+        first++;
+    }
+    CPU_ZERO(&cpus);
+    CPU_SET(first, &cpus);
+    if (sched_setaffinity(0, sizeof cpus, &cpus) != 0) {
+        abort();
+    }
+}
+
+JNIEXPORT jlong JNICALL Java_targets_Consuming_swap(JNIEnv *env, jclass owner, jboolean begins, jint times) {
+    (void)env, (void)owner;
+    int to = ropes[begins ? 0 : 1][1], from = ropes[begins ? 1 : 0][0];
+    char byte = 0;
+    share_a_cpu();
+    long before = now(CLOCK_MONOTONIC);
+    for (jint i = 0; i < times; i++) {
+        if ((begins && write(to, &byte, 1) != 1) || read(from, &byte, 1) != 1 || (!begins && write(to, &byte, 1) != 1)) {
+            abort();
+        }
+    }
+    return now(CLOCK_MONOTONIC) - before;
+}
+
+/* As many pages, bytes in both directions, and system calls besides the five by which that is done. */
+static void consume(jint amount) {
+    touch(amount);
+    char *buffer = present();
+    if (read(zero, buffer, amount) != amount || write(null, buffer, amount) != amount) {
+        abort();
+    }
+    for (jint i = 0; i < amount; i++) {
+        syscall(SYS_getppid);
+    }
+}
+
+/* Nobody wakes who waits here, or has been taken from the first place to the second. */
+static int staying, counted;
+
+JNIEXPORT void JNICALL Java_targets_Consuming_stay(JNIEnv *env, jclass owner, jint amount) {
+    (void)env, (void)owner;
+    if (amount > 0) {
+        consume(amount);
+        for (;;) {
+            syscall(SYS_futex, &staying, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+        }
+    }
+}
+
+JNIEXPORT void JNICALL Java_targets_Consuming_awaitStaying(JNIEnv *env, jclass owner, jint threads) {
+    (void)env, (void)owner;
+    for (long waiting = 0; waiting < threads;) {
+        long more = syscall(SYS_futex, &staying, FUTEX_CMP_REQUEUE_PRIVATE, 0, (void *)INT_MAX, &counted, 0);
+        if (more < 0) {
+            abort();
+        }
+        waiting += more;
+        nanosleep(&(struct timespec){.tv_nsec = more == 0 ? 1000000 : 0}, NULL);
+    }
+}
+
+JNIEXPORT void JNICALL Java_targets_Consuming_leave(JNIEnv *env, jclass owner, jint amount) {
+    (void)env, (void)owner;
+    if (amount > 0) {
+        consume(amount);
+        /* The thread, and by no more than this call. */
+        syscall(SYS_exit, 0);
+    }
+}
+
+JNIEXPORT void JNICALL Java_targets_Consuming_within(JNIEnv *env, jclass owner, jint amount, jboolean leaves) {
+    jmethodID inside = (*env)->GetStaticMethodID(env, owner, "inside", "(IZ)V");
+    if (amount > 0) {
+        touch(amount);
+    }
+    (*env)->CallStaticVoidMethod(env, owner, inside, amount, leaves);
+}
+
+struct mortal {
+    JavaVM *vm;
+    jclass owner;
+    jmethodID entry;
+    jint amount;
+};
+
+static void *live_and_end(void *argument) {
+    struct mortal *self = argument;
+    JNIEnv *env;
+    if ((*self->vm)->AttachCurrentThreadAsDaemon(self->vm, (void **)&env, NULL) == JNI_OK) {
+        (*env)->CallStaticVoidMethod(env, self->owner, self->entry, self->amount, JNI_TRUE);
+        (*self->vm)->DetachCurrentThread(self->vm);
+    }
+    return NULL;
+}
+
+/* The VM goes on to list a thread that ends without detaching: its stack is ours and stays mapped, as in shapes_threads.c. */
+JNIEXPORT void JNICALL Java_targets_Consuming_spawn(JNIEnv *env, jclass owner, jint amount) {
+    size_t size = 1024 * 1024;
+    struct mortal mortal = {.amount = amount, .entry = (*env)->GetStaticMethodID(env, owner, "lead", "(IZ)V")};
+    void *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    (*env)->GetJavaVM(env, &mortal.vm);
+    mortal.owner = (*env)->NewGlobalRef(env, owner);
+    pthread_attr_init(&attributes);
+    if (stack == MAP_FAILED || mortal.owner == NULL || pthread_attr_setstack(&attributes, stack, size) != 0
+        || pthread_create(&thread, &attributes, live_and_end, &mortal) != 0 || pthread_join(thread, NULL) != 0) {
+        abort();
+    }
+    pthread_attr_destroy(&attributes);
+    (*env)->DeleteGlobalRef(env, mortal.owner);
 }
 
 JNIEXPORT void JNICALL Java_targets_Consuming_outer(JNIEnv *env, jclass owner, jint pages) {

@@ -9,6 +9,8 @@ use nprof_tests::process::RemoteProcess;
 use nprof_tests::report::{GroupRow, Report, Row, ThreadRow};
 use nprof_tests::require::traced_on_every_jdk;
 
+use crate::callers::Recording;
+
 const CLASS: &str = "targets.Consuming";
 const THREADS: u64 = 5;
 const ROUNDS: u64 = 40;
@@ -106,6 +108,55 @@ fn of_every_jvm_but_not_of_stubs() -> Result<()> {
         let refused = run(&["trace", "--pid", &pid, "--by", "thread", "--tier", "stub", "-d", "1s"])?;
         ensure!(refused.stderr.contains("stubs do not tell threads apart: say `--tier kernel`"), "{}", refused.stderr);
         ensure!(refused.code == Some(2), "{:?}", refused.code);
+        target.exit()
+    })
+}
+
+/// Check that recordings are read by thread: what threads of a name did in the report, in a picture with their names at the root, and
+/// compared for each call of a method.
+#[test]
+fn recordings_of_some_threads() -> Result<()> {
+    const NAME: &str = "part-2";
+    const TEN: u64 = 10;
+    let native = format!("{CLASS}::nap");
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::consuming(jdk)?;
+        let recording = Recording::start(target.pid(), &[CLASS])?;
+        // So many that some calls of each thread are sampled, and so long that the thread's name is known.
+        target.run(&format!("divide nap {THREADS} {} 2", TEN * ROUNDS))?;
+        let recorded = recording.finish_file()?;
+        let file = recorded.file();
+        let file = file.to_str().context("a temporary directory's name is text")?;
+        let shown = |args: &[&str]| -> Result<String> {
+            let run = run(args)?;
+            ensure!(run.code == Some(0), "{run:?}");
+            Ok(run.stdout)
+        };
+        let calls = |threads: &[&str]| -> Result<u64> {
+            let report = shown(&[&["report", file, "--format=json", &native], threads].concat())?;
+            let report: serde_json::Value = serde_json::from_str(&report)?;
+            report["functions"][0]["calls"].as_u64().with_context(|| report.to_string())
+        };
+        let all = TEN * expected().iter().map(|(_, calls)| calls).sum::<u64>();
+        let [of_all, of_parts, of_one] = [&[][..], &["--thread=part-*"], &["--thread", NAME]]
+            .map(calls)
+            .into_iter()
+            .collect::<Result<Vec<_>>>()?[..]
+        else {
+            anyhow::bail!("three")
+        };
+        ensure!(of_all == all && of_parts == all && (1..all).contains(&of_one), "{of_all}, {of_parts}, {of_one}");
+        let picture = ["flamegraph", file, "--threads", "--format=folded", "--weight=calls", "-o", "-"];
+        let roots = |threads: &[&str]| -> Result<BTreeSet<String>> {
+            let picture = shown(&[&picture, threads].concat())?;
+            Ok(picture.lines().filter_map(|line| Some(line.split_once(';')?.0.to_owned())).collect())
+        };
+        let (roots_of_all, roots_of_one) = (roots(&[])?, roots(&["--thread", NAME])?);
+        let is_root = |root: &String| root.contains(NAME);
+        ensure!(roots_of_one.len() == 1 && roots_of_one.iter().all(is_root), "{roots_of_one:?}");
+        ensure!(roots_of_all.len() >= 3 && roots_of_all.is_superset(&roots_of_one), "{roots_of_all:?}");
+        let compared = shown(&["diff", file, file, "--thread", NAME, "--per", &native, "--sort", "calls-b"])?;
+        ensure!(compared.contains(&format!("per call of {native}")) && compared.contains(" 0.0 %"), "{compared}");
         target.exit()
     })
 }

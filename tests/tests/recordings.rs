@@ -99,6 +99,8 @@ fn mistakes_are_explained() -> Result<()> {
         (["report", "/etc/passwd", "-t", "1"], "not a recording of nprof"),
         (["report", RECORDING, "--thread", "main"], "does not tell threads apart"),
         (["report", RECORDING, "--by", "thread"], "does not tell threads apart"),
+        (["report", RECORDING, "--sort", "tier"], "it has no such column"),
+        (["report", RECORDING, "--sort", "functions"], "for rows that are added up"),
         (["report", "/nonexistent/run.nprof", "-t", "1"], "/nonexistent/run.nprof"),
         (["flamegraph", RECORDING, "-o", "flame.png"], ".svg .folded"),
         (["flamegraph", RECORDING, "-o", "/tmp"], "name a file in it"),

@@ -1,5 +1,6 @@
 //! Slow calls (`--slow`): which are listed, and what is said of each.
 
+use std::cmp::Reverse;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -166,6 +167,40 @@ fn of_many(jdk: &Jdk, tier: &str, natives: &str) -> Result<()> {
     target.exit()
 }
 
+/// Check that it is known where calls waited that stubs have timed, and for how long at once: each for its own time, of shorter and longer
+/// ones, one after the other in one thread.
+#[test]
+fn where_calls_of_stubs_waited() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        target.self_timed("sleep", 1, MS)?;
+        let options = ["--tier", "stub", "--slow", SLOW, "targets.Timed::sleep"];
+        let trace = Trace::start(target.pid(), &options)?;
+        for ms in SLEEPS_MS {
+            target.self_timed("sleep", 1, ms * MS)?;
+        }
+        let report = trace.finish()?;
+        report.must_be_lossless()?;
+        let calls = &slow(&report, target.pid())?.calls;
+        ensure!(calls.len() >= SLEEPERS && calls.iter().all(|call| call.tier == "stub"), "{calls:?}");
+        must_sleep(calls)?;
+        for call in calls {
+            let (wait_ns, off_ns) = call.wait.as_ref().map(|wait| wait.ns).zip(call.off_cpu_ns).context("no wait")?;
+            // It sleeps once, and may wait for a CPU besides.
+            ensure!(wait_ns <= off_ns && off_ns <= call.time_ns, "{call:?}");
+        }
+        // The wait of each is its own, and no shorter than it was to sleep.
+        let mut waits: Vec<u64> = calls.iter().filter_map(|call| Some(call.wait.as_ref()?.ns)).collect();
+        let mut sleeps = SLEEPS_MS.map(|ms| ms * MS);
+        waits.sort_unstable_by_key(|ns| Reverse(*ns));
+        sleeps.sort_unstable_by_key(|ns| Reverse(*ns));
+        ensure!(waits.iter().zip(sleeps).all(|(waited, slept)| *waited >= slept), "{calls:?}");
+        waits.dedup();
+        ensure!(waits.len() == calls.len(), "two calls have one wait: {calls:?}");
+        target.exit()
+    })
+}
+
 /// Check that calls of methods that nobody has asked for are not told, though their stubs are there from their first call on, and take
 /// the place of none that is: neither before it is known which methods are selected nor later.
 #[test]
@@ -247,6 +282,8 @@ fn consumed_by(jdk: &Jdk, tier: &str) -> Result<()> {
     ensure!(nested.len() == 2 && nested.iter().all(|syscalls| *syscalls >= Some(6)), "{slow:?}");
     ensure!(slow.calls.iter().all(|call| call.tier == tier), "{slow:?}");
     ensure!(calls("nap").len() == 4 && calls("nap").iter().all(|call| call.off_cpu_ns > call.on_cpu_ns), "{slow:?}");
+    let waited = |call: &&SlowCallRow| call.wait.as_ref().is_some_and(|wait| Some(wait.ns) <= call.off_cpu_ns);
+    ensure!(calls("nap").iter().all(waited), "{slow:?}");
     target.exit()
 }
 

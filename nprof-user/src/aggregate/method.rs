@@ -83,6 +83,7 @@ pub(super) fn method(recorded: Recorded<'_>, about: About) -> MethodSnapshot {
         counted: stats.counted,
         calls: stats.counted + ended,
         in_flight: stats.entered.saturating_sub(ended),
+        open: None,
         untimed: stats.untimed,
         total_ns,
         estimated_ns,

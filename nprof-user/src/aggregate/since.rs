@@ -84,6 +84,7 @@ fn nothing(row: &MethodSnapshot) -> MethodSnapshot {
         calls: 0,
         counted: 0,
         untimed: 0,
+        open: None,
         total_ns: 0,
         estimated_ns: None,
         estimated_error_ns: None,

@@ -29,6 +29,7 @@ pub(crate) fn function(index: u32, name: &str, calls: u64, total_ns: u64) -> Met
         counted: 0,
         calls,
         in_flight: 0,
+        open: None,
         untimed: 0,
         total_ns,
         estimated_ns: None,

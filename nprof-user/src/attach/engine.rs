@@ -14,6 +14,7 @@ use super::feeds::{Collect, Feeds};
 use super::jni::{JniTable, Maps};
 use super::loss_log::{self, LossLog};
 use super::object::{Object, Sizes};
+use super::open_frames::OpenFrames;
 use super::row_maps::RowMaps;
 use super::sharing::{Sharing, Tables};
 use super::slow::SlowTable;
@@ -39,6 +40,7 @@ pub struct Engine {
     bytes: Option<Arc<ByteTable>>,
     jni: Option<Arc<JniTable>>,
     vms: Arc<VmTable>,
+    open: Arc<OpenFrames>,
     /// Whether the calls of functions that call Java are told apart by Java method.
     tells_callees: bool,
     capacity: u32,
@@ -101,10 +103,9 @@ impl Engine {
         let slow_pace = map_array(&self.object, maps::SLOW_PACE, 1, size_of::<SlowPace>())?;
         let object = &mut self.object;
         let (stacks, calls) = (object.take_ring(maps::STACKS)?, object.take_ring(maps::CALLS)?);
-        let (anchors, slots) = (object.take_anchors()?, object.take_slots()?);
-        let vms = Arc::clone(&self.vms);
-        let (off_cpu, off_cpu_in_slots) = (object.take_off_cpu(), object.off_cpu_in_slots);
-        let feeds = Feeds { stacks, calls, anchors, slots, vms, pace, slow_pace, off_cpu, off_cpu_in_slots };
+        let anchors = object.take_anchors()?;
+        let (vms, open) = (Arc::clone(&self.vms), Arc::clone(&self.open));
+        let feeds = Feeds { stacks, calls, anchors, open, vms, pace, slow_pace };
         Ok((Arc::new(self), feeds))
     }
 
@@ -145,6 +146,8 @@ impl Engine {
         let (threads, bytes) = object.take_by_record(collect)?;
         let (threads, bytes) = (threads.map(Arc::new), bytes.map(Arc::new));
         let vms = Arc::new(VmTable::new(object.take_vms()?));
+        let (slots, off_cpu_in_slots) = (object.take_slots()?, object.off_cpu_in_slots);
+        let open = Arc::new(OpenFrames { slots, off_cpu: object.take_off_cpu(), off_cpu_in_slots });
         let jni = collect.jni.then(|| take_jni(&mut object)).transpose()?.map(Arc::new);
         let sharing = collect.shares.then(|| take_tables(&mut object)).transpose()?;
         let sharing = sharing.map(|tables| Arc::new(Sharing::new(tables, !filtered)));
@@ -158,6 +161,7 @@ impl Engine {
             bytes,
             jni,
             vms,
+            open,
             tells_callees: collect.callees,
             capacity,
             shards,
@@ -169,6 +173,12 @@ impl Engine {
             sharing,
             row_maps,
         })
+    }
+
+    /// The calls that threads are in.
+    #[must_use]
+    pub fn open_frames(&self) -> &Arc<OpenFrames> {
+        &self.open
     }
 
     /// Whether it is measured how long threads do not run within calls.

@@ -1,25 +1,23 @@
 //! What the programs tell of single calls and threads, beside the records: rings that are read, and the pace that is set.
 
 use std::mem::offset_of;
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
-use aya::maps::{Array, HashMap, MapData, RingBuf};
+use aya::maps::{HashMap, MapData, RingBuf};
 use nprof_common::stack::{MAX_PAGES, PAGE, collect};
 use nprof_common::{
-    CallArgs, CallEvent, Counter, Frame, Frames, JniEvent, JniHandle, LastJavaFramePlace, MadeCall, OffCpu, Pace,
-    SLOTS, SlowDetails, SlowPace, StackHeader, alloc,
+    CallArgs, CallEvent, Counter, JniEvent, JniHandle, LastJavaFramePlace, MadeCall, Pace, SlowDetails, SlowPace,
+    StackHeader, alloc,
 };
-use rustix::process::{PidfdFlags, pidfd_open};
-use zerocopy::{FromBytes as _, transmute};
+use zerocopy::FromBytes as _;
 
 use super::by_record;
+use super::open_frames::OpenFrames;
 use super::rows::Kept;
 use super::vm_table::VmTable;
 use crate::model::{ArgsWanted, Pid, VirtAddr};
-use crate::sys::bpf;
 use crate::sys::mapped_array::MappedArray;
 
 /// Slow calls that come all at once and have no stack: some thousands of each function are told on a CPU before it keeps most back.
@@ -247,25 +245,16 @@ impl Collect {
 /// A [`LastJavaFramePlace`] as aya passes it to the kernel.
 pub(super) type LastJavaFrameEntry = [u64; size_of::<LastJavaFramePlace>() / size_of::<u64>()];
 
-/// Of `pidfd_open`: any thread, and not only a process's first.
-const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(0x80);
-
 /// What comes out of the kernel.
 pub struct Feeds {
     pub(super) stacks: RingBuf<MapData>,
     pub(super) calls: RingBuf<MapData>,
     pub(super) anchors: HashMap<MapData, u32, LastJavaFrameEntry>,
-    pub(super) slots: Array<MapData, Slot>,
+    pub(super) open: Arc<OpenFrames>,
     pub(super) vms: Arc<VmTable>,
     pub(super) pace: MappedArray,
     pub(super) slow_pace: MappedArray,
-    pub(super) off_cpu: Option<MapData>,
-    /// Whether that is known from slots, too.
-    pub(super) off_cpu_in_slots: bool,
 }
-
-/// The frames of a thread as they lie in the kernel.
-pub(super) type Slot = [u64; size_of::<Frames>() / size_of::<u64>()];
 
 /// A stack that was taken.
 #[derive(Debug, Clone, Copy)]
@@ -351,38 +340,10 @@ impl Feeds {
         }
     }
 
-    /// The calls that a thread (of the initial namespace) is in, outermost first. None also for the few threads whose slot
-    /// another one had taken.
+    /// The calls that threads are in.
     #[must_use]
-    pub fn open_calls(&self, tid: u32) -> Vec<Frame> {
-        self.slot(tid).map_or_else(Vec::new, |frames| frames.open_calls(tid).to_vec())
-    }
-
-    /// How long a thread (of the initial namespace) has not been running since its first traced call, at `now_ns` of the
-    /// monotonic clock: as if it had last stopped, or run, at that time. `None` where that is not measured, and before Linux 6.9 of the few threads whose slot another one had
-    /// taken.
-    #[must_use]
-    pub fn off_cpu(&self, tid: u32, now_ns: u64) -> Option<OffCpu> {
-        let known = match self.slot(tid).filter(|_| self.off_cpu_in_slots) {
-            Some(frames) => frames.off_cpu,
-            None => self.stored_off_cpu(tid)?,
-        };
-        let since_ns = if known.since_ns == 0 { now_ns } else { known.since_ns };
-        Some(OffCpu { total_ns: known.total_ns + now_ns.saturating_sub(since_ns), ..known })
-    }
-
-    /// What task storage has of a thread.
-    fn stored_off_cpu(&self, tid: u32) -> Option<OffCpu> {
-        let tid = rustix::process::Pid::from_raw(i32::try_from(tid).ok()?)?;
-        let thread = pidfd_open(tid, PIDFD_THREAD).ok()?;
-        bpf::lookup_task_storage(self.off_cpu.as_ref()?, thread.as_fd()).ok()
-    }
-
-    /// The slot of a thread, if it has one.
-    fn slot(&self, tid: u32) -> Option<Frames> {
-        let slot = self.slots.get(&(tid & (SLOTS - 1)), 0).ok()?;
-        let frames: Frames = transmute!(slot);
-        (frames.owner == tid).then_some(frames)
+    pub fn open(&self) -> &OpenFrames {
+        &self.open
     }
 
     /// Says where a thread (of the initial namespace) notes its last Java frame: stack pointer, program counter, frame

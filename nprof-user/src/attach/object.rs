@@ -14,9 +14,10 @@ use nprof_common::{SLOTS, globals, maps, programs, shared};
 use super::by_record::{ByRecord, ByteTable, ThreadTable};
 use super::counters::{self, TaskFields};
 use super::error::{Error, refusal};
-use super::feeds::{Collect, LastJavaFrameEntry, Slot};
+use super::feeds::{Collect, LastJavaFrameEntry};
 use super::jni;
 use super::loss_log;
+use super::open_frames::Slot;
 use super::relocate::{data, relocate};
 use super::rows;
 use super::vm_table::VmEntry;
@@ -91,6 +92,7 @@ impl Object {
             .map_max_entries(maps::PLACES, places)
             .map_max_entries(maps::SLOW, if collect.has_slow_rows() { sizes.methods * sizes.shards } else { 1 })
             .map_max_entries(maps::WAITS, collect.for_slow(SLOTS))
+            .map_max_entries(maps::ROW_WAITS, if has_rows { collect.for_slow(SLOTS) } else { 1 })
             .map_max_entries(maps::ARGS, if collect.tells_args() { SLOTS } else { 1 })
             .map_max_entries(maps::THREADS, collect.threads())
             .map_max_entries(maps::BYTES, collect.byte_counts())

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::NOTHING_MATCHED;
@@ -15,7 +16,7 @@ use super::selection::{SelectionArgs, ThreadArgs};
 use super::terminal::{say, stdout_screen};
 use crate::aggregate::{Detail, compare_trees, weigh, weigh_comparison};
 use crate::model::{Profile, Weighed, Weight};
-use crate::render::profile::diff::{self, Base, Difference, Names};
+use crate::render::profile::diff::{self, Base, DiffOrder, Difference, Names, Shown};
 use crate::render::tree::{tree_difference, tree_difference_notes};
 
 /// Compare two recordings: which native methods take more or less time than before
@@ -54,6 +55,9 @@ pub(super) struct DiffArgs {
     /// what they call, of as many invocations of each entry method in A as there are in B
     #[arg(long, requires = "output", conflicts_with_all = ["per", "threads"])]
     trees: bool,
+    /// The column that rows are ordered by: what was collected by how much it changed [default: change]
+    #[arg(long, value_name = "COLUMN", value_parser = order(), conflicts_with = "output")]
+    sort: Option<DiffOrder>,
     /// Print this many rows of the table; 0 for all
     #[arg(short, long, value_name = "N", default_value_t = 30, conflicts_with = "output")]
     top: usize,
@@ -90,8 +94,12 @@ pub(super) fn run(args: &DiffArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(NOTHING_MATCHED));
     };
     let Some(picture) = picture else {
+        let order = args.sort.unwrap_or_default();
+        if let Some(why) = order.missing(before.about.collectors.shared_with(after.about.collectors)) {
+            bail!("`--sort` by that column is not possible for these recordings: {why}");
+        }
         let mut out = io::BufWriter::new(io::stdout().lock());
-        diff::table((&before, &after), &base, args.top, stdout_screen(), &mut out)?;
+        diff::table((&before, &after), &base, Shown { order, top: args.top }, stdout_screen(), &mut out)?;
         if let (Some(before), Some(after)) = (&before.trees, &after.trees) {
             writeln!(out)?;
             tree_difference(&compare_trees(before, after), args.top, stdout_screen(), &mut out)?;
@@ -101,6 +109,11 @@ pub(super) fn run(args: &DiffArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     };
     draw_natives(args, &picture, (&before, &after), &base, quiet)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the word for a column.
+fn order() -> impl TypedValueParser<Value = DiffOrder> {
+    PossibleValuesParser::new(DiffOrder::words()).try_map(|word| DiffOrder::of(&word).ok_or("no such word"))
 }
 
 /// What makes the recordings comparable; `None` if nothing is what `--per` says, which has been said.

@@ -27,13 +27,13 @@ use super::terminal::{harmless, say};
 use super::tier::TierArg;
 use super::view::ViewArgs;
 use crate::discover::Proc;
-use crate::model::{ArgsWanted, Jvm, Pid, Snapshot, Tracing};
+use crate::model::{ArgsWanted, Collectors, Jvm, Pid, Snapshot, Tracing};
 use crate::render::{By, Order, Scope, slow_timeline};
 use crate::resolve::pattern::PATTERN_HELP;
 use crate::resolve::program_rule::PROGRAM_HELP;
 use crate::resolve::rule::RULE_HELP;
 use crate::resolve::thresholds::Thresholds;
-use crate::trace::{Ending, Options, Pace, Prepared, TargetEnd, Tracer};
+use crate::trace::{Ending, Options, Pace, Prepared, ProgramOptions, TargetEnd, Tracer};
 
 /// How often a terminal is redrawn where the user does not say.
 const REDRAW: Duration = Duration::from_secs(1);
@@ -122,13 +122,8 @@ impl TraceArgs {
         // Where exceptions are kept is known of one VM at a time.
         let has_exits = !self.all && rules.iter().any(|rule| rule.wanted == Tracing::Returned);
         let collectors = self.collect.named(has_exits, timed)?;
-        match self.view.sort() {
-            Some(Order::Consumed(column)) if !collectors.columns().any(|collected| collected == column) => {
-                bail!("`--sort {}` needs that to be collected: say `--collect`, too", column.name)
-            }
-            Some(Order::Open) => bail!("`--sort open` is for recordings (`nprof report`): say `--sort in-flight`"),
-            _ => {}
-        }
+        let programs = self.programs.read(self.tier)?;
+        self.check_order(collectors, programs.as_ref())?;
         if collectors.have_results() && self.tier == TierArg::Stub {
             bail!("how calls ended is seen by probes alone: omit `--tier stub`");
         }
@@ -139,7 +134,6 @@ impl TraceArgs {
                  calls by the threads of sampled ones (`nprof report FILE --by thread`)"
             );
         }
-        let programs = self.programs.read(self.tier)?;
         // Only probes see how calls end and who makes them, and only where they are do programs run.
         let needs_probes = by_thread || collectors.have_results() || programs.is_some();
         let tier = if needs_probes { TierArg::Kernel } else { self.tier };
@@ -164,6 +158,28 @@ impl TraceArgs {
 }
 
 impl TraceArgs {
+    /// Refuses an order by what is not measured.
+    fn check_order(&self, collectors: Collectors, programs: Option<&ProgramOptions>) -> anyhow::Result<()> {
+        match self.view.sort() {
+            Some(order) if order.column().is_some_and(|column| collectors.columns().all(|other| other != column)) => {
+                bail!("`--sort {}` needs that to be collected: say `--collect`, too", order.word())
+            }
+            Some(Order::Program(name)) => {
+                let names = programs.map(ProgramOptions::names).unwrap_or_default();
+                if names.is_empty() {
+                    bail!(
+                        "`--sort program.{name}` is for values that programs of yours leave (`--on-entry`, `--on-return`)"
+                    );
+                }
+                if names.iter().all(|known| known != name) {
+                    bail!("no program of yours that leaves values is called `{name}`: there is {}", names.join(", "));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the timeline of slow calls, if there is to be one.
     fn save_slow(&self, snapshots: &[Snapshot]) -> anyhow::Result<()> {
         let Some(path) = &self.slow_timeline else { return Ok(()) };
@@ -248,7 +264,7 @@ async fn trace(args: &TraceArgs, pid: Pid, quiet: bool) -> anyhow::Result<ExitCo
     let result = follow(&mut tracer, &mut output, &mut stop, deadline, args.interval.unwrap_or(REDRAW)).await;
     tracer.stop();
     result?;
-    let snapshot = tracer.snapshot();
+    let snapshot = Snapshot { ended: stop.has_ended(), ..tracer.snapshot() };
     let mut demoted = Demoted::default();
     demoted.add(&snapshot, &tracer.traced_jvm().spent().unwrap_or_default());
     let snapshots = [snapshot];
@@ -327,8 +343,8 @@ pub(super) struct Stop {
     terminate: tokio::signal::unix::Signal,
     hang_up: tokio::signal::unix::Signal,
     target: Option<TargetEnd>,
-    /// The target's process goes on, with another program.
-    is_replaced: bool,
+    /// How the target has ended, if it has.
+    ending: Option<Ending>,
 }
 
 impl Stop {
@@ -338,7 +354,7 @@ impl Stop {
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
             target: None,
-            is_replaced: false,
+            ending: None,
         })
     }
 
@@ -362,9 +378,14 @@ impl Stop {
         }
     }
 
-    /// Says why it was stopped, where that is not plain.
+    /// Whether the target's end was the reason.
+    fn has_ended(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Says why it was stopped, where that is not plain: the target's process goes on, with another program.
     pub(super) fn tell(&self, jvm: &Jvm) {
-        if self.is_replaced {
+        if self.ending == Some(Ending::Program) {
             let (pid, main) = (jvm.pid, &jvm.main);
             say(format_args!(
                 "process {pid} runs another program now (exec): {main} has ended, these are its last results"
@@ -373,14 +394,14 @@ impl Stop {
     }
 
     pub(super) async fn wait(&mut self, deadline: Option<Instant>) -> anyhow::Result<()> {
-        let Self { interrupt, terminate, hang_up, target, is_replaced } = self;
+        let Self { interrupt, terminate, hang_up, target, ending } = self;
         tokio::select! {
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
             _ = hang_up.recv() => Ok(()),
             () = at(deadline) => Ok(()),
-            ending = ended(target.as_mut()) => {
-                *is_replaced = ending? == Ending::Program;
+            how = ended(target.as_mut()) => {
+                *ending = Some(how?);
                 Ok(())
             }
         }

@@ -1,16 +1,19 @@
 //! How the rows of a table are shown: the options that `trace` and `report` have for it.
 
+use std::ffi::OsStr;
+
 use anyhow::bail;
-use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Args, Command};
 
 use crate::render::{By, Order, Scope, View};
 
 /// Which rows, in which order.
 #[derive(Debug, Clone, Args)]
 pub(super) struct ViewArgs {
-    /// The column that rows are ordered by [default: on-cpu, where it is measured; else total]
-    #[arg(long, value_name = "COLUMN", value_parser = order())]
+    /// The column that rows are ordered by; `program.NAME` for what programs of yours have counted [default: on-cpu, where it is
+    /// measured; else total]
+    #[arg(long, value_name = "COLUMN", value_parser = OrderParser)]
     sort: Option<Order>,
     /// Show the first N rows of the final table, and what the others add up to
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -42,16 +45,39 @@ impl ViewArgs {
     /// # Errors
     /// If rows are added up and ordered by another column.
     pub(super) fn check_order_of_groups(&self) -> anyhow::Result<()> {
-        if self.by.is_some() && self.sort.is_some_and(|order| !order.is_of_groups()) {
-            bail!("`--by` has the columns on-cpu, self and calls: `--sort` by one of them");
+        match self.sort {
+            Some(order) if self.by.is_some() && !order.is_of_groups() => {
+                bail!(
+                    "`--by` has the columns calls, calls-error, functions, on-cpu, error, self and name: `--sort` by one of them"
+                )
+            }
+            Some(order) if self.by.is_none() && order.is_of_groups_alone() => {
+                bail!("`--sort {}` is for rows that are added up: say `--by`, too", order.word())
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
 /// Reads the word for a column.
-pub(super) fn order() -> impl TypedValueParser<Value = Order> {
-    PossibleValuesParser::new(Order::words()).try_map(|word| Order::of(&word).ok_or("no such word"))
+#[derive(Debug, Clone)]
+struct OrderParser;
+
+impl TypedValueParser for OrderParser {
+    type Value = Order;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Order, clap::Error> {
+        if let Some(order) = value.to_str().and_then(Order::of) {
+            return Ok(order);
+        }
+        // Says which there are.
+        let words = PossibleValuesParser::new(Order::words());
+        words.try_map(|word| Order::of(&word).ok_or("no such word")).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Order::words().map(PossibleValue::new)))
+    }
 }
 
 /// Reads one of these words.

@@ -31,6 +31,7 @@ pub fn function(index: u32, class: &str, calls: u64) -> MethodSnapshot {
         calls,
         counted: 0,
         in_flight: 0,
+        open: None,
         untimed: 0,
         total_ns: calls * 1000,
         estimated_ns: None,

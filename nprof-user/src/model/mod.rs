@@ -67,8 +67,8 @@ pub use pushes::{PushOutcome, Pushes};
 pub use reach::Reach;
 pub use sample::Sample;
 pub use snapshot::{
-    Exemplar, JniThrownSum, JniTotals, Losses, MeanTime, MethodSnapshot, Settled, SlowCall, SlowCalls, SlowWait,
-    Snapshot, States, Tier, Traced, Tracing, Unseen,
+    Exemplar, JniThrownSum, JniTotals, Losses, MeanTime, MethodSnapshot, OpenTime, Settled, SlowCall, SlowCalls,
+    SlowWait, Snapshot, States, Tier, Traced, Tracing, Unseen,
 };
 pub use status::{CallCost, FunctionStatus, JvmStatus, ProfilesStatus, Status};
 pub use thread_part::ThreadPart;

@@ -60,6 +60,8 @@ pub struct MethodSnapshot {
     pub counted: u64,
     /// Calls that have begun and not ended. Always 0 with `--count-only`.
     pub in_flight: u64,
+    /// How long the calls in flight have lasted; `None` where that is not known: stubs have begun some, or nobody has looked.
+    pub open: Option<OpenTime>,
     /// Of `calls`, those whose end was not seen and whose time is therefore in none of the fields below
     /// (left by `longjmp`, nested too deep). Each is also a loss.
     pub untimed: u64,
@@ -98,6 +100,31 @@ pub struct MethodSnapshot {
     pub max_ns: u64,
     /// The timed calls by duration as it was measured: the part of probes is in it. Its counts add up to `calls - counted - untimed`.
     pub histogram: Histogram,
+}
+
+/// The calls of a function that have not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenTime {
+    /// How many there are.
+    pub calls: u64,
+    /// How long they have lasted until now, or until the end, without traced calls that they made, in nanoseconds, as measured.
+    pub self_ns: u64,
+    /// The part of that in which their threads did not run; `None` where it is not known of each.
+    pub off_cpu_ns: Option<u64>,
+}
+
+impl Default for OpenTime {
+    fn default() -> Self {
+        Self { calls: 0, self_ns: 0, off_cpu_ns: Some(0) }
+    }
+}
+
+impl OpenTime {
+    /// The part in which their threads ran.
+    #[must_use]
+    pub fn on_cpu_ns(&self) -> Option<u64> {
+        Some(self.self_ns.saturating_sub(self.off_cpu_ns?))
+    }
 }
 
 /// What a function did while it was too expensive to watch, estimated from short looks at it (`--max-overhead`).

@@ -33,7 +33,7 @@ mod timeline;
 pub use arguments::{Arguments, NotedWords};
 pub use jvm_stacks::JvmStacks;
 pub use made::{CallPath, MadeStacks};
-pub use open::OpenCall;
+pub use open::{Moment, OpenCall, open_times};
 pub use rate_controller::{Flow, Paces, RateController};
 pub use sampler::{Finished, Functions, Sampler, Setup};
 pub use slow::{SlowCalls, SlowSample, SlowUser, SlowWait, Tally};

@@ -6,7 +6,7 @@ use nprof_common::{Frame, OffCpu, StackHeader};
 use super::Sums;
 use super::last_java_frames::LastJavaFrames;
 use super::stacks::Stacks;
-use crate::attach::Feeds;
+use crate::attach::{Feeds, OpenFrames};
 use crate::model::VirtAddr;
 use crate::sys::remote_memory::{MemoryError, ProcessMemory};
 
@@ -41,11 +41,9 @@ pub(super) fn find(
 ) -> Result<Vec<OpenCall>, MemoryError> {
     let mut open = Vec::new();
     for tid in last_java_frames.tids() {
-        let calls = feeds.open_calls(tid);
+        let calls = feeds.open().open_calls(tid);
         let Some(innermost) = calls.last() else { continue };
-        let now_ns = monotonic_ns();
-        let now =
-            Now { ns: now_ns, off_cpu: off_cpu(|| feeds.off_cpu(tid, now_ns), || last_java_frames.is_on_cpu(tid)) };
+        let now = Moment::of(tid, feeds.open(), || last_java_frames.is_on_cpu(tid));
         let mut parts = Vec::new();
         if let Some(anchor) = last_java_frames.read(memory, tid)?
             // It may have called back into Java: then its stack is moving.
@@ -54,13 +52,13 @@ pub(super) fn find(
             let copy = copy(memory, anchor.sp, stack_bytes);
             let header =
                 StackHeader { tid, sp: anchor.sp, pc: anchor.pc, fp: anchor.fp, anchor, ..StackHeader::default() };
-            let is_there = || feeds.open_calls(tid) == calls;
+            let is_there = || feeds.open().open_calls(tid) == calls;
             parts = stacks.parts_at_anchor(&header, &copy, sums, &is_there)?;
             if !is_there() {
                 parts.clear();
             }
         }
-        open.extend(times(&calls, now).map(|call| OpenCall { tid, stacks: parts.clone(), ..call }));
+        open.extend(open_times(&calls, now).map(|call| OpenCall { tid, stacks: parts.clone(), ..call }));
     }
     Ok(open)
 }
@@ -76,17 +74,26 @@ fn off_cpu(read: impl Fn() -> Option<OffCpu>, is_on_cpu: impl Fn() -> bool) -> O
     Some(known).filter(|known| !is_missed(known))
 }
 
-/// What nested open calls are measured by.
-#[derive(Clone, Copy)]
-struct Now {
+/// What the open calls of a thread are measured by.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
     /// The monotonic clock.
     ns: u64,
     /// How long the thread has not been running; `None` if that is not known.
     off_cpu: Option<OffCpu>,
 }
 
-/// Nested open calls, the outermost first, without their thread and stacks.
-fn times(calls: &[Frame], now: Now) -> impl Iterator<Item = OpenCall> {
+impl Moment {
+    /// This moment, of a thread of the host.
+    #[must_use]
+    pub fn of(tid: u32, open: &OpenFrames, is_on_cpu: impl Fn() -> bool) -> Self {
+        let ns = monotonic_ns();
+        Self { ns, off_cpu: off_cpu(|| open.off_cpu(tid, ns), is_on_cpu) }
+    }
+}
+
+/// Nested open calls of a thread, the outermost first, without their thread and stacks.
+pub fn open_times(calls: &[Frame], now: Moment) -> impl Iterator<Item = OpenCall> {
     let lasted = move |call: &Frame| now.ns.saturating_sub(call.start_ns);
     let waited = move |call: &Frame| {
         let is_known = |off_cpu: &OffCpu| call.off_ns != Frame::UNKNOWN && call.missed == off_cpu.missed;
@@ -143,8 +150,8 @@ mod tests {
 
     fn own(calls: &[Frame], off_cpu_ns: Option<u64>) -> Vec<(u32, u64, u64, Option<u64>)> {
         let off_cpu = off_cpu_ns.map(|total_ns| OffCpu { total_ns, ..OffCpu::new_zeroed() });
-        let now = Now { ns: 1_000, off_cpu };
-        times(calls, now).map(|call| (call.record, call.time_ns, call.self_ns, call.off_cpu_ns)).collect()
+        let now = Moment { ns: 1_000, off_cpu };
+        open_times(calls, now).map(|call| (call.record, call.time_ns, call.self_ns, call.off_cpu_ns)).collect()
     }
 
     /// Check that an outer call's own time, and the part that it waited, is less that of the calls which it made and of the

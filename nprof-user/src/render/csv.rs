@@ -17,7 +17,7 @@ use crate::model::{Column, ProgramValues, Snapshot};
 const HEADER: &str = "pid,class,method,signature,library,bound,tier,calls,in_flight,untimed,total_ns,self_ns,max_ns,\
                       p50_ns,p90_ns,p99_ns,traced_after_ns,cost,aliases,counted,unwatched_ns,state,jvm,ended,estimated_total_ns,\
                       probe_ns,probe_error_ns,cost_ns,estimated_calls,estimate_error,\
-                      estimate_error_ns,off_cpu_ns,on_cpu_ns";
+                      estimate_error_ns,off_cpu_ns,on_cpu_ns,open_ns,open_on_cpu_ns";
 
 /// The columns of groups, behind the name.
 const OF_GROUPS: &str = "functions,calls,calls_error,on_cpu_ns,on_cpu_error_ns,self_ns";
@@ -111,6 +111,8 @@ fn fields(row: &Row<'_>) -> Vec<String> {
         timed(row.estimate_error_ns()),
         timed(measured.off_cpu_ns),
         timed(row.worked().map(|worked| worked.value)),
+        timed(row.open_ns()),
+        timed(row.open_on_cpu_ns()),
     ]
 }
 
@@ -150,7 +152,7 @@ mod tests {
     fn collected() {
         let text = text(&[samples::collected()]);
         let mut lines = text.lines();
-        let first = ",on_cpu_ns,faults,major_faults,read_bytes,written_bytes,read_bytes_p50,";
+        let first = ",on_cpu_ns,open_ns,open_on_cpu_ns,faults,major_faults,read_bytes,written_bytes,read_bytes_p50,";
         assert!(lines.next().unwrap().contains(first), "{text}");
         assert!(lines.next().unwrap().ends_with(",1240,6,5242880,0,,,,,,,,"), "{text}");
     }
@@ -160,7 +162,7 @@ mod tests {
     fn values_of_programs() {
         let text = text(&[samples::with_programs()]);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].ends_with(",on_cpu_ns,program.bytes"), "{text}");
+        assert!(lines[0].ends_with(",open_on_cpu_ns,program.bytes"), "{text}");
         assert!(lines[1].ends_with(",12022867") && lines[2].ends_with(','), "{text}");
     }
 
@@ -171,9 +173,9 @@ mod tests {
         let pids: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
         assert_eq!(pids, ["77", "1234", "1234", "77", "1234", "1234"]);
         let ends: Vec<bool> =
-            text.lines().skip(1).map(|line| line.ends_with(",orders-1.2.jar,true,,0,0,0,,,,,")).collect();
+            text.lines().skip(1).map(|line| line.ends_with(",orders-1.2.jar,true,,0,0,0,,,,,,,")).collect();
         assert_eq!(ends, [true, false, false, true, false, false]);
-        assert!(text.lines().nth(2).unwrap().ends_with(",com.acme.Main,false,,0,0,0,,,,,"), "{text}");
+        assert!(text.lines().nth(2).unwrap().ends_with(",com.acme.Main,false,,0,0,0,,,,,,,"), "{text}");
         assert_eq!(self::text(&[]), format!("{HEADER}\n"));
     }
 
@@ -198,8 +200,8 @@ mod tests {
     fn demoted() {
         let text = text(&[samples::demoted()]);
         let ends: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(",emulated,,").nth(1)).collect();
-        assert_eq!(ends[0], "0,1500000000,detached,com.acme.Main,false,,0,0,0,,,,,");
-        assert_eq!(ends[1], "39000,0,counted,com.acme.Main,false,,0,0,0,,,,,");
+        assert_eq!(ends[0], "0,1500000000,detached,com.acme.Main,false,,0,0,0,,,,,,,");
+        assert_eq!(ends[1], "39000,0,counted,com.acme.Main,false,,0,0,0,,,,,,,");
     }
 
     /// Check that the estimated time of all calls stands behind what was measured of some, and nowhere else.
@@ -209,7 +211,7 @@ mod tests {
         let estimated: Vec<&str> = text.lines().skip(1).filter(|line| !line.contains(",,0,0,")).collect();
         assert_eq!(estimated.len(), 1, "{text}");
         assert!(
-            estimated[0].contains(",stub,17000,0,0,80000,,") && estimated[0].ends_with(",1380000,0,0,,,,,,"),
+            estimated[0].contains(",stub,17000,0,0,80000,,") && estimated[0].ends_with(",1380000,0,0,,,,,,,,"),
             "{text}"
         );
     }
@@ -229,7 +231,7 @@ mod tests {
         });
         (measured.calls, measured.total_ns) = (1_000, 2_000_000);
         let text = text(&[snapshot]);
-        assert!(text.ends_with(",3000000,0,0,0,10000,0.0500,400000,,\n"), "{text}");
+        assert!(text.ends_with(",3000000,0,0,0,10000,0.0500,400000,,,,\n"), "{text}");
     }
 
     /// Check that times are less the probes, and that the row ends with what that was, how far it may be off, and its cost.
@@ -238,7 +240,7 @@ mod tests {
         let text = text(&[samples::probed()]);
         let first = text.lines().nth(1).unwrap_or_default();
         assert!(first.contains(",a.Slow,") && first.contains(",3000000,3000000,3000,"), "{text}");
-        assert!(first.ends_with(",600000,200000,900000,,,,,"), "{text}");
+        assert!(first.ends_with(",600000,200000,900000,,,,,,,"), "{text}");
     }
 
     /// Check quoting: names in a class file may hold commas, quotes and line feeds, and what a spreadsheet runs.

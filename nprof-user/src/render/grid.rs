@@ -12,7 +12,7 @@ const READABLE_WIDTH: usize = 32;
 /// Where text goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Screen {
-    /// Whether escape sequences (bold) may be written.
+    /// Whether escape sequences (bold, dim) may be written.
     pub ansi: bool,
     /// How many columns there are. `None` for pipes and files: nothing is shortened.
     pub columns: Option<usize>,
@@ -152,6 +152,12 @@ impl Grid<'_> {
 
 fn total_width(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+}
+
+/// The text, dim where `ansi` says so.
+pub(super) fn dim(text: &str, ansi: bool) -> String {
+    use crossterm::style::Stylize as _;
+    if ansi { text.dim().to_string() } else { text.to_owned() }
 }
 
 /// The text, bold where `ansi` says so.

@@ -78,6 +78,7 @@ impl<'a> Groups<'a> {
             groups.entry(name).or_default().add(sum);
         }
         let mut groups: Vec<(Name<'a>, Sum)> = groups.into_iter().collect();
+        // They are in the order of their names.
         groups.sort_by_key(|(_, sum)| sum.key(order));
         Self { by, groups }
     }

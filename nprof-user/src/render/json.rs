@@ -137,6 +137,8 @@ struct Method<'a> {
     estimate_error_ns: Option<u64>,
     off_cpu_ns: Option<u64>,
     on_cpu_ns: Option<u64>,
+    open_ns: Option<u64>,
+    open_on_cpu_ns: Option<u64>,
     /// Only where something is collected.
     #[serde(skip_serializing_if = "Option::is_none")]
     collected: Option<Option<Collected>>,
@@ -271,6 +273,8 @@ impl<'a> Method<'a> {
             estimate_error_ns: row.estimate_error_ns().and_then(timed),
             off_cpu_ns: measured.off_cpu_ns.and_then(timed),
             on_cpu_ns: row.worked().and_then(|worked| timed(worked.value)),
+            open_ns: row.open_ns().and_then(timed),
+            open_on_cpu_ns: row.open_on_cpu_ns().and_then(timed),
             collected: collected(model::Column::own),
             collected_total: collected(model::Column::total),
             bytes_per_call: bytes_per_call::Columns::of(row.snapshot.collectors, PerCall::of(row.measured)),

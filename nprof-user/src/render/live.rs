@@ -10,11 +10,11 @@ use crossterm::cursor::{MoveTo, MoveToColumn, MoveUp};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
 
-use super::grid::{Grid, Screen, bold};
+use super::grid::{Grid, Screen, bold, dim};
 use super::previous::Previous;
 use super::rows::Row;
 use super::run::{Run, View};
-use super::{groups, json, names, notes, order, slow, table, units, words};
+use super::{Order, groups, json, names, notes, order, slow, table, units, words};
 use crate::model::Snapshot;
 
 /// Lines of a frame that are no rows: the headline, the column titles and the state at the bottom.
@@ -107,10 +107,11 @@ impl LiveView {
         let columns = usize::from(size.columns).saturating_sub(1);
         let height = usize::from(size.rows);
         let slow = slow::lines(run, SLOW_CALLS);
-        let (grid, shown, all) = self.grid(run, height.saturating_sub(FRAME_LINES + slow.len()));
+        let (grid, waiting, all) = self.grid(run, height.saturating_sub(FRAME_LINES + slow.len()));
+        let shown = waiting.len();
         let mut lines = vec![names::cut_end(&self.headline(run), columns)];
         if all > 0 {
-            lines.extend(fitted(grid, columns));
+            lines.extend(fitted(grid, &waiting, columns));
         } else if !run.jvms.is_empty() {
             lines.push(names::cut_end("no calls yet", columns));
         }
@@ -120,23 +121,31 @@ impl LiveView {
         lines
     }
 
-    /// The first rows, how many they are, and how many there are in all.
-    fn grid<'a>(&self, run: Run<'a>, limit: usize) -> (Grid<'a>, usize, usize) {
+    /// The first rows, which of them only waited, and how many there are in all.
+    fn grid<'a>(&self, run: Run<'a>, limit: usize) -> (Grid<'a>, Vec<bool>, usize) {
         if let Some(by) = run.view.by {
             let rows = order::all(run.jvms, run.view.order);
             let (groups, shape) = groups::of(by, run.view.order, &rows);
             let (grid, _) = groups.grid(shape, Some(limit));
-            let (shown, all) = (grid.rows.len(), groups.groups.len());
-            return (grid, shown, all);
+            let (waiting, all) = (vec![false; grid.rows.len()], groups.groups.len());
+            return (grid, waiting, all);
         }
-        let (top, all) = order::top(run.jvms, run.view.order, limit);
-        let rate = |row: &Row<'_>| {
+        let since = |row: &Row<'_>| {
             let seen = self.previous.seen(row.snapshot);
-            let rate = notes::per_second(seen.calls_since(row.measured), seen.time_since(row.snapshot));
+            (seen.calls_since(row.measured), seen.time_since(row.snapshot))
+        };
+        let (top, all) = match run.view.order {
+            // Not that of the whole run, which the column does not show.
+            Order::Rate => order::fastest(run.jvms, since, limit),
+            order => order::top(run.jvms, order, limit),
+        };
+        let rate = |row: &Row<'_>| {
+            let (calls, time) = since(row);
+            let rate = notes::per_second(calls, time);
             // The difference of two bounds is none.
             if row.all_calls().is_lost() { "-".to_owned() } else { units::rate(rate) }
         };
-        (table::grid(run, &top, rate), top.len(), all)
+        (table::grid(run, &top, rate), top.iter().map(Row::only_waited).collect(), all)
     }
 
     fn headline(&self, run: Run<'_>) -> String {
@@ -158,12 +167,13 @@ impl LiveView {
     }
 }
 
-/// Titles and rows, cut to the width of the screen.
-fn fitted(mut grid: Grid<'_>, columns: usize) -> Vec<String> {
+/// Titles and rows, cut to the width of the screen; dim the rows that only waited.
+fn fitted(mut grid: Grid<'_>, waiting: &[bool], columns: usize) -> Vec<String> {
     let screen = Screen { ansi: false, columns: Some(columns) };
     grid.make_room(screen);
-    let lines = grid.lines(screen).into_iter().enumerate();
-    lines.map(|(i, line)| bold(&names::cut_end(&line, columns), i == 0)).collect()
+    let mut lines = grid.lines(screen).into_iter().map(|line| names::cut_end(&line, columns));
+    let titles = lines.next().map(|titles| bold(&titles, true));
+    titles.into_iter().chain(lines.zip(waiting).map(|(line, waits)| dim(&line, *waits))).collect()
 }
 
 /// What tracing costs right now, as a share of the JVM's own CPU time; of several JVMs, the most of any.

@@ -32,6 +32,8 @@ const STUBS_ALONE: &str = ", and who calls whom is not known, so there is no SEL
 const ON_CPU: &str = "ON-CPU is the time that threads ran, without nested traced calls; the rest they waited, for something or for a CPU";
 const IN_ITS_ORDER: &str = ". Rows are in its order";
 
+const OPEN: &str = "OPEN is the time of calls that have not returned, without nested traced ones, and OPEN ON-CPU what threads ran of it: they are in no other column, and in the order of rows";
+
 /// The marks of a row, to stand behind its name: empty, or a blank and one or more symbols.
 pub(super) fn marks(row: &Row<'_>) -> String {
     Mark::symbols(|mark| mark.applies_to(row))
@@ -67,11 +69,15 @@ pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
     lines.extend(silent(run, rows.len()));
     lines.extend(skipped(run));
     lines.extend(downcalls(run));
-    if run.timed() && rows.iter().any(|row| row.timed_calls() > 0) {
+    let is_open = |row: &Row<'_>| row.open_ns().is_some_and(|ns| ns > 0);
+    if run.timed() && rows.iter().any(|row| row.timed_calls() > 0 || is_open(row)) {
         let has_probes = rows.iter().any(|row| row.measured.tier != Tier::Stub);
         if rows.iter().any(|row| row.measured.off_cpu_ns.is_some()) {
             let in_order = if run.view.order == Order::OnCpu { IN_ITS_ORDER } else { "" };
             lines.push(format!("{ON_CPU}{in_order}"));
+        }
+        if rows.iter().any(is_open) {
+            lines.push(OPEN.to_owned());
         }
         lines.push(if has_probes { format!("{QUANTILES} of the time with probes") } else { QUANTILES.to_owned() });
         lines.extend(taken_off(rows));
@@ -95,7 +101,11 @@ fn totals(run: Run<'_>, rows: &[Row<'_>]) -> String {
     let all: Uncertain = rows.iter().map(Row::all_calls).sum();
     let calls = |n| plural(n, "call");
     let is_estimated = rows.iter().any(|row| row.measured.unseen.is_some());
-    let in_flight: u64 = rows.iter().map(|r| r.measured.in_flight).sum();
+    let in_flight = |only_ended: bool| -> u64 {
+        let rows = rows.iter().filter(|row| row.snapshot.ended || !only_ended);
+        rows.map(|row| row.measured.in_flight).sum()
+    };
+    let (in_flight, cut_off) = (in_flight(false), in_flight(true));
     let elapsed = run.elapsed();
     let mut line = format!(
         "total: {} to {} in {} ({}/s)",
@@ -109,6 +119,9 @@ fn totals(run: Run<'_>, rows: &[Row<'_>]) -> String {
     }
     if in_flight > 0 {
         line.push_str(&format!(", {} in flight", units::count(in_flight)));
+    }
+    if cut_off > 0 {
+        line.push_str(&format!(", {} of them when their JVM ended", units::count(cut_off)));
     }
     line
 }
@@ -298,6 +311,24 @@ mod tests {
         (jvms[0].cost, jvms[0].cpu) = (Some(Duration::from_millis(30)), Some(Duration::from_millis(31)));
         let said = cost(Run::new(&jvms, Scope::All)).unwrap();
         assert_eq!(said, "tracing cost: about 30.0 ms of CPU time, 12 % of what was used without it");
+    }
+
+    /// Check that calls are told apart that were left open as their JVM ended: those go on no more.
+    #[test]
+    fn calls_that_ended_with_their_jvm() {
+        let mut jvms = samples::several();
+        jvms.iter_mut().for_each(|jvm| jvm.methods.iter_mut().for_each(|row| row.in_flight = 0));
+        jvms[1].methods[0].in_flight = 3;
+        let said = |jvms: &[_]| lines(Run::new(jvms, Scope::All), &order::all(jvms, super::Order::default())).remove(0);
+        assert!(
+            jvms[1].ended && said(&jvms).ends_with(", 3 in flight, 3 of them when their JVM ended"),
+            "{}",
+            said(&jvms)
+        );
+        jvms[0].methods[0].in_flight = 1;
+        assert!(said(&jvms).ends_with(", 4 in flight, 3 of them when their JVM ended"), "{}", said(&jvms));
+        jvms[1].ended = false;
+        assert!(said(&jvms).ends_with(", 4 in flight"), "{}", said(&jvms));
     }
 
     /// Check that long lists of aliases end with how many are left out.

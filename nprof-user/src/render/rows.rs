@@ -131,6 +131,31 @@ impl<'a> Row<'a> {
         self.worked().map_or_else(|| self.total_ns(), |worked| worked.value)
     }
 
+    /// The same with the work of calls that have not returned. Those of which that is not known are taken to have waited.
+    pub(super) fn placed_ns(&self) -> u64 {
+        self.weight_ns().saturating_add(self.open_on_cpu_ns().unwrap_or(0))
+    }
+
+    /// How long calls have lasted that have not returned, without traced calls that they made; `None` where that is not known.
+    pub(super) fn open_ns(&self) -> Option<u64> {
+        self.measured.open.map(|open| open.self_ns)
+    }
+
+    /// How long threads ran in these; `None` where work is not told from waiting.
+    pub(super) fn open_on_cpu_ns(&self) -> Option<u64> {
+        self.measured.off_cpu_ns?;
+        self.measured.open?.on_cpu_ns()
+    }
+
+    /// Whether its threads as good as only waited in it.
+    pub(super) fn only_waited(&self) -> bool {
+        let (MethodSnapshot { off_cpu_ns, estimated_off_ns, open, .. }, worked) = (self.measured, self.worked());
+        let open_off_ns = open.as_ref().and_then(|open| open.off_cpu_ns).unwrap_or(0);
+        let parts_ns = |ended_ns: u64| [ended_ns, estimated_off_ns.unwrap_or(0), open_off_ns];
+        let waited_ns = off_cpu_ns.map(|ended_ns| parts_ns(ended_ns).into_iter().fold(0, u64::saturating_add));
+        worked.zip(waited_ns).is_some_and(|(_, waited_ns)| is_next_to_nothing(self.placed_ns(), waited_ns))
+    }
+
     /// The same without that of traced calls which they made; `None` where it is not known.
     pub(super) fn own(&self) -> Option<Uncertain> {
         Some(Uncertain { value: self.measured.self_ns?, error: self.measured.probe_error_ns })
@@ -164,6 +189,12 @@ impl<'a> Row<'a> {
             Tier::Both => Uncertain { value: measured_ns, error: 0 },
         })
     }
+}
+
+/// Whether who worked and waited for so long has as good as only waited.
+pub(super) fn is_next_to_nothing(worked_ns: u64, waited_ns: u64) -> bool {
+    const WAITING_TO_WORK: u64 = 19;
+    worked_ns.saturating_mul(WAITING_TO_WORK) < waited_ns
 }
 
 /// What tells a JVM from the others of a run, and from one that had its pid before.
@@ -227,6 +258,25 @@ mod tests {
             all(&jvms, Order::default()).iter().find(|row| row.measured.index == index).unwrap().worked().unwrap().error
         };
         assert_eq!((error(3), error(1)), (100, 0), "the error is split as the time is");
+    }
+
+    /// Check that who worked for less than a twentieth of the time has only waited, and that nobody is said to whose work is not known.
+    #[test]
+    fn who_only_waited() {
+        let row = |off_ns| MethodSnapshot { off_cpu_ns: off_ns, ..samples::function(0, "a.A", 5, 1_000) };
+        let mut snapshot = samples::snapshot();
+        let mut only_waited = |row| {
+            snapshot.methods = vec![row];
+            all(std::slice::from_ref(&snapshot), Order::default())[0].only_waited()
+        };
+        assert_eq!(
+            [Some(951), Some(950), Some(0), None].map(|off_ns| only_waited(row(off_ns))),
+            [true, false, false, false]
+        );
+        let unseen = Unseen { calls: 9, total_ns: 1_000, error_ns: Some(1), ..Unseen::default() };
+        let estimated =
+            |off_ns| MethodSnapshot { unseen: Some(unseen), estimated_off_ns: Some(off_ns), ..row(Some(1_000)) };
+        assert_eq!([950, 800].map(|off_ns| only_waited(estimated(off_ns))), [true, false]);
     }
 
     /// Check that the first rows are those of the full order, for every number of them.

@@ -42,6 +42,7 @@ pub(super) fn function(index: u32, class: &str, calls: u64, total_ns: u64) -> Me
         counted: 0,
         calls,
         in_flight: 0,
+        open: None,
         untimed: 0,
         total_ns,
         estimated_ns: None,

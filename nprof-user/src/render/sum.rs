@@ -37,14 +37,19 @@ impl Sum {
         Self { functions: 1, calls: row.all_calls(), ran: row.worked().unwrap_or(own), own }
     }
 
-    /// What groups are ordered by.
-    pub(super) fn key(&self, order: Order) -> Reverse<(u64, u64, u64)> {
-        let Self { calls, ran, own, .. } = self;
-        Reverse(match order {
-            Order::Calls => (calls.value, ran.value, own.value),
-            Order::SelfTime => (own.value, ran.value, calls.value),
-            _ => (ran.value, own.value, calls.value),
-        })
+    /// What groups are ordered by, behind which those that it does not tell apart are in the default order; `None` for their names.
+    pub(super) fn key(&self, order: Order) -> Option<Reverse<[u64; 4]>> {
+        let Self { functions, calls, ran, own } = self;
+        let first = match order {
+            Order::Name => return None,
+            Order::Functions => *functions,
+            Order::Calls => calls.value,
+            Order::CallsError => calls.error_in_millionths(),
+            Order::Error => ran.error_in_millionths(),
+            Order::SelfTime => own.value,
+            _ => ran.value,
+        };
+        Some(Reverse([first, ran.value, own.value, calls.value]))
     }
 }
 

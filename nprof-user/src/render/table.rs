@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::grid::{Align, Elastic, Grid, Screen, bold};
+use super::grid::{Align, Elastic, Grid, Screen, bold, dim};
 use super::per_call::PerCall;
 use super::rows::Row;
 use super::run::{Run, View};
@@ -14,6 +14,9 @@ use crate::model::{self, Bound, Method, MethodSnapshot, Snapshot, Tier, Tracing}
 
 /// How many slow calls are shown.
 const SLOW_CALLS: usize = 10;
+
+/// What dim rows are.
+pub(super) const DIM: &str = "dim: threads waited for more than 95 % of their time in it";
 
 /// Writes the final table: every function with calls, or the first of them, then the notes, the losses last.
 ///
@@ -29,8 +32,10 @@ pub fn table(jvms: &[Snapshot], view: impl Into<View>, screen: Screen, w: &mut i
     } else if rows.is_empty() {
         writeln!(w, "no calls yet in {}", units::duration(json::nanoseconds(run.elapsed())))?;
     } else {
-        for line in grid.lines(screen) {
-            writeln!(w, "{line}")?;
+        // What only waited is there, and does not catch the eye.
+        let is_dim = |line: usize| screen.ansi && run.view.by.is_none() && line > 0 && rows[line - 1].only_waited();
+        for (place, line) in grid.lines(screen).into_iter().enumerate() {
+            writeln!(w, "{}", dim(&line, is_dim(place)))?;
         }
     }
     let slow = slow::lines(run, SLOW_CALLS);
@@ -48,6 +53,9 @@ pub fn table(jvms: &[Snapshot], view: impl Into<View>, screen: Screen, w: &mut i
         writeln!(w, "{left_out}")?;
     }
     let lost = run.losses().total() > 0;
+    if screen.ansi && run.view.by.is_none() && rows.iter().any(Row::only_waited) {
+        writeln!(w, "{DIM}")?;
+    }
     for line in notes::lines(run, &rows) {
         let warn = screen.ansi && lost && line.starts_with("losses:");
         writeln!(w, "{}", bold(&line, warn))?;
@@ -222,12 +230,23 @@ fn columns<'a>(run: Run<'a>) -> Vec<Column<'a>> {
     if any(|m| m.in_flight > 0) {
         columns.push(right("IN FLIGHT", |line| units::count(line.row.measured.in_flight)));
     }
+    if any(|m| m.open.is_some_and(|open| open.self_ns > 0)) {
+        columns.push(right("OPEN", |line| of_open(line.row.open_ns())));
+        if any(|m| m.off_cpu_ns.is_some()) {
+            columns.push(right("OPEN ON-CPU", |line| of_open(line.row.open_on_cpu_ns())));
+        }
+    }
     if any(|m| m.tier != Tier::Kernel) {
         columns.push(left("TIER", |line| line.row.measured.tier.as_str().to_owned()));
     }
     columns.push(left("LIBRARY", |line| names::printable(&line.row.measured.library).into_owned()));
     columns.push(left("METHOD", |line| line.label.clone()));
     columns
+}
+
+/// A time of calls that have not returned, or `-` where there are none, or it is not known.
+fn of_open(ns: Option<u64>) -> String {
+    ns.filter(|ns| *ns > 0).map_or_else(|| "-".to_owned(), units::duration)
 }
 
 /// What the calls consumed; of bytes, where that is known, also how many each did.
@@ -285,7 +304,7 @@ mod tests {
     use std::slice::from_ref;
 
     use super::{Screen, table};
-    use crate::model::{Snapshot, Tier};
+    use crate::model::{MethodSnapshot, OpenTime, Snapshot, Tier};
     use crate::render::{Order, Scope, View, samples};
 
     fn text(snapshot: &Snapshot, screen: Screen) -> String {
@@ -462,6 +481,44 @@ mod tests {
         assert!(narrow.lines().take(5).all(|l| crate::render::names::width(l) <= 110), "{narrow}");
         assert!(narrow.contains("j.u.zip.Deflater::deflate("), "{narrow}");
         assert!(text(&snapshot, Screen::default()).contains("java.util.zip.Deflater::deflate(long, byte[], int, int)"));
+    }
+
+    /// Check that on a terminal rows that only waited are dim, with what that means, and no others.
+    #[test]
+    fn what_only_waited_is_dim() {
+        let mut snapshot = samples::snapshot();
+        let row = |index, class, off_ns| MethodSnapshot {
+            off_cpu_ns: Some(off_ns),
+            ..samples::function(index, class, 10, 1_000)
+        };
+        snapshot.methods = vec![row(0, "a.Works", 10), row(1, "b.Waits", 990)];
+        let on_terminal = text(&snapshot, Screen { ansi: true, columns: None });
+        let dim: Vec<&str> = on_terminal.lines().filter(|line| line.starts_with("\u{1b}[2m")).collect();
+        assert!(dim.len() == 1 && dim[0].contains("b.Waits"), "{on_terminal}");
+        assert!(on_terminal.contains("\ndim: "), "{on_terminal}");
+        snapshot.methods.truncate(1);
+        assert!(!text(&snapshot, Screen { ansi: true, columns: None }).contains("dim: "));
+        assert!(!text(&snapshot, Screen::default()).contains('\u{1b}'));
+    }
+
+    /// Check that of calls that have not returned it is said how long they have lasted and worked, where that is known.
+    #[test]
+    fn calls_that_have_not_returned() {
+        let mut snapshot = samples::snapshot();
+        let row = |index, class, open| MethodSnapshot {
+            in_flight: 1,
+            open,
+            off_cpu_ns: Some(0),
+            ..samples::function(index, class, 0, 0)
+        };
+        let open = OpenTime { calls: 1, self_ns: 4_000_000, off_cpu_ns: Some(1_000_000) };
+        snapshot.methods = vec![row(0, "a.Loop", Some(open)), row(1, "b.Stub", None)];
+        let shown = text(&snapshot, Screen::default());
+        let cells = |line: usize| shown.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(cells(0).ends_with("IN FLIGHT OPEN OPEN ON-CPU LIBRARY METHOD"), "{shown}");
+        assert!(cells(1).ends_with(" 1 4.00 ms 3.00 ms liba.so a.Loop::call"), "{shown}");
+        assert!(cells(2).ends_with(" 1 - - liba.so b.Stub::call"), "{shown}");
+        assert!(shown.contains("\nOPEN is the time of calls that have not returned"), "{shown}");
     }
 
     /// Check that escape sequences are written only where they are allowed, and change no text.

@@ -41,6 +41,12 @@ impl Uncertain {
         if self.is_lost() { String::new() } else { units::error(self.error as f64 / self.value.max(1) as f64) }
     }
 
+    /// The same as a number to order by, in millionths: more than a million of what is lost in its error.
+    pub(super) fn error_in_millionths(self) -> u64 {
+        let share = u128::from(self.error) * 1_000_000 / u128::from(self.value.max(1));
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
     /// Both with what is counted, in a sentence: `about 3,000 calls (± 2.00 %)`, `at most 1,200 calls`.
     pub(super) fn in_words(self, shown: impl Fn(u64) -> String) -> String {
         match self.is_lost() {

@@ -32,6 +32,12 @@ impl ProgramOptions {
         Ok(Self { rules: rules.into(), files: Arc::new(files) })
     }
 
+    /// The names of the objects that results have values of.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.files.names().collect()
+    }
+
     /// What there is to say of rules that are about none of these methods.
     pub(super) fn idle<'a>(&'a self, methods: &'a [Method]) -> impl Iterator<Item = String> + 'a {
         self.rules.iter().filter_map(|rule| rule.unmatched(methods))

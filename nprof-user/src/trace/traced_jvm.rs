@@ -1,6 +1,7 @@
 //! What is known of a JVM that is traced, for everybody who wants to read it while the [`Tracer`](super::Tracer) is at
 //! work: nobody waits for a slow JVM.
 
+mod open;
 mod rules;
 mod snapshot;
 
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+pub(super) use self::open::OpenCalls;
 use super::by_record::Tables;
 use super::jvm_jni::JvmJni;
 use super::programs::JvmPrograms;
@@ -44,6 +46,8 @@ pub struct TracedJvm {
     tables: OnceLock<Tables>,
     /// Set before anything is attached, if JNI functions are traced beside those of other JVMs.
     jni: OnceLock<JvmJni>,
+    /// Set before anything is attached.
+    open: OnceLock<OpenCalls>,
     state: Mutex<State>,
 }
 
@@ -130,8 +134,8 @@ impl TracedJvm {
     ) -> Self {
         let (started, start) = (Timestamp::now(), Instant::now());
         let (slow, programs, tables) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let (jni, state) = (OnceLock::new(), Mutex::default());
-        Self { jvm, known, started, start, reader, stubs, switches, slow, programs, tables, jni, state }
+        let (jni, open, state) = (OnceLock::new(), OnceLock::new(), Mutex::default());
+        Self { jvm, known, started, start, reader, stubs, switches, slow, programs, tables, jni, open, state }
     }
 
     /// The JVM.
@@ -298,6 +302,12 @@ impl TracedJvm {
         drop(self.tables.set(tables));
     }
 
+    /// Its calls that have not returned are known there.
+    pub(super) fn set_open(&self, open: OpenCalls) {
+        // It is set once, before anybody else knows of the JVM.
+        drop(self.open.set(open));
+    }
+
     /// The user's programs that run at its calls, if there are any.
     pub(super) fn programs(&self) -> Option<&JvmPrograms> {
         self.programs.get()
@@ -371,6 +381,7 @@ impl TracedJvm {
     /// Tracing has been stopped.
     pub(super) fn end(&self) {
         let elapsed = self.elapsed();
+        self.open.get().into_iter().for_each(OpenCalls::end);
         self.lock().end.get_or_insert(elapsed);
     }
 

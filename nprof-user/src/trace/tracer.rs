@@ -17,7 +17,7 @@ use super::neighbours::{HostNeighbours, terms};
 use super::overhead::Overhead;
 use super::programs::JvmPrograms;
 use super::slow::SlowWatch;
-use super::traced_jvm::{Known, Listed, TracedJvm};
+use super::traced_jvm::{Known, Listed, OpenCalls, TracedJvm};
 use super::{Calibrated, Error, Options, downcalls, losses};
 use crate::attach::{Attached, Engine, LossLog, Session, Target, in_full};
 use crate::collect::Reader;
@@ -138,6 +138,7 @@ impl Tracer {
             traced_jvm.set_jni(jni);
         }
         traced_jvm.set_tables(Tables::of(&engine));
+        traced_jvm.set_open(OpenCalls::of(proc.clone(), jvm.pid, &engine));
         let looker = Looker::new(engine, traced_jvm.reader().clone(), target);
         let overhead =
             Overhead::new(calibrated, options.budget, looker, traced_jvm.start()).with_allocations(allocations);

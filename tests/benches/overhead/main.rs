@@ -9,6 +9,7 @@
 mod footprint;
 mod peers;
 mod rounds;
+mod switches;
 
 use anyhow::{Context, Result};
 use nprof_tests::bars::Bars;
@@ -38,7 +39,13 @@ fn bench(jdk: &Jdk) -> Result<Bars> {
         println!("{costs}");
         bars.add(native.floor_bar, costs.nprof_to_empty(), 1.15);
         bars.add(native.peer_bar, costs.nprof_to_bpftrace(), native.peer_limit);
+        let [to_empty, to_bpftrace] = costs.collecting();
+        bars.add(format!("{}, with faults and system calls", native.floor_bar), to_empty, 1.3);
+        bars.add(format!("{}, with these", native.peer_bar), to_bpftrace, 0.8);
     }
+    let switches = switches::measure(jdk)?;
+    println!("{switches}");
+    switches.judge(&mut bars);
     let scale: Scale = rounds::ten_and_many(&mut target)?;
     println!("{scale}");
     bars.add("cost per call, 2,000 attached to 10", scale.ratio(), 1.05);

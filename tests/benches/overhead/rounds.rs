@@ -16,6 +16,8 @@ use crate::peers::EmptyPair;
 const ROUNDS: usize = 9;
 /// Calls per measurement.
 const CALLS: u32 = 200_000;
+/// What calls consume besides work and waiting, which are always told apart.
+const COLLECTED: &str = "--collect=faults,syscalls";
 /// Calls before the first one, so that the loop is compiled.
 const WARM_UP: u32 = 2_000_000;
 
@@ -62,22 +64,30 @@ pub(crate) struct Costs {
     empty: Vec<f64>,
     nprof: Vec<f64>,
     bpftrace: Vec<f64>,
+    /// The same with what calls consume.
+    nprof_collecting: Vec<f64>,
+    bpftrace_collecting: Vec<f64>,
 }
 
 impl Costs {
     /// What nprof adds to a call, as a multiple of what the empty pair adds.
     pub(crate) fn nprof_to_empty(&self) -> f64 {
-        self.added_ratio(&self.empty)
+        self.added_ratio(&self.nprof, &self.empty)
     }
 
     /// What nprof adds to a call, as a multiple of what bpftrace adds.
     pub(crate) fn nprof_to_bpftrace(&self) -> f64 {
-        self.added_ratio(&self.bpftrace)
+        self.added_ratio(&self.nprof, &self.bpftrace)
     }
 
-    fn added_ratio(&self, other: &[f64]) -> f64 {
-        let rounds = self.none.iter().zip(&self.nprof).zip(other);
-        median(rounds.map(|((none, nprof), other)| (nprof - none) / (other - none)))
+    /// The same of both with what calls consume: to the empty pair, and to bpftrace.
+    pub(crate) fn collecting(&self) -> [f64; 2] {
+        [&self.empty, &self.bpftrace_collecting].map(|other| self.added_ratio(&self.nprof_collecting, other))
+    }
+
+    fn added_ratio(&self, tool: &[f64], other: &[f64]) -> f64 {
+        let rounds = self.none.iter().zip(tool).zip(other);
+        median(rounds.map(|((none, tool), other)| (tool - none) / (other - none)))
     }
 }
 
@@ -91,6 +101,8 @@ impl fmt::Display for Costs {
             ("empty pair", &self.empty),
             ("nprof", &self.nprof),
             ("bpftrace", &self.bpftrace),
+            ("nprof, with page faults and system calls", &self.nprof_collecting),
+            ("bpftrace, with these", &self.bpftrace_collecting),
         ];
         for (name, times) in rows {
             let middle = median(times.iter().copied());
@@ -102,6 +114,11 @@ impl fmt::Display for Costs {
             "\nnprof adds {:.2} x the empty pair's cost, {:.2} x bpftrace's (medians of the rounds' ratios).",
             self.nprof_to_empty(),
             self.nprof_to_bpftrace()
+        )?;
+        let [to_empty, to_bpftrace] = self.collecting();
+        writeln!(
+            f,
+            "With page faults and system calls {to_empty:.2} x the empty pair's, {to_bpftrace:.2} x bpftrace's."
         )
     }
 }
@@ -121,6 +138,11 @@ pub(crate) fn compare(target: &mut RemoteProcess, native: Native) -> Result<Cost
         costs.nprof.push(traced(target, native, &[native.method])?);
         let bpftrace = Bpftrace::timing(&library, native.symbol)?;
         costs.bpftrace.push(time(target, native, CALLS)?);
+        let counted = bpftrace.finish()?;
+        ensure!(counted == u64::from(CALLS), "bpftrace counted {counted} of {CALLS} calls");
+        costs.nprof_collecting.push(traced(target, native, &[COLLECTED, native.method])?);
+        let bpftrace = Bpftrace::collecting(&library, native.symbol, target.pid())?;
+        costs.bpftrace_collecting.push(time(target, native, CALLS)?);
         let counted = bpftrace.finish()?;
         ensure!(counted == u64::from(CALLS), "bpftrace counted {counted} of {CALLS} calls");
     }

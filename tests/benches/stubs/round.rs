@@ -39,6 +39,9 @@ pub(crate) const FULL: usize = 1;
 pub(crate) const WITHOUT_WAITING: usize = 2;
 pub(crate) const ALL_COLLECTED: usize = 3;
 const PROBES: usize = 4;
+/// Those that look for slow calls, of which there are none, without and with arguments: by stubs, and by probes.
+pub(crate) const SLOW: [usize; 2] = [6, 8];
+const NO_SLOW: [&str; 2] = ["--slow", "1h"];
 
 /// A way to trace the native by `nprof trace`.
 #[derive(Debug, Clone, Copy)]
@@ -48,14 +51,34 @@ pub(crate) struct Traced {
     calls: u32,
 }
 
-/// Stubs first, then the kernel's probes: those that count, and those that do what the second way of stubs does.
-pub(crate) const TRACED: [Traced; 6] = [
+/// Stubs first, then the kernel's probes: those that count, and those that do what the second way of stubs does; then slow calls by both.
+pub(crate) const TRACED: [Traced; 10] = [
     Traced { name: "nprof, stubs, count", options: &["--tier", "stub", "--count-only"], calls: CALLS },
     Traced { name: "nprof, stubs, full", options: &["--tier", "stub"], calls: CALLS },
     Traced { name: "nprof, stubs, full but for waiting", options: &["--tier", "stub", "--no-off-cpu"], calls: CALLS },
     Traced { name: "nprof, stubs, all collected", options: &["--tier", "stub", "--collect", COLLECTED], calls: CALLS },
     Traced { name: "nprof, probes, count", options: &["--tier", "kernel", "--count-only"], calls: TRAPPED_CALLS },
     Traced { name: "nprof, probes, full", options: &["--tier", "kernel"], calls: TRAPPED_CALLS },
+    Traced {
+        name: "nprof, stubs, full, --slow 1h",
+        options: &["--tier", "stub", NO_SLOW[0], NO_SLOW[1]],
+        calls: CALLS,
+    },
+    Traced {
+        name: "nprof, stubs, full, --slow 1h --args",
+        options: &["--tier", "stub", NO_SLOW[0], NO_SLOW[1], "--args"],
+        calls: CALLS,
+    },
+    Traced {
+        name: "nprof, probes, full, --slow 1h",
+        options: &["--tier", "kernel", NO_SLOW[0], NO_SLOW[1]],
+        calls: TRAPPED_CALLS,
+    },
+    Traced {
+        name: "nprof, probes, full, --slow 1h --args",
+        options: &["--tier", "kernel", NO_SLOW[0], NO_SLOW[1], "--args"],
+        calls: TRAPPED_CALLS,
+    },
 ];
 
 /// What one round measured, in nanoseconds per call.

@@ -113,6 +113,11 @@ impl ProgramFiles {
         )
     }
 
+    /// The names of the objects that results have values of.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.files.iter().filter(|file| file.has_values()).map(ObjectFile::name)
+    }
+
     fn check_names(&self) -> Result<(), ProgramError> {
         let shown: Vec<&ObjectFile> = self.files.iter().filter(|file| file.has_values()).collect();
         for (place, file) in shown.iter().enumerate() {

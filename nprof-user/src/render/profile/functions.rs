@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::super::grid::{Align, Elastic, Grid};
 use super::super::marks::Mark;
 use super::super::per_call::PerCall;
+use super::super::rows::is_next_to_nothing;
 use super::super::uncertain::Uncertain;
 use super::super::{names, notes, units};
 use crate::aggregate::open_ns;
@@ -31,6 +32,17 @@ pub(super) fn all_ns(function: &FunctionTotals) -> u64 {
 /// The same, or another time of all its calls that nobody can tell from it where they were not seen, with how far it may be off.
 fn within(function: &FunctionTotals, ns: u64) -> Uncertain {
     Uncertain { value: ns, error: function.estimate_error_ns().unwrap_or(0) }
+}
+
+/// The same with how far it may be off.
+pub(super) fn all(function: &FunctionTotals) -> Uncertain {
+    within(function, all_ns(function))
+}
+
+/// Whether its threads as good as only waited in it, where that was recorded.
+pub(super) fn only_waited(profile: &Profile, function: &FunctionTotals) -> bool {
+    let waited_ns = function.off_cpu_ns.saturating_add(function.unseen_off_ns);
+    profile.about.off_cpu && is_next_to_nothing(placed_ns(function, Weight::OnCpu), waited_ns)
 }
 
 /// The time that a function is placed by, in nanoseconds: how long threads ran in it, with [`Weight::OnCpu`], else the time of
@@ -137,7 +149,7 @@ fn columns(profile: &Profile, functions: &[&FunctionTotals]) -> Vec<Column> {
     if Weight::default_of(&profile.about) == Weight::OnCpu {
         columns.push(column("ON-CPU", |function, _| timed(function, on_cpu(function))));
     }
-    columns.push(column("TOTAL", |function, _| timed(function, within(function, all_ns(function)))));
+    columns.push(column("TOTAL", |function, _| timed(function, all(function))));
     if any(|function| function.unseen.is_some()) {
         columns.push(column("ERROR", |function, _| error_of_total(function)));
     }
@@ -187,7 +199,7 @@ fn on_cpu(function: &FunctionTotals) -> Uncertain {
 
 /// The mean of the calls that have a time.
 pub(super) fn average(function: &FunctionTotals) -> Uncertain {
-    let (calls, all) = (function.timed_calls(), within(function, all_ns(function)));
+    let (calls, all) = (function.timed_calls(), all(function));
     Uncertain {
         value: all.value.saturating_add(calls / 2).checked_div(calls).unwrap_or_default(),
         error: all.error.checked_div(calls).unwrap_or_default(),
@@ -204,7 +216,7 @@ fn error_of_total(function: &FunctionTotals) -> String {
     match (function.unseen, function.estimate_error_ns()) {
         (None, _) => String::new(),
         (Some(_), None) => "-".to_owned(),
-        (Some(_), Some(_)) => within(function, all_ns(function)).error(),
+        (Some(_), Some(_)) => all(function).error(),
     }
 }
 

@@ -6,9 +6,10 @@ mod json;
 
 use std::io::{self, Write};
 
-use super::super::grid::{Screen, bold};
+use super::super::grid::{Screen, bold, dim};
 use super::super::groups::By;
 use super::super::order::Order;
+use super::super::table::DIM;
 use super::super::tree::ShownTrees;
 use super::super::{names, notes, units};
 use super::callers::{self, Caller, Callers, percent};
@@ -121,10 +122,16 @@ fn of_functions(
     let (shown, left_out) = functions.split_at(rows);
     let mut grid = functions::grid(profile, shown, &labels[..rows]);
     let removed = grid.make_room(screen);
-    for line in grid.lines(screen) {
-        writeln!(out, "{line}")?;
+    let only_waited = |function: &&FunctionTotals| {
+        screen.ansi && functions::only_waited(profile, function) && worked.ns(function) == 0
+    };
+    for (place, line) in grid.lines(screen).into_iter().enumerate() {
+        writeln!(out, "{}", dim(&line, place > 0 && only_waited(&shown[place - 1])))?;
     }
     writeln!(out)?;
+    if shown.iter().any(only_waited) {
+        writeln!(out, "{DIM}")?;
+    }
     if !removed.is_empty() {
         writeln!(out, "left out, the terminal is too narrow: {}", removed.join(", "))?;
     }
@@ -281,6 +288,12 @@ mod tests {
         assert!(text.contains("a.N::copy\n  100.0 %  1.00 ms"), "{text}");
         assert!(text.contains("a.N::read ?\n  100.0 %  100 us\n    a.N.read\n    a.M.run:3"), "{text}");
         assert!(text.contains("1.90 ms of it waiting (63.3 %)"), "{text}");
+        profile.functions[1].off_cpu_ns = 1_950_000;
+        let mut out = Vec::new();
+        table(&profile, Extent::default(), Screen { ansi: true, columns: None }, &mut out).unwrap();
+        let on_terminal = String::from_utf8(out).unwrap();
+        let dim: Vec<&str> = on_terminal.lines().filter(|line| line.starts_with("\u{1b}[2m")).collect();
+        assert!(dim.len() == 1 && dim[0].contains("a.N::read") && on_terminal.contains("\ndim: "), "{on_terminal}");
     }
 
     /// Check that what was collected has columns, `-` where it is not known, and is explained.

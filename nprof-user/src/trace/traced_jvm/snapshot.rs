@@ -18,7 +18,10 @@ impl TracedJvm {
     pub fn snapshot(&self) -> Snapshot {
         // Before the records: these then have all calls that are known by caller.
         let jni = self.jni.get().map(JvmJni::read);
-        self.snapshot_with(jni.as_ref())
+        let mut snapshot = self.snapshot_with(jni.as_ref());
+        // After the records: each call that they say is open has a frame, unless it has ended since.
+        self.add_open(&mut snapshot);
+        snapshot
     }
 
     /// The same of native methods alone, whatever is traced beside them.

@@ -1,155 +1,45 @@
 //! The comparison as a table: the functions whose time changed most come first.
 
-use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-
-use nprof_common::{Consumed, Counters};
 
 use super::super::super::grid::{Align, Elastic, Grid, Screen};
 use super::super::super::json::nanoseconds;
 use super::super::super::marks::Mark;
-use super::super::super::uncertain::Uncertain;
 use super::super::super::{names, notes, units};
-use super::super::callers::{self, percent};
+use super::super::callers;
 use super::super::order::ordered;
 use super::super::{functions, report};
-use super::{Base, rounded, weight};
-use crate::model::{Collectors, Column, FunctionTotals, Profile, ProfileMode, Weight};
+use super::row::{Rate, Row};
+use super::{Base, DiffOrder, rounded, weight};
+use crate::model::{Collectors, FunctionTotals, Profile, ProfileMode, Weight};
 
 const ESTIMATED: &str = "too expensive to watch all the time (--max-overhead): its numbers are in part estimates from short looks: in two of three cases CHANGE is off by no more than ERROR, and others are no more than what stands behind <";
 
-/// What one of two recordings says of a function, for each second of it or for each call of some method.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Rate {
-    calls: f64,
-    /// How far `calls` may be off.
-    calls_error: f64,
-    time_ns: u64,
-    /// How far `time_ns` may be off; `None` if nobody knows.
-    error_ns: Option<u64>,
-    /// What the calls have consumed themselves, as far as that is known.
-    consumed: Option<Counters>,
+/// Which rows of a comparison are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shown {
+    /// Their order.
+    pub order: DiffOrder,
+    /// How many there are; all of them for 0.
+    pub top: usize,
 }
 
-impl Rate {
-    /// A time without calls, which is exact.
-    fn of_time(time_ns: u64) -> Self {
-        Self { calls: 0.0, calls_error: 0.0, time_ns, error_ns: Some(0), consumed: None }
-    }
-
-    /// The time or, where that is lost in its error, how long it can be at most.
-    fn time(&self) -> String {
-        Uncertain { value: self.time_ns, error: self.error_ns.unwrap_or(0) }.duration()
-    }
-
-    /// Adds what calls have consumed in a recording of which this makes a second.
-    fn consume(&mut self, consumed: &Consumed, part: impl Fn(u64) -> f64) {
-        let sums = self.consumed.get_or_insert_default();
-        sums.iter_mut().zip(consumed.own).for_each(|(sum, own)| *sum = sum.saturating_add(rounded(part(own))));
-    }
-
-    /// What the calls have consumed of this.
-    fn consumed(&self, column: &Column) -> String {
-        self.consumed
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), |counters| units::counted(column.of(counters), column.unit))
-    }
-
-    /// The calls or, where those are lost in their error, how many there can be at most.
-    fn calls(&self) -> String {
-        let is_lost = self.calls < self.calls_error;
-        if is_lost { format!("<{}", units::rate(self.calls + self.calls_error)) } else { units::rate(self.calls) }
-    }
-}
-
-/// A function in both recordings; what is missing in one is 0 there.
-#[derive(Debug)]
-struct Row {
-    label: String,
-    /// Whether the kernel single-stepped an instruction of it in one of the recordings.
-    stepped: bool,
-    /// Whether it was too expensive to watch in one of them.
-    estimated: bool,
-    before: Rate,
-    after: Rate,
-}
-
-impl Row {
-    fn change_ns(&self) -> u64 {
-        self.after.time_ns.abs_diff(self.before.time_ns)
-    }
-
-    /// The name, with its marks.
-    fn marked(&self) -> String {
-        let marks = [(self.estimated, '≈'), (self.stepped, '!')];
-        let marks: String = marks.iter().filter(|(applies, _)| *applies).map(|(_, mark)| *mark).collect();
-        if marks.is_empty() { self.label.clone() } else { format!("{} {marks}", self.label) }
-    }
-
-    /// `+1.24 ms`, `-3.00 us`, `0 ns`.
-    fn change(&self) -> String {
-        format!("{}{}", self.sign(), units::duration(self.change_ns()))
-    }
-
-    /// How far the change may be off: the errors of both recordings are as often in one direction as in opposite ones.
-    fn error(&self) -> String {
-        let both = self.before.error_ns.zip(self.after.error_ns);
-        match both {
-            _ if !self.estimated => String::new(),
-            None => "-".to_owned(),
-            Some((before, after)) => format!("± {}", units::duration(root_of_squares(before, after))),
-        }
-    }
-
-    /// What the calls have consumed of this in both recordings.
-    fn consumed(&self, column: &Column) -> String {
-        format!("{} → {}", self.before.consumed(column), self.after.consumed(column))
-    }
-
-    fn sign(&self) -> &'static str {
-        match self.after.time_ns.cmp(&self.before.time_ns) {
-            Ordering::Less => "-",
-            Ordering::Equal => "",
-            Ordering::Greater => "+",
-        }
-    }
-
-    /// The same in percent of before.
-    fn share(&self) -> String {
-        let is_there = |rate: Rate| rate.time_ns > 0 || rate.calls + rate.calls_error > 0.0;
-        match (is_there(self.before), is_there(self.after)) {
-            (false, true) => "new".to_owned(),
-            (true, false) => "gone".to_owned(),
-            _ if self.before.time_ns == 0 => "-".to_owned(),
-            _ => format!("{}{:.1} %", self.sign(), percent(self.change_ns(), self.before.time_ns)),
-        }
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; the cast saturates")]
-fn root_of_squares(one: u64, other: u64) -> u64 {
-    (one as f64).hypot(other as f64).round() as u64
-}
-
-/// Writes the `top` functions that changed most; all of them for 0.
+/// Writes the first functions of an order.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn table(
     (before, after): (&Profile, &Profile),
     base: &Base,
-    top: usize,
+    shown: Shown,
     screen: Screen,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut rows = rows(before, after, base);
-    rows.sort_by(|a, b| {
-        let weight = |row: &Row| Reverse((row.change_ns(), row.after.time_ns.max(row.before.time_ns)));
-        weight(a).cmp(&weight(b)).then_with(|| a.label.cmp(&b.label))
-    });
+    rows.sort_by(|a, b| a.compare(b, shown.order));
     let all = rows.len();
-    rows.truncate(if top == 0 { all } else { top });
+    rows.truncate(if shown.top == 0 { all } else { shown.top });
     let has_calls = before.about.mode == ProfileMode::Calls;
     let collectors = before.about.collectors.shared_with(after.about.collectors);
     let mut grid = grid(&rows, has_calls, base, collectors);
@@ -300,13 +190,16 @@ fn grid(rows: &[Row], has_calls: bool, base: &Base, collectors: Collectors) -> G
 
 #[cfg(test)]
 mod tests {
+    use nprof_common::Consumed;
+
     use super::super::super::recorded;
     use super::*;
     use crate::model::Unseen;
 
     fn text(before: &Profile, after: &Profile, top: usize) -> String {
         let mut out = Vec::new();
-        table((before, after), &Base::seconds(before, after), top, Screen::default(), &mut out).unwrap();
+        let shown = Shown { top, ..Shown::default() };
+        table((before, after), &Base::seconds(before, after), shown, Screen::default(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -341,7 +234,8 @@ TIME is exact wall-clock time, native methods called from there included
             (function.calls, function.total_ns) = (3 * function.calls, 3 * function.total_ns);
         }
         let mut out = Vec::new();
-        table((&before, &after), &Base::calls("a.N::read", [20, 60]), 0, Screen::default(), &mut out).unwrap();
+        table((&before, &after), &Base::calls("a.N::read", [20, 60]), Shown::default(), Screen::default(), &mut out)
+            .unwrap();
         let text = String::from_utf8(out).unwrap();
         let rows: Vec<Vec<&str>> = text.lines().take(3).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0].join(" "), "CALLS A CALLS B TIME A TIME B CHANGE CHANGE % METHOD");

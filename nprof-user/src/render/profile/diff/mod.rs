@@ -5,9 +5,12 @@
 //! had as many of these calls.
 
 mod functions;
+mod order;
+mod row;
 mod stacks;
 
-pub use functions::table;
+pub use functions::{Shown, table};
+pub use order::DiffOrder;
 pub use stacks::{Difference, Names};
 
 use crate::model::{Profile, Weight};

@@ -1,0 +1,106 @@
+//! Where threads waited that make calls with stubs: of these the programs hear only when they have ended.
+
+use core::ffi::c_void;
+use core::intrinsics::{AtomicOrdering, atomic_cxchg};
+
+use aya_ebpf::bindings::task_struct;
+use aya_ebpf::btf_maps::Array;
+use aya_ebpf::helpers::generated::bpf_get_task_stack;
+use aya_ebpf::macros::btf_map;
+use nprof_common::slow::WAIT_FRAMES;
+use nprof_common::stack::collect;
+use nprof_common::{RowWaits, SLOTS, Wait};
+
+use crate::slow::WAIT_FROM_NS;
+use crate::{maps, threads};
+
+/// By the lower bits of the thread's number. Of a thread whose place is another one's nothing is kept.
+#[btf_map]
+static NPROF_ROW_WAITS: Array<RowWaits, 1, 0> = Array::new();
+
+/// By how much a call may seem to begin too late, which is told some time after it has ended: less than the shortest wait that is kept, so
+/// that none from before it is taken for its own.
+const LATE_NS: u64 = WAIT_FROM_NS / 2;
+
+/// A thread was away since then, for so long. `is_there` says that it is about to run again: afterwards nobody knows where it was.
+///
+/// # Safety
+/// `task` is a live task that the kernel has given.
+#[inline(always)]
+pub(crate) unsafe fn note(task: *mut task_struct, since_ns: u64, away_ns: u64, is_there: bool) {
+    if !maps::collects(collect::SLOW) || away_ns < WAIT_FROM_NS {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    let Some(waits) = own_or_free(unsafe { threads::tid_of(task) }) else { return };
+    // SAFETY: the map gave the pointer, and the thread's own programs do not run meanwhile.
+    let waits = unsafe { &mut *waits };
+    let wait = waits.keep(since_ns, away_ns);
+    if !is_there {
+        return;
+    }
+    let into = (&raw mut wait.frames).cast::<c_void>();
+    // SAFETY: the caller's promise, and there is room for so many addresses.
+    let bytes = unsafe { bpf_get_task_stack(task, into, (WAIT_FRAMES * size_of::<u64>()) as u32, 0) };
+    wait.bytes = if bytes < 0 { 0 } else { bytes as u64 };
+}
+
+/// The longest wait of the current thread in a call that has just ended, and took so long.
+#[inline(always)]
+pub(crate) fn longest(now_ns: u64, time_ns: u64) -> Option<*const Wait> {
+    let tid = threads::current_tid();
+    let waits = place(tid)?;
+    // SAFETY: the map gave the pointer. Volatile, because other threads take and leave places.
+    if unsafe { (&raw const (*waits).owner).read_volatile() } != tid {
+        return None;
+    }
+    // SAFETY: as above, and nobody else writes to it while its thread is here.
+    unsafe { &*waits }.longest_since(now_ns.wrapping_sub(time_ns).wrapping_sub(LATE_NS)).map(core::ptr::from_ref)
+}
+
+/// A thread ends: its place is the next one's.
+#[inline(always)]
+pub(crate) fn leave(tid: u32) {
+    if maps::collects(collect::SLOW)
+        && let Some(waits) = place(tid)
+    {
+        // SAFETY: the map gave the pointer.
+        let owner = unsafe { &raw mut (*waits).owner };
+        // SAFETY: as above; only the thread itself comes here.
+        unsafe {
+            if owner.read_volatile() == tid {
+                owner.write_volatile(0);
+            }
+        }
+    }
+}
+
+/// The place of a thread, which it takes if nobody has it.
+#[inline(always)]
+fn own_or_free(tid: u32) -> Option<*mut RowWaits> {
+    let waits = place(tid)?;
+    // SAFETY: the map gave the pointer.
+    let owner = unsafe { &raw mut (*waits).owner };
+    // SAFETY: as above. Volatile, because others take and leave places.
+    let found = unsafe { owner.read_volatile() };
+    if found == tid {
+        return Some(waits);
+    }
+    if tid == 0 || found != 0 {
+        return None;
+    }
+    // SAFETY: as above; two threads of the same place may both try.
+    let (_, is_taken) =
+        unsafe { atomic_cxchg::<u32, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(owner, 0, tid) };
+    if !is_taken {
+        return None;
+    }
+    // SAFETY: as above; nobody but the new owner has it.
+    unsafe { ((*waits).first, (*waits).count, (*waits).forgotten_ns) = (0, 0, 0) };
+    Some(waits)
+}
+
+#[inline(always)]
+fn place(tid: u32) -> Option<*mut RowWaits> {
+    NPROF_ROW_WAITS.get_ptr_mut(tid & (SLOTS - 1))
+}
