@@ -253,6 +253,16 @@ impl RemoteProcess {
         Self::start(jdk, command.args(libraries))
     }
 
+    /// A thread that only computes, beside two thousand natives that nobody calls (`Computing.java`).
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn computing(jdk: &Jdk) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.arg("targets.Computing").arg(targets.library("libmany.so")))
+    }
+
     /// Natives that are called as often as they are told to be (`Governed.java`).
     ///
     /// # Errors
