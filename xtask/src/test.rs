@@ -25,16 +25,22 @@ const REAL_PACKAGE: &str = "nprof-tests";
 /// What a first answer comes from, of the real tests: the programs in the kernel, what is found in a JVM, counts, losses.
 const QUICK: &[&str] = &["kernel::", "inventory::", "inflight::", "losses::"];
 
-/// The modules of the real tests that disturb nobody and that nobody disturbs: they run beside each other, [`LANES`] at a time.
-/// All others run alone, so that a new module is safe without a word here. A module may be here if none of its tests
+/// The modules of the real tests, and the beginnings of names of single ones, that disturb nobody and that nobody disturbs: they run beside
+/// each other, [`LANES`] at a time. All others run alone, so that a new module is safe without a word here. What is here may have no test that
 ///
 /// - holds a time, a rate or a share against a bound (a deadline for what comes anyway is none);
-/// - looks at what neighbours have too: all JVMs (`--all`, `serve`), all BPF objects, `/tmp`, what the test process holds;
+/// - looks at what neighbours have too: all JVMs (`--all`, `serve` but of JVMs by the name of the test's own jar), all BPF objects, `/tmp`,
+///   what the test process holds;
 /// - does anything to a process or a file that it has not made itself.
 const SIDE_BY_SIDE: &[&str] = &[
     "browser::",
     "cli::",
     "collections::",
+    "collectors::by_one_",
+    "collectors::bytes_",
+    "collectors::everything_",
+    "collectors::how_",
+    "collectors::nested_",
     "containers::",
     "cycles::",
     "enhanced::",
@@ -55,6 +61,9 @@ const SIDE_BY_SIDE: &[&str] = &[
     "losses::",
     "marks::",
     "native::",
+    "packaging::",
+    "profiles::",
+    "promql::",
     "record_cli::",
     "record_trees::",
     "recordings::",
@@ -62,6 +71,8 @@ const SIDE_BY_SIDE: &[&str] = &[
     "shim_link::ends::",
     "shim_link::orders::",
     "shim_link::told::",
+    "slow::of_methods_",
+    "slow::what_calls_",
     "stub_stress::",
     "stubs::",
     "targets::",
@@ -74,6 +85,8 @@ const SIDE_BY_SIDE: &[&str] = &[
     "unwind::",
     "user_programs::",
     "versions::",
+    "weights::widths_",
+    "weights::without_",
 ];
 /// They wait more than they compute: one more than the CPUs of the smallest machine.
 const LANES: usize = 3;

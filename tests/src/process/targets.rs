@@ -348,6 +348,17 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Callers").arg(targets.library("libcallers.so")))
     }
 
+    /// The same from a jar that starts it, by whose name it is known then.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn callers_from(jdk: &Jdk, jar: &Path) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        command.args(["-XX:+UnlockDiagnosticVMOptions", "-XX:+ShowHiddenFrames", "-jar"]).arg(jar);
+        Self::start(jdk, command.arg(targets.library("libcallers.so")))
+    }
+
     /// The Java compiler, which compiles a tree of sources (`Compiler.java`) and writes classes into a directory.
     ///
     /// # Errors
