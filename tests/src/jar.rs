@@ -21,7 +21,7 @@ pub struct Jar<'a> {
 }
 
 impl<'a> Jar<'a> {
-    /// Packs a jar that starts `targets.Shapes`.
+    /// A jar that starts `targets.Shapes`.
     ///
     /// # Errors
     /// When the JDK's tool refuses.
@@ -29,7 +29,7 @@ impl<'a> Jar<'a> {
         Self::of(jdk, name, "targets.Shapes")
     }
 
-    /// Packs the jar `NAME-VERSION-PID.jar`, which starts the class `main`.
+    /// The jar `NAME-VERSION-PID.jar`, which starts the class `main`.
     ///
     /// # Errors
     /// When the JDK's tool refuses.
@@ -37,7 +37,7 @@ impl<'a> Jar<'a> {
         let directory = TempDir::new()?;
         let name = format!("{name}-{}-{}.jar", jdk.version, std::process::id());
         let path = directory.path().join(&name);
-        Targets::get()?.pack(jdk, main, &path).with_context(|| path.display().to_string())?;
+        std::fs::copy(Targets::get()?.jar(jdk, main)?, &path).with_context(|| path.display().to_string())?;
         Ok(Self { jdk, name, path, _directory: directory })
     }
 

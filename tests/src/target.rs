@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, anyhow, bail};
+use tempfile::TempDir;
 
 use crate::jdk::{Jdk, OLDEST_SUPPORTED};
 use crate::shape_source;
@@ -81,14 +82,27 @@ impl Targets {
         self.directory.join("demo")
     }
 
-    /// Packs the classes into a jar that starts one of them.
+    /// The classes in a jar that starts one of them. It is packed at the first time.
     ///
     /// # Errors
     /// When the JDK's tool refuses.
-    pub fn pack(&self, jdk: &Jdk, main: &str, into: &Path) -> Result<()> {
-        let mut command = Command::new(jdk.tool("jar"));
-        command.args(["--create", "--main-class", main, "--file"]).arg(into).arg("-C").arg(self.classes()).arg(".");
-        succeed(command.env("LC_ALL", "C.UTF-8"))
+    pub fn jar(&self, jdk: &Jdk, main: &str) -> Result<PathBuf> {
+        let jar = self.directory.join(format!("{main}.jar"));
+        if !jar.exists() {
+            // Others may do the same at the same time: each jar is as good.
+            let scratch = TempDir::new_in(&self.directory)?;
+            let packed = scratch.path().join("packed.jar");
+            let mut command = Command::new(jdk.tool("jar"));
+            command
+                .args(["--create", "--main-class", main, "--file"])
+                .arg(&packed)
+                .arg("-C")
+                .arg(self.classes())
+                .arg(".");
+            succeed(command.env("LC_ALL", "C.UTF-8"))?;
+            std::fs::rename(&packed, &jar)?;
+        }
+        Ok(jar)
     }
 
     /// Packs the classes into a jar of which one of them is a Java agent, that may retransform.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use nprof::model::{FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileStack};
 use nprof_tests::child::{Child, Stream};
+use nprof_tests::jar::Jar;
 use nprof_tests::jdk::Jdk;
 use nprof_tests::nprof::{Outcome, UNGOVERNED, outcome, run, spawn};
 use nprof_tests::process::RemoteProcess;
@@ -123,13 +124,22 @@ impl Callers {
         Ok(Self(RemoteProcess::callers(jdk, options)?))
     }
 
+    /// Starts it from a jar, by whose name a service knows it from all others.
+    pub(crate) fn start_from(jar: &Jar<'_>) -> Result<Self> {
+        Ok(Self(RemoteProcess::callers_from(jar.jdk(), jar.path())?))
+    }
+
     /// Starts it and has it learn its stacks.
     pub(crate) fn learned(jdk: &Jdk, options: &[&str]) -> Result<Self> {
-        let mut callers = Self::start(jdk, options)?;
-        callers.run(&format!("learn {ROUNDS}"))?;
-        callers.truth()?;
-        callers.cpu_ns()?;
-        Ok(callers)
+        Self::start(jdk, options)?.learn()
+    }
+
+    /// Has it learn its stacks.
+    pub(crate) fn learn(mut self) -> Result<Self> {
+        self.run(&format!("learn {ROUNDS}"))?;
+        self.truth()?;
+        self.cpu_ns()?;
+        Ok(self)
     }
 
     /// What was called since the last time.

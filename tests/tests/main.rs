@@ -50,6 +50,7 @@ mod many_rows;
 mod marks;
 mod native;
 mod overhead;
+mod pace;
 mod packaging;
 mod privileges;
 mod profiles;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nprof::model::Profile;
+use nprof_tests::jar::Jar;
 use nprof_tests::nprof::{Outcome, run};
 use nprof_tests::require::{on_every_jdk, say, traced_on_every_jdk};
 use nprof_tests::serve::{Serve, UNGOVERNED};
@@ -13,8 +14,8 @@ use tempfile::TempDir;
 use crate::callers::{COUNTED, Callers, Truth, function, read, told};
 use crate::serve::CALLS;
 
-/// The JVMs that are traced.
-const JVM: [&str; 2] = ["--jvm", "targets.Callers"];
+/// The class of the JVMs that are traced, each test's by the name of its own jar.
+const MAIN: &str = "targets.Callers";
 /// Windows that a test need not wait long for.
 const PROFILES: [&str; 3] = ["--profiles", "--profile-window", "1s"];
 /// How long calls may take to be in a window that is over.
@@ -73,9 +74,10 @@ fn must_be_along(path: &str, profile: &Profile, truth: &Truth) -> Result<()> {
 #[test]
 fn each_jvm_has_its_own() -> Result<()> {
     traced_on_every_jdk(|jdk| {
+        let jar = Jar::of(jdk, "profiled", MAIN)?;
         for stubs in [&[][..], &["--stubs-for", "*"]] {
-            let (mut one, mut other) = (Callers::learned(jdk, &[])?, Callers::learned(jdk, &[])?);
-            let serve = Serve::start(&[&UNGOVERNED[..], &PROFILES, &JVM, stubs, &COUNTED].concat())?;
+            let (mut one, mut other) = (Callers::start_from(&jar)?.learn()?, Callers::start_from(&jar)?.learn()?);
+            let serve = Serve::start(&[&UNGOVERNED[..], &PROFILES, &["--jvm", jar.name()], stubs, &COUNTED].concat())?;
             one.run("go inlined:1 2 1000000000 2500")?;
             other.run("go recursion40:1 2 1000000000 2500")?;
             let truths = [one.truth()?, other.truth()?];
@@ -107,8 +109,10 @@ fn each_jvm_has_its_own() -> Result<()> {
 #[test]
 fn refusals_say_why() -> Result<()> {
     on_every_jdk(|jdk| {
-        let mut target = Callers::start(jdk, &[])?;
-        let serve = Serve::start(&[&UNGOVERNED[..], &PROFILES, &JVM, &COUNTED].concat())?;
+        let jar = Jar::of(jdk, "refused", MAIN)?;
+        let jvm = ["--jvm", jar.name()];
+        let mut target = Callers::start_from(&jar)?;
+        let serve = Serve::start(&[&UNGOVERNED[..], &PROFILES, &jvm, &COUNTED].concat())?;
         target.run("go direct:1 1 1000 60000")?;
         profile_with(&serve, target.pid(), "tick", 1000)?;
         let refused = |control: &Path, args: &[&str], why: &str| -> Result<()> {
@@ -116,7 +120,7 @@ fn refusals_say_why() -> Result<()> {
             ensure!(outcome.code == Some(2) && outcome.stderr.contains(why), "{args:?}: {outcome:?}");
             Ok(())
         };
-        let (control, named) = (serve.control(), format!("{} (targets.Callers)", target.pid()));
+        let (control, named) = (serve.control(), format!("{} ({})", target.pid(), jar.name()));
         refused(&control, &["--pid", "1"], &named)?;
         refused(&control, &["--jvm", "no.such"], &named)?;
         refused(&control, &["--last", "2h"], "the last hour")?;
@@ -125,7 +129,7 @@ fn refusals_say_why() -> Result<()> {
         let status = serve.ctl_succeeds(&["status"])?;
         ensure!(status.contains("\nprofiles: "), "{status}");
         ensure!(serve.finish()?.success(), "the service has not ended well");
-        let without = Serve::start(&[&UNGOVERNED[..], &JVM, &COUNTED].concat())?;
+        let without = Serve::start(&[&UNGOVERNED[..], &jvm, &COUNTED].concat())?;
         refused(&without.control(), &[], "`nprof serve --profiles`")?;
         let status = without.ctl_succeeds(&["status"])?;
         ensure!(!status.contains("profiles"), "{status}");

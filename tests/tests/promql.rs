@@ -10,11 +10,11 @@ use nprof_tests::process::RemoteProcess;
 use nprof_tests::prometheus::{Credentials, Point, Prometheus, Scraping};
 use nprof_tests::report::{HistogramRow, Report};
 use nprof_tests::require::{traced_on_every_jdk, with_prometheus};
-use nprof_tests::serve::Serve;
+use nprof_tests::serve::{Serve, UNGOVERNED};
 use tempfile::TempDir;
 
 use crate::TARGETS;
-use crate::serve::{CALLS, DURATION, NAP_NS, calls_by_method, serve, users};
+use crate::serve::{CALLS, DURATION, NAP_NS, calls_by_method, users};
 
 /// How far two results of floating-point arithmetic on the same whole numbers may be apart.
 const ROUNDING: f64 = 1e-9;
@@ -37,7 +37,7 @@ fn scraped(name: &str, test: impl Fn(&str, &mut RemoteProcess, &Prometheus) -> R
         traced_on_every_jdk(|jdk| {
             let jar = Jar::new(jdk, name)?;
             let mut target = jar.start()?;
-            let serve = serve()?;
+            let serve = Serve::start(&[&UNGOVERNED[..], &["--jvm", jar.name(), TARGETS]].concat())?;
             let prometheus = Prometheus::start(&Scraping::plain(serve.address()))?;
             test(jar.name(), &mut target, &prometheus)
         })
@@ -152,10 +152,12 @@ fn quantile(share: f64, bounds: &[f64], histogram: &HistogramRow) -> Result<f64>
 fn with_a_password() -> Result<()> {
     with_prometheus(|| {
         traced_on_every_jdk(|jdk| {
-            let _target = RemoteProcess::shapes(jdk)?;
+            let jar = Jar::new(jdk, "password")?;
+            let _target = jar.start()?;
             let directory = TempDir::new()?;
             let users = users(directory.path())?;
-            let serve = Serve::start(&["--basic-auth-file", users.to_str().context("a path in UTF-8")?, TARGETS])?;
+            let users = users.to_str().context("a path in UTF-8")?;
+            let serve = Serve::start(&["--basic-auth-file", users, "--jvm", jar.name(), TARGETS])?;
             let known = Credentials::Basic("prom".into(), "s3cret".into());
             for (credentials, health) in [(known, "up"), (Credentials::None, "down")] {
                 let scraping = Scraping { credentials, ..Scraping::plain(serve.address()) };

@@ -14,6 +14,8 @@ use crate::callers::{Callers, Truth, function};
 const DESIGN: f64 = 2.0;
 /// How many standard deviations are chance.
 const SIGMAS: f64 = 5.0;
+/// Of so few samples as are expected of a path, chance is not near enough to the normal distribution for chi-square.
+const FEWEST_EXPECTED: f64 = 5.0;
 /// What may be taken above the pace: the burst after a quiet time, in seconds of the pace, and a step of it.
 const BURST_SECONDS: f64 = 0.12;
 
@@ -32,19 +34,52 @@ fn must_agree(profile: &Profile, truth: &Truth, paths: &[&str], native: &str) ->
     let samples: f64 = sampled.iter().map(|sum| sum.samples as f64).sum();
     let scaled: f64 = sampled.iter().map(|sum| sum.calls).sum();
     let made = truth.calls(native) as f64;
-    let mut chi_square = 0.0;
+    let mut shares = Vec::new();
     for (path, sum) in paths.iter().zip(&sampled) {
         let (share, found) = (truth.path(path, native)?.calls as f64 / made, sum.calls / scaled);
         let bound = bound(share, samples);
         say(&format!("    {path}: {share:.6} of the calls, {found:.6} estimated +- {bound:.6} from {}", sum.samples));
         ensure!((found - share).abs() <= bound, "{path}: {found} of the calls instead of {share} +- {bound}");
-        chi_square += samples * (found - share).powi(2) / share;
+        shares.push((share, found));
     }
+    let (chi_square, freedom) = chi_square(&shares, samples);
     // The mean of the distribution is its degrees of freedom, the variance twice that.
-    let freedom = paths.len() as f64 - 1.0;
     let most = DESIGN * (freedom + SIGMAS * (2.0 * freedom).sqrt());
     ensure!(chi_square <= most, "chi-square {chi_square} instead of {freedom}, at most {most}");
     Ok(())
+}
+
+/// How far the shares that were found are from those that are true, all together, and in how many degrees of freedom. Paths of too few
+/// samples are taken together with the next ones: where a third of a sample is expected, three are found once in three hundred times, and
+/// never by a normal distribution.
+fn chi_square(shares: &[(f64, f64)], samples: f64) -> (f64, f64) {
+    let mut groups = vec![(0.0, 0.0)];
+    for (share, found) in shares {
+        if groups.last().is_some_and(|(sum, _)| samples * sum >= FEWEST_EXPECTED) {
+            groups.push((0.0, 0.0));
+        }
+        if let Some(last) = groups.last_mut() {
+            *last = (last.0 + share, last.1 + found);
+        }
+    }
+    if groups.len() < 2 {
+        // Together they are always all.
+        return (0.0, 0.0);
+    }
+    let sum = groups.iter().map(|(share, found)| samples * (found - share).powi(2) / share).sum();
+    (sum, groups.len() as f64 - 1.0)
+}
+
+/// Check that paths of few samples are taken together, and that those of enough are not: what is off shows there.
+#[test]
+fn few_samples_are_taken_together() {
+    let shares = [(0.001, 0.006), (0.01, 0.01), (0.989, 0.984)];
+    let (of_few, freedom) = chi_square(&shares, 200.0);
+    assert!(freedom == 0.0 && of_few == 0.0, "{of_few}, {freedom}");
+    let (of_some, freedom) = chi_square(&shares, 1_000.0);
+    assert!(freedom == 1.0 && (2.0..3.0).contains(&of_some), "{of_some}, {freedom}");
+    let (of_many, freedom) = chi_square(&shares, 10_000.0);
+    assert!(freedom == 2.0 && of_many > 250.0, "{of_many}, {freedom}");
 }
 
 /// Holds if no more stacks were taken than were allowed.

@@ -47,8 +47,19 @@ pub(crate) struct Build {
     pub(crate) compiled: Vec<String>,
     /// Name and path of each program that is there now, tests apart.
     pub(crate) programs: Vec<(String, PathBuf)>,
-    /// The same of programs that run tests.
-    pub(crate) tests: Vec<(String, PathBuf)>,
+    /// Programs that run tests.
+    pub(crate) tests: Vec<TestProgram>,
+}
+
+/// A program that runs tests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TestProgram {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    /// The directory of its package, where Cargo runs it.
+    pub(crate) directory: PathBuf,
+    /// Whether it is a file of `tests/`, and not the code of a library or a program with its unit tests.
+    pub(crate) is_integration: bool,
 }
 
 impl Build {
@@ -64,9 +75,17 @@ impl Build {
         if message["fresh"] == false {
             self.compiled.push(name.to_owned());
         }
-        if let Some(path) = message["executable"].as_str() {
-            let to = if message["profile"]["test"] == true { &mut self.tests } else { &mut self.programs };
-            to.push((name.to_owned(), PathBuf::from(path)));
+        let Some(path) = message["executable"].as_str().map(PathBuf::from) else {
+            return;
+        };
+        let name = name.to_owned();
+        if message["profile"]["test"] == true {
+            let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
+            let directory = manifest.parent().unwrap_or(Path::new("")).to_owned();
+            let is_integration = message["target"]["kind"][0] == "test";
+            self.tests.push(TestProgram { name, path, directory, is_integration });
+        } else {
+            self.programs.push((name, path));
         }
     }
 }
@@ -138,6 +157,26 @@ mod tests {
         build.read("not json");
         assert_eq!(build.compiled, ["build-script-build"]);
         assert_eq!(nprof(&build).unwrap(), PathBuf::from("/t/release/nprof"));
+    }
+
+    /// Check that programs that run tests are told from others, and where they are to be run.
+    #[test]
+    fn tests_are_told_apart() {
+        let mut build = Build::default();
+        for kind in ["test", "lib"] {
+            build.read(&format!(
+                r#"{{"reason":"compiler-artifact","target":{{"name":"{kind}s","kind":["{kind}"]}},"fresh":false,"profile":{{"test":true}},
+                "manifest_path":"/w/some/Cargo.toml","executable":"/t/{kind}s-1"}}"#
+            ));
+        }
+        let program = |name: &str, is_integration| TestProgram {
+            name: name.to_owned(),
+            path: PathBuf::from(format!("/t/{name}-1")),
+            directory: PathBuf::from("/w/some"),
+            is_integration,
+        };
+        assert_eq!(build.tests, [program("tests", true), program("libs", false)]);
+        assert!(build.programs.is_empty());
     }
 
     /// Check that a build without the program is an error and not a wrong path.

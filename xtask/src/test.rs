@@ -2,14 +2,16 @@
 //!
 //! Everything is built by the ordinary user; only the test binaries that need the kernel run as root.
 
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use crate::bpf;
-use crate::cargo;
+use crate::cargo::{self, Build, TestProgram};
 use crate::lint;
 use crate::machine::Machine;
 use crate::process;
@@ -19,22 +21,29 @@ use crate::tally::Tally;
 
 /// The crates whose tests need neither root nor a JVM.
 const UNIT_PACKAGES: [&str; 5] = ["nprof-common", "nprof-hotspot", "nprof-shim", "nprof-user", "xtask"];
-/// The package of the tests that need both.
+/// The package of the tests that need both, and where it is.
 const REAL_PACKAGE: &str = "nprof-tests";
+const REAL_DIRECTORY: &str = "tests";
 
 /// What a first answer comes from, of the real tests: the programs in the kernel, what is found in a JVM, counts, losses.
 const QUICK: &[&str] = &["kernel::", "inventory::", "inflight::", "losses::"];
 
-/// The modules of the real tests that disturb nobody and that nobody disturbs: they run beside each other, [`LANES`] at a time.
-/// All others run alone, so that a new module is safe without a word here. A module may be here if none of its tests
+/// The modules of the real tests, and the beginnings of names of single ones, that disturb nobody and that nobody disturbs: they run beside
+/// each other, [`LANES`] at a time. All others run alone, so that a new module is safe without a word here. What is here may have no test that
 ///
 /// - holds a time, a rate or a share against a bound (a deadline for what comes anyway is none);
-/// - looks at what neighbours have too: all JVMs (`--all`, `serve`), all BPF objects, `/tmp`, what the test process holds;
+/// - looks at what neighbours have too: all JVMs (`--all`, `serve` but of JVMs by the name of the test's own jar), all BPF objects, `/tmp`,
+///   what the test process holds;
 /// - does anything to a process or a file that it has not made itself.
 const SIDE_BY_SIDE: &[&str] = &[
     "browser::",
     "cli::",
     "collections::",
+    "collectors::by_one_",
+    "collectors::bytes_",
+    "collectors::everything_",
+    "collectors::how_",
+    "collectors::nested_",
     "containers::",
     "cycles::",
     "enhanced::",
@@ -55,6 +64,9 @@ const SIDE_BY_SIDE: &[&str] = &[
     "losses::",
     "marks::",
     "native::",
+    "packaging::",
+    "profiles::",
+    "promql::",
     "record_cli::",
     "record_trees::",
     "recordings::",
@@ -62,6 +74,8 @@ const SIDE_BY_SIDE: &[&str] = &[
     "shim_link::ends::",
     "shim_link::orders::",
     "shim_link::told::",
+    "slow::of_methods_",
+    "slow::what_calls_",
     "stub_stress::",
     "stubs::",
     "targets::",
@@ -74,6 +88,8 @@ const SIDE_BY_SIDE: &[&str] = &[
     "unwind::",
     "user_programs::",
     "versions::",
+    "weights::widths_",
+    "weights::without_",
 ];
 /// They wait more than they compute: one more than the CPUs of the smallest machine.
 const LANES: usize = 3;
@@ -97,6 +113,13 @@ enum Selection {
     All,
 }
 
+impl Selection {
+    /// Whether those that need neither root nor a JVM are among them.
+    fn has_unit_tests(self) -> bool {
+        matches!(self, Self::Quick | Self::Unit | Self::All)
+    }
+}
+
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
@@ -113,25 +136,24 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let request = parse(arguments)?;
     setup::ensure(Purpose::Test)?;
     let mut tally = Tally::default();
-    if request.selection == Selection::All {
-        lint::check_all(&mut tally);
-        tally.check("the BPF object is what its sources say", bpf::check);
-    }
-    let nprof = match request.selection {
-        Selection::Quick => tally.check("debug build", || cargo::nprof(&cargo::build_debug()?)),
-        _ => tally.check("release build", || cargo::nprof(&cargo::build_release()?)),
-    };
+    let nprof = thread::scope(|scope| {
+        // Beside the lints: neither needs what the other compiles, and each leaves CPUs idle at times.
+        let release = (request.selection != Selection::Quick).then(|| scope.spawn(cargo::build_release));
+        if request.selection == Selection::All {
+            lint::check_all(&mut tally);
+            tally.check("the BPF object is what its sources say", bpf::check);
+        }
+        match release {
+            Some(build) => tally.check("release build", || cargo::nprof(&joined(build)?)),
+            None => tally.check("debug build", || cargo::nprof(&cargo::build_debug()?)),
+        }
+    });
     if matches!(request.selection, Selection::Unit | Selection::All) {
         tally.check("a second build does nothing", no_op_build);
     }
-    if matches!(request.selection, Selection::Quick | Selection::Unit | Selection::All) {
-        unit_tests(&mut tally, &request);
-    }
-    if let Some(nprof) = nprof.filter(|_| request.selection != Selection::Unit) {
-        let result = real_tests(&mut tally, &request, &nprof);
-        if let Err(error) = result {
-            tally.fail(REAL_PACKAGE, &error);
-        }
+    match cargo::build(&mut tests_of(request.selection, &["--no-run"])) {
+        Ok(build) => run_all(&mut tally, &request, &build, nprof.as_deref()),
+        Err(error) => tally.fail("build of the tests", &error),
     }
     Ok(tally.finish())
 }
@@ -157,6 +179,10 @@ fn parse(arguments: &[String]) -> Result<Request> {
     Ok(Request { selection, extra: extra.to_vec() })
 }
 
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
 /// Build scripts that run again for no reason cost every developer a minute a day.
 fn no_op_build() -> Result<()> {
     let build = cargo::build_release()?;
@@ -166,30 +192,59 @@ fn no_op_build() -> Result<()> {
     Ok(())
 }
 
-fn unit_tests(tally: &mut Tally, request: &Request) {
+/// `cargo test` of all packages whose tests are wanted. Which features dependencies have is decided for all packages together: with others
+/// they, and nprof, would be compiled once more.
+fn tests_of(selection: Selection, options: &[&str]) -> Command {
     let mut command = cargo::command("test");
-    command.arg("--no-fail-fast");
-    for package in UNIT_PACKAGES {
-        command.args(["--package", package]);
+    command.args(options);
+    if selection.has_unit_tests() {
+        command.args(UNIT_PACKAGES.map(|package| format!("--package={package}")));
     }
-    command.arg("--").args(&request.extra);
-    let _ = run_tests(tally, "unit tests", &mut command, UNIT_LIMIT);
-}
-
-/// Builds the real tests as this user and runs the binaries as root.
-fn real_tests(tally: &mut Tally, request: &Request, nprof: &Path) -> Result<()> {
-    let mut command = cargo::command("test");
-    command.args(["--package", REAL_PACKAGE, "--no-run"]);
-    if request.selection != Selection::All {
+    if selection != Selection::Unit {
+        command.args(["--package", REAL_PACKAGE]);
+    }
+    if !selection.has_unit_tests() {
         // Without the unit tests of the harness.
         command.args(["--test", "*"]);
     }
-    let build = cargo::build(&mut command)?;
+    command
+}
+
+/// Runs what was built.
+fn run_all(tally: &mut Tally, request: &Request, build: &Build, nprof: Option<&Path>) {
+    let (real, unit): (Vec<&TestProgram>, Vec<&TestProgram>) =
+        build.tests.iter().partition(|program| program.directory == cargo::workspace().join(REAL_DIRECTORY));
+    if request.selection.has_unit_tests() {
+        unit_tests(tally, request, &unit);
+    }
+    let Some(nprof) = nprof.filter(|_| request.selection != Selection::Unit) else { return };
+    // The unit tests of the harness are for who changes it.
+    let wanted = real.into_iter().filter(|program| request.selection == Selection::All || program.is_integration);
+    if let Err(error) = real_tests(tally, request, &wanted.collect::<Vec<_>>(), nprof) {
+        tally.fail(REAL_PACKAGE, &error);
+    }
+}
+
+/// Runs the programs as Cargo would, and the examples in the documentation by it.
+fn unit_tests(tally: &mut Tally, request: &Request, programs: &[&TestProgram]) {
+    for program in programs {
+        let mut command = Command::new(&program.path);
+        command.args(&request.extra).current_dir(&program.directory).env("CARGO_MANIFEST_DIR", &program.directory);
+        let _ = run_tests(tally, &format!("unit tests, {}", program.name), &mut command, UNIT_LIMIT);
+    }
+    let mut examples = tests_of(request.selection, &["--doc"]);
+    let _ = run_tests(tally, "examples", examples.arg("--").args(&request.extra), UNIT_LIMIT);
+}
+
+/// Runs the binaries of the real tests, which this user has built, as root.
+fn real_tests(tally: &mut Tally, request: &Request, programs: &[&TestProgram], nprof: &Path) -> Result<()> {
     let machine = Machine::this();
     authorise(&machine)?;
     let before = tally.ran();
-    let passes = passes(request);
-    for ((name, path), pass) in build.tests.iter().flat_map(|program| passes.iter().map(move |pass| (program, pass))) {
+    let passes = programs
+        .iter()
+        .flat_map(|program| passes(request, program.is_integration).into_iter().map(move |pass| (program, pass)));
+    for (program, pass) in passes {
         let mut command = as_root(&machine);
         command
             .arg(format!("NPROF_BIN={}", nprof.display()))
@@ -197,10 +252,10 @@ fn real_tests(tally: &mut Tally, request: &Request, nprof: &Path) -> Result<()> 
             .arg("NPROF_TEST_REQUIRE=kernel,guest,jvm,11,17,21,25,26,bpf,clang,musl,package,prometheus,browser")
             // What is not run is said on stderr, past the test runner.
             .args(["sh", "-c", "exec \"$0\" \"$@\" 2>&1"])
-            .arg(path)
+            .arg(&program.path)
             .args(&pass.arguments)
-            .current_dir(cargo::workspace().join("tests"));
-        let slowest = run_tests(tally, &format!("{name}, {}", pass.name), &mut command, REAL_LIMIT);
+            .current_dir(&program.directory);
+        let slowest = run_tests(tally, &format!("{}, {}", program.name, pass.name), &mut command, REAL_LIMIT);
         if pass.threads == 1 {
             println!("the longest of them:\n{slowest}");
         }
@@ -252,8 +307,12 @@ impl Pass {
     }
 }
 
-/// How the binaries of the real tests are started. Each test that is asked for runs in one pass.
-fn passes(request: &Request) -> Vec<Pass> {
+/// How a binary of the real tests is started. Each test that is asked for runs in one pass.
+fn passes(request: &Request, is_integration: bool) -> Vec<Pass> {
+    if !is_integration && request.extra.is_empty() {
+        // Those of the harness itself are of what they have made.
+        return vec![Pass::new("side by side", LANES, &[], &[])];
+    }
     // Those without a JVM are in the module `kernel`.
     let (wanted, skipped): (&[&str], &[&str]) = match request.selection {
         Selection::Quick => (QUICK, &[]),
@@ -350,7 +409,7 @@ mod tests {
             (Selection::Kernel, vec!["kernel"]),
             (Selection::Quick, QUICK.iter().map(|word| word.trim_end_matches("::")).collect()),
         ] {
-            let passes = passes(&Request { selection, extra: Vec::new() });
+            let passes = passes(&Request { selection, extra: Vec::new() }, true);
             for module in &modules {
                 let test = format!("{module}::of_no_other_name");
                 let of: Vec<_> = passes.iter().filter(|pass| runs(pass, &test)).collect();
@@ -362,7 +421,9 @@ mod tests {
         for word in SIDE_BY_SIDE {
             assert!(modules.iter().any(|module| word.starts_with(&format!("{module}::"))), "{word} is in no module");
         }
-        let named = passes(&Request { selection: Selection::Jvm, extra: words("exact:: --nocapture") });
+        let of_harness = passes(&Request { selection: Selection::All, extra: Vec::new() }, false);
+        assert!(of_harness.len() == 1 && runs(&of_harness[0], "kernel::tests::of_no_other_name"), "{of_harness:?}");
+        let named = passes(&Request { selection: Selection::Jvm, extra: words("exact:: --nocapture") }, true);
         assert_eq!(named.len(), 1, "{named:?}");
         assert!(named[0].arguments.contains(&"--test-threads=1".to_owned()), "{named:?}");
     }

@@ -271,6 +271,16 @@ impl RemoteProcess {
         Self::start(jdk, command.args(libraries))
     }
 
+    /// A thread that only computes, beside two thousand natives that nobody calls (`Computing.java`).
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn computing(jdk: &Jdk) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.arg("targets.Computing").arg(targets.library("libmany.so")))
+    }
+
     /// Natives that are called as often as they are told to be (`Governed.java`).
     ///
     /// # Errors
@@ -354,6 +364,17 @@ impl RemoteProcess {
         // The truth is what the VM knows, not what it shows by default.
         command.args(["-XX:+UnlockDiagnosticVMOptions", "-XX:+ShowHiddenFrames"]);
         Self::start(jdk, command.args(options).arg("targets.Callers").arg(targets.library("libcallers.so")))
+    }
+
+    /// The same from a jar that starts it, by whose name it is known then.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn callers_from(jdk: &Jdk, jar: &Path) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        command.args(["-XX:+UnlockDiagnosticVMOptions", "-XX:+ShowHiddenFrames", "-jar"]).arg(jar);
+        Self::start(jdk, command.arg(targets.library("libcallers.so")))
     }
 
     /// The Java compiler, which compiles a tree of sources (`Compiler.java`) and writes classes into a directory.
