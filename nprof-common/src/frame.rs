@@ -33,7 +33,7 @@ pub struct Frame {
     pub index: u32,
     /// [`OffCpu::missed`] when it was entered.
     pub missed: u16,
-    /// [`Self::CALLER`] and [`Self::HOLDS`]. The other bits: how many calls within it could not be told one by one
+    /// [`Self::CALLER`], [`Self::HOLDS`] and [`Self::LOCALS`]. The other bits: how many calls within it could not be told one by one
     /// ([`Self::LOST_SHIFT`]).
     pub caller_and_lost: u16,
 }
@@ -47,8 +47,10 @@ impl Frame {
     pub const CALLER: u16 = 1;
     /// It has begun a critical section.
     pub const HOLDS: u16 = 2;
+    /// It has made local references, which are followed ([`crate::JniLocals`]).
+    pub const LOCALS: u16 = 4;
     /// How far the number of lost calls lies above these.
-    pub const LOST_SHIFT: u16 = 2;
+    pub const LOST_SHIFT: u16 = 3;
 }
 
 /// How many threads find their frames by their number alone ([`crate::maps::SLOTS`]); a power of two.

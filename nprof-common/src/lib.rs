@@ -44,8 +44,8 @@ pub use counters::{
 pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
 pub use jni::{
-    JniCalled, JniCallee, JniCalls, JniEvent, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniMade, JniPlaces,
-    JniShards, JniThrown, LockerRole,
+    JniCalled, JniCallee, JniCalls, JniEvent, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniLocals, JniMade,
+    JniPlaces, JniShards, JniThrown, LockerRole,
 };
 pub use loss::Loss;
 pub use slow::{RowWaits, SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
@@ -123,6 +123,8 @@ pub mod maps {
     pub const HOLDS: &str = "NPROF_HOLDS";
     /// `JniHeld`s by `JniHandle`.
     pub const HELD: &str = "NPROF_HELD";
+    /// `JniLocals` by thread and the depth of the native method's call.
+    pub const LOCALS: &str = "NPROF_LOCALS";
     /// `JniMade`s by native method, function and class.
     pub const MADE: &str = "NPROF_MADE";
     /// Numbers of exceptions by `JniThrown`.
@@ -220,8 +222,8 @@ mod tests {
         let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU, maps::STORED];
         let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS, maps::THREADS, maps::BYTES];
         let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ROW_WAITS, maps::ARGS];
-        let jni =
-            [maps::JNI, maps::CALLED, maps::LOOK_UPS, maps::HOLDS, maps::HELD, maps::MADE, maps::THROWN, maps::BLOCKS];
+        let jni = [maps::JNI, maps::CALLED, maps::LOOK_UPS, maps::HOLDS, maps::THROWN, maps::BLOCKS];
+        let held = [maps::HELD, maps::LOCALS, maps::MADE];
         let counters = [maps::CONSUMED, maps::COUNTERS, programs::SYSCALL, programs::RECEIVED, programs::SENT];
         let allocators = [maps::ASKED, programs::ALLOC, programs::LOCK, programs::LOCK_RETURN];
         let rows =
@@ -237,8 +239,15 @@ mod tests {
             programs::CHOSEN,
             programs::RESULT,
         ];
-        let kernel =
-            counts.into_iter().chain(stacks).chain(shared).chain(slow).chain(jni).chain(counters).chain(programs);
+        let kernel = counts
+            .into_iter()
+            .chain(stacks)
+            .chain(shared)
+            .chain(slow)
+            .chain(jni)
+            .chain(held)
+            .chain(counters)
+            .chain(programs);
         for name in kernel.chain(rows).chain(row_calls).chain(allocators) {
             assert!(name.len() <= 15, "{name}");
         }

@@ -29,7 +29,8 @@ pub enum Loss {
     /// It was not found out what a look-up looks up, or there was no room to remember it: whether it was the same again is
     /// not known. It is counted and timed.
     UnknownLookUp = 9,
-    /// There was no room to remember something that native code has made. If it is not let go, nobody will know of it.
+    /// There was no room to remember something that native code has made. If it is not let go, nobody will know of it. Or it has begun more
+    /// local frames within one another than are followed.
     NoHeldRoom = 10,
     /// Something was made that had been made before, and nobody had seen it let go. The earlier one is forgotten.
     UnseenRelease = 11,

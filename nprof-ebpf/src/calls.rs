@@ -17,7 +17,8 @@ use nprof_common::{Frame, Frames, Loss, MAX_FRAMES, MethodStats, ThreadCalls};
 use crate::off_cpu::Total;
 use crate::stacks::{Ended, Open};
 use crate::{
-    args, atomic, by_thread, counters, jni, losses, made, maps, off_cpu, slow, stacks, threads, thrown, timeline,
+    args, atomic, by_thread, counters, held, jni, locals, losses, made, maps, off_cpu, slow, stacks, threads, thrown,
+    timeline,
 };
 
 /// Counts a call of which nothing else is wanted.
@@ -93,6 +94,10 @@ pub(crate) unsafe fn end(sp: u64, now: u64, regs: *const pt_regs) {
                     let caller = top(frames).map_or(0, |caller| caller.env);
                     // SAFETY: as above; the registers are the caller's promise.
                     unsafe { made::tell(stats, (ended.index, ended.now_ns, returned), caller, regs) };
+                } else if held::is_local(stats) {
+                    // No stack is wanted of these.
+                    // SAFETY: as above.
+                    unsafe { locals::note(stats, frames, frame.env, returned) };
                 }
                 return;
             }
@@ -100,6 +105,7 @@ pub(crate) unsafe fn end(sp: u64, now: u64, regs: *const pt_regs) {
                 if frame.caller_and_lost & Frame::HOLDS != 0 {
                     jni::forget_hold();
                 }
+                end_locals(frames, &frame);
                 thrown::note_pending(frame.index, frame.env);
             }
             if counters::are_results_wanted() {
@@ -149,6 +155,7 @@ unsafe extern "C" fn end_innermost(_round: u64, now: *mut u64) -> i64 {
     frames.depth -= 1;
     // SAFETY: `end_all` passes its own variable.
     let Some((_, ended)) = record(frames, frame, unsafe { *now }) else { return 0 };
+    end_locals(frames, &frame);
     if maps::collects(collect::SLOW) && slow::is_told(ended.index, ended.time_ns) {
         slow::tell_end(&slow_call(frames, frame, ended), frames);
     }
@@ -247,6 +254,14 @@ fn record(frames: &mut Frames, call: Frame, now: u64) -> Option<(*const MethodSt
     let Frame { index, child_ns, env, .. } = call;
     let ended = Ended { index, now_ns: now, time_ns, child_ns, off_ns: self_off_ns, is_off_known, env };
     Some((stats.cast_const(), ended))
+}
+
+/// Forgets the local references of a call that has been taken off `frames`.
+#[inline(always)]
+fn end_locals(frames: &Frames, call: &Frame) {
+    if maps::collects(collect::HELD) && call.caller_and_lost & Frame::LOCALS != 0 {
+        locals::end(frames.depth);
+    }
 }
 
 /// A call that has been taken off `frames` and recorded, as a slow one is told.

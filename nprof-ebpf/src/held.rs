@@ -26,11 +26,12 @@ const GLOBAL: u64 = JniHolds::Global as u64;
 const WEAK: u64 = JniHolds::Weak as u64;
 const ELEMENTS: u64 = JniHolds::Elements as u64;
 const CRITICAL: u64 = JniHolds::Critical as u64;
+const LOCAL: u64 = JniHolds::Local as u64;
 
 /// What says of which class the object is that something is made of; 0 if that is not certain, or nobody asks.
 #[inline(always)]
 pub(crate) fn object(stats: *const MethodStats, handle: u64) -> u64 {
-    if holds(stats) == NOTHING || handle == 0 || handle & TAG_BITS != 0 { 0 } else { class_of(handle) }
+    if matches!(holds(stats), NOTHING | LOCAL) || handle == 0 || handle & TAG_BITS != 0 { 0 } else { class_of(handle) }
 }
 
 /// What is read while no collection stops the program, and none has begun since, is what was there. A collector that moves objects
@@ -53,7 +54,7 @@ pub(crate) fn class_of(handle: u64) -> u64 {
 #[inline(always)]
 pub(crate) fn hold(stats: *const MethodStats, caller: u32, frame: &Frame, now_ns: u64, value: u64) -> bool {
     let holds = holds(stats);
-    if holds == NOTHING {
+    if matches!(holds, NOTHING | LOCAL) {
         return false;
     }
     let handle = handle(stats, value);
@@ -84,13 +85,15 @@ pub(crate) fn handle(stats: *const MethodStats, value: u64) -> JniHandle {
 }
 
 /// A function is called that lets something go: its first argument if that is a reference, or else its second. Returns whether
-/// that is known.
+/// that is known, or a local reference as it is: that is asked when the function has returned ([`crate::locals`]).
 #[inline(always)]
 pub(crate) fn let_go(stats: *const MethodStats, first: u64, second: u64) -> u64 {
     let holds = holds(stats);
     let value = if matches!(holds, GLOBAL | WEAK) { first } else { second };
-    if holds == NOTHING {
-        return LETS_KNOWN_GO;
+    match holds {
+        NOTHING => return LETS_KNOWN_GO,
+        LOCAL => return first,
+        _ => {}
     }
     forget(handle(stats, value))
 }
@@ -133,6 +136,12 @@ unsafe fn hold_again(place: *mut JniHeld, held: JniHeld) {
 #[inline(always)]
 fn may_be_shared(handle: JniHandle) -> bool {
     handle.of == ELEMENTS && handle.value & (PAGE as u64 - 1) == 0
+}
+
+/// Whether a function is about local references, and these are followed.
+#[inline(always)]
+pub(crate) fn is_local(stats: *const MethodStats) -> bool {
+    holds(stats) == LOCAL
 }
 
 /// What a function makes or lets go, if that is followed.

@@ -20,7 +20,7 @@ use nprof_common::{
     MethodStats,
 };
 
-use crate::{atomic, calls, collections, held, losses, stacks, threads, thrown, timeline, vm};
+use crate::{atomic, calls, collections, held, locals, losses, stacks, threads, thrown, timeline, vm};
 
 /// The calls by native method and function. The loader says for how many pairs there is room, and of the next for how many
 /// Java methods, look-ups and threads.
@@ -49,9 +49,9 @@ const HANDLE_TAG: u64 = 7;
 /// The most that is read of a name or signature, in bytes, with the zero at its end. What is longer is not told apart.
 const TEXT_BYTES: usize = 160;
 /// Lost calls are counted up to about twice as many.
-const MOST_LOST: u16 = 0x1ffe;
+const MOST_LOST: u16 = 0xffe;
 /// What [`Frame::caller_and_lost`] has besides their number.
-const FLAGS: u16 = Frame::CALLER | Frame::HOLDS;
+const FLAGS: u16 = Frame::CALLER | Frame::HOLDS | Frame::LOCALS;
 /// What the kernel answers if there is such a key.
 const EEXIST: i32 = -17;
 /// An odd number whose bits look random (2^64 divided by the golden ratio).
@@ -60,12 +60,15 @@ const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 const MEMBER: u64 = JniKind::Member as u64;
 const CLASS: u64 = JniKind::Class as u64;
 const MAKES: u64 = JniKind::Makes as u64;
-const LETS_GO: u64 = JniKind::LetsGo as u64;
+pub(crate) const LETS_GO: u64 = JniKind::LetsGo as u64;
 const LETS_ELEMENTS_GO: u64 = JniKind::LetsElementsGo as u64;
 const CLEARS: u64 = JniKind::Clears as u64;
 const ENTERS: u64 = JniKind::Enters as u64;
 const LEAVES: u64 = JniKind::Leaves as u64;
 const MAKES_BUFFER: u64 = JniKind::MakesBuffer as u64;
+pub(crate) const PUSHES_FRAME: u64 = JniKind::PushesFrame as u64;
+pub(crate) const POPS_FRAME: u64 = JniKind::PopsFrame as u64;
+pub(crate) const MAKES_ROOM: u64 = JniKind::MakesRoom as u64;
 
 const NO_CALLEE: u64 = JniCallee::Nothing as u64;
 const THIRD: u64 = JniCallee::Third as u64;
@@ -145,6 +148,7 @@ pub(crate) unsafe fn subject(stats: *const MethodStats, regs: *const pt_regs) ->
         }
         MAKES | ENTERS => held::object(stats, first),
         MAKES_BUFFER => second,
+        PUSHES_FRAME | MAKES_ROOM => first,
         _ => env,
     }
 }
@@ -173,6 +177,12 @@ pub(crate) unsafe fn count(stats: *const MethodStats, index: u32, regs: *const p
     add(unknown, u64::from(kind != CLEARS && about == LETS_UNKNOWN_GO));
     if kind == CLEARS && about != 0 {
         thrown::note_cleared(calls::caller(), index, about);
+    }
+    if held::is_local(stats)
+        && let Some(frames) = threads::frames()
+    {
+        // SAFETY: the maps gave both, and the caller's promise.
+        unsafe { locals::note(stats, frames, (*regs).rsi, 0) };
     }
 }
 
@@ -219,7 +229,7 @@ pub(crate) unsafe fn end(
         losses::lose(Loss::MaxContended, frame.index, frame.sp);
     }
     let is_vain = match kind {
-        MEMBER | CLASS | MAKES | MAKES_BUFFER | ENTERS => is_null,
+        MEMBER | CLASS | MAKES | MAKES_BUFFER | POPS_FRAME | ENTERS => is_null,
         LETS_GO | LETS_ELEMENTS_GO | CLEARS => frame.env == 0,
         _ => false,
     };
@@ -318,6 +328,19 @@ pub(crate) fn waited(caller: u32, time_ns: u64) {
 fn sum(caller: u32, of: u32, amount: u64) {
     if let Some(sums) = calls_of(caller, of, 0) {
         lasted(sums, 0, amount);
+    }
+}
+
+/// The same of what goes on: whether something more has begun to be counted, and the most that was reached so far.
+#[inline(always)]
+pub(crate) fn reached(caller: u32, of: u32, more: u64, most: u64) {
+    let Some(sums) = calls_of(caller, of, 0) else { return };
+    // SAFETY: the map gave the pointer.
+    let JniCalls { calls, max_ns, .. } = unsafe { &mut *sums };
+    add(calls, more);
+    // SAFETY: as above.
+    if !unsafe { atomic::raise(max_ns, most) } {
+        losses::lose(Loss::MaxContended, caller, 0);
     }
 }
 
@@ -447,8 +470,9 @@ fn callee(stats: *const MethodStats) -> u64 {
     unsafe { (*stats).brief >> CALLEE_SHIFT & 0xff }
 }
 
+/// What is looked at of a function.
 #[inline(always)]
-fn kind(stats: *const MethodStats) -> u64 {
+pub(crate) fn kind(stats: *const MethodStats) -> u64 {
     // SAFETY: the callers have the record from its map.
     unsafe { (*stats).brief >> KIND_SHIFT & 0xff }
 }

@@ -24,6 +24,7 @@ mod frozen;
 mod handover;
 mod held;
 mod jni;
+mod locals;
 mod losses;
 mod made;
 mod maps;

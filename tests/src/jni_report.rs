@@ -22,6 +22,7 @@ pub struct JniReport {
     pub java: Vec<JavaRow>,
     pub references: BTreeMap<String, ReferencesRow>,
     pub leaks: Option<Vec<LeakRow>>,
+    pub locals_beyond: Option<LocalsRow>,
     pub look_ups: LookUpsRow,
     pub exceptions: ExceptionsRow,
     pub critical: Option<CriticalRow>,
@@ -157,6 +158,27 @@ pub struct LeakRow {
 pub struct MadeStackRow {
     pub seen: u64,
     pub frames: Vec<String>,
+}
+
+/// Calls that held more local references than there was room for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct LocalsRow {
+    pub calls: u64,
+    pub most: u64,
+    pub exact: bool,
+    pub methods: Vec<LocalsOfRow>,
+}
+
+/// Those of one native method.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct LocalsOfRow {
+    pub class: Option<String>,
+    pub method: Option<String>,
+    pub signature: Option<String>,
+    pub calls: u64,
+    pub most: u64,
 }
 
 /// All look-ups.

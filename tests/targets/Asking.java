@@ -4,12 +4,16 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.locks.LockSupport;
 
 /** Natives that ask the VM for as much as they are told to. */
 public final class Asking {
     /** What references are made to. */
     private static final Object KEPT = new Other();
+
+    /** Whether a native has come so far that it never returns. */
+    private static final CountDownLatch STAYING = new CountDownLatch(1);
 
     /** What the last allocation has made. */
     private static volatile byte[] garbage;
@@ -33,6 +37,15 @@ public final class Asking {
 
     /** Makes a global reference, or lets that one go. */
     static native void keep(Object object);
+
+    /** Holds more local references at once than there is room for, so many where that can be chosen, in one of five ways. */
+    static native void beyond(Object object, int kind, int held);
+
+    /** Holds as many, or as many one after the other, and never more at once than there is room for, in one of five ways. */
+    static native void within(Object object, int kind, int held);
+
+    /** Makes so many local references, calls {@link #staying}, and never returns. */
+    static native void stay(Object object, int held);
 
     /** Throws so many exceptions and clears them, and then one that it leaves if it is to. */
     static native void fail(int cleared, boolean leaves);
@@ -65,6 +78,22 @@ public final class Asking {
 
     /** Reads a field so many times. */
     native int read(int times);
+
+    /** Called by {@link #within}: a call of its own has room of its own. */
+    static void nested() {
+        within(KEPT, 4, 0);
+    }
+
+    /** Called by {@link #beyond}. */
+    static Object again() {
+        nested();
+        return KEPT;
+    }
+
+    /** Called by {@link #stay}. */
+    static void staying() {
+        STAYING.countDown();
+    }
 
     /** Called by {@link #call}. */
     static void back() {
@@ -123,6 +152,11 @@ public final class Asking {
         System.load(args[0]);
         Target.serve(Map.of("ask", (a, out) -> {
             ask(a[0], Integer.parseInt(a[1]), Integer.parseInt(a[2]), Integer.parseInt(a[3]));
+        }, "stay", (a, out) -> {
+            Thread staying = new Thread(() -> stay(KEPT, Integer.parseInt(a[0])));
+            staying.setDaemon(true);
+            staying.start();
+            STAYING.await();
         }));
     }
 
@@ -139,6 +173,13 @@ public final class Asking {
         }
         for (Thread thread : all) {
             thread.join();
+        }
+    }
+
+    private static void beyondAndWithin(int amount) {
+        for (int kind = 0; kind < 5; kind++) {
+            beyond(new Other(), kind, amount);
+            within(new Other(), kind, amount);
         }
     }
 
@@ -202,6 +243,7 @@ public final class Asking {
             case "leakOneWay": oneWay(amount); break;
             case "leakAnother": another(amount); break;
             case "keep": keep(KEPT); break;
+            case "locals": beyondAndWithin(amount); break;
             case "clear": fail(amount, false); break;
             case "throw":
                 try {

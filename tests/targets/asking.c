@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define NATIVE(type, name) JNIEXPORT type JNICALL Java_targets_Asking_##name
 
@@ -17,6 +18,10 @@ static jmethodID member;
 static jmethodID twice;
 static jmethodID twice_long;
 static jmethodID constructor;
+static jmethodID again;
+static jmethodID nested;
+static jmethodID staying;
+static jfieldID kept_field;
 static jfieldID field;
 
 /* What is looked up here is found before anything is traced. */
@@ -36,6 +41,10 @@ JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM *loader, void *reserved) {
     twice_long = (*env)->GetStaticMethodID(env, asking, "twice", "(J)J");
     constructor = (*env)->GetMethodID(env, asking, "<init>", "()V");
     field = (*env)->GetFieldID(env, asking, "field", "I");
+    staying = (*env)->GetStaticMethodID(env, asking, "staying", "()V");
+    nested = (*env)->GetStaticMethodID(env, asking, "nested", "()V");
+    again = (*env)->GetStaticMethodID(env, asking, "again", "()Ljava/lang/Object;");
+    kept_field = (*env)->GetStaticFieldID(env, asking, "KEPT", "Ljava/lang/Object;");
     return failure == NULL || failing == NULL || (*env)->ExceptionCheck(env) ? JNI_ERR : JNI_VERSION_1_8;
 }
 
@@ -140,6 +149,118 @@ NATIVE(void, keep)(JNIEnv *env, jclass class, jobject object) {
     }
     (*env)->DeleteGlobalRef(env, kept);
     kept = NULL;
+}
+
+static void make(JNIEnv *env, jobject object, int references) {
+    for (int i = 0; i < references; i++) {
+        if ((*env)->NewLocalRef(env, object) == NULL) {
+            abort();
+        }
+    }
+}
+
+/* One reference by each of 17 functions. */
+static void make_by_each(JNIEnv *env, jclass class) {
+    static char memory[1];
+    static const jchar letter = 'a';
+    jobject parent = (*env)->GetSuperclass(env, class);
+    jobjectArray array = (*env)->NewObjectArray(env, 1, parent, class);
+    jobject first = (*env)->GetObjectArrayElement(env, array, 0);
+    if ((*env)->ExceptionCheck(env)) {
+        return;
+    }
+    (*env)->GetObjectClass(env, first);
+    (*env)->FindClass(env, "java/lang/String");
+    (*env)->ToReflectedMethod(env, class, back, JNI_TRUE);
+    (*env)->ToReflectedField(env, class, kept_field, JNI_TRUE);
+    (*env)->GetStaticObjectField(env, class, kept_field);
+    (*env)->CallStaticObjectMethod(env, class, again);
+    if ((*env)->ExceptionCheck(env)) {
+        return;
+    }
+    (*env)->AllocObject(env, class);
+    (*env)->NewObject(env, class, constructor);
+    (*env)->NewStringUTF(env, "text");
+    (*env)->NewString(env, &letter, 1);
+    (*env)->NewIntArray(env, 1);
+    (*env)->NewDirectByteBuffer(env, memory, 1);
+    (*env)->NewLocalRef(env, first);
+    (*env)->ThrowNew(env, failure, "thrown");
+    (*env)->ExceptionOccurred(env);
+    (*env)->ExceptionClear(env);
+}
+
+NATIVE(void, beyond)(JNIEnv *env, jclass class, jobject object, jint kind, jint held) {
+    switch (kind) {
+        case 0:
+            make(env, object, held);
+            break;
+        case 1:
+            make(env, object, 5);
+            (*env)->EnsureLocalCapacity(env, held - 6);
+            make(env, object, held - 5);
+            break;
+        case 2:
+            (*env)->PushLocalFrame(env, held - 1);
+            make(env, object, held);
+            (*env)->PopLocalFrame(env, NULL);
+            break;
+        case 3:
+            /* It was not made here. */
+            (*env)->DeleteLocalRef(env, object);
+            make(env, class, 17);
+            break;
+        default:
+            make_by_each(env, class);
+    }
+}
+
+NATIVE(void, within)(JNIEnv *env, jclass class, jobject object, jint kind, jint held) {
+    switch (kind) {
+        case 0:
+            (*env)->EnsureLocalCapacity(env, held);
+            make(env, object, held);
+            break;
+        case 1:
+            (*env)->PushLocalFrame(env, held);
+            make(env, object, held);
+            /* What this gives is in the frame that was before. */
+            (*env)->PopLocalFrame(env, object);
+            make(env, object, 15);
+            break;
+        case 2:
+            for (jint i = 0; i < held; i++) {
+                (*env)->DeleteLocalRef(env, (*env)->NewLocalRef(env, object));
+            }
+            break;
+        case 3: {
+            jobject first = (*env)->NewLocalRef(env, object);
+            make(env, object, 15);
+            (*env)->PushLocalFrame(env, 2);
+            make(env, object, 2);
+            (*env)->DeleteLocalRef(env, first);
+            (*env)->PopLocalFrame(env, NULL);
+            make(env, object, 1);
+            break;
+        }
+        default:
+            make(env, object, 16);
+            if (held > 0) {
+                (*env)->CallStaticVoidMethod(env, class, nested);
+                /* Who does not look is warned of by the VM that checks. */
+                if ((*env)->ExceptionCheck(env)) {
+                    return;
+                }
+            }
+    }
+}
+
+NATIVE(void, stay)(JNIEnv *env, jclass class, jobject object, jint held) {
+    make(env, object, held);
+    (*env)->CallStaticVoidMethod(env, class, staying);
+    while (!(*env)->ExceptionCheck(env)) {
+        pause();
+    }
 }
 
 NATIVE(void, fail)(JNIEnv *env, jclass class, jint cleared, jboolean leaves) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use nprof_tests::jdk::Jdk;
-use nprof_tests::jni_report::{Jni, JniReport, LeakRow};
+use nprof_tests::jni_report::{Jni, JniReport, LeakRow, LocalsOfRow, LocalsRow};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::traced_on_every_jdk;
 
@@ -157,13 +157,73 @@ fn born_before_and_too_young() -> Result<()> {
     })
 }
 
+/// Check that calls are told to the unit that hold more local references at once than there is room for, whichever function makes them, with
+/// the most: not those that hold as many as there is room for, by frame, or that are given, or let go, or that belong to another native method.
+/// With the VM that checks fewer, or it warns.
+#[test]
+fn local_references() -> Result<()> {
+    const ROUNDS: u64 = 40;
+    const KINDS: u64 = 5;
+    traced_on_every_jdk(|jdk| {
+        for (options, held) in [(&[][..], 40), (&["-Xint"], 1_000), (&["-Xcheck:jni"], 20), (&["-XX:+UseZGC"], 33)] {
+            let mut target = RemoteProcess::asking(jdk, options)?;
+            let jni = Jni::start(target.pid(), &JSON)?;
+            target.run(&format!("ask locals {THREADS} {ROUNDS} {held}"))?;
+            let report = jni.finish()?;
+            target.exit()?;
+            let lost: Vec<_> = report.losses.iter().filter(|(_, lost)| **lost > 0).collect();
+            ensure!(lost.is_empty(), "{options:?}: {lost:?}");
+            // Besides the calls that Java makes again.
+            ensure!(report.method(Some("within"))?.calls == Some((KINDS + 2) * THREADS * ROUNDS), "{options:?}");
+            let calls = KINDS * THREADS * ROUNDS;
+            let expected = locals(&[("beyond", "(Ljava/lang/Object;II)V", calls, held)]);
+            ensure!(report.locals_beyond.as_ref() == Some(&expected), "{options:?}: {:?}", report.locals_beyond);
+        }
+        Ok(())
+    })
+}
+
+/// What is told of these native methods: name, signature, calls and the most.
+fn locals(methods: &[(&str, &str, u64, u64)]) -> LocalsRow {
+    let row = |&(method, signature, calls, most): &(&str, &str, u64, u64)| LocalsOfRow {
+        class: Some("targets.Asking".to_owned()),
+        method: Some(method.to_owned()),
+        signature: Some(signature.to_owned()),
+        calls,
+        most,
+    };
+    LocalsRow {
+        calls: methods.iter().map(|row| row.2).sum(),
+        most: methods.iter().map(|row| row.3).max().unwrap_or(0),
+        exact: true,
+        methods: methods.iter().map(row).collect(),
+    }
+}
+
+/// Check that a call is told that does not return, such as a loop in native code: it is there that references pile up.
+#[test]
+fn local_references_of_a_call_that_goes_on() -> Result<()> {
+    const HELD: u64 = 100;
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::asking(jdk, &[])?;
+        let jni = Jni::start(target.pid(), &JSON)?;
+        target.run(&format!("stay {HELD}"))?;
+        let report = jni.finish()?;
+        target.exit()?;
+        let expected = locals(&[("stay", "(Ljava/lang/Object;I)V", 1, HELD)]);
+        ensure!(report.locals_beyond.as_ref() == Some(&expected), "{:?}", report.locals_beyond);
+        Ok(())
+    })
+}
+
 /// Check the table.
 #[test]
 fn table() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut target = RemoteProcess::asking(jdk, &["-XX:+UseSerialGC"])?;
-        let jni = Jni::start(target.pid(), &["--leaks", "targets.Asking::leak"])?;
+        let jni = Jni::start(target.pid(), &["--leaks", "targets.Asking"])?;
         target.run(&format!("ask leak 1 1 {MADE}"))?;
+        target.run("ask locals 1 2 40")?;
         let text = jni.text()?;
         let row = |kept: &str, what: &str| {
             let mut lines = text.lines().map(str::trim_start);
@@ -175,6 +235,9 @@ fn table() -> Result<()> {
         );
         let called = |line: &str| line.contains(" stacks: called by targets.Asking::once:");
         ensure!(text.lines().any(called) && text.contains("stacks: of "), "{text}");
+        let locals = "\nlocal references beyond the capacity of their frame: in 10 calls, the most 40 at once: 10 with up to 40 in \
+                      targets.Asking::beyond\n";
+        ensure!(text.contains(locals), "{text}");
         ensure!(text.contains("made and not let go: ") && text.contains("not followed: "), "{text}");
         target.exit()
     })

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nprof_common::jni::{BUFFERS_MADE, COLLECTION_WAITS, CRITICAL_SECTIONS};
+use nprof_common::jni::{BUFFERS_MADE, COLLECTION_WAITS, CRITICAL_SECTIONS, LOCALS_BEYOND};
 use nprof_common::{JniCallee, JniCalls};
 
+use super::jni_locals::locals;
 use crate::model::{
     BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniExceptions,
     JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot, JniUse, Method, MethodSnapshot, Price, Snapshot,
@@ -96,7 +97,8 @@ pub fn jni(snapshot: Snapshot, known: &JniPairs, unseen: Vec<&'static str>, tell
     }
     let held = known.held.as_ref().map(|(things, older_than)| {
         let place = places_of(&snapshot, known);
-        held(things, *older_than, |(caller, function)| (place(caller), place(function)))
+        let held = held(things, *older_than, |(caller, function)| (place(caller), place(function)));
+        JniHeldSnapshot { locals: locals(&snapshot, by_caller(&snapshot, known, LOCALS_BEYOND)), ..held }
     });
     let thrown = thrown(&known.thrown, places_of(&snapshot, known));
     let callbacks = callbacks(&snapshot, known);
@@ -272,7 +274,7 @@ fn held(
         let others = |group: &JniHeldGroup| (group.resource.as_str(), group.method, group.function);
         b.count.cmp(&a.count).then_with(|| others(a).cmp(&others(b))).then_with(|| a.class.cmp(&b.class))
     });
-    JniHeldSnapshot { groups, live, older_than }
+    JniHeldSnapshot { groups, live, older_than, ..JniHeldSnapshot::default() }
 }
 
 fn add_path(paths: &mut Vec<JniCallPath>, frames: &Arc<[String]>) {
@@ -287,7 +289,7 @@ fn sums(snapshot: &Snapshot, known: &JniPairs) -> HashMap<Places, JniCalls> {
     let mut sums: HashMap<Places, JniCalls> = HashMap::new();
     let called = known.called.iter().map(|called| (called.records, called.calls));
     for ((caller, function), calls) in known.pairs.iter().copied().chain(called) {
-        if matches!(function, COLLECTION_WAITS | BUFFERS_MADE) {
+        if matches!(function, COLLECTION_WAITS | BUFFERS_MADE | LOCALS_BEYOND) {
             continue;
         }
         let is_section = function & CRITICAL_SECTIONS != 0;
@@ -330,7 +332,7 @@ fn net(function: &MethodSnapshot, calls: JniCalls) -> JniCalls {
 mod tests {
     use super::*;
     use crate::aggregate::testing::{function, snapshot};
-    use crate::model::{Price, VirtAddr};
+    use crate::model::{LocalsBeyond, Price, VirtAddr};
 
     /// Check that each function with calls is a use of nobody's, with its own time, the part that was not running, and what was only counted.
     #[test]
@@ -409,6 +411,7 @@ mod tests {
             ((77, COLLECTION_WAITS), calls(1, 6)),
             ((0, BUFFERS_MADE), calls(1, 5)),
             ((50, BUFFERS_MADE), calls(3, 4096)),
+            ((50, LOCALS_BEYOND), calls(7, 900)),
         ];
         let paths = ["a.One::a:1", "a.Other::b:2"].map(|path| Arc::from([path.to_owned()]));
         let thing = |records, times, seconds| HeldThing {
@@ -445,6 +448,7 @@ mod tests {
         let [one, other] = ["a.One::a:1", "a.Other::b:2"].map(|path| (path.to_owned(), 1));
         assert_eq!((paths, held.groups[1].stacks()), (vec![vec![one, other], vec![]], 0));
         assert_eq!((held.live(JniResource::Global), held.live(JniResource::Weak)), (4, 0));
+        assert_eq!(held.locals.beyond, [LocalsBeyond { method: Some(0), calls: 7, most: 150 }]);
         let CollectionsWait::For(mut waits) = known.collections else { panic!("not known") };
         waits.sort_by_key(|of| of.method);
         let waits: Vec<_> = waits.iter().map(|of| (of.method, of.collections, of.total_ns, of.longest_ns)).collect();

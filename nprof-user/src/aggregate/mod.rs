@@ -2,6 +2,7 @@
 
 mod by_thread;
 mod jni;
+mod jni_locals;
 mod jni_totals;
 mod losses;
 mod method;

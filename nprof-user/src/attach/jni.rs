@@ -22,6 +22,8 @@ pub(super) const THROWN: u32 = 1 << 12;
 pub(super) const THREADS: u32 = 1 << 12;
 /// How much can be held at once that is followed: 20 MB.
 pub(super) const HELD: u32 = 1 << 17;
+/// Of how many calls at a time it can be followed how many local references they hold: 1 MB.
+pub(super) const LOCALS: u32 = 1 << 12;
 /// Of how many groups of what is made stacks are taken: by native method, function and class.
 pub(super) const MADE: u32 = 1 << 12;
 

@@ -103,6 +103,7 @@ impl Object {
             .map_max_entries(maps::HOLDS, collect.for_jni(jni::THREADS))
             .map_max_entries(maps::BLOCKS, if collect.collections { jni::THREADS } else { 1 })
             .map_max_entries(maps::HELD, if collect.held { jni::HELD } else { 1 })
+            .map_max_entries(maps::LOCALS, if collect.held { jni::LOCALS } else { 1 })
             .map_max_entries(maps::MADE, if collect.held { jni::MADE } else { 1 })
             .override_global(globals::SHARD_MASK, &shard_mask, true)
             .override_global(globals::FILTERED, &filtered, true)

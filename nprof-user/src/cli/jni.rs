@@ -51,7 +51,8 @@ pub(super) struct JniArgs {
     /// JVM and puts functions of it before those that look ids up. No probes
     #[arg(long, conflicts_with_all = ["patterns", "exclude", "library", "by", "tier"])]
     id_cache: bool,
-    /// Also show what was made and not let go: global and weak references, characters of strings, elements of arrays, critical holds
+    /// Also show what was made and not let go: global and weak references, characters of strings, elements of arrays, critical holds; and
+    /// which calls held more local references than there is room for
     #[arg(long, conflicts_with = "id_cache")]
     leaks: bool,
     /// Of these only what is at least so old, such as 30s

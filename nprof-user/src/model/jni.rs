@@ -1,6 +1,7 @@
 //! JNI functions: what they are for, and what is looked at when they are called.
 
 mod held;
+mod locals;
 mod table;
 
 use std::iter::Sum;
@@ -10,6 +11,7 @@ use nprof_common::{JniCallee, JniCalls, JniKind};
 use self::table::TABLE;
 use super::{JniResource, Method, MethodSnapshot, Resources, Snapshot};
 pub use held::{JniCallPath, JniHeldGroup, JniHeldSnapshot};
+pub use locals::{JniLocalsSnapshot, LocalsBeyond, LocalsKnown};
 
 /// What JNI functions are shown as methods of.
 pub const CLASS: &str = "JNIEnv";
@@ -106,6 +108,9 @@ pub fn kind(function: &str) -> JniKind {
         "ReleaseStringChars" | "ReleaseStringUTFChars" => JniKind::LetsGo,
         _ if function.starts_with("Release") => JniKind::LetsElementsGo,
         "NewDirectByteBuffer" => JniKind::MakesBuffer,
+        "PushLocalFrame" => JniKind::PushesFrame,
+        "PopLocalFrame" => JniKind::PopsFrame,
+        "EnsureLocalCapacity" => JniKind::MakesRoom,
         _ if JniResource::made_by(function).is_some() => JniKind::Makes,
         _ => JniKind::Plain,
     }
@@ -474,7 +479,9 @@ mod tests {
             ("ReleasePrimitiveArrayCritical", JniFamily::Critical, JniKind::Leaves),
             ("GetStringCritical", JniFamily::Critical, JniKind::Enters),
             ("ReleaseStringUTFChars", JniFamily::Strings, JniKind::LetsGo),
-            ("PushLocalFrame", JniFamily::References, JniKind::Plain),
+            ("PushLocalFrame", JniFamily::References, JniKind::PushesFrame),
+            ("PopLocalFrame", JniFamily::References, JniKind::PopsFrame),
+            ("EnsureLocalCapacity", JniFamily::References, JniKind::MakesRoom),
             ("DeleteWeakGlobalRef", JniFamily::References, JniKind::LetsGo),
             ("ExceptionClear", JniFamily::Exceptions, JniKind::Clears),
             ("ThrowNew", JniFamily::Exceptions, JniKind::Plain),

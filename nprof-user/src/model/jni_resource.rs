@@ -23,18 +23,26 @@ impl JniResource {
     /// Every one, in the order of documents.
     pub const ALL: [Self; 6] = [Self::Global, Self::Weak, Self::Local, Self::Chars, Self::Elements, Self::Critical];
 
-    /// What the programs are told of a function that makes or lets go what is followed. Local references are not: the VM lets them go
-    /// when the native method returns, without any function.
+    /// What the programs are told of a function that makes or lets go what is followed. Of local references only their number is: the VM
+    /// lets them go when the native method returns, without any function.
     #[must_use]
     pub fn followed(function: &str) -> JniHolds {
         match Self::made_by(function).or_else(|| Self::let_go_by(function)) {
-            None | Some(Self::Local) => JniHolds::Nothing,
+            None if Self::is_room_for_locals(function) => JniHolds::Local,
+            None => JniHolds::Nothing,
+            Some(Self::Local) => JniHolds::Local,
             Some(Self::Global) => JniHolds::Global,
             Some(Self::Weak) => JniHolds::Weak,
             Some(Self::Chars) => JniHolds::Chars,
             Some(Self::Elements) => JniHolds::Elements,
             Some(Self::Critical) => JniHolds::Critical,
         }
+    }
+
+    /// Whether a function makes room for local references.
+    #[must_use]
+    pub fn is_room_for_locals(function: &str) -> bool {
+        matches!(function, "PushLocalFrame" | "EnsureLocalCapacity")
     }
 
     /// What a number stands for that the programs were told; nothing if that is not followed.

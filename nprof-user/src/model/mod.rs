@@ -48,7 +48,8 @@ pub use invocation::{
 };
 pub use jni::{
     BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniExceptions,
-    JniFamily, JniHeldGroup, JniHeldSnapshot, JniSnapshot, JniSum, JniUse,
+    JniFamily, JniHeldGroup, JniHeldSnapshot, JniLocalsSnapshot, JniSnapshot, JniSum, JniUse, LocalsBeyond,
+    LocalsKnown,
 };
 pub use jni_resource::{JniReferences, JniResource, Resources};
 pub use jvm::{Jvm, JvmKind, StartTime};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::JniResource;
+use super::{JniLocalsSnapshot, JniResource};
 
 /// Everything that is held, and was made while nprof looked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -14,6 +14,8 @@ pub struct JniHeldSnapshot {
     pub live: Vec<(JniResource, u64)>,
     /// The age from which on something is in `groups`.
     pub older_than: Duration,
+    /// Calls that held too many local references.
+    pub locals: JniLocalsSnapshot,
 }
 
 impl JniHeldSnapshot {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::locals;
 use super::notes::noun;
 use crate::model::{JniCallPath, JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot};
 use crate::render::grid::{Align, Elastic, Grid, Screen};
@@ -92,10 +93,9 @@ pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
     lines.extend(stacks(held));
     lines.extend(left_before(jni, inexact.is_empty()));
     lines.extend(not_exact(&inexact));
+    lines.extend(locals::line(jni));
     lines.push(
-        "not followed: local references (let go by the VM when the native method returns), and which direct buffers the collector has let \
-         go, whose memory no JNI function frees"
-            .to_owned(),
+        "not followed: which direct buffers the collector has let go, whose memory no JNI function frees".to_owned(),
     );
     lines
 }

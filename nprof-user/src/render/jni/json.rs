@@ -11,8 +11,9 @@ use super::groups::is_function;
 use super::made::Made;
 use super::{exceptions, held};
 use crate::model::{
-    CollectionWaits, CollectionsWait, CriticalSections, JniCallback, JniExceptions, JniFamily, JniHeldGroup,
-    JniResource, JniSnapshot, JniSum, JniUse, Losses, MethodSnapshot, Resources, jni as functions,
+    self, CollectionWaits, CollectionsWait, CriticalSections, JniCallback, JniExceptions, JniFamily, JniHeldGroup,
+    JniLocalsSnapshot, JniResource, JniSnapshot, JniSum, JniUse, LocalsKnown, Losses, MethodSnapshot, Resources,
+    jni as functions,
 };
 use crate::render::json::{MeasuredTarget, SCHEMA, as_map, line, nanoseconds};
 use crate::render::names;
@@ -39,6 +40,8 @@ struct Document<'a> {
     java: Option<Vec<JavaMethod<'a>>>,
     references: Option<BTreeMap<&'static str, References>>,
     leaks: Option<Vec<Leak<'a>>>,
+    /// `null` where it was not looked for, or is not known.
+    locals_beyond: Option<LocalsBeyond<'a>>,
     partial: bool,
     look_ups: Option<LookUps>,
     exceptions: Option<Exceptions<'a>>,
@@ -167,6 +170,26 @@ struct Stack<'a> {
     frames: &'a [String],
 }
 
+/// Calls that held more local references than there was room for.
+#[derive(Serialize)]
+struct LocalsBeyond<'a> {
+    calls: u64,
+    most: u64,
+    exact: bool,
+    /// The most first.
+    methods: Vec<LocalsOf<'a>>,
+}
+
+/// Those of one native method.
+#[derive(Serialize)]
+struct LocalsOf<'a> {
+    class: Option<&'a str>,
+    method: Option<&'a str>,
+    signature: Option<&'a str>,
+    calls: u64,
+    most: u64,
+}
+
 #[derive(Serialize)]
 struct LookUps {
     calls: u64,
@@ -253,6 +276,7 @@ impl<'a> Document<'a> {
                 all.map(|(of, sums)| (of.as_str(), References::of(jni, of, sums))).collect()
             }),
             leaks: jni.held.as_ref().map(|held| held.groups.iter().map(|group| Leak::of(jni, group)).collect()),
+            locals_beyond: jni.held.as_ref().and_then(|held| LocalsBeyond::of(jni, &held.locals)),
             partial: jni.is_partial(),
             look_ups: is_told.then(|| LookUps {
                 calls: look_ups.calls,
@@ -288,7 +312,7 @@ impl References {
 
 impl<'a> Leak<'a> {
     fn of(jni: &'a JniSnapshot, group: &'a JniHeldGroup) -> Self {
-        let method = group.method.and_then(|place| Some(&jni.snapshot.methods.get(place)?.methods.first()?.method));
+        let method = native(jni, group.method);
         Self {
             kind: group.resource.as_str(),
             class: group.class.as_deref(),
@@ -304,6 +328,32 @@ impl<'a> Leak<'a> {
             stacks: group.paths.iter().map(|path| Stack { seen: path.seen, frames: &path.frames }).collect(),
         }
     }
+}
+
+impl<'a> LocalsBeyond<'a> {
+    fn of(jni: &'a JniSnapshot, locals: &JniLocalsSnapshot) -> Option<Self> {
+        let of = |of: &model::LocalsBeyond| {
+            let method = native(jni, of.method);
+            LocalsOf {
+                class: method.map(|method| &*method.class),
+                method: method.map(|method| &*method.name),
+                signature: method.map(|method| &*method.signature),
+                calls: of.calls,
+                most: of.most,
+            }
+        };
+        (locals.known != LocalsKnown::Not).then(|| Self {
+            calls: locals.beyond.iter().map(|of| of.calls).sum(),
+            most: locals.beyond.iter().map(|of| of.most).max().unwrap_or(0),
+            exact: locals.known == LocalsKnown::Exactly,
+            methods: locals.beyond.iter().map(of).collect(),
+        })
+    }
+}
+
+/// The native method in a place; `None` for what no traced one has done.
+fn native(jni: &JniSnapshot, place: Option<usize>) -> Option<&model::Method> {
+    place.and_then(|place| Some(&jni.snapshot.methods.get(place)?.methods.first()?.method))
 }
 
 /// The dearest first.

@@ -7,6 +7,7 @@ mod groups;
 mod held;
 mod id_cache;
 mod json;
+mod locals;
 mod made;
 mod notes;
 

@@ -216,7 +216,7 @@ fn waited(jni: &JniSnapshot) -> String {
 }
 
 /// ` in a.A::method`; nothing if it is no method's.
-fn whose(jni: &JniSnapshot, method: Option<usize>) -> String {
+pub(super) fn whose(jni: &JniSnapshot, method: Option<usize>) -> String {
     let known = method.and_then(|place| jni.snapshot.methods.get(place)?.methods.first());
     known.map_or_else(String::new, |known| format!(" in {}", names::printable(&names::qualified(&known.method))))
 }

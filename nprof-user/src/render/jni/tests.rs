@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{JniBy, JniView, csv, json, table};
 use crate::model::{
-    Bound, BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallback, JniExceptions, JniSnapshot,
-    JniUse, MethodSnapshot,
+    Bound, BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallback, JniExceptions,
+    JniHeldSnapshot, JniLocalsSnapshot, JniSnapshot, JniUse, LocalsBeyond, LocalsKnown, MethodSnapshot,
 };
 use crate::render::grid::Screen;
 use crate::render::samples;
@@ -262,6 +262,38 @@ fn collections_wait() {
     assert_eq!(known(&document["collections_waited"]), [3, 307, 200]);
     let of_hot = document["methods"].as_array().unwrap().iter().find(|row| row["class"] == "a.Hot").unwrap();
     assert_eq!(known(&of_hot["collections_waited"]), [2, 300, 200]);
+}
+
+/// Check that it is said which calls held too many local references, that there is none, or that it is not known, and nothing where nobody
+/// asks; and the same in the document.
+#[test]
+fn locals_beyond_their_frame() {
+    const WHAT: &str = "local references beyond the capacity of their frame: ";
+    let mut jni = sample();
+    let line = |jni: &JniSnapshot| {
+        text(jni, JniBy::Method).lines().find_map(|line| line.strip_prefix(WHAT)).map(str::to_owned)
+    };
+    assert_eq!((line(&jni), &read(&jni)["locals_beyond"]), (None, &Value::Null));
+    let beyond = |method, calls, most| LocalsBeyond { method, calls, most };
+    let mut held = |beyond: &[LocalsBeyond], known| {
+        let locals = JniLocalsSnapshot { beyond: beyond.to_vec(), known };
+        jni.held = Some(JniHeldSnapshot { locals, ..JniHeldSnapshot::default() });
+        (line(&jni).unwrap(), read(&jni)["locals_beyond"].clone())
+    };
+    let two = [beyond(Some(1), 2, 1_000), beyond(Some(0), 30, 17)];
+    let (line, document) = held(&two, LocalsKnown::Exactly);
+    assert_eq!(
+        line,
+        "in 32 calls, the most 1,000 at once: 2 with up to 1,000 in a.Evil\\u{1b}::call, 30 with up to 17 in a.Hot::call"
+    );
+    assert_eq!((&document["calls"], &document["most"], &document["exact"]), (&32.into(), &1_000.into(), &true.into()));
+    let last = &document["methods"][1];
+    assert_eq!((&last["class"], &last["calls"], &last["most"]), (&"a.Hot".into(), &30.into(), &17.into()));
+    let (line, document) = held(&[], LocalsKnown::Partly);
+    assert!(line.starts_with("none; not exact: "), "{line}");
+    assert_eq!((&document["calls"], &document["exact"]), (&0.into(), &false.into()));
+    let (line, document) = held(&two, LocalsKnown::Not);
+    assert!(line.starts_with("not known, because ") && document.is_null(), "{line}");
 }
 
 /// Check what is said below: sums, what was let go, sections, the blind spot, and last what would be won.
