@@ -61,6 +61,7 @@ const SIDE_BY_SIDE: &[&str] = &[
     "jni::",
     "jni_leaks::",
     "jni_stubs::",
+    "kernels::",
     "losses::",
     "marks::",
     "native::",
