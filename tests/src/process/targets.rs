@@ -226,15 +226,6 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Filled"))
     }
 
-    /// Methods that are rarely called (`Rarely.java`).
-    ///
-    /// # Errors
-    /// When it cannot be built or started.
-    pub fn rarely(jdk: &Jdk) -> Result<Self> {
-        let mut command = java(jdk, &Targets::get()?.classes());
-        Self::start(jdk, command.arg("targets.Rarely"))
-    }
-
     /// Those of `Loaded.java`: as many classes as one likes.
     ///
     /// # Errors
