@@ -118,8 +118,9 @@ impl<'a> Row<'a> {
         let Uncertain { value, error } = self.total();
         let estimated_ns = value.saturating_sub(*total_ns);
         let estimated_ran_ns = estimated_ns.saturating_sub(estimated_off_ns.unwrap_or(0));
-        // Of what is estimated, the error is split as the time is.
-        let split = |ns: u64| u128::from(ns) * u128::from(estimated_ran_ns) / u128::from(estimated_ns.max(1));
+        // Of what is estimated, the error is split as the time is. Of no time nobody knows which part.
+        let [part, whole] = if estimated_ns == 0 { [1, 1] } else { [estimated_ran_ns, estimated_ns] };
+        let split = |ns: u64| u128::from(ns) * u128::from(part) / u128::from(whole);
         let of_estimate = u64::try_from(split(error.saturating_sub(*probe_error_ns))).unwrap_or(u64::MAX);
         let error = (*probe_error_ns).min(error).saturating_add(of_estimate);
         Some(Uncertain { value: ran_ns.saturating_add(estimated_ran_ns), error })
@@ -258,6 +259,15 @@ mod tests {
             all(&jvms, Order::default()).iter().find(|row| row.measured.index == index).unwrap().worked().unwrap().error
         };
         assert_eq!((error(3), error(1)), (100, 0), "the error is split as the time is");
+        let lost = MethodSnapshot {
+            unseen: Some(Unseen { total_ns: 0, ..unseen }),
+            estimated_off_ns: Some(0),
+            ..waiting(0, "a.A", 1_000)
+        };
+        snapshot = samples::snapshot();
+        snapshot.methods = vec![lost];
+        let worked = all(&[snapshot], Order::default())[0].worked().unwrap();
+        assert_eq!((worked.value, worked.error), (0, 700), "of no time nobody knows which part is work");
     }
 
     /// Check that who worked for less than a twentieth of the time has only waited, and that nobody is said to whose work is not known.
