@@ -43,7 +43,7 @@ mod jni_stubs;
 mod kernel;
 mod kernels;
 mod killed;
-mod killed_inside;
+mod killed_within;
 mod late;
 mod losses;
 mod many_rows;
