@@ -178,10 +178,12 @@ impl Looker {
         let thread = before_others(|| {
             let before: Vec<[u64; 3]> = functions.iter().map(|function| with.timed(function.record)).collect();
             let is_attached = session.attach(libraries, probes).attached.len() == probes.len();
+            // The sooner the better: calls take longer from here on, and so it would mostly be at work in them when the look begins.
+            let (began, watched) = (Instant::now(), with.watched(&looked_at));
             // It comes before others too, as it is started by a thread that does.
             is_attached.then(|| {
                 thread::spawn(move || {
-                    let glances = with.look(&looked_at, &before, own_time);
+                    let glances = with.look(&looked_at, &before, (began, watched), own_time);
                     session.let_go();
                     glances
                 })
@@ -253,10 +255,21 @@ impl Looker {
 }
 
 impl Instruments {
+    /// The calls of functions up to now.
+    fn watched(&self, functions: &[InSight]) -> Vec<Watched> {
+        functions.iter().map(|of| Watched::new(self.reader.begun_by_shard(of.record), of.price)).collect()
+    }
+
     /// Looks at functions that are attached.
-    fn look(&self, functions: &[InSight], before: &[[u64; 3]], own_time: Duration) -> Vec<Glance> {
+    fn look(
+        &self,
+        functions: &[InSight],
+        before: &[[u64; 3]],
+        start: (Instant, Vec<Watched>),
+        own_time: Duration,
+    ) -> Vec<Glance> {
         let cpu = self.cpu();
-        let seen = self.watch(functions, own_time);
+        let seen = self.watch(functions, start, own_time);
         let is_starved = self.cpu().saturating_sub(cpu) < LOOK && wants_a_cpu(self.target.pid);
         let ending = Instant::now();
         let ended: Vec<u64> = functions.iter().map(|function| self.reader.begun(function.record)).collect();
@@ -280,11 +293,13 @@ impl Instruments {
     /// Watches functions until a thread that does nothing but call them has had so much time for itself. Were all looks equally long, those
     /// at a moment with many calls would see less of what the threads do by themselves, and show more calls than there are. A long one
     /// ends early where there are suddenly so many.
-    fn watch(&self, functions: &[InSight], own_time: Duration) -> Vec<Glance> {
-        let began = Instant::now();
+    fn watch(
+        &self,
+        functions: &[InSight],
+        (began, mut watched): (Instant, Vec<Watched>),
+        own_time: Duration,
+    ) -> Vec<Glance> {
         let (ask, longest) = ((own_time / ASKED).max(ASK), own_time.max(LOOK * LONGER));
-        let mut watched: Vec<Watched> =
-            functions.iter().map(|of| Watched::new(self.reader.begun_by_shard(of.record), of.price)).collect();
         loop {
             thread::sleep(ask);
             let length = began.elapsed();
