@@ -18,6 +18,7 @@ pub mod exec;
 pub mod frame;
 pub mod histogram;
 pub mod jni;
+pub mod jni_locals;
 pub mod loss;
 pub mod rows;
 pub mod shared;
@@ -44,9 +45,10 @@ pub use counters::{
 pub use exec::ExecEvent;
 pub use frame::{Frame, Frames, MAX_FRAMES, SLOTS};
 pub use jni::{
-    JniCalled, JniCallee, JniCalls, JniEvent, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniLocals, JniMade,
-    JniPlaces, JniShards, JniThrown, LockerRole,
+    JniCalled, JniCallee, JniCalls, JniEvent, JniHandle, JniHeld, JniHold, JniHolds, JniKind, JniMade, JniPlaces,
+    JniShards, JniThrown, LockerRole,
 };
+pub use jni_locals::JniLocals;
 pub use loss::Loss;
 pub use slow::{RowWaits, SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
 pub use stack::{

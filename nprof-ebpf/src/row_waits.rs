@@ -1,17 +1,14 @@
 //! Where threads waited that make calls with stubs: of these the programs hear only when they have ended.
 
-use core::ffi::c_void;
 use core::intrinsics::{AtomicOrdering, atomic_cxchg};
 
 use aya_ebpf::bindings::task_struct;
 use aya_ebpf::btf_maps::Array;
-use aya_ebpf::helpers::generated::bpf_get_task_stack;
 use aya_ebpf::macros::btf_map;
-use nprof_common::slow::WAIT_FRAMES;
 use nprof_common::stack::collect;
 use nprof_common::{RowWaits, SLOTS, Wait};
 
-use crate::slow::WAIT_FROM_NS;
+use crate::slow::{self, WAIT_FROM_NS};
 use crate::{maps, threads};
 
 /// By the lower bits of the thread's number. Of a thread whose place is another one's nothing is kept.
@@ -36,13 +33,10 @@ pub(crate) unsafe fn note(task: *mut task_struct, since_ns: u64, away_ns: u64, i
     // SAFETY: the map gave the pointer, and the thread's own programs do not run meanwhile.
     let waits = unsafe { &mut *waits };
     let wait = waits.keep(since_ns, away_ns);
-    if !is_there {
-        return;
+    if is_there {
+        // SAFETY: the caller's promise.
+        unsafe { slow::take_stack(task, wait) };
     }
-    let into = (&raw mut wait.frames).cast::<c_void>();
-    // SAFETY: the caller's promise, and there is room for so many addresses.
-    let bytes = unsafe { bpf_get_task_stack(task, into, (WAIT_FRAMES * size_of::<u64>()) as u32, 0) };
-    wait.bytes = if bytes < 0 { 0 } else { bytes as u64 };
 }
 
 /// The longest wait of the current thread in a call that has just ended, and took so long.

@@ -170,9 +170,18 @@ pub(crate) unsafe fn note_wait(task: *mut task_struct, away_ns: u64, is_there: b
         return;
     }
     (wait.start_ns, wait.ns, wait.bytes) = (open.start_ns, away_ns, 0);
-    if !is_there {
-        return;
+    if is_there {
+        // SAFETY: the caller's promise.
+        unsafe { take_stack(task, wait) };
     }
+}
+
+/// Keeps where a thread is that waits.
+///
+/// # Safety
+/// `task` is a live task that the kernel has given.
+#[inline(always)]
+pub(crate) unsafe fn take_stack(task: *mut task_struct, wait: &mut Wait) {
     let into = (&raw mut wait.frames).cast::<c_void>();
     // SAFETY: the caller's promise, and there is room for so many addresses.
     let bytes = unsafe { bpf_get_task_stack(task, into, (WAIT_FRAMES * size_of::<u64>()) as u32, 0) };
