@@ -11,6 +11,7 @@
 //! - `held`: what is remembered of a function that was lowered.
 
 mod estimate;
+mod glance;
 mod held;
 mod load;
 mod looks;
@@ -21,6 +22,6 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-pub use estimate::{Glance, clustering};
+pub use glance::{Glance, clustering};
 pub use policy::Governor;
 pub use terms::{Budget, By, Change, Costs, Observed, Period, Programs, Rung, StubCosts, Why};

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::estimate::{Estimate, Glance, Means};
+use super::estimate::{Estimate, Means};
+use super::glance::Glance;
 use super::held::Held;
 use super::load::{Load, lower, total_ns};
 use super::looks::Looks;

@@ -1,0 +1,187 @@
+//! What a look at a function has seen, and how often the function is called by that.
+//!
+//! A thread that does nothing but call makes fewer calls while it is looked at: what the probes took is not its own time. Which
+//! threads made the calls is not known, but on which CPUs they did: there they are taken to have run all the time.
+
+use std::time::Duration;
+
+use super::terms::{factor, nanoseconds};
+
+/// How far the calibrated cost of a probe may be off, as a share of it: a thread is slower while the other one of its core is
+/// busy, and that may have been so when it was measured or may be so now.
+const COST_ERROR: f64 = 0.18;
+/// The part of a thread's time that is taken to be its own at least, however much of it the probe took by calculation: a call
+/// that takes less, with all that its caller does, is of no use to anybody.
+const LEAST_OWN: f64 = 0.1;
+
+/// Into so many parts a look is divided, to see whether calls come one by one or in bursts.
+const PARTS: usize = 8;
+
+/// What a look at a function has seen.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Glance {
+    /// How long it was.
+    pub length: Duration,
+    /// The calls that began, by CPU.
+    pub calls: Vec<u64>,
+    /// How much their number differs from look to look by [`clustering`], as a variance; 0 where that is not known.
+    pub clustering: f64,
+    /// Whether the target wanted a CPU and had none, or next to none: it may call more when it has one.
+    pub is_starved: bool,
+    /// Whether calls were timed, and not only counted: what a call cost.
+    pub is_timed: bool,
+    /// Calls before and after it, which the probes saw on their way in and out: they had their cost too.
+    pub others: u64,
+    /// Calls that ended and have a time.
+    pub timed: u64,
+    /// The sum of those times, in nanoseconds.
+    pub total_ns: u64,
+    /// Of that, the time in which their threads did not run; 0 where that is not measured.
+    pub off_ns: u64,
+    /// How far the time of each call may be off: what is not known of the probes' part of it.
+    pub inside_error_ns: u64,
+}
+
+/// The mean time of a call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Mean {
+    pub(super) ns: f64,
+    /// One standard deviation of chance.
+    pub(super) random: f64,
+    /// How far it may be off in one direction.
+    pub(super) systematic: f64,
+}
+
+/// How often a function is called when nobody looks, per second.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Rate {
+    pub(super) calls: f64,
+    /// One standard deviation of chance.
+    pub(super) random: f64,
+    /// How far it may be off in one direction.
+    pub(super) systematic: f64,
+    /// The mean time of a call, if one was timed.
+    pub(super) mean: Option<Mean>,
+}
+
+impl Glance {
+    /// All calls that began.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.calls.iter().sum()
+    }
+
+    /// The calls per second that there are without a probe, where one costs `cost_ns`.
+    #[must_use]
+    pub fn calls_per_second(&self, cost_ns: f64) -> f64 {
+        self.rate(cost_ns).calls
+    }
+
+    /// Adds what was counted in another look, of which nothing was timed.
+    pub fn add(&mut self, other: &Self) {
+        self.length += other.length;
+        self.calls.resize(self.calls.len().max(other.calls.len()), 0);
+        self.calls.iter_mut().zip(&other.calls).for_each(|(calls, more)| *calls = calls.saturating_add(*more));
+    }
+
+    pub(super) fn rate(&self, cost_ns: f64) -> Rate {
+        let length_ns = nanoseconds(self.length);
+        let mut rate = Rate { mean: self.mean(), ..Rate::default() };
+        if length_ns <= 0.0 {
+            return rate;
+        }
+        let per_second = 1e9 / length_ns;
+        let mut variance = 0.0;
+        for calls in self.calls.iter().map(|&calls| factor(calls)) {
+            let paid_ns = calls * cost_ns;
+            let own_ns = (length_ns - paid_ns).max(LEAST_OWN * length_ns);
+            // In the time that the probes took there would have been more calls.
+            let more = (own_ns + paid_ns) / own_ns;
+            rate.calls += calls * more * per_second;
+            rate.systematic += calls * more * per_second * (COST_ERROR * paid_ns / own_ns).min(1.0);
+            // Of n calls that come by chance, the square root of n is one standard deviation. Of none nobody knows.
+            variance += (more * per_second).powi(2) * calls.max(1.0);
+        }
+        // Where they come in bursts it is more.
+        let made = factor(self.all()).max(1.0);
+        rate.random = variance.max(self.clustering * (rate.calls / made).powi(2)).sqrt();
+        rate
+    }
+
+    pub(super) fn mean(&self) -> Option<Mean> {
+        let timed = factor(self.timed);
+        let ns = factor(self.total_ns) / timed;
+        // Calls are taken to differ by as much as they last.
+        (self.timed > 0).then(|| Mean { ns, random: ns / timed.sqrt(), systematic: factor(self.inside_error_ns) })
+    }
+}
+
+/// How much the number of calls differs between looks of the same length, as a variance, from how it differs within one. `course` is how many
+/// calls had been made after what time.
+#[must_use]
+pub fn clustering(course: &[(Duration, u64)]) -> f64 {
+    let Some((length, all)) = course.last().copied().filter(|(length, _)| !length.is_zero()) else { return 0.0 };
+    let mut parts = [0.0; PARTS];
+    let mut before = 0;
+    for (at, calls) in course {
+        let place = (0..PARTS).rfind(|part| *at > length.mul_f64(factor(*part as u64) / PARTS as f64)).unwrap_or(0);
+        parts[place] += factor(calls.saturating_sub(before));
+        before = *calls;
+    }
+    let mean = factor(all) / PARTS as f64;
+    let squares: f64 = parts.iter().map(|calls| (calls - mean).powi(2)).sum();
+    // The sum of so many parts, each of which differs so much.
+    squares * PARTS as f64 / (PARTS - 1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn look(calls: u64) -> Glance {
+        Glance { length: at(2), calls: vec![calls], ..Glance::default() }
+    }
+
+    /// Check that what the probes took is no time of the target's: of a thread that has a CPU for itself, of two, and of one
+    /// beside another that makes no calls.
+    #[test]
+    fn probes_take_time() {
+        // Two million calls a second of 500 ns each, and a probe of 1 us: in 2 ms there is room for 1333 calls.
+        let rate = |calls: &[u64]| Glance { calls: calls.to_vec(), ..look(0) }.calls_per_second(1_000.0);
+        for (calls, truth) in [(&[1_333][..], 2e6), (&[1_333, 1_333], 4e6), (&[1_333, 0], 2e6)] {
+            let found = rate(calls);
+            assert!((found / truth - 1.0).abs() < 0.01, "{found} of {truth}");
+        }
+        assert!((rate(&[2]) - 1_001.0).abs() < 1.0);
+        assert_eq!(rate(&[]), 0.0);
+        assert!(rate(&[100_000]).is_finite(), "more than there can be");
+        assert!(Glance::default().calls_per_second(1.0).is_finite());
+    }
+
+    /// Check that looks at one function are added up, CPU by CPU.
+    #[test]
+    fn looks_are_added_up() {
+        let mut glance = Glance { length: at(2), calls: vec![3], ..Glance::default() };
+        glance.add(&Glance { length: at(10), calls: vec![1, 2], ..Glance::default() });
+        assert_eq!(glance, Glance { length: at(12), calls: vec![4, 2], ..Glance::default() });
+    }
+
+    /// Check that a look at a burst is not taken to know what happens between bursts, and that one at single calls is.
+    #[test]
+    fn bursts_are_told_from_single_calls() {
+        let even: Vec<_> = (1..=50).map(|n| (at(n), 4 * n)).collect();
+        assert!(clustering(&even) < 50.0, "{}", clustering(&even));
+        let burst: Vec<_> = (1..=50).map(|n| (at(n), if n < 20 { 0 } else { 200 })).collect();
+        assert!((clustering(&burst).sqrt() / 200.0 - 1.0).abs() < 0.01, "{}", clustering(&burst));
+        assert_eq!(clustering(&[]) + clustering(&[(at(0), 3)]) + clustering(&[(at(2), 0)]), 0.0);
+        let error_of = |clustering: f64| {
+            let rate = Glance { clustering, ..look(200) }.rate(0.0);
+            rate.random / rate.calls
+        };
+        assert!((error_of(clustering(&even)) - 0.07).abs() < 0.01 && (error_of(clustering(&burst)) - 1.0).abs() < 0.01);
+    }
+}
