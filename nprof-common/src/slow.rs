@@ -112,7 +112,8 @@ const _: () = assert!(size_of::<Wait>() == 216 && size_of::<Waits>() == 216 * WA
 pub const ROW_WAITS: u32 = 8;
 
 /// The longest waits of a thread that makes calls with stubs. Nobody tells the programs when such a call begins, so each wait is kept as
-/// long as no longer one has come since: of those since any time the first that is kept is the longest.
+/// long as no longer one has come since: of those since any time the first that is kept is the longest. Times are those of the clock that
+/// the row is, which stands still while the thread runs: of each call it is known exactly when it began and ended by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -123,49 +124,65 @@ pub struct RowWaits {
     pub first: u32,
     /// How many there are.
     pub count: u32,
-    /// Nothing.
-    pub padding: u32,
-    /// When the last one began for which there was no room any more; 0 if there was for each.
+    /// How many were put out by the last one, which is longer than they are.
+    pub put_out: u32,
+    /// When the last one was over for which there was no room any more; 0 if there was for each.
     pub forgotten_ns: u64,
-    /// The waits, each with its own beginning in place of that of a call.
+    /// The waits, each with its own beginning in place of that of a call, and by the row. After them are those that the last one has put out, but for the
+    /// longest, in whose place it is.
     pub of: [Wait; ROW_WAITS as usize],
+    /// The longest of those that the last one has put out.
+    pub longest_out: Wait,
 }
 
-const _: () = assert!(ROW_WAITS.is_power_of_two() && size_of::<RowWaits>() == 24 + 216 * ROW_WAITS as usize);
+const _: () = assert!(ROW_WAITS.is_power_of_two() && size_of::<RowWaits>() == 24 + 216 * (ROW_WAITS as usize + 1));
 
 impl RowWaits {
     /// Keeps a wait of this length, which has just ended. Where it was is the caller's to write.
     #[inline(always)]
     pub fn keep(&mut self, start_ns: u64, ns: u64) -> &mut Wait {
-        let mut count = if self.count < ROW_WAITS { self.count } else { ROW_WAITS };
+        let before = if self.count < ROW_WAITS { self.count } else { ROW_WAITS };
+        let mut count = before;
         for _ in 0..ROW_WAITS {
             if count == 0 || self.of[self.place(count.wrapping_sub(1))].ns > ns {
                 break;
             }
             count -= 1;
         }
+        self.put_out = before.saturating_sub(count);
         if count == ROW_WAITS {
-            self.forgotten_ns = self.of[self.place(0)].start_ns;
+            let forgotten = &self.of[self.place(0)];
+            self.forgotten_ns = forgotten.start_ns.wrapping_add(forgotten.ns);
             self.first = self.first.wrapping_add(1);
             count -= 1;
         }
-        self.count = count + 1;
         let place = self.place(count);
+        if self.put_out != 0 {
+            self.longest_out = self.of[place];
+        }
+        self.count = count + 1;
         let wait = &mut self.of[place];
         (wait.start_ns, wait.ns, wait.bytes) = (start_ns, ns, 0);
         wait
     }
 
-    /// The longest that has begun at this time or later; `None` if there was none, or that is not known any more.
+    /// The longest of those that have begun at `from_ns` or later and were over at `until_ns`; `None` if there was none, or that is not
+    /// known any more: because of more than one since then, or for want of room.
     #[inline(always)]
     #[must_use]
-    pub fn longest_since(&self, from_ns: u64) -> Option<&Wait> {
-        if self.forgotten_ns != 0 && self.forgotten_ns >= from_ns {
+    pub fn longest_between(&self, from_ns: u64, until_ns: u64) -> Option<&Wait> {
+        if self.forgotten_ns > from_ns {
             return None;
         }
+        let last = self.count.wrapping_sub(1);
+        let all = self.count.saturating_sub(1) + self.put_out;
         for number in 0..ROW_WAITS {
-            let wait = &self.of[self.place(number)];
-            if number < self.count && wait.start_ns >= from_ns {
+            let mut wait = &self.of[self.place(number)];
+            if number == last && self.put_out != 0 && wait.is_over_after(until_ns) {
+                wait = &self.longest_out;
+            }
+            let is_kept = number < self.count || number < all;
+            if is_kept && wait.start_ns >= from_ns && !wait.is_over_after(until_ns) {
                 return Some(wait);
             }
         }
@@ -211,6 +228,12 @@ impl SlowDetails {
 }
 
 impl Wait {
+    /// Of one of a [`RowWaits`]: whether it was not over by then.
+    #[inline(always)]
+    fn is_over_after(&self, time_ns: u64) -> bool {
+        self.start_ns.saturating_add(self.ns) > time_ns
+    }
+
     /// Where in the kernel the thread left the CPU, the innermost address first.
     #[cfg(not(target_arch = "bpf"))]
     #[must_use]
@@ -268,18 +291,50 @@ mod tests {
                 all.push((start_ns, ns));
                 for (from_ns, _) in all.clone() {
                     let since = all.iter().filter(|(start_ns, _)| *start_ns >= from_ns);
-                    match kept.longest_since(from_ns) {
+                    match kept.longest_between(from_ns, u64::MAX) {
                         Some(wait) => {
                             assert_eq!(Some(wait.ns), since.map(|(_, ns)| *ns).max(), "{name} from {from_ns}")
                         }
                         None => unknown += 1,
                     }
                 }
-                assert_eq!(kept.longest_since(start_ns + 1), None);
+                assert_eq!(kept.longest_between(start_ns + 1, u64::MAX), None);
             }
             // Each time of those until then, after each wait.
             assert!(unknown * 100 <= 200 * 201 / 2 * percent, "{name}: {unknown}");
         }
+    }
+
+    /// Check that a wait that came when a call was over is not taken for one of its own, and hides none that it had.
+    #[test]
+    fn waits_of_the_time_before() {
+        let kept = |waits: &[(u64, u64)]| {
+            let mut kept = RowWaits::new_zeroed();
+            waits.iter().for_each(|&(start_ns, ns)| _ = kept.keep(start_ns, ns));
+            kept
+        };
+        let found = |waits: &[(u64, u64)], from_ns, until_ns| {
+            kept(waits).longest_between(from_ns, until_ns).map(|wait| (wait.start_ns, wait.ns))
+        };
+        let call = [(100, 45), (200, 20), (300, 10), (400, 3)];
+        for late in [1, 3, 7, 10, 15, 20, 30, 45, 70] {
+            let waits = [&call[..], &[(500, late)]].concat();
+            for (from_ns, longest) in [(100, 45), (150, 20), (300, 10), (400, 3)] {
+                let expected = Some((call.iter().find(|(_, ns)| *ns == longest).unwrap().0, longest));
+                assert_eq!(found(&waits, from_ns, 450), expected, "{late} later, from {from_ns}");
+                let with_it = if late >= longest { Some((500, late)) } else { expected };
+                assert_eq!(found(&waits, from_ns, 600), with_it, "{late} in it, from {from_ns}");
+            }
+            assert_eq!(found(&waits, 450, 460), None);
+        }
+        // Two later ones have put out what the call had, or have not.
+        assert_eq!(found(&[&call[..], &[(500, 15), (600, 30)]].concat(), 300, 450), None);
+        assert_eq!(found(&[&call[..], &[(500, 15), (600, 18)]].concat(), 200, 450), Some((200, 20)));
+        // There is room for eight.
+        let many: std::vec::Vec<_> = (0..9).map(|number| (100 * (number + 1), 90 - number)).collect();
+        assert_eq!(found(&many, 100, 2_000), None);
+        assert_eq!(found(&many, 200, 850), Some((200, 89)));
+        assert_eq!(found(&[&many[..], &[(1_000, 100)]].concat(), 300, 950), Some((300, 88)));
     }
 
     /// Check that of a flood of calls few are told, and among them the slowest: whether the calls are all alike, few of them very

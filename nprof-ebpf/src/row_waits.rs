@@ -15,16 +15,13 @@ use crate::{maps, threads};
 #[btf_map]
 static NPROF_ROW_WAITS: Array<RowWaits, 1, 0> = Array::new();
 
-/// By how much a call may seem to begin too late, which is told some time after it has ended: less than the shortest wait that is kept, so
-/// that none from before it is taken for its own.
-const LATE_NS: u64 = WAIT_FROM_NS / 2;
-
-/// A thread was away since then, for so long. `is_there` says that it is about to run again: afterwards nobody knows where it was.
+/// A thread was away for so long, and until its row said this. `is_there` says that it is about to run again: afterwards nobody knows where
+/// it was.
 ///
 /// # Safety
 /// `task` is a live task that the kernel has given.
 #[inline(always)]
-pub(crate) unsafe fn note(task: *mut task_struct, since_ns: u64, away_ns: u64, is_there: bool) {
+pub(crate) unsafe fn note(task: *mut task_struct, until_ns: u64, away_ns: u64, is_there: bool) {
     if !maps::collects(collect::SLOW) || away_ns < WAIT_FROM_NS {
         return;
     }
@@ -32,16 +29,16 @@ pub(crate) unsafe fn note(task: *mut task_struct, since_ns: u64, away_ns: u64, i
     let Some(waits) = own_or_free(unsafe { threads::tid_of(task) }) else { return };
     // SAFETY: the map gave the pointer, and the thread's own programs do not run meanwhile.
     let waits = unsafe { &mut *waits };
-    let wait = waits.keep(since_ns, away_ns);
+    let wait = waits.keep(until_ns.wrapping_sub(away_ns), away_ns);
     if is_there {
         // SAFETY: the caller's promise.
         unsafe { slow::take_stack(task, wait) };
     }
 }
 
-/// The longest wait of the current thread in a call that has just ended, and took so long.
+/// The longest wait of the current thread in a call at whose end its row said this, and by so much less at its beginning.
 #[inline(always)]
-pub(crate) fn longest(now_ns: u64, time_ns: u64) -> Option<*const Wait> {
+pub(crate) fn longest(end_ns: u64, off_ns: u64) -> Option<*const Wait> {
     let tid = threads::current_tid();
     let waits = place(tid)?;
     // SAFETY: the map gave the pointer. Volatile, because other threads take and leave places.
@@ -49,7 +46,7 @@ pub(crate) fn longest(now_ns: u64, time_ns: u64) -> Option<*const Wait> {
         return None;
     }
     // SAFETY: as above, and nobody else writes to it while its thread is here.
-    unsafe { &*waits }.longest_since(now_ns.wrapping_sub(time_ns).wrapping_sub(LATE_NS)).map(core::ptr::from_ref)
+    unsafe { &*waits }.longest_between(end_ns.wrapping_sub(off_ns), end_ns).map(core::ptr::from_ref)
 }
 
 /// A thread ends: its place is the next one's.

@@ -93,9 +93,9 @@ fn nprof_row_sched(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: as above.
     if let Some(row) = unsafe { row_of_task(to) } {
         // SAFETY: the helper takes no pointer.
-        if let Some((since_ns, away_ns)) = resume(row, unsafe { bpf_ktime_get_ns() }) {
-            // SAFETY: the kernel gives the task, which is the next on this CPU.
-            unsafe { row_waits::note(to, since_ns, away_ns, true) };
+        if let Some(away_ns) = resume(row, unsafe { bpf_ktime_get_ns() }) {
+            // SAFETY: the kernel gives the task, which is the next on this CPU, and the map gave the row.
+            unsafe { row_waits::note(to, (*row).used.off_ns, away_ns, true) };
         }
     }
     0
@@ -304,7 +304,7 @@ unsafe fn catch_up(row: *mut ThreadRow, task: *mut task_struct) {
         match clocks::away_ns(task, (*row).since_ns, (*row).ahead_ns) {
             Some(away_ns) => {
                 add_off(row, away_ns);
-                row_waits::note(task, (*row).since_ns, away_ns, false);
+                row_waits::note(task, (*row).used.off_ns, away_ns, false);
             }
             None => losses::lose(Loss::NoOffCpu, 0, 0),
         }
@@ -313,9 +313,9 @@ unsafe fn catch_up(row: *mut ThreadRow, task: *mut task_struct) {
     }
 }
 
-/// A thread runs again. Returns since when it did not, and for how long.
+/// A thread runs again. Returns for how long it did not.
 #[inline(always)]
-fn resume(row: *mut ThreadRow, now_ns: u64) -> Option<(u64, u64)> {
+fn resume(row: *mut ThreadRow, now_ns: u64) -> Option<u64> {
     // SAFETY: the map gave the pointer; the thread is switched by one CPU at a time.
     let since_ns = unsafe { (&raw const (*row).since_ns).read_volatile() };
     if since_ns == 0 {
@@ -328,7 +328,7 @@ fn resume(row: *mut ThreadRow, now_ns: u64) -> Option<(u64, u64)> {
         (*row).back_ns = now_ns;
         (&raw mut (*row).since_ns).write_volatile(0);
     }
-    Some((since_ns, away_ns))
+    Some(away_ns)
 }
 
 /// # Safety

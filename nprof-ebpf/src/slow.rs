@@ -66,15 +66,12 @@ enum Known<'a> {
 /// What a stub says of its call.
 #[derive(Clone, Copy)]
 struct OfStub {
-    /// Where a [`Used`] is; nowhere if it is 0.
+    /// Where a [`Used`] is, after a word that says what the thread's row said at the end; nowhere if it is 0.
     used: u64,
     /// The base pointer of its frame.
     base: u64,
     /// What the native has returned.
     result: u64,
-    /// When it was told, and how long it had taken.
-    now_ns: u64,
-    time_ns: u64,
 }
 
 /// Counts a call that has ended if it was slow, and says whether it is to be told. That is all that there is to do for others.
@@ -131,9 +128,8 @@ pub(crate) unsafe fn of_stub_call(index: u32, regs: *const pt_regs) {
     let (header, java) = unsafe { stacks::stub_call(regs) };
     let kind = if is_asked { StackKind::SlowStub } else { StackKind::SlowUnasked };
     let header = StackHeader { kind: kind as u32, ..header };
-    let StackHeader { now_ns, time_ns, .. } = header;
     // SAFETY: as above.
-    let of_stub = unsafe { OfStub { used: (*regs).r10, base: (*regs).rbp, result: (*regs).r8, now_ns, time_ns } };
+    let of_stub = unsafe { OfStub { used: (*regs).r10, base: (*regs).rbp, result: (*regs).r8 } };
     // SAFETY: registers and stack are those of the current thread.
     unsafe { tell_with_stack(header, Thread { env: 0, java }, index, Known::Stub(of_stub)) };
 }
@@ -387,7 +383,7 @@ unsafe fn detail(mut into: *mut u8, result: Option<u64>, known: Known<'_>) {
 /// # Safety
 /// `into` is what is to be written.
 #[inline(always)]
-unsafe fn detail_of_stub(into: *mut SlowDetails, &OfStub { used, now_ns, time_ns, .. }: &OfStub) {
+unsafe fn detail_of_stub(into: *mut SlowDetails, &OfStub { used, .. }: &OfStub) {
     if used == 0 {
         return;
     }
@@ -397,10 +393,9 @@ unsafe fn detail_of_stub(into: *mut SlowDetails, &OfStub { used, now_ns, time_ns
         if maps::collects(collect::OFF_CPU) {
             let off_ns = vm::word(used).unwrap_or(SlowDetails::UNKNOWN);
             (*into).off_ns = off_ns;
-            // One that is longer came when the call had ended.
             if off_ns != SlowDetails::UNKNOWN
-                && let Some(wait) = row_waits::longest(now_ns, time_ns)
-                && (*wait).ns <= off_ns
+                && let Some(end_ns) = vm::word(used.wrapping_sub(size_of::<u64>() as u64))
+                && let Some(wait) = row_waits::longest(end_ns, off_ns)
             {
                 (*into).wait = *wait;
             }

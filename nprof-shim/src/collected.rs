@@ -39,7 +39,8 @@ pub(crate) struct Call {
     pub(crate) is_collected: u64,
     /// Whether the row has counters, which are kept then: 0 if it has a time only.
     pub(crate) counts: u64,
-    /// Where the rows are, and how many: the stubs' own.
+    /// Where the rows are, and how many: the stubs' own. At last, how long the thread had not been running by the end of the call, which the
+    /// programs read before what it has used.
     pub(crate) rows: u64,
     /// What the row said at the beginning. Without `counts` the counters are anything, here and in `before`.
     pub(crate) at_entry: Used,
@@ -48,6 +49,7 @@ pub(crate) struct Call {
 }
 
 const _: () = assert!(size_of::<Call>() == 304);
+const _: () = assert!(offset_of!(Call, rows) + size_of::<u64>() == offset_of!(Call, at_entry));
 
 /// What a stub keeps of each timed call, above a [`Call`] in its frame.
 #[derive(Debug)]
@@ -135,6 +137,7 @@ pub(crate) unsafe extern "C" fn collected(call: *mut Call, shard: *const Shard, 
     }
     (nested.ns, nested.used) = (call.before_ns.wrapping_add(time_ns), sum(&before, &total));
     (call.at_entry, call.before, call.before_ns, call.is_collected) = (total, own, child_ns, 1);
+    call.rows = now.off_ns;
 }
 
 /// The time in which a thread did not run, without counters.
