@@ -31,9 +31,10 @@ static NPROF_FIRST: Array<First, 256, 0> = Array::new();
 const NEAR_NS: u64 = 10_000;
 
 /// How far the monotonic clock is ahead, in nanoseconds, after a thread was seen to run again at `back_ns`; `known` is what was
-/// believed, 0 if nothing.
+/// believed of this thread, 0 if nothing.
 ///
-/// Between both readings the kernel may be interrupted, so the least difference is the best; but the clocks also drift.
+/// Between both readings the kernel may be interrupted, and the CPU of a guest be taken away for many milliseconds, so the least difference
+/// is the best. The clocks also drift, but never by much in the time between two switches.
 ///
 /// # Safety
 /// `task` is the thread, and has run since.
@@ -44,8 +45,10 @@ pub(crate) unsafe fn compare(task: *mut task_struct, back_ns: u64, known: i64) -
     }
     // SAFETY: the caller's promise.
     let ahead_ns = back_ns.wrapping_sub(unsafe { threads::arrival_ns(task) }) as i64;
+    // The first that is found may be the one that was interrupted.
+    let known = if known == 0 { of_any().unwrap_or(0) } else { known };
     let more_ns = ahead_ns.wrapping_sub(known);
-    let found = if known == 0 || more_ns < 0 { ahead_ns } else { known + (more_ns >> 3) };
+    let found = if known == 0 || more_ns < 0 { ahead_ns } else { known + (more_ns >> 3).min(NEAR_NS as i64) };
     if let Some(of_any) = NPROF_AHEAD.get_ptr_mut(0) {
         // All CPUs read it; written at each switch it would be passed between them.
         // SAFETY: the map gave the pointer; whoever writes it writes nearly the same.

@@ -36,4 +36,14 @@ impl Stolen {
         let now = Self::from_now_on()?;
         Ok((now.stolen - self.stolen) as f64 / (now.used - self.used).max(1) as f64)
     }
+
+    /// The time that was stolen meanwhile from all CPUs, in nanoseconds, rounded up to the next tick.
+    ///
+    /// # Errors
+    /// As [`Self::from_now_on`].
+    pub fn ns(&self) -> Result<f64> {
+        /// `USER_HZ` is 100 on every Linux.
+        const TICK_NS: f64 = 10e6;
+        Ok((Self::from_now_on()?.stolen - self.stolen + 1) as f64 * TICK_NS)
+    }
 }
