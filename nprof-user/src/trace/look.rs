@@ -183,7 +183,11 @@ impl Looker {
             // It comes before others too, as it is started by a thread that does.
             is_attached.then(|| {
                 thread::spawn(move || {
-                    let glances = with.look(&looked_at, &before, (began, watched), own_time);
+                    // Its probes go in any order: of a call that began now nobody might see the return, and it would seem to last until the
+                    // next look.
+                    let begin_no_more =
+                        || looked_at.iter().for_each(|of| session.switches().allow(of.index, Tracing::Counted));
+                    let glances = with.look(&looked_at, &before, (began, watched), own_time, begin_no_more);
                     session.let_go();
                     glances
                 })
@@ -260,16 +264,18 @@ impl Instruments {
         functions.iter().map(|of| Watched::new(self.reader.begun_by_shard(of.record), of.price)).collect()
     }
 
-    /// Looks at functions that are attached.
+    /// Looks at functions that are attached. With `begin_no_more` none of their calls is timed that has not begun.
     fn look(
         &self,
         functions: &[InSight],
         before: &[[u64; 3]],
         start: (Instant, Vec<Watched>),
         own_time: Duration,
+        begin_no_more: impl FnOnce(),
     ) -> Vec<Glance> {
         let cpu = self.cpu();
         let seen = self.watch(functions, start, own_time);
+        begin_no_more();
         let is_starved = self.cpu().saturating_sub(cpu) < LOOK && wants_a_cpu(self.target.pid);
         let ending = Instant::now();
         let ended: Vec<u64> = functions.iter().map(|function| self.reader.begun(function.record)).collect();

@@ -395,7 +395,12 @@ impl Overhead {
         glance.inside_error_ns = inside.inside_error_ns;
         let before = session.switches().traced(index).map_or(Tracing::Detached, |traced| traced.tracing);
         let (calls, ms, pid) = (glance.all(), glance.length.as_secs_f64() * 1e3, traced_jvm.jvm().pid);
-        tracing::debug!("process {pid}: {} was called {calls} times in {ms:.1} ms", name_of(traced_jvm, probes, index));
+        tracing::debug!(
+            "process {pid}: {} was called {calls} times in {ms:.1} ms, {} timed calls took {} ns",
+            name_of(traced_jvm, probes, index),
+            glance.timed,
+            glance.total_ns
+        );
         let to = self.governor.looked(self.start.elapsed(), index, &glance).tracing();
         if to > before {
             session.switches().allow(index, to);
