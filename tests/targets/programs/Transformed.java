@@ -28,7 +28,8 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * Has classes changed by whoever reads its output: of the JDK ({@code jdk}), or of all jars in a directory ({@code jars DIRECTORY}).
+ * Has classes changed by whoever reads its output: of the JDK ({@code jdk PART PARTS}, one of so many parts), or of all jars in a directory
+ * ({@code jars DIRECTORY}). A class is changed soon after it is loaded: with each that changes some VMs go through all that are loaded.
  *
  * <p>It writes {@code C}, and a class file with its length in front, as the VM has it; and reads the new one, or nothing. {@code E} and a text is a class that
  * the VM did not take, {@code S} how many classes it took, and how many could not be loaded without their
@@ -44,6 +45,7 @@ public final class Transformed implements ClassFileTransformer {
             new DataOutputStream(new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 20));
     private final DataInputStream in = new DataInputStream(new BufferedInputStream(new FileInputStream(FileDescriptor.in), 1 << 20));
     private final List<Class<?>> classes = new ArrayList<>();
+    private int taken;
     private int unusable;
     private boolean leaves;
 
@@ -54,24 +56,26 @@ public final class Transformed implements ClassFileTransformer {
     public static void main(String[] args) throws Exception {
         Transformed transformed = new Transformed();
         if (args[0].equals("jdk")) {
-            transformed.loadJdk();
+            transformed.loadJdk(Integer.parseInt(args[1]), Integer.parseInt(args[2]));
         } else {
             transformed.loadJars(Path.of(args[1]));
         }
-        transformed.run();
+        transformed.finish();
     }
 
-    private void run() throws IOException {
-        instrumentation.addTransformer(this, true);
-        int taken = 0;
-        for (int from = 0; from < classes.size(); from += TOGETHER) {
-            taken += transform(classes.subList(from, Math.min(classes.size(), from + TOGETHER)));
-        }
-        instrumentation.removeTransformer(this);
+    private void finish() throws IOException {
+        transformLoaded();
         out.writeByte('S');
         out.writeInt(taken);
         out.writeInt(unusable);
         out.flush();
+    }
+
+    private void transformLoaded() throws IOException {
+        instrumentation.addTransformer(this, true);
+        taken += transform(classes);
+        instrumentation.removeTransformer(this);
+        classes.clear();
     }
 
     /** Those that the VM refuses are found by halves. */
@@ -130,14 +134,18 @@ public final class Transformed implements ClassFileTransformer {
         }
     }
 
-    private void loadJdk() throws IOException {
+    private void loadJdk(int part, int parts) throws IOException {
         Path modules = FileSystems.getFileSystem(URI.create("jrt:/")).getPath("/modules");
-        ModuleLayer boot = ModuleLayer.boot();
+        List<Path> all;
+        // To the end first: whoever walks is among the classes that change.
         try (Stream<Path> files = Files.walk(modules)) {
-            files.filter(file -> file.getNameCount() > 2 && isClass(file.toString())).forEach(file -> {
-                String name = className(file.subpath(2, file.getNameCount()).toString());
-                boot.findModule(file.getName(1).toString()).ifPresent(module -> use(name, n -> add(Class.forName(module, n))));
-            });
+            all = files.filter(file -> file.getNameCount() > 2 && isClass(file.toString())).collect(Collectors.toList());
+        }
+        ModuleLayer boot = ModuleLayer.boot();
+        for (Path file : all.subList(all.size() * part / parts, all.size() * (part + 1) / parts)) {
+            String name = className(file.subpath(2, file.getNameCount()).toString());
+            boot.findModule(file.getName(1).toString()).ifPresent(module -> use(name, n -> add(Class.forName(module, n))));
+            transformIfMany();
         }
     }
 
@@ -154,10 +162,21 @@ public final class Transformed implements ClassFileTransformer {
         }
         ClassLoader loader = new URLClassLoader(urls.toArray(new URL[0]), ClassLoader.getPlatformClassLoader());
         for (Path path : jars) {
+            List<String> names;
             try (JarFile jar = new JarFile(path.toFile())) {
-                jar.stream().filter(entry -> isClass(entry.getName()) && !entry.getName().startsWith("META-INF/"))
-                        .forEach(entry -> use(className(entry.getName()), name -> add(Class.forName(name, false, loader))));
+                names = jar.stream().map(entry -> entry.getName()).filter(name -> isClass(name) && !name.startsWith("META-INF/"))
+                        .map(Transformed::className).collect(Collectors.toList());
             }
+            for (String file : names) {
+                use(file, name -> add(Class.forName(name, false, loader)));
+                transformIfMany();
+            }
+        }
+    }
+
+    private void transformIfMany() throws IOException {
+        if (classes.size() == TOGETHER) {
+            transformLoaded();
         }
     }
 

@@ -10,7 +10,7 @@ use nprof::model::{LeftOutReason, TreeKind, TreePlan};
 use nprof::resolve::pattern::Pattern;
 use nprof_tests::require::{on_every_jdk, say};
 
-use super::jvm::{Prepared, class_files};
+use super::jvm::{ALL_OF_JDK, Prepared, class_files};
 
 /// Class files in the place of a VM.
 struct Files {
@@ -166,7 +166,7 @@ fn calls_of_every_kind_are_followed() -> Result<()> {
 fn a_whole_jdk() -> Result<()> {
     on_every_jdk(|jdk| {
         let mut files = Vec::new();
-        Prepared::new(&["Transformed"])?.transform(jdk, &["jdk"], &mut |file| {
+        Prepared::new(&["Transformed"])?.transform(jdk, &ALL_OF_JDK, &mut |file| {
             files.push(file.to_vec());
             Ok(None)
         })?;

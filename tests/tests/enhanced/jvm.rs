@@ -1,5 +1,6 @@
 //! A JVM that has its classes changed by a test, and the hooks that they call.
 
+use std::ffi::OsStr;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,6 +25,9 @@ pub(crate) const HOOKS: Hooks<'static> = Hooks {
 /// How long it may take to change all classes of a JDK, in seconds: it only ends what hangs.
 const PATIENCE: &str = "600";
 
+/// All classes of a JDK, in one part.
+pub(crate) const ALL_OF_JDK: [&str; 3] = ["jdk", "0", "1"];
+
 /// Gives the new class file for one; nothing if it is to stay.
 pub(crate) type Change<'a> = dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>> + 'a;
 
@@ -41,6 +45,15 @@ pub(crate) struct Outcome {
     pub(crate) unusable: usize,
     /// Those that it refused, and why.
     pub(crate) errors: Vec<String>,
+}
+
+impl Outcome {
+    /// Adds what another JVM said.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.taken += other.taken;
+        self.unusable += other.unusable;
+        self.errors.extend(other.errors);
+    }
 }
 
 impl Prepared {
@@ -86,7 +99,7 @@ impl Prepared {
     }
 
     /// Has classes changed by `change`, which gives nothing for those that stay.
-    pub(crate) fn transform(&self, jdk: &Jdk, what: &[&str], change: &mut Change<'_>) -> Result<Outcome> {
+    pub(crate) fn transform(&self, jdk: &Jdk, what: &[impl AsRef<OsStr>], change: &mut Change<'_>) -> Result<Outcome> {
         let agent = self.agent()?;
         let mut java = self.java(jdk);
         // The VM's own warnings would stand among what the program says.
