@@ -76,7 +76,7 @@ pub enum JniHolds {
     Elements = 4,
     /// A critical hold.
     Critical = 5,
-    /// Local references, or room for them: only how many there are is followed ([`JniLocals`]).
+    /// Local references, or room for them: only how many there are is followed ([`JniLocals`](crate::JniLocals)).
     Local = 6,
 }
 
@@ -319,7 +319,7 @@ pub const COLLECTION_WAITS: u32 = 1 << 30;
 /// The same of direct buffers that were made: what is counted as time are their bytes.
 pub const BUFFERS_MADE: u32 = COLLECTION_WAITS | 1;
 /// The same of calls in which a frame has held more local references at once than its capacity allows, whether they have ended or not: what
-/// is counted as the longest time is the most ([`JniLocals::most`]).
+/// is counted as the longest time is the most ([`JniLocals::most`](crate::JniLocals::most)).
 pub const LOCALS_BEYOND: u32 = COLLECTION_WAITS | 2;
 
 /// What a function of the VM does that critical sections keep from collecting: the index of a probe's [`crate::Cookie`].
