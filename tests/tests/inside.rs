@@ -65,15 +65,8 @@ fn guesses_are_told() -> Result<()> {
                 "{name}: {:?}",
                 profile.quality
             );
-            let found: Vec<&FoldedStack> = time.iter().filter(|stack| stack.has(name)).collect();
-            ensure!(found.iter().all(|stack| stack.has("targets.CallerNatives.work")), "{time:#?}");
-            // Before it has pushed its frame pointer, a guess leaves out who has called it.
-            let by_none: u64 = found.iter().filter(|stack| !stack.has(NATIVE)).map(|stack| stack.value).sum();
-            let by_any = width(&time, name);
-            ensure!(
-                if are_guessed { 50 * by_none <= by_any } else { by_none == 0 },
-                "{by_none} of {by_any}: {time:#?}"
-            );
+            let is_right = |stack: &FoldedStack| stack.has(NATIVE) && stack.has("targets.CallerNatives.work");
+            ensure!(time.iter().filter(|stack| stack.has(name)).all(is_right), "{time:#?}");
             let file = recorded.file();
             let report = run(&["report", file.to_str().context("a temporary directory's name is text")?])?;
             ensure!(report.stdout.contains("rest on a guess") == (guessed > 0), "{report:?}");

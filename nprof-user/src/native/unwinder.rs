@@ -137,8 +137,8 @@ impl NativeUnwinder {
         Ok(Some(Next { caller, is_return: !rule.is_signal, guessed: false }))
     }
 
-    /// The caller of a frame of which nothing is known: what a function without a frame, or one with a frame pointer,
-    /// would lead to, if that is code.
+    /// The caller of a frame of which nothing is known: what a function without a frame, one that has just kept its caller's frame pointer,
+    /// or one with its own would lead to, if that is code.
     fn guess(
         &self,
         here: &RegisterFile,
@@ -152,7 +152,10 @@ impl NativeUnwinder {
             let sp = slot.checked_add(8)?;
             self.is_code(pc, stop).then(|| RegisterFile::new(pc, sp, fp))
         };
-        if !has_called && let Some(caller) = caller_at(here.sp(), here.fp()) {
+        let is_kept = here.fp().is_some_and(|fp| stack.word(here.sp()) == Ok(fp.0));
+        let above = here.sp().checked_add(8).filter(|_| is_kept);
+        let mut slots = [Some(here.sp()), above].into_iter().flatten();
+        if !has_called && let Some(caller) = slots.find_map(|slot| caller_at(slot, here.fp())) {
             return to(caller);
         }
         let fp = here.fp().ok_or(CutReason::NoUnwindInfo)?;

@@ -44,11 +44,33 @@ fn debug_frame_will_do() {
     finds_the_known_stack(&["-O2", "-g", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"], false);
 }
 
+/// With frame pointers and no table.
+const NO_TABLE: [&str; 5] =
+    ["-O2", "-g0", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-omit-frame-pointer"];
+
 /// Check that frame pointers are followed where there is no table, and that the stack says so.
 #[test]
 fn frame_pointers_are_a_guess() {
-    let no_table = ["-O2", "-g0", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-omit-frame-pointer"];
-    finds_the_known_stack(&no_table, true);
+    finds_the_known_stack(&NO_TABLE, true);
+}
+
+/// Check that no caller is left out of a guess where a function has kept its caller's frame pointer and has none of its own yet.
+#[test]
+fn a_function_that_begins_leads_to_its_caller() {
+    let waiting = Program::build(&NO_TABLE).start(false);
+    let whole = waiting.unwind();
+    let mut unwinder = NativeUnwinder::new(waiting.pid());
+    unwinder.set_libraries(&waiting.libraries());
+    let caller = whole.frames[3].address;
+    let NativeEnd::Java(Registers { sp, fp, .. }) = unwinder.unwind(&waiting.sample(), &|pc| pc == caller).end else {
+        panic!("{whole:?}")
+    };
+    let (pushed, fp) = (VirtAddr(sp.0 - 16), fp.unwrap());
+    let mut stack = waiting.stack.clone();
+    let place = usize::try_from(pushed.0 - waiting.sp).unwrap();
+    stack[place..place + 8].copy_from_slice(&fp.0.to_le_bytes());
+    let sample = NativeSample { pc: caller, sp: pushed, fp: Some(fp), stack: &stack, ..waiting.sample() };
+    assert_eq!(unwinder.unwind(&sample, &|_| false).frames[1..], whole.frames[3..]);
 }
 
 /// Check that code with neither is cut, and not followed to a wrong caller.
