@@ -175,14 +175,13 @@ impl RowWaits {
             return None;
         }
         let last = self.count.wrapping_sub(1);
-        let all = self.count.saturating_sub(1) + self.put_out;
+        let all = self.count + self.put_out.saturating_sub(1);
         for number in 0..ROW_WAITS {
             let mut wait = &self.of[self.place(number)];
             if number == last && self.put_out != 0 && wait.is_over_after(until_ns) {
                 wait = &self.longest_out;
             }
-            let is_kept = number < self.count || number < all;
-            if is_kept && wait.start_ns >= from_ns && !wait.is_over_after(until_ns) {
+            if number < all && wait.start_ns >= from_ns && !wait.is_over_after(until_ns) {
                 return Some(wait);
             }
         }
