@@ -1,7 +1,7 @@
 //! What lies within natives, and beside them: native frames, and samples by timer.
 
 use anyhow::{Context, Result, ensure};
-use nprof::model::{Profile, ProfileFrameKind, StackTotals};
+use nprof::model::{CutReason, Profile, ProfileFrameKind, StackTotals};
 use nprof_tests::nprof::run;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::{does_not_concern, say, traced_on_every_jdk};
@@ -145,8 +145,12 @@ fn threads_of_the_vm() -> Result<()> {
         let (complete, cut) = (samples(&complete), samples(&cut));
         say(&format!("JDK {}: of the VM {complete} complete, {cut} cut; {quality:?}", jdk.version));
         ensure!(complete >= 20, "only {complete} stacks of the VM's threads, {cut} cut");
-        // Threads are stopped anywhere here, while code comes and goes: so that of every fortieth has changed when it is read.
-        ensure!(1000 * quality.complete >= 970 * quality.stacks, "{quality:?}");
+        // The heap is collected some 80 times in a second, and a stack in a class that may be gone by the time it is read is not told.
+        // How many these are depends on the pace of the machine, which does not excuse any other reason.
+        let changing = quality.cut.iter().filter(|(reason, _)| *reason == CutReason::Changing.to_string());
+        let changing: u64 = changing.map(|(_, stacks)| stacks).sum();
+        ensure!(100 * (quality.complete + changing) >= 98 * quality.stacks, "{quality:?}");
+        ensure!(100 * changing <= 5 * quality.stacks, "{quality:?}");
         target.exit()
     })
 }

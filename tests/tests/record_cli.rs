@@ -123,7 +123,7 @@ fn existing_file_is_replaced() -> Result<()> {
         let file = path(&directory, "flame.nprof")?;
         fs::write(&file, "older")?;
         let pid = target.pid().to_string();
-        let mut nprof = spawn(&[&["flamegraph", "--pid", &pid, "-o", &file], &COUNTED[..]].concat())?;
+        let mut nprof = spawn(&[&["flamegraph", "--pid", &pid, "-o", &file], &UNGOVERNED[..], &COUNTED[..]].concat())?;
         nprof.line_with_prefix(Stream::Stderr, "recording ")?;
         target.run(GO)?;
         ensure!(fs::read_to_string(&file)? == "older" && fs::read_dir(directory.path())?.count() == 1);

@@ -52,7 +52,7 @@ impl JvmStacks {
     pub fn take(&mut self) -> Finished {
         // Frames have other numbers from now on.
         if let Some(vm) = &mut self.vm {
-            vm.stacks.forget_names();
+            vm.names.forget();
         }
         std::mem::take(&mut self.finished)
     }
@@ -66,7 +66,7 @@ impl JvmStacks {
             _ => header.index,
         };
         let frames = vm.read(taken)?;
-        let number = vm.stacks.number(&frames, &mut self.finished.sums);
+        let number = vm.names.number(&frames, &mut self.finished.sums);
         // A window that told threads apart would not stay small: they come and go.
         self.finished.sums.add_call(Of { record: Some(record), stack: number, tid: None }, Share::of(header));
         vm.learn()

@@ -2,7 +2,7 @@
 //! milliseconds, summed at once, so that memory grows with the number of different stacks and not with time.
 //!
 //! ```text
-//! Sampler    a thread: reads the ring ─> unwinder ─> naming ─> Sums      every few milliseconds
+//! Sampler    a thread: reads the ring ─> unwinder ─> Namer, another: naming ─> Sums   every few milliseconds
 //! StackRing  the same for many JVMs: a thread reads the ring ─> JvmStacks, on a thread for each: unwinder ─> naming ─> Sums
 //! SlowCalls  a thread for each JVM: calls above a threshold, from the same ring ─> the slowest
 //! MadeStacks the same for stacks of what native code makes ─> by what was made
@@ -17,6 +17,7 @@ mod jvm_stacks;
 mod last_java_frames;
 mod made;
 mod mounted;
+mod namer;
 mod naming;
 mod off_cpu_samples;
 mod open;

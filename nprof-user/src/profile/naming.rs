@@ -4,12 +4,52 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Sums;
+use super::stacks::Frames;
 use crate::model::{CutReason, Library, Pid, ProfileFrame, ProfileFrameKind};
 use crate::native::{CodeAddress, NativeFrame, Symbolizer};
 use crate::unwind::{End, FrameKind, JavaFrame, MethodName};
 
 /// Different frames that are remembered; beyond, it starts over.
 const MAX_KNOWN: usize = 1 << 20;
+
+/// The numbers of stacks, by their names.
+#[derive(Debug)]
+pub(super) struct Names {
+    java: JavaNames,
+    native: NativeNames,
+}
+
+impl Names {
+    pub(super) fn new(pid: Pid) -> Self {
+        Self { java: JavaNames::default(), native: NativeNames::new(pid) }
+    }
+
+    /// Numbers frames anew from now on: for sums that begin.
+    pub(super) fn forget(&mut self) {
+        self.java = JavaNames::default();
+        self.native.forget();
+    }
+
+    /// Takes over what the process has mapped now.
+    pub(super) fn set_libraries(&mut self, libraries: &[Library]) {
+        self.native.set_libraries(libraries);
+    }
+
+    /// The number of a stack that was read. It is counted as one that was taken.
+    pub(super) fn number(&mut self, frames: &Frames, sums: &mut Sums) -> u32 {
+        if frames.is_guess() {
+            sums.note_guess();
+        }
+        let mut numbers = self.native.number(frames.native(), sums);
+        numbers.extend(self.java.number(frames.java(), sums));
+        sums.stack(numbers, frames.cut())
+    }
+
+    /// The numbers of Java frames.
+    pub(super) fn into_java(self) -> JavaNames {
+        self.java
+    }
+}
 
 /// A Java frame: the address of its method's name, how it is executed, and its line.
 type JavaKey = (usize, FrameKind, Option<u32>);
@@ -39,28 +79,28 @@ impl JavaNames {
 
 /// Names of native code, and the numbers of its frames.
 #[derive(Debug)]
-pub(super) struct NativeNames {
+struct NativeNames {
     symbolizer: Symbolizer,
     /// By the address of the frames, which the value keeps alive.
     known: HashMap<usize, (Arc<[NativeFrame]>, Vec<u32>)>,
 }
 
 impl NativeNames {
-    pub(super) fn new(pid: Pid) -> Self {
+    fn new(pid: Pid) -> Self {
         Self { symbolizer: Symbolizer::new(pid), known: HashMap::new() }
     }
 
-    pub(super) fn set_libraries(&mut self, libraries: &[Library]) {
+    fn set_libraries(&mut self, libraries: &[Library]) {
         self.symbolizer.set_libraries(libraries);
     }
 
     /// Forgets the numbers.
-    pub(super) fn forget(&mut self) {
+    fn forget(&mut self) {
         self.known.clear();
     }
 
     /// The numbers of the frames at some places in code, the innermost first.
-    pub(super) fn number(&mut self, places: &[CodeAddress], sums: &mut Sums) -> Vec<u32> {
+    fn number(&mut self, places: &[CodeAddress], sums: &mut Sums) -> Vec<u32> {
         if self.known.len() > MAX_KNOWN {
             self.known.clear();
         }

@@ -15,11 +15,16 @@ const NEW: f64 = 0.1;
 const FIRST: f64 = 1.0 / 16.0;
 
 /// Stacks whose time is not known yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct OffCpuSamples {
+    waiting: HashMap<u32, Waiting>,
+}
+
+/// How likely the stack of a thread that stops is taken.
+#[derive(Debug)]
+pub(super) struct StopRate {
     /// Stacks per second.
     wanted: f64,
-    waiting: HashMap<u32, Waiting>,
     /// The stops that those which were seen since the last look stand for.
     seen: f64,
     /// Stops per second.
@@ -34,19 +39,16 @@ struct Waiting {
     factor: f64,
 }
 
-impl OffCpuSamples {
-    /// For so many stacks per second.
-    pub(super) fn new(wanted: u32) -> Self {
-        let wanted = f64::from(wanted);
-        Self { wanted, waiting: HashMap::new(), seen: 0.0, rate: wanted / FIRST }
-    }
+/// How many stops one stands for that was chosen.
+fn factor(header: &StackHeader) -> f64 {
+    Pace::CERTAIN as f64 / header.probability.max(1) as f64
+}
 
+impl OffCpuSamples {
     /// A thread stops.
     pub(super) fn stop(&mut self, header: &StackHeader, of: Of, sums: &mut Sums) {
-        let factor = Pace::CERTAIN as f64 / header.probability.max(1) as f64;
-        self.seen += factor;
         sums.add_inside(of, Share::default());
-        self.waiting.insert(header.tid, Waiting { of, factor });
+        self.waiting.insert(header.tid, Waiting { of, factor: factor(header) });
     }
 
     /// It runs again.
@@ -55,6 +57,20 @@ impl OffCpuSamples {
         let away_ns = factor * header.time_ns as f64;
         let share = Share { calls: 0.0, time_ns: away_ns, self_ns: away_ns, off_cpu_ns: away_ns };
         sums.add_to(of, share);
+    }
+
+}
+
+impl StopRate {
+    /// For so many stacks per second.
+    pub(super) fn new(wanted: u32) -> Self {
+        let wanted = f64::from(wanted);
+        Self { wanted, seen: 0.0, rate: wanted / FIRST }
+    }
+
+    /// A thread stops, and its stack was taken.
+    pub(super) fn note(&mut self, header: &StackHeader) {
+        self.seen += factor(header);
     }
 
     /// The chance from now on, `passed` after the last time.
@@ -82,7 +98,7 @@ mod tests {
     /// not seen to stop adds nothing.
     #[test]
     fn time_comes_later() {
-        let (mut off_cpu_samples, mut sums) = (OffCpuSamples::new(100), Sums::default());
+        let (mut off_cpu_samples, mut sums) = (OffCpuSamples::default(), Sums::default());
         let stacks = [sums.stack(vec![0], None), sums.stack(vec![1], None)];
         off_cpu_samples.stop(&header(7, Pace::CERTAIN / 4, 0), of(Some(3), stacks[0]), &mut sums);
         off_cpu_samples.stop(&header(8, Pace::CERTAIN, 0), of(Some(3), stacks[1]), &mut sums);
@@ -98,21 +114,16 @@ mod tests {
     #[test]
     fn probability_follows_rate() {
         for (rate, wanted) in [(10_000.0, 250.0), (50.0, 50.0)] {
-            let (mut off_cpu_samples, mut sums, mut probability) = (OffCpuSamples::new(250), Sums::default(), FIRST);
-            let stack = sums.stack(vec![0], None);
+            let (mut stop_rate, mut probability) = (StopRate::new(250), FIRST);
             let (mut due, mut taken): (f64, f64) = (0.0, 0.0);
             for step in 0..200 {
                 due += rate * probability * 0.02;
                 while due >= 1.0 {
                     due -= 1.0;
                     taken += if step < 100 { 0.0 } else { 1.0 };
-                    off_cpu_samples.stop(
-                        &header(1, (probability * Pace::CERTAIN as f64) as u64, 0),
-                        of(None, stack),
-                        &mut sums,
-                    );
+                    stop_rate.note(&header(1, (probability * Pace::CERTAIN as f64) as u64, 0));
                 }
-                probability = off_cpu_samples.probability(Duration::from_millis(20));
+                probability = stop_rate.probability(Duration::from_millis(20));
             }
             // In the last two seconds.
             assert!((taken / 2.0 - wanted).abs() < wanted * 0.2, "{taken} {wanted}");

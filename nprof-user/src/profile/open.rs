@@ -3,8 +3,8 @@
 use nprof_common::stack::PAGE;
 use nprof_common::{Frame, OffCpu, StackHeader};
 
-use super::Sums;
 use super::last_java_frames::LastJavaFrames;
+use super::namer::Named;
 use super::stacks::Stacks;
 use crate::attach::{Feeds, OpenFrames};
 use crate::model::VirtAddr;
@@ -36,7 +36,7 @@ pub(super) fn find(
     feeds: &Feeds,
     last_java_frames: &mut LastJavaFrames,
     stacks: &mut Stacks,
-    sums: &mut Sums,
+    named: &mut Named,
     stack_bytes: u32,
 ) -> Result<Vec<OpenCall>, MemoryError> {
     let mut open = Vec::new();
@@ -53,7 +53,7 @@ pub(super) fn find(
             let header =
                 StackHeader { tid, sp: anchor.sp, pc: anchor.pc, fp: anchor.fp, anchor, ..StackHeader::default() };
             let is_there = || feeds.open().open_calls(tid) == calls;
-            parts = stacks.parts_at_anchor(&header, &copy, sums, &is_there)?;
+            parts = stacks.parts_at_anchor(&header, &copy, (&mut named.java, &mut named.sums), &is_there)?;
             if !is_there() {
                 parts.clear();
             }

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use nprof_common::Referent;
 
 use super::mounted::Mounted;
+use super::naming::Names;
 use super::stacks::{Frames, Stacks};
 use crate::attach::{StackRecord, VmTable};
 use crate::discover::{self, Proc, libjvm};
 use crate::hotspot;
-use crate::model::Pid;
+use crate::model::{Library, Pid};
 use crate::sys::remote_memory::{MemoryError, ProcessMemory};
 use crate::unwind::{HeapObject, Threads, Unwinder};
 
@@ -22,8 +23,9 @@ const LIBRARIES_EVERY: Duration = Duration::from_secs(10);
 pub(super) struct OpenVm {
     proc: Proc,
     pid: Pid,
-    /// Unwinds and names.
-    pub stacks: Stacks,
+    stacks: Stacks,
+    /// Names what is read.
+    pub names: Names,
     mounted: Mounted,
     /// When its libraries were looked at.
     mapped: Instant,
@@ -50,9 +52,10 @@ impl OpenVm {
         let memory = ProcessMemory::new(pid);
         let mut unwinder = Unwinder::open(memory.clone(), libjvm)?;
         let mounted = Mounted::find(vms, pid, &mut unwinder, &mut Threads::open(memory, libjvm)?)?;
-        let mut stacks = Stacks::new(pid, unwinder);
-        stacks.set_libraries(&libraries);
-        Ok(Self { proc: proc.clone(), pid, stacks, mounted, mapped: Instant::now() })
+        let (stacks, names) = (Stacks::new(pid, unwinder), Names::new(pid));
+        let mut vm = Self { proc: proc.clone(), pid, stacks, names, mounted, mapped: Instant::now() };
+        vm.set_libraries(&libraries);
+        Ok(vm)
     }
 
     /// Reads a stack.
@@ -71,8 +74,13 @@ impl OpenVm {
         self.mounted.learn(&mut self.stacks)?;
         if self.mapped.elapsed() >= LIBRARIES_EVERY {
             self.mapped = Instant::now();
-            self.stacks.set_libraries(&self.proc.libraries(self.pid)?);
+            self.set_libraries(&self.proc.libraries(self.pid)?);
         }
         Ok(())
+    }
+
+    fn set_libraries(&mut self, libraries: &[Library]) {
+        self.stacks.set_libraries(libraries);
+        self.names.set_libraries(libraries);
     }
 }

@@ -9,13 +9,13 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nprof_common::{StackHeader, StackKind};
+use nprof_common::StackKind;
 
 use super::last_java_frames::LastJavaFrames;
 use super::mounted::Mounted;
-use super::off_cpu_samples::OffCpuSamples;
+use super::namer::{Named, Namer, Read};
+use super::off_cpu_samples::StopRate;
 use super::stacks::Stacks;
-use super::sums::{Of, Share};
 use super::timeline::{Target, Timeline};
 use super::{Flow, OpenCall, Paces, RateController, Sums, open};
 use crate::attach::{Collect, Feeds, Taken};
@@ -62,7 +62,7 @@ pub struct Setup {
 /// A thread that samples.
 #[derive(Debug)]
 pub struct Sampler {
-    thread: JoinHandle<Finished>,
+    thread: JoinHandle<io::Result<Finished>>,
     shared: Arc<Shared>,
 }
 
@@ -108,7 +108,8 @@ struct Worker {
     mounted: Mounted,
     /// A stack came from a thread that was not there at the last look.
     has_new_threads: bool,
-    off_cpu_samples: OffCpuSamples,
+    stop_rate: StopRate,
+    namer: Namer,
     finished: Finished,
     shared: Arc<Shared>,
 }
@@ -133,10 +134,10 @@ impl Sampler {
             _ => collect.max_stacks,
         };
         let rate_controller = RateController::new(collect.max_stacks, of_calls);
-        let off_cpu_samples = OffCpuSamples::new(collect.max_stacks / 4);
+        let stop_rate = StopRate::new(collect.max_stacks / 4);
         let known = Arc::clone(&shared);
         let (ready, is_ready) = mpsc::channel();
-        // Names of native code are looked up by what cannot leave its thread.
+        let namer = Namer::start(pid, collect);
         let thread = thread::spawn(move || {
             let stacks = Stacks::new(pid, unwinder);
             let finished = Finished::default();
@@ -151,7 +152,8 @@ impl Sampler {
                 last_java_frames,
                 mounted,
                 has_new_threads: false,
-                off_cpu_samples,
+                stop_rate,
+                namer,
                 finished,
                 shared,
             };
@@ -174,12 +176,12 @@ impl Sampler {
     /// If the thread has failed, which is a defect.
     pub fn finish(self) -> io::Result<Finished> {
         self.shared.stop.store(true, Ordering::Relaxed);
-        self.thread.join().map_err(|_panic| io::Error::other("the thread that reads stacks has failed"))
+        self.thread.join().map_err(|_panic| io::Error::other("the thread that reads stacks has failed"))?
     }
 }
 
 impl Worker {
-    fn run(mut self, ready: &mpsc::Sender<()>) -> Finished {
+    fn run(mut self, ready: &mpsc::Sender<()>) -> io::Result<Finished> {
         priority::raise(None);
         // The first stacks should find everything in its place.
         self.refresh();
@@ -205,23 +207,24 @@ impl Worker {
         }
         self.feeds.allow(0);
         self.read();
-        if self.finished.error.is_none() {
-            self.find_open();
-        }
-        self.finished.taken = self.feeds.taken();
-        self.finished.threads = self.last_java_frames.into_names();
-        self.finished
+        self.refresh();
+        self.end()
     }
 
-    /// Notes the calls that have not returned.
-    fn find_open(&mut self) {
-        self.refresh();
-        let (memory, bytes) = (ProcessMemory::new(self.pid), self.collect.stack_bytes);
-        let Self { feeds, last_java_frames, stacks, finished, .. } = self;
-        match open::find(&memory, feeds, last_java_frames, stacks, &mut finished.sums, bytes) {
-            Ok(open) => finished.open = open,
-            Err(error) => finished.error = Some(error),
+    /// Waits for the names, and notes the calls that have not returned.
+    fn end(self) -> io::Result<Finished> {
+        let Self { pid, collect, feeds, mut last_java_frames, mut stacks, namer, mut finished, .. } = self;
+        let mut named = namer.finish()?;
+        if finished.error.is_none() {
+            let (memory, bytes) = (ProcessMemory::new(pid), collect.stack_bytes);
+            match open::find(&memory, &feeds, &mut last_java_frames, &mut stacks, &mut named, bytes) {
+                Ok(open) => finished.open = open,
+                Err(error) => finished.error = Some(error),
+            }
         }
+        let Named { sums, sampled, .. } = named;
+        let (taken, threads) = (feeds.taken(), last_java_frames.into_names());
+        Ok(Finished { sums, sampled, taken, threads, ..finished })
     }
 
     /// Looks for what is new in the target: libraries and threads.
@@ -229,6 +232,7 @@ impl Worker {
         // It may be ending; its end is noticed elsewhere.
         if let Ok(libraries) = self.proc.libraries(self.pid) {
             self.stacks.set_libraries(&libraries);
+            self.namer.tell(Read::Libraries(libraries));
         }
         let in_native = self.collect.inside || self.collect.everywhere;
         if let Err(error) = self.last_java_frames.refresh(&mut self.feeds, in_native) {
@@ -242,7 +246,7 @@ impl Worker {
         self.stacks.forget_classes();
         self.feeds.set_period(Some(paces.period));
         self.feeds.allow(paces.allow);
-        self.feeds.set_stop_probability(self.off_cpu_samples.probability(passed));
+        self.feeds.set_stop_probability(self.stop_rate.probability(passed));
     }
 
     fn read(&mut self) {
@@ -251,7 +255,8 @@ impl Worker {
             pid,
             feeds,
             stacks,
-            off_cpu_samples,
+            stop_rate,
+            namer,
             finished,
             shared,
             collect,
@@ -261,72 +266,38 @@ impl Worker {
             ..
         } = self;
         let in_native = collect.inside || collect.everywhere;
-        let mut read = Vec::new();
         feeds.read_stacks(|record| {
+            let header = record.header;
             // Its name is asked for at once: the thread may not live to see the next look for new ones.
-            last_java_frames.note_name(record.header.tid);
-            *has_new_threads |= in_native && !last_java_frames.has_seen(record.header.tid);
+            last_java_frames.note_name(header.tid);
+            *has_new_threads |= in_native && !last_java_frames.has_seen(header.tid);
             if finished.error.is_some() {
                 finished.too_late += 1;
                 return;
             }
-            let frames = if record.header.kind == StackKind::Resume as u32 {
-                Ok(None)
-            } else {
-                mounted.note(record);
-                stacks.read(record).map(Some)
-            };
-            match frames {
-                Ok(frames) => read.push((*record.header, frames)),
+            if header.kind == StackKind::Resume as u32 {
+                namer.tell(Read::Resumed(*header));
+                return;
+            }
+            mounted.note(record);
+            match stacks.read(record) {
+                Ok(frames) => {
+                    if header.kind == StackKind::Stop as u32 {
+                        stop_rate.note(header);
+                    }
+                    shared.stacks.fetch_add(1, Ordering::Relaxed);
+                    namer.tell(Read::Stack(*header, frames));
+                }
                 Err(error) => {
                     finished.error = Some(error);
                     finished.too_late += 1;
                 }
             }
         });
-        // Named only now: that takes its time, and what the next stacks lead to may be gone by then.
-        for (header, frames) in read {
-            match frames {
-                None => off_cpu_samples.resume(&header, &mut finished.sums),
-                Some(frames) => {
-                    shared.stacks.fetch_add(1, Ordering::Relaxed);
-                    let number = stacks.number(&frames, &mut finished.sums);
-                    add(&header, number, off_cpu_samples, finished, collect);
-                }
-            }
-        }
         if let Err(error) = mounted.learn(stacks) {
             finished.error.get_or_insert(error);
         }
         finished.timeline.read(feeds, collect, Target { proc, pid: *pid, stacks });
-    }
-}
-
-/// Adds a stack, by its number.
-fn add(
-    header: &StackHeader,
-    number: u32,
-    off_cpu_samples: &mut OffCpuSamples,
-    finished: &mut Finished,
-    collect: &Collect,
-) {
-    let record = (header.index != StackHeader::NO_CALL).then_some(header.index);
-    let of = |record| Of { record, stack: number, tid: Some(header.tid) };
-    let is_call = |kind| kind == StackKind::Return as u32 || kind == StackKind::Stub as u32;
-    match (header.kind, record) {
-        (kind, Some(record)) if is_call(kind) => {
-            let record = if kind == StackKind::Stub as u32 { Flow::of_stub(record) } else { record };
-            finished.sums.add_call(of(Some(record)), Share::of(header));
-            if collect.calls {
-                finished.sampled.insert((header.tid, header.now_ns.wrapping_sub(header.time_ns)), number);
-            }
-        }
-        (kind, _) if kind == StackKind::Stop as u32 => off_cpu_samples.stop(header, of(record), &mut finished.sums),
-        _ => {
-            let period_ns = collect.period.as_nanos() as f64;
-            let share = Share { time_ns: period_ns, self_ns: period_ns, ..Share::default() };
-            finished.sums.add_inside(of(record), share);
-        }
     }
 }
 

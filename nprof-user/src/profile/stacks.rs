@@ -1,25 +1,23 @@
-//! From a record of the ring to the numbers of its frames: Java frames, native ones, or both.
+//! From a record of the ring to its frames: Java frames, native ones, or both.
 //!
-//! In two steps, because the first is urgent: what a stack leads to in the target may be gone a moment later. Names of native
+//! They are not named here, because this is urgent: what a stack leads to in the target may be gone a moment later. Names of native
 //! code come from files, where a function that is new can take milliseconds, and can wait until all stacks are read.
 
 use nprof_common::{FrozenPlaces, HeapPlaces, Referent, StackHeader, StackKind};
 
 use super::Sums;
-use super::naming::{JavaNames, NativeNames, cut};
+use super::naming::{JavaNames, cut};
 use crate::attach::StackRecord;
 use crate::model::{CutReason, Library, Pid, VirtAddr};
 use crate::native::{CodeAddress, NativeEnd, NativeSample, NativeStack, NativeUnwinder, ProbedReturn};
 use crate::sys::remote_memory::{MemoryError, ProcessMemory};
 use crate::unwind::{FrozenCopy, HeapObject, Interrupted, JavaFrame, JavaStack, NativeCaller, Sample, Unwinder};
 
-/// Unwinds and names the stacks of one JVM.
+/// Unwinds the stacks of one JVM.
 #[derive(Debug)]
 pub(super) struct Stacks {
     java: Unwinder<ProcessMemory>,
     native: NativeUnwinder,
-    java_names: JavaNames,
-    native_names: NativeNames,
 }
 
 /// A stack as it was read: native frames, then Java frames, the innermost first.
@@ -34,20 +32,12 @@ pub(super) struct Frames {
 
 impl Stacks {
     pub(super) fn new(pid: Pid, java: Unwinder<ProcessMemory>) -> Self {
-        let (native, native_names) = (NativeUnwinder::new(pid), NativeNames::new(pid));
-        Self { java, native, java_names: JavaNames::default(), native_names }
-    }
-
-    /// Numbers frames anew from now on: for sums that begin.
-    pub(super) fn forget_names(&mut self) {
-        self.java_names = JavaNames::default();
-        self.native_names.forget();
+        Self { java, native: NativeUnwinder::new(pid) }
     }
 
     /// Takes over what the process has mapped now.
     pub(super) fn set_libraries(&mut self, libraries: &[Library]) {
         self.native.set_libraries(libraries);
-        self.native_names.set_libraries(libraries);
     }
 
     /// Where among the words at which a continuation was entered its object is: [`Unwinder::entered`].
@@ -125,16 +115,6 @@ impl Stacks {
         }
     }
 
-    /// The number of a stack that was read. It is counted as one that was taken.
-    pub(super) fn number(&mut self, frames: &Frames, sums: &mut Sums) -> u32 {
-        if frames.is_guess {
-            sums.note_guess();
-        }
-        let mut numbers = self.native_names.number(&frames.native, sums);
-        numbers.extend(self.java_names.number(&frames.java, sums));
-        sums.stack(numbers, frames.cut)
-    }
-
     /// The numbers of the parts of a stack that begin with a native method, the innermost first. The thread is in native
     /// code now, and `is_there` says whether it still is in the same call.
     ///
@@ -144,7 +124,7 @@ impl Stacks {
         &mut self,
         header: &StackHeader,
         stack: &[u8],
-        sums: &mut Sums,
+        (names, sums): (&mut JavaNames, &mut Sums),
         is_there: &dyn Fn() -> bool,
     ) -> Result<Vec<u32>, MemoryError> {
         let [sp, pc, fp] = [header.anchor.sp, header.anchor.pc, header.anchor.fp].map(VirtAddr);
@@ -152,7 +132,7 @@ impl Stacks {
             return Ok(Vec::new());
         };
         let java = self.java.unwind_while(&sample, is_there)?;
-        let numbers = self.java_names.number(&java.frames, sums);
+        let numbers = names.number(&java.frames, sums);
         let natives = java.frames.iter().enumerate().filter(|(_, frame)| frame.method.is_native);
         Ok(natives.map(|(at, _)| sums.part(numbers[at..].to_vec(), cut(java.end))).collect())
     }
@@ -235,9 +215,24 @@ impl Stacks {
 }
 
 impl Frames {
+    /// The frames of native code, the innermost first. They come before those of Java.
+    pub(super) fn native(&self) -> &[CodeAddress] {
+        &self.native
+    }
+
     /// The frames of Java, the innermost first.
     pub(super) fn java(&self) -> &[JavaFrame] {
         &self.java
+    }
+
+    /// Why there are no more.
+    pub(super) fn cut(&self) -> Option<CutReason> {
+        self.cut
+    }
+
+    /// Whether what has called some native code is a guess.
+    pub(super) fn is_guess(&self) -> bool {
+        self.is_guess
     }
 
     /// The same with the Java frames that come next.
