@@ -85,6 +85,8 @@ pub mod maps {
     pub const OFF_CPU: &str = "NPROF_OFF_CPU";
     /// Whether there are any: one word.
     pub const STORED: &str = "NPROF_STORED";
+    /// A bit for each process with threads that are of interest at switches, by its number.
+    pub const SWITCHED: &str = "NPROF_SWITCHED";
     /// `Consumed`, one per shard and dense index.
     pub const CONSUMED: &str = "NPROF_CONSUMED";
     /// The counters of each thread with calls.
@@ -152,6 +154,8 @@ pub mod globals {
     pub const TARGET: &str = "TARGET";
     /// Where the kernel keeps a thread's number in its `task_struct`, in bytes; 0 if that is not known.
     pub const TASK_PID: &str = "TASK_PID";
+    /// The same of the number of its process.
+    pub const TASK_TGID: &str = "TASK_TGID";
     /// Where the kernel keeps when it last let a thread run, by the scheduler's clock, in bytes of its `task_struct`; 0 if that is not
     /// known.
     pub const TASK_ARRIVAL: &str = "TASK_ARRIVAL";
@@ -181,7 +185,7 @@ pub mod programs {
     pub const TICK: &str = "nprof_tick";
     /// Runs when a stub in a target has chosen a call: takes the stack of its caller.
     pub const CHOSEN: &str = "nprof_chosen";
-    /// Runs when a CPU switches from one thread to another: measures how long a target's threads do not run.
+    /// Runs when a CPU switches from one thread to another: measures how long a target's threads do not run, and notes it in their rows.
     pub const SWITCH: &str = "nprof_switch";
     /// Runs at each system call of the host: counts those of threads with traced calls.
     pub const SYSCALL: &str = "nprof_syscall";
@@ -199,8 +203,6 @@ pub mod programs {
     pub const ROW: &str = "nprof_row";
     /// Runs when any thread of the host ends: takes its row back.
     pub const ROW_END: &str = "nprof_row_end";
-    /// Runs when a CPU switches from one thread to another: notes in their rows how long they do not run.
-    pub const ROW_SWITCH: &str = "nprof_row_sched";
     /// Runs after each page fault of the host: brings the thread's row up to date.
     pub const ROW_FAULT: &str = "nprof_row_fault";
     /// Runs when a system call returns: brings the thread's row up to date.
@@ -221,15 +223,14 @@ mod tests {
     #[test]
     fn names_fit() {
         let counts = [maps::STATS, maps::SLOTS, maps::FRAMES, maps::LOSSES, maps::EXECS];
-        let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU, maps::STORED];
+        let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU, maps::STORED, maps::SWITCHED];
         let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS, maps::THREADS, maps::BYTES];
         let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ROW_WAITS, maps::ARGS];
         let jni = [maps::JNI, maps::CALLED, maps::LOOK_UPS, maps::HOLDS, maps::THROWN, maps::BLOCKS];
         let held = [maps::HELD, maps::LOCALS, maps::MADE];
         let counters = [maps::CONSUMED, maps::COUNTERS, programs::SYSCALL, programs::RECEIVED, programs::SENT];
         let allocators = [maps::ASKED, programs::ALLOC, programs::LOCK, programs::LOCK_RETURN];
-        let rows =
-            [maps::ROWS, maps::OWNERS, programs::ROW, programs::ROW_END, programs::ROW_SWITCH, programs::ROW_FAULT];
+        let rows = [maps::ROWS, maps::OWNERS, programs::ROW, programs::ROW_END, programs::ROW_FAULT];
         let row_calls = [programs::ROW_BACK, programs::ROW_CALL, programs::ROW_RECEIVED, programs::ROW_SENT];
         let programs = [
             programs::ENTER,

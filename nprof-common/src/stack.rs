@@ -333,6 +333,8 @@ pub mod collect {
     pub const THREADS: u32 = 1024;
     /// How long collections wait for the end of critical sections.
     pub const COLLECTIONS: u32 = 2048;
+    /// What threads with stubs use, in rows.
+    pub const ROWS: u32 = 4096;
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ mod rows;
 mod shared;
 mod slow;
 mod stacks;
+mod switches;
 mod task_storage;
 mod threads;
 mod thrown;
@@ -44,8 +45,8 @@ use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::generated::bpf_task_pt_regs;
 use aya_ebpf::helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_get_current_task_btf, bpf_ktime_get_ns};
-use aya_ebpf::macros::{btf_tracepoint, perf_event, raw_tracepoint, uprobe, uretprobe};
-use aya_ebpf::programs::{BtfTracePointContext, PerfEventContext, ProbeContext, RawTracePointContext, RetProbeContext};
+use aya_ebpf::macros::{perf_event, raw_tracepoint, uprobe, uretprobe};
+use aya_ebpf::programs::{PerfEventContext, ProbeContext, RawTracePointContext, RetProbeContext};
 use nprof_common::stack::collect;
 use nprof_common::switch::mark;
 use nprof_common::{Cookie, Loss, Mode, Pace, StackKind, Switch, ThreadCalls};
@@ -175,39 +176,6 @@ fn nprof_tick(_ctx: PerfEventContext) -> u32 {
     0
 }
 
-/// A CPU switches from one thread to another.
-#[btf_tracepoint(function = "sched_switch")]
-fn nprof_switch(ctx: BtfTracePointContext) -> i32 {
-    // All threads of the host pass here, and nearly all of them are of no interest: for those not even the clock is read.
-    // SAFETY: the kernel gives both tasks.
-    unsafe { clocks::learn(ctx.arg(1), ctx.arg(2)) };
-    // SAFETY: as above.
-    if let Some(away) = unsafe { off_cpu::of(ctx.arg(1)) } {
-        // SAFETY: as above, and this one is the current task.
-        unsafe { off_cpu::stop(away, ctx.arg(1), bpf_ktime_get_ns()) };
-        if maps::collects(collect::INSIDE)
-            && let Some(call) = calls::innermost()
-        {
-            take_at_stop(call, away);
-        }
-    }
-    // SAFETY: as above.
-    if let Some(away) = unsafe { off_cpu::of(ctx.arg(2)) } {
-        // SAFETY: as above.
-        let now_ns = unsafe { bpf_ktime_get_ns() };
-        if let Some(back) = off_cpu::resume(away, now_ns) {
-            if maps::collects(collect::SLOW) {
-                // SAFETY: the kernel gives the task, which is the next on this CPU.
-                unsafe { slow::note_wait(ctx.arg(2), back.away_ns, true) };
-            }
-            if back.was_taken {
-                stacks::resumed(back.tid, now_ns, back.away_ns);
-            }
-        }
-    }
-    0
-}
-
 /// Any thread of the host makes a system call.
 #[raw_tracepoint(tracepoint = "sys_enter")]
 fn nprof_syscall(ctx: RawTracePointContext) -> i32 {
@@ -228,16 +196,6 @@ fn nprof_received(ctx: RawTracePointContext) -> i32 {
 fn nprof_sent(ctx: RawTracePointContext) -> i32 {
     counters::sent(ctx.arg(1));
     0
-}
-
-/// Takes the stack of the current thread, which stops inside a call, if chance picks it.
-#[inline(always)]
-fn take_at_stop(call: stacks::Open, away: *mut nprof_common::OffCpu) {
-    let probability = stacks::stop_probability();
-    // SAFETY: the thread that stops is still the current one.
-    if probability != 0 && unsafe { stacks::of_thread(StackKind::Stop, Some(call), probability, user_registers()) } {
-        off_cpu::mark_taken(away);
-    }
 }
 
 /// The registers that the current thread has left user space with.

@@ -34,6 +34,10 @@ static STACK_PAGES: u32 = 0;
 #[unsafe(no_mangle)]
 static TASK_PID: u32 = 0;
 
+/// The same of the number of its process.
+#[unsafe(no_mangle)]
+static TASK_TGID: u32 = 0;
+
 /// Where the kernel keeps when it last let a thread run, in bytes of its `task_struct`; 0 if that is not known.
 #[unsafe(no_mangle)]
 static TASK_ARRIVAL: u32 = 0;
@@ -81,6 +85,13 @@ pub(crate) fn target() -> u32 {
 pub(crate) fn task_pid() -> u32 {
     // SAFETY: as above.
     unsafe { ptr::read_volatile(&raw const TASK_PID) }
+}
+
+/// Where the kernel keeps the number of a thread's process; 0 if that is not known.
+#[inline(always)]
+pub(crate) fn task_tgid() -> u32 {
+    // SAFETY: as above.
+    unsafe { ptr::read_volatile(&raw const TASK_TGID) }
 }
 
 /// Where the kernel keeps when it last let a thread run; 0 if that is not known.

@@ -12,7 +12,7 @@ use nprof_common::stack::collect;
 use nprof_common::{Frames, OffCpu};
 
 use crate::task_storage::TaskStorage;
-use crate::{clocks, maps, slow, stacks, threads};
+use crate::{clocks, maps, slow, stacks, switches, threads};
 
 /// What is known of a thread without a slot. The kernel frees it with the thread.
 #[btf_map]
@@ -58,6 +58,7 @@ pub(crate) fn total(frames: &Frames) -> Option<Total> {
         unsafe { stored.write_volatile(1) };
     }
     let tid = threads::current_tid();
+    switches::watch_current();
     let away = NPROF_OFF_CPU.of_current_or_new()?;
     // SAFETY: the map gave the pointer, and only this thread's own entry writes this.
     unsafe { (&raw mut (*away).tid).write_volatile(tid) };

@@ -8,15 +8,15 @@ use core::intrinsics::{AtomicOrdering, atomic_cxchg};
 
 use aya_ebpf::bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE, pt_regs, task_struct};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps};
-use aya_ebpf::helpers::{bpf_get_current_task_btf, bpf_ktime_get_ns};
-use aya_ebpf::macros::{btf_map, btf_tracepoint, perf_event, raw_tracepoint, uprobe};
-use aya_ebpf::programs::{BtfTracePointContext, PerfEventContext, ProbeContext, RawTracePointContext};
+use aya_ebpf::helpers::bpf_get_current_task_btf;
+use aya_ebpf::macros::{btf_map, perf_event, raw_tracepoint, uprobe};
+use aya_ebpf::programs::{PerfEventContext, ProbeContext, RawTracePointContext};
 use nprof_common::rows::{
     BUCKET_ROWS, JVMS, JvmRows, LEAST_ROWS, OWNER_PLACES, OWNERS, RowOwners, RowPlace, ThreadRow, Used, bucket_of,
 };
 use nprof_common::{Counter, Loss};
 
-use crate::{clocks, cookie, counters, losses, row_waits, threads};
+use crate::{clocks, cookie, counters, losses, row_waits, switches, threads};
 
 /// The rows of one JVM. There are as many as user space wants, who freezes the map: nobody but these programs writes to it.
 type Rows = Array<ThreadRow, { LEAST_ROWS as usize }, { (BPF_F_MMAPABLE | BPF_F_INNER_MAP) as usize }>;
@@ -74,30 +74,6 @@ fn nprof_row(ctx: ProbeContext) -> u32 {
 fn nprof_row_end(_ctx: RawTracePointContext) -> i32 {
     release(threads::current_tid());
     row_waits::leave(threads::current_tid());
-    0
-}
-
-/// A CPU switches from one thread to another.
-#[btf_tracepoint(function = "sched_switch")]
-fn nprof_row_sched(ctx: BtfTracePointContext) -> i32 {
-    let (from, to): (*mut task_struct, *mut task_struct) = (ctx.arg(1), ctx.arg(2));
-    // All threads of the host pass here, and nearly all of them have none: for those not even the clock is read.
-    // SAFETY: the kernel gives both tasks.
-    if let Some(row) = unsafe { row_of_task(from) } {
-        // SAFETY: the helper takes no pointer.
-        let now_ns = unsafe { bpf_ktime_get_ns() };
-        // SAFETY: as above, and this one is the current task.
-        unsafe { stop(row, from, now_ns) };
-        refresh(row, from, BY_SWITCH);
-    }
-    // SAFETY: as above.
-    if let Some(row) = unsafe { row_of_task(to) } {
-        // SAFETY: the helper takes no pointer.
-        if let Some(away_ns) = resume(row, unsafe { bpf_ktime_get_ns() }) {
-            // SAFETY: the kernel gives the task, which is the next on this CPU, and the map gave the row.
-            unsafe { row_waits::note(to, (*row).used.off_ns, away_ns, true) };
-        }
-    }
     0
 }
 
@@ -190,7 +166,7 @@ fn row_at(place: RowPlace) -> Option<*mut ThreadRow> {
 /// # Safety
 /// `task` is a live task that the kernel has given.
 #[inline(always)]
-unsafe fn row_of_task(task: *mut task_struct) -> Option<*mut ThreadRow> {
+pub(crate) unsafe fn of_task(task: *mut task_struct) -> Option<*mut ThreadRow> {
     // SAFETY: the caller's promise.
     let tid = unsafe { threads::tid_of(task) };
     if tid == 0 { None } else { row_of(tid) }
@@ -215,6 +191,7 @@ fn assign(tid: u32, key: u64, of: JvmRows) -> bool {
             unsafe { (&raw mut (*row).since_ns).write_volatile(0) };
             // SAFETY: the helper takes no pointer, and the current task is alive.
             refresh(row, unsafe { bpf_get_current_task_btf() }.cast(), u32::MAX);
+            switches::watch_current();
             let is_noted = note(tid, RowPlace::new(of.jvm, first + place));
             if !is_noted {
                 // SAFETY: as above.
@@ -281,7 +258,7 @@ unsafe fn claim(key: *mut u64, value: u64) -> bool {
 /// # Safety
 /// `row` is in a map, and `task` its thread, which is the current one.
 #[inline(always)]
-unsafe fn stop(row: *mut ThreadRow, task: *mut task_struct, now_ns: u64) {
+pub(crate) unsafe fn stop(row: *mut ThreadRow, task: *mut task_struct, now_ns: u64) {
     // SAFETY: the caller's promise; the thread is switched by one CPU at a time.
     unsafe {
         if (&raw const (*row).since_ns).read_volatile() != 0 {
@@ -291,6 +268,7 @@ unsafe fn stop(row: *mut ThreadRow, task: *mut task_struct, now_ns: u64) {
         }
         (&raw mut (*row).since_ns).write_volatile(now_ns);
     }
+    refresh(row, task, BY_SWITCH);
 }
 
 /// A thread that runs was not seen to run again ([`clocks`]).
@@ -313,13 +291,16 @@ unsafe fn catch_up(row: *mut ThreadRow, task: *mut task_struct) {
     }
 }
 
-/// A thread runs again. Returns for how long it did not.
+/// A thread runs again.
+///
+/// # Safety
+/// `row` is in a map, and `task` its thread, which is the next on this CPU.
 #[inline(always)]
-fn resume(row: *mut ThreadRow, now_ns: u64) -> Option<u64> {
-    // SAFETY: the map gave the pointer; the thread is switched by one CPU at a time.
+pub(crate) unsafe fn resume(row: *mut ThreadRow, task: *mut task_struct, now_ns: u64) {
+    // SAFETY: the caller's promise; the thread is switched by one CPU at a time.
     let since_ns = unsafe { (&raw const (*row).since_ns).read_volatile() };
     if since_ns == 0 {
-        return None;
+        return;
     }
     let away_ns = now_ns.saturating_sub(since_ns);
     // SAFETY: as above.
@@ -327,8 +308,8 @@ fn resume(row: *mut ThreadRow, now_ns: u64) -> Option<u64> {
         add_off(row, away_ns);
         (*row).back_ns = now_ns;
         (&raw mut (*row).since_ns).write_volatile(0);
+        row_waits::note(task, (*row).used.off_ns, away_ns, true);
     }
-    Some(away_ns)
 }
 
 /// # Safety

@@ -13,8 +13,8 @@ use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::btf_map;
 use nprof_common::{Frames, OffCpu, SLOTS};
 
-use crate::maps;
 use crate::task_storage::TaskStorage;
+use crate::{maps, switches};
 
 /// The frames of the threads that got the slot of their number.
 #[btf_map]
@@ -69,6 +69,17 @@ pub(crate) unsafe fn tid_of(task: *mut task_struct) -> u32 {
     // SAFETY: the caller's promise; the loader has read from the kernel's types that the number lies there, and the verifier
     // looks whether that is so.
     unsafe { task.cast::<u8>().add(offset as usize).cast::<u32>().read_volatile() }
+}
+
+/// The number of a thread's process; `None` where it is not known how to find it.
+///
+/// # Safety
+/// `task` is a live task that the kernel has given.
+#[inline(always)]
+pub(crate) unsafe fn tgid_of(task: *mut task_struct) -> Option<u32> {
+    let offset = maps::task_tgid();
+    // SAFETY: as in `tid_of`.
+    (offset != 0).then(|| unsafe { task.cast::<u8>().add(offset as usize).cast::<u32>().read_volatile() })
 }
 
 /// When the kernel last let a thread run, in nanoseconds of the scheduler's clock; 0 if it does not say.
@@ -142,6 +153,7 @@ fn take(slot: *mut Frames, tid: u32) -> bool {
         let off_cpu = OffCpu { since_ns: 0, total_ns: 0, back_ns: 0, ahead_ns: 0, tid, is_taken: 0, missed: 0 };
         // SAFETY: as above; nobody but the new owner has it.
         unsafe { (&raw mut (*slot).off_cpu).write(off_cpu) };
+        switches::watch_current();
     }
     taken
 }

@@ -25,6 +25,11 @@ impl ReadAt {
     }
 }
 
+/// Whether a collection has begun since so many had; not where they are not counted.
+pub(super) fn has_begun(taken_at: Option<u64>, now: Option<u64>) -> bool {
+    taken_at.zip(now).is_some_and(|(taken_at, now)| now > taken_at)
+}
+
 /// Finds the counter; `None` where there is none.
 pub(super) fn counter<M: RemoteMemory>(
     reader: &mut Reader<M>,

@@ -285,6 +285,10 @@ impl<M: RemoteMemory> Unwinder<M> {
                 if walk.may_be_of_later(copies.collections, collections) {
                     break;
                 }
+                // Most likely it was one, of a class that has gone.
+                if end == End::Cut(CutReason::BadMethod) && freshness::has_begun(copies.collections, collections) {
+                    end = End::Cut(CutReason::Changing);
+                }
                 let (frames, crossings, _) = walk.into_parts();
                 self.misses_frozen |= end == End::Cut(CutReason::FrozenFrames);
                 return Ok(JavaStack { frames, crossings, end });

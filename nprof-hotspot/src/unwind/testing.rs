@@ -348,6 +348,26 @@ fn what_came_later_is_not_shown() {
     assert_eq!(unwinder.unwind(&after_three).unwrap().end, End::Complete);
 }
 
+/// Check that a method which cannot be read has gone if the heap was collected since, and is damaged if not.
+#[test]
+fn methods_go_with_a_collection() {
+    let vm = SmallVm::new();
+    vm.word(OBJECT_HEAP, OBJECT_HEAP);
+    vm.put(OBJECT_HEAP + COLLECTIONS, &4u32.to_le_bytes());
+    let mut words = stack();
+    words[19] = method(9);
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let sample = Sample::at_native_entry(VirtAddr(STACK), VirtAddr(1), &bytes).unwrap();
+    for (collections, reason) in
+        [(Some(3), CutReason::Changing), (Some(4), CutReason::BadMethod), (None, CutReason::BadMethod)]
+    {
+        let mut unwinder = vm.unwinder();
+        unwinder.known.lasting.insert(VirtAddr(LOADER));
+        let cut = unwinder.unwind(&Sample { collections, ..sample }).unwrap();
+        assert_eq!((cut.end, cut.frames.len() > 2), (End::Cut(reason), true), "{collections:?}");
+    }
+}
+
 /// Check that a method that the VM hides is shown as hidden, and no other one.
 #[test]
 fn hidden_methods_are_marked() {

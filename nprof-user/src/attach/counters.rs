@@ -52,6 +52,8 @@ pub(super) struct TaskFields {
     /// Its number, by which a thread's slot is found at a switch; 0 if that is not wanted, or not known: then programs look into
     /// task storage.
     pub pid: u32,
+    /// The number of its process; 0 as for `pid`.
+    pub tgid: u32,
     /// When it last began to run; 0 as for `pid`, and where the kernel does not keep it.
     pub arrival: u32,
     /// Those of the wanted counters that the kernel counts itself; 0 for all others.
@@ -82,6 +84,7 @@ impl TaskFields {
         let offset = |field: &[&str]| types.offset_of("task_struct", field);
         if wants_pid {
             found.pid = offset(&["pid"]).unwrap_or(0);
+            found.tgid = offset(&["tgid"]).unwrap_or(0);
             found.arrival = offset(&["sched_info", "last_arrival"]).unwrap_or(0);
         }
         for (counter, field) in fields {
@@ -130,10 +133,11 @@ mod tests {
     fn offsets_of_this_kernel() {
         assert_eq!(TaskFields::find(Counter::Syscalls.bit(), false).unwrap(), TaskFields::default());
         let faults = Counter::MinorFaults.bit() | Counter::MajorFaults.bit();
-        let Ok(TaskFields { pid, arrival, counters }) = TaskFields::find(faults, true) else {
+        let Ok(TaskFields { pid, tgid, arrival, counters }) = TaskFields::find(faults, true) else {
             return println!("not run: this kernel has no BTF");
         };
-        assert!(pid > 0 && arrival > 0 && counters[1] == counters[0] + 8, "{pid} {arrival} {counters:?}");
+        assert!(pid > 0 && tgid == pid + 4 && arrival > 0, "{pid} {tgid} {arrival}");
+        assert!(counters[1] == counters[0] + 8, "{counters:?}");
         assert_eq!(counters[2..], [0; THREAD_COUNTERS - 2]);
     }
 }

@@ -349,7 +349,7 @@ fn take_jni(object: &mut Object) -> Result<JniTable, Error> {
 /// The maps of what threads use.
 fn row_maps(object: &Object, collect: &Collect) -> Result<Arc<RowMaps>, Error> {
     let maps = [object.map(maps::ROWS)?, object.map(maps::OWNERS)?];
-    Ok(Arc::new(RowMaps::new(Arc::clone(&object.ebpf), maps, collect.rows, collect.kept_in_rows())))
+    Ok(Arc::new(RowMaps::new(Arc::clone(&object.ebpf), maps, collect.rows, collect.counters)))
 }
 
 /// The reader of single losses, if they are wanted.

@@ -15,7 +15,7 @@ use zerocopy::FromBytes as _;
 
 use super::by_record;
 use super::open_frames::OpenFrames;
-use super::rows::Kept;
+use super::rows;
 use super::vm_table::VmTable;
 use crate::model::{ArgsWanted, Pid, VirtAddr};
 use crate::sys::mapped_array::MappedArray;
@@ -140,8 +140,9 @@ impl Collect {
         self.off_cpu || self.inside
     }
 
-    pub(super) fn kept_in_rows(&self) -> Kept {
-        Kept { off_cpu: self.measures_off_cpu(), counters: self.counters }
+    /// Whether anything is to be done when threads are switched.
+    pub(super) fn needs_switches(&self) -> bool {
+        self.measures_off_cpu() || self.rows != 0 && self.counters & rows::BY_SWITCH != 0
     }
 
     /// Whether it is told of calls what they were made with.
@@ -164,6 +165,7 @@ impl Collect {
             (self.held, collect::HELD),
             (self.by_thread, collect::THREADS),
             (self.collections, collect::COLLECTIONS),
+            (self.rows != 0, collect::ROWS),
         ];
         bits.into_iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, bit)| all | bit)
     }

@@ -8,7 +8,6 @@ use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, S
 use aya::programs::{BtfTracePoint, PerfEvent, ProgramError, RawTracePoint};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader, Pod};
 use nprof_common::rows::{JVMS, OWNER_PLACES};
-use nprof_common::stack::collect;
 use nprof_common::{SLOTS, globals, maps, programs, shared};
 
 use super::by_record::{ByRecord, ByteTable, ThreadTable};
@@ -112,6 +111,7 @@ impl Object {
             .override_global(globals::STACK_PAGES, &pages, true)
             .override_global(globals::TARGET, &target, true)
             .override_global(globals::TASK_PID, &task.pid, true)
+            .override_global(globals::TASK_TGID, &task.tgid, true)
             .override_global(globals::TASK_ARRIVAL, &task.arrival, true)
             .override_global(globals::COUNTED, &collect.counters, true)
             .override_global(globals::TASK_OFFSETS, &task.counters, true)
@@ -124,12 +124,12 @@ impl Object {
             .map_err(|error| Error::Maps(Box::new(error)))?;
         let Uprobes { enter, leave, chosen, rowless, result, alloc, lock } = load_uprobes(&ebpf, collect)?;
         hook_thread_end(&mut ebpf)?;
-        if bits & (collect::OFF_CPU | collect::INSIDE) != 0 {
+        if collect.needs_switches() {
             hook_switches(&mut ebpf)?;
         }
         counters::hook(&mut ebpf, collect.counters)?;
         if has_rows {
-            rows::load(&mut ebpf, collect.kept_in_rows())?;
+            rows::load(&mut ebpf, collect.counters)?;
         }
         if let Some(period_ns) = collect.period_ns() {
             hook_timer(&mut ebpf, period_ns)?;

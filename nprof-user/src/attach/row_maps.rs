@@ -14,7 +14,7 @@ use nprof_common::maps;
 use nprof_common::rows::{BUCKET_ROWS, JVMS, JvmRows, OWNER_PLACES, OWNERS, ROWS, RowOwners, RowPlace, ThreadRow};
 
 use super::error::Error;
-use super::rows::{self, Hooked, Kept};
+use super::rows::{self, Hooked};
 use crate::sys::bpf;
 use crate::sys::mapped_array::MappedArray;
 
@@ -33,7 +33,8 @@ pub struct RowMaps {
     owners: OwnedFd,
     /// How many rows a JVM gets at least.
     least: u32,
-    kept: Kept,
+    /// The counters that rows have.
+    counters: u32,
     state: Mutex<State>,
 }
 
@@ -68,9 +69,10 @@ pub struct RowMap {
 }
 
 impl RowMaps {
-    /// What is kept in rows, at least so many for each JVM: a power of two. No program runs yet.
-    pub(super) fn new(ebpf: Arc<Mutex<Ebpf>>, [by_jvm, owners]: [OwnedFd; 2], least: u32, kept: Kept) -> Self {
-        Self { ebpf, by_jvm, owners, least, kept, state: Mutex::default() }
+    /// What is kept in rows, at least so many for each JVM: a power of two; `counters` of each thread, whose programs do not
+    /// run yet.
+    pub(super) fn new(ebpf: Arc<Mutex<Ebpf>>, [by_jvm, owners]: [OwnedFd; 2], least: u32, counters: u32) -> Self {
+        Self { ebpf, by_jvm, owners, least, counters, state: Mutex::default() }
     }
 
     /// Makes rows for a JVM that has so many threads now.
@@ -113,7 +115,7 @@ impl RowMaps {
         let mut state = self.state();
         let mut ebpf = self.ebpf.lock().unwrap_or_else(PoisonError::into_inner);
         if state.hooked.is_empty() {
-            state.hooked = rows::hook(&mut ebpf, self.kept)?;
+            state.hooked = rows::hook(&mut ebpf, self.counters)?;
         }
         Ok(())
     }

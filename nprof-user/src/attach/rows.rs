@@ -3,8 +3,8 @@
 use std::any::Any;
 
 use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
-use aya::programs::{BtfTracePoint, PerfEvent, ProgramError, RawTracePoint};
-use aya::{Btf, Ebpf};
+use aya::Ebpf;
+use aya::programs::{PerfEvent, ProgramError, RawTracePoint};
 use nprof_common::{Counter, programs};
 
 use super::counters::hook_one as hook_one_for_good;
@@ -15,8 +15,6 @@ use super::error::{Error, refusal};
 enum Place {
     /// At this tracepoint.
     Tracepoint(&'static str),
-    /// At this tracepoint, with the kernel's own structures.
-    Typed(&'static str),
     /// Behind each page fault, when the kernel has counted it.
     Faults,
 }
@@ -24,39 +22,33 @@ enum Place {
 impl Place {
     fn as_str(self) -> &'static str {
         match self {
-            Self::Tracepoint(at) | Self::Typed(at) => at,
+            Self::Tracepoint(at) => at,
             Self::Faults => "page faults",
         }
     }
 }
 
-/// When it is needed: for times off the CPU, and for which counters.
+/// Where a program runs, and for which counters it is needed.
 #[derive(Debug, Clone, Copy)]
 struct Hook {
     program: &'static str,
     place: Place,
-    off_cpu: bool,
     counters: &'static [Counter],
 }
 
-/// The one table of what keeps rows up to date. The end of threads is always looked at, to give their rows to others.
-const HOOKS: [Hook; 6] = [
-    Hook {
-        program: programs::ROW_SWITCH,
-        place: Place::Typed("sched_switch"),
-        off_cpu: true,
-        counters: &[Counter::VoluntarySwitches, Counter::InvoluntarySwitches],
-    },
+/// What changes when threads are switched: the program there ([`programs::SWITCH`]) keeps that up to date, and the times off the CPU.
+pub(super) const BY_SWITCH: u32 = Counter::VoluntarySwitches.bit() | Counter::InvoluntarySwitches.bit();
+
+/// The one table of what else keeps rows up to date. The end of threads is always looked at, to give their rows to others.
+const HOOKS: [Hook; 5] = [
     Hook {
         program: programs::ROW_FAULT,
         place: Place::Faults,
-        off_cpu: false,
         counters: &[Counter::MinorFaults, Counter::MajorFaults, Counter::DiskReadBytes, Counter::DiskWrittenBytes],
     },
     Hook {
         program: programs::ROW_BACK,
         place: Place::Tracepoint("sys_exit"),
-        off_cpu: false,
         counters: &[
             Counter::MinorFaults,
             Counter::MajorFaults,
@@ -69,35 +61,24 @@ const HOOKS: [Hook; 6] = [
     Hook {
         program: programs::ROW_CALL,
         place: Place::Tracepoint("sys_enter"),
-        off_cpu: false,
         counters: &[Counter::Syscalls, Counter::LockWaits, Counter::MappedBytes],
     },
     Hook {
         program: programs::ROW_RECEIVED,
         place: Place::Tracepoint("sock_recv_length"),
-        off_cpu: false,
         counters: &[Counter::ReceivedBytes],
     },
     Hook {
         program: programs::ROW_SENT,
         place: Place::Tracepoint("sock_send_length"),
-        off_cpu: false,
         counters: &[Counter::SentBytes],
     },
 ];
 
-/// What rows are to be kept up to date in.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Kept {
-    /// Times off the CPU.
-    pub off_cpu: bool,
-    /// The counters with these bits.
-    pub counters: u32,
-}
-
-impl Kept {
-    fn needs(self, hook: &Hook) -> bool {
-        self.off_cpu && hook.off_cpu || hook.counters.iter().any(|counter| self.counters & counter.bit() != 0)
+impl Hook {
+    /// Whether it is needed for any of the counters with these bits.
+    fn is_for(&self, counters: u32) -> bool {
+        self.counters.iter().any(|counter| counters & counter.bit() != 0)
     }
 }
 
@@ -109,18 +90,18 @@ pub(super) type Hooked = Box<dyn Any + Send + Sync>;
 ///
 /// # Errors
 /// If the kernel refuses one.
-pub(super) fn load(ebpf: &mut Ebpf, kept: Kept) -> Result<(), Error> {
+pub(super) fn load(ebpf: &mut Ebpf, counters: u32) -> Result<(), Error> {
     hook_one_for_good(ebpf, programs::ROW_END, "sched_process_exit")?;
-    HOOKS.iter().filter(|hook| kept.needs(hook)).try_for_each(|hook| load_one(ebpf, hook.program, hook.place))
+    HOOKS.iter().filter(|hook| hook.is_for(counters)).try_for_each(|hook| load_one(ebpf, hook.program, hook.place))
 }
 
 /// Has the programs run that keep rows up to date.
 ///
 /// # Errors
 /// If the kernel refuses one, or has no such place.
-pub(super) fn hook(ebpf: &mut Ebpf, kept: Kept) -> Result<Vec<Hooked>, Error> {
+pub(super) fn hook(ebpf: &mut Ebpf, counters: u32) -> Result<Vec<Hooked>, Error> {
     let mut hooked = Vec::new();
-    for hook in HOOKS.iter().filter(|hook| kept.needs(hook)) {
+    for hook in HOOKS.iter().filter(|hook| hook.is_for(counters)) {
         hooked.append(&mut hook_one(ebpf, hook.program, hook.place)?);
     }
     Ok(hooked)
@@ -131,10 +112,6 @@ fn load_one(ebpf: &mut Ebpf, name: &'static str, place: Place) -> Result<(), Err
     let failed = |source| refusal(name, source, |source| Error::Counter { place: place.as_str(), source });
     let loaded = match place {
         Place::Tracepoint(_) => <&mut RawTracePoint>::try_from(program).map_err(failed)?.load(),
-        Place::Typed(at) => {
-            let types = Btf::from_sys_fs().map_err(|error| failed(ProgramError::Btf(error)))?;
-            <&mut BtfTracePoint>::try_from(program).map_err(failed)?.load(at, &types)
-        }
         Place::Faults => <&mut PerfEvent>::try_from(program).map_err(failed)?.load(),
     };
     loaded.map_err(failed)
@@ -146,10 +123,6 @@ fn hook_one(ebpf: &mut Ebpf, name: &'static str, place: Place) -> Result<Vec<Hoo
     let hooked = match place {
         Place::Tracepoint(at) => program.try_into().and_then(|program: &mut RawTracePoint| {
             let link = program.attach(at)?;
-            Ok(vec![Box::new(program.take_link(link)?) as Hooked])
-        }),
-        Place::Typed(_) => program.try_into().and_then(|program: &mut BtfTracePoint| {
-            let link = program.attach()?;
             Ok(vec![Box::new(program.take_link(link)?) as Hooked])
         }),
         Place::Faults => program.try_into().and_then(hook_faults),
@@ -179,7 +152,9 @@ mod tests {
     fn every_counter_has_a_program() {
         for counter in Counter::ALL.into_iter().take(nprof_common::THREAD_COUNTERS) {
             let is_hooked = Counter::OF_ALLOCATORS & counter.bit() == 0;
-            assert!(is_hooked == HOOKS.iter().any(|hook| hook.counters.contains(&counter)), "{counter:?}");
+            let by_switch = BY_SWITCH & counter.bit() != 0;
+            let is_kept = by_switch || HOOKS.iter().any(|hook| hook.counters.contains(&counter));
+            assert!(is_hooked == is_kept, "{counter:?}");
         }
     }
 }
