@@ -223,7 +223,16 @@ mod tests {
     #[test]
     fn names_fit() {
         let counts = [maps::STATS, maps::SLOTS, maps::FRAMES, maps::LOSSES, maps::EXECS];
-        let stacks = [maps::STACKS, maps::CALLS, maps::PACE, maps::ANCHORS, maps::VM, maps::OFF_CPU, maps::STORED, maps::SWITCHED];
+        let stacks = [
+            maps::STACKS,
+            maps::CALLS,
+            maps::PACE,
+            maps::ANCHORS,
+            maps::VM,
+            maps::OFF_CPU,
+            maps::STORED,
+            maps::SWITCHED,
+        ];
         let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS, maps::THREADS, maps::BYTES];
         let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ROW_WAITS, maps::ARGS];
         let jni = [maps::JNI, maps::CALLED, maps::LOOK_UPS, maps::HOLDS, maps::THROWN, maps::BLOCKS];

@@ -2,8 +2,8 @@
 
 use std::any::Any;
 
-use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
 use aya::Ebpf;
+use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
 use aya::programs::{PerfEvent, ProgramError, RawTracePoint};
 use nprof_common::{Counter, programs};
 
@@ -68,11 +68,7 @@ const HOOKS: [Hook; 5] = [
         place: Place::Tracepoint("sock_recv_length"),
         counters: &[Counter::ReceivedBytes],
     },
-    Hook {
-        program: programs::ROW_SENT,
-        place: Place::Tracepoint("sock_send_length"),
-        counters: &[Counter::SentBytes],
-    },
+    Hook { program: programs::ROW_SENT, place: Place::Tracepoint("sock_send_length"), counters: &[Counter::SentBytes] },
 ];
 
 impl Hook {

@@ -130,7 +130,14 @@ mod tests {
 
     fn header(kind: StackKind, tid: u32) -> StackHeader {
         let index = if kind == StackKind::Return { 3 } else { StackHeader::NO_CALL };
-        StackHeader { kind: kind as u32, index, tid, probability: Pace::CERTAIN, time_ns: 500, ..StackHeader::default() }
+        StackHeader {
+            kind: kind as u32,
+            index,
+            tid,
+            probability: Pace::CERTAIN,
+            time_ns: 500,
+            ..StackHeader::default()
+        }
     }
 
     /// Check that all that was told is added up in its order, each for what it is, however quickly the end comes.

@@ -58,7 +58,6 @@ impl OffCpuSamples {
         let share = Share { calls: 0.0, time_ns: away_ns, self_ns: away_ns, off_cpu_ns: away_ns };
         sums.add_to(of, share);
     }
-
 }
 
 impl StopRate {
