@@ -12,6 +12,7 @@
 
 mod arguments;
 mod callers;
+mod frames;
 mod interner;
 mod jvm_stacks;
 mod last_java_frames;

@@ -8,9 +8,9 @@ use std::thread::{self, JoinHandle};
 
 use nprof_common::{StackHeader, StackKind};
 
+use super::frames::Frames;
 use super::naming::{JavaNames, Names};
 use super::off_cpu_samples::OffCpuSamples;
-use super::stacks::Frames;
 use super::sums::{Of, Share};
 use super::{Flow, Sums};
 use crate::attach::Collect;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Sums;
-use super::stacks::Frames;
-use crate::model::{CutReason, Library, Pid, ProfileFrame, ProfileFrameKind};
+use super::frames::{Frames, cut};
+use crate::model::{Library, Pid, ProfileFrame, ProfileFrameKind};
 use crate::native::{CodeAddress, NativeFrame, Symbolizer};
-use crate::unwind::{End, FrameKind, JavaFrame, MethodName};
+use crate::unwind::{FrameKind, JavaFrame, JavaStack, MethodName};
 
 /// Different frames that are remembered; beyond, it starts over.
 const MAX_KNOWN: usize = 1 << 20;
@@ -68,6 +68,13 @@ impl JavaNames {
             self.known.clear();
         }
         frames.iter().map(|frame| self.frame(frame, sums)).collect()
+    }
+
+    /// The numbers of the parts of a stack that begin with a native method, the innermost first.
+    pub(super) fn parts(&mut self, java: &JavaStack, sums: &mut Sums) -> Vec<u32> {
+        let numbers = self.number(&java.frames, sums);
+        let natives = java.frames.iter().enumerate().filter(|(_, frame)| frame.method.is_native);
+        natives.map(|(at, _)| sums.part(numbers[at..].to_vec(), cut(java.end))).collect()
     }
 
     fn frame(&mut self, frame: &JavaFrame, sums: &mut Sums) -> u32 {
@@ -131,14 +138,6 @@ fn native_frame(frame: &NativeFrame) -> ProfileFrame {
         line: frame.line,
         hidden: false,
         library: String::new(),
-    }
-}
-
-/// Why a Java stack is not complete.
-pub(super) fn cut(end: End) -> Option<CutReason> {
-    match end {
-        End::Complete => None,
-        End::Cut(reason) => Some(reason),
     }
 }
 

@@ -53,7 +53,8 @@ pub(super) fn find(
             let header =
                 StackHeader { tid, sp: anchor.sp, pc: anchor.pc, fp: anchor.fp, anchor, ..StackHeader::default() };
             let is_there = || feeds.open().open_calls(tid) == calls;
-            parts = stacks.parts_at_anchor(&header, &copy, (&mut named.java, &mut named.sums), &is_there)?;
+            let java = stacks.at_anchor(&header, &copy, &is_there)?;
+            parts = java.map(|java| named.java.parts(&java, &mut named.sums)).unwrap_or_default();
             if !is_there() {
                 parts.clear();
             }

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use nprof_common::Referent;
 
+use super::frames::Frames;
 use super::mounted::Mounted;
 use super::naming::Names;
-use super::stacks::{Frames, Stacks};
+use super::stacks::Stacks;
 use crate::attach::{StackRecord, VmTable};
 use crate::discover::{self, Proc, libjvm};
 use crate::hotspot;

@@ -5,29 +5,18 @@
 
 use nprof_common::{FrozenPlaces, HeapPlaces, Referent, StackHeader, StackKind};
 
-use super::Sums;
-use super::naming::{JavaNames, cut};
+use super::frames::Frames;
 use crate::attach::StackRecord;
-use crate::model::{CutReason, Library, Pid, VirtAddr};
-use crate::native::{CodeAddress, NativeEnd, NativeSample, NativeStack, NativeUnwinder, ProbedReturn};
+use crate::model::{Library, Pid, VirtAddr};
+use crate::native::{NativeEnd, NativeSample, NativeStack, NativeUnwinder, ProbedReturn};
 use crate::sys::remote_memory::{MemoryError, ProcessMemory};
-use crate::unwind::{FrozenCopy, HeapObject, Interrupted, JavaFrame, JavaStack, NativeCaller, Sample, Unwinder};
+use crate::unwind::{FrozenCopy, HeapObject, Interrupted, JavaStack, NativeCaller, Sample, Unwinder};
 
 /// Unwinds the stacks of one JVM.
 #[derive(Debug)]
 pub(super) struct Stacks {
     java: Unwinder<ProcessMemory>,
     native: NativeUnwinder,
-}
-
-/// A stack as it was read: native frames, then Java frames, the innermost first.
-#[derive(Debug, Default)]
-pub(super) struct Frames {
-    native: Vec<CodeAddress>,
-    java: Vec<JavaFrame>,
-    cut: Option<CutReason>,
-    /// Whether what has called some native code is a guess.
-    is_guess: bool,
 }
 
 impl Stacks {
@@ -115,26 +104,20 @@ impl Stacks {
         }
     }
 
-    /// The numbers of the parts of a stack that begin with a native method, the innermost first. The thread is in native
-    /// code now, and `is_there` says whether it still is in the same call.
+    /// The frames of Java of a thread that is in native code now. `is_there` says whether it still is in the same call. `None` where it has not
+    /// noted its last Java frame in what was copied.
     ///
     /// # Errors
     /// What makes all reads of the target fail: it has ended.
-    pub(super) fn parts_at_anchor(
+    pub(super) fn at_anchor(
         &mut self,
         header: &StackHeader,
         stack: &[u8],
-        (names, sums): (&mut JavaNames, &mut Sums),
         is_there: &dyn Fn() -> bool,
-    ) -> Result<Vec<u32>, MemoryError> {
+    ) -> Result<Option<JavaStack>, MemoryError> {
         let [sp, pc, fp] = [header.anchor.sp, header.anchor.pc, header.anchor.fp].map(VirtAddr);
-        let Some(sample) = Sample::at_anchor(sp, pc, fp, stack, VirtAddr(header.base())) else {
-            return Ok(Vec::new());
-        };
-        let java = self.java.unwind_while(&sample, is_there)?;
-        let numbers = names.number(&java.frames, sums);
-        let natives = java.frames.iter().enumerate().filter(|(_, frame)| frame.method.is_native);
-        Ok(natives.map(|(at, _)| sums.part(numbers[at..].to_vec(), cut(java.end))).collect())
+        let sample = Sample::at_anchor(sp, pc, fp, stack, VirtAddr(header.base()));
+        sample.map(|sample| self.java.unwind_while(&sample, is_there)).transpose()
     }
 
     /// The thread was interrupted in Java code, or in a stub that native code calls Java by: then as in native code.
@@ -198,7 +181,7 @@ impl Stacks {
         // Between the last native frame that was found and the noted one there may be more.
         let may_miss = noted.is_some() && matches!(native.end, NativeEnd::Cut(_));
         let is_guess = native.guessed > 0 || may_miss;
-        let frames = Frames { native: native.frames, is_guess, ..Frames::default() };
+        let frames = Frames::of_native(native.frames, is_guess);
         match (noted, native.end) {
             (Some(sample), _) => Ok(frames.called_by(self.java.unwind(&sample)?)),
             (None, NativeEnd::Java(registers)) => {
@@ -209,35 +192,8 @@ impl Stacks {
                 Ok(frames.called_by(self.java.unwind_interrupted(&thread)?))
             }
             (None, NativeEnd::Complete) => Ok(frames),
-            (None, NativeEnd::Cut(reason)) => Ok(Frames { cut: Some(reason), ..frames }),
+            (None, NativeEnd::Cut(reason)) => Ok(frames.cut_by(reason)),
         }
-    }
-}
-
-impl Frames {
-    /// The frames of native code, the innermost first. They come before those of Java.
-    pub(super) fn native(&self) -> &[CodeAddress] {
-        &self.native
-    }
-
-    /// The frames of Java, the innermost first.
-    pub(super) fn java(&self) -> &[JavaFrame] {
-        &self.java
-    }
-
-    /// Why there are no more.
-    pub(super) fn cut(&self) -> Option<CutReason> {
-        self.cut
-    }
-
-    /// Whether what has called some native code is a guess.
-    pub(super) fn is_guess(&self) -> bool {
-        self.is_guess
-    }
-
-    /// The same with the Java frames that come next.
-    fn called_by(self, java: JavaStack) -> Self {
-        Self { cut: cut(java.end), java: java.frames, ..self }
     }
 }
 
