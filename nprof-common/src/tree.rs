@@ -4,7 +4,9 @@
 //! head: losses, a page │ heads of the rings │ calls not told, by method │ area: class files, lists of classes │ ring of a thread: events │ ring │ ...
 //! ```
 //!
-//! All of it is in 64-bit words, each whole. The target writes all of them but `READ` and, in turns, the area.
+//! All of it is in 64-bit words, each whole. The target writes all of them but `READ`, `COUNTED` and, in turns, the area.
+
+use crate::counters::THREAD_COUNTERS;
 
 /// The class that enhanced methods call. Of the VM's own package: every module reads it and every loader finds it.
 pub const HOOK_CLASS: &str = "java/lang/NprofTree";
@@ -39,6 +41,8 @@ const LOSS_WORDS: usize = 512;
 pub const WITHOUT_RING: usize = 0;
 /// Counts calls of enhanced methods of which nothing is told, in any thread. In a cache line of its own, as its parts are not.
 pub const UNTOLD: usize = 8;
+/// Which counters of threads are told of, as their bits ([`crate::Counter`]). nprof writes it before the target maps the memory.
+pub const COUNTED: usize = 16;
 /// One of so many calls of a thread is counted, for all of them: a prime number, so that calls in turns are counted in turns.
 pub const UNTOLD_EVERY: u64 = 61;
 /// Words of the head of a ring: two cache lines, one for each who writes.
@@ -119,6 +123,26 @@ pub enum EventKind {
     Begins = 8,
     /// It has run the task that it began last. Likewise.
     Ends = 9,
+    /// Since what it told last a counter of its has grown; the detail is which and by how much ([`consumed`]).
+    Consumed = 10,
+}
+
+/// Where the number of the counter is in the detail of [`EventKind::Consumed`].
+const CONSUMED_BY: u32 = 56;
+
+/// The detail of an event: a counter has grown by so much, of which so much is told as there is room for.
+#[must_use]
+#[inline]
+pub const fn consumed(counter: usize, amount: u64) -> u64 {
+    let most = (1 << CONSUMED_BY) - 1;
+    (counter as u64) << CONSUMED_BY | if amount > most { most } else { amount }
+}
+
+/// What [`consumed`] has packed; `None` where there is no such counter.
+#[must_use]
+pub const fn consumed_of(detail: u64) -> Option<(usize, u64)> {
+    let counter = (detail >> CONSUMED_BY) as usize;
+    if counter < THREAD_COUNTERS { Some((counter, detail & ((1 << CONSUMED_BY) - 1))) } else { None }
 }
 
 /// What can be handed to another thread. The last two bits of its number.
@@ -203,6 +227,7 @@ impl Event {
             7 => EventKind::Came,
             8 => EventKind::Begins,
             9 => EventKind::Ends,
+            10 => EventKind::Consumed,
             _ => return None,
         };
         Some(Self { ticks, thread, method: (what >> 32) as u32, kind, detail })
@@ -219,12 +244,25 @@ mod tests {
     #[test]
     fn round_trips() {
         let kinds = [EventKind::Enter, EventKind::Leave, EventKind::Threw, EventKind::Lost, EventKind::Waited];
-        for kind in kinds.into_iter().chain([EventKind::Handed, EventKind::Came, EventKind::Begins, EventKind::Ends]) {
+        let of_tasks = [EventKind::Handed, EventKind::Came, EventKind::Begins, EventKind::Ends];
+        for kind in kinds.into_iter().chain(of_tasks).chain([EventKind::Consumed]) {
             let event = Event { ticks: 1, thread: VIRTUAL | 7, method: u32::MAX, kind, detail: 1 << 40 };
             assert_eq!(Event::of(event.words()), Some(event));
         }
         assert_eq!(Event::of([1, 2, 0, 3]), None);
-        assert_eq!(Event::of([1, 2, 10, 3]), None);
+        assert_eq!(Event::of([1, 2, 11, 3]), None);
+    }
+
+    /// Check that each counter and what it has grown by come out as they went in, as far as there is room, and that there is no other.
+    #[test]
+    fn consumption_round_trips() {
+        for counter in 0..THREAD_COUNTERS {
+            for amount in [1, 5_000, (1 << 56) - 1] {
+                assert_eq!(consumed_of(consumed(counter, amount)), Some((counter, amount)));
+            }
+            assert_eq!(consumed_of(consumed(counter, u64::MAX)), Some((counter, (1 << 56) - 1)));
+        }
+        assert_eq!(consumed_of(consumed(THREAD_COUNTERS, 1)), None);
     }
 
     /// Check that tasks of other runs, rings and kinds, and those told before and after, have other numbers.

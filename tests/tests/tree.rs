@@ -11,7 +11,7 @@ use nprof::classfile::ClassFile;
 use nprof::discover::Proc;
 use nprof::model::{Pid, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeLosses, TreeMethod, TreePlan, TreeThread};
 use nprof::resolve::pattern::Pattern;
-use nprof::trace::TreeTracer;
+use nprof::trace::{TreeTracer, TreeWants};
 use nprof_tests::child::PATIENCE;
 use nprof_tests::jdk::Jdk;
 use nprof_tests::process::RemoteProcess;
@@ -87,7 +87,9 @@ impl Told {
                 counts[2] += 1;
                 *self.exceptions.entry(exception).or_default() += 1;
             }
-            TreeEventKind::Lost(_) | TreeEventKind::LostWithin(_) => self.wrong.push(format!("{event:?}")),
+            TreeEventKind::Lost(_) | TreeEventKind::LostWithin(_) | TreeEventKind::Consumed { .. } => {
+                self.wrong.push(format!("{event:?}"));
+            }
             TreeEventKind::Waited(off_ns) => {
                 self.waits.push(off_ns);
                 return;
@@ -116,7 +118,7 @@ fn open(target: &RemoteProcess) -> Result<TreeTracer> {
 fn open_with(target: &RemoteProcess, off_cpu: bool) -> Result<TreeTracer> {
     let proc = Proc::host();
     let jvm = proc.jvm(Pid(target.pid()))?;
-    Ok(TreeTracer::with_plan(&proc, jvm, plan(), off_cpu)?)
+    Ok(TreeTracer::with_plan(&proc, jvm, plan(), TreeWants { off_cpu, ..TreeWants::default() })?)
 }
 
 /// Has the target do something while events are read.
@@ -369,7 +371,7 @@ fn the_plan_is_followed() -> Result<()> {
             depth: 5,
             ..Question::default()
         };
-        let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, false)?;
+        let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, TreeWants::default())?;
         tracer.begin()?;
         let told = told_while(&mut tracer, &mut target, &format!("run 2 {ROUNDS} platform"))?;
         ensure!(told.wrong.is_empty() && tracer.losses() == TreeLosses::default(), "{:?}", told.wrong.first());
@@ -424,7 +426,7 @@ fn intrinsics_are_told_of_by_their_callers() -> Result<()> {
         for options in [&["-Xcomp", "-XX:-TieredCompilation"][..], &["-Xint"]] {
             let mut target = RemoteProcess::trees(jdk, options)?;
             let proc = Proc::host();
-            let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, false)?;
+            let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, TreeWants::default())?;
             tracer.begin()?;
             let told = told_while(&mut tracer, &mut target, &format!("replaced {ROUNDS}"))?;
             ensure!(told.wrong.is_empty() && tracer.losses() == TreeLosses::default(), "{:?}", told.wrong.first());

@@ -10,7 +10,7 @@ use nprof::calls::Question;
 use nprof::discover::Proc;
 use nprof::model::{Pid, TreeLosses};
 use nprof::resolve::pattern::Pattern;
-use nprof::trace::TreeTracer;
+use nprof::trace::{TreeTracer, TreeWants};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::{say, traced_on_every_jdk};
 use nprof_tests::target::Targets;
@@ -52,7 +52,7 @@ fn filling(entries: [&str; 2], check: impl Fn(&mut TreeTracer, &mut RemoteProces
                 ..Question::default()
             };
             let proc = Proc::host();
-            let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, false)?;
+            let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, TreeWants::default())?;
             tracer.begin()?;
             for place in 0..PLACES {
                 check(&mut tracer, &mut target, place).with_context(|| format!("{jdk} {options:?}, place {place}"))?;
@@ -110,7 +110,7 @@ fn another_agents_changes_stay() -> Result<()> {
         let entries = ["first", "second"].map(|name| Pattern::parse(&format!("{MARKED}::{name}")));
         let question = Question { entries: entries.into_iter().collect::<Result<_, _>>()?, ..Question::default() };
         let proc = Proc::host();
-        let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, false)?;
+        let mut tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, TreeWants::default())?;
         let before = tracer.class_files(MARKED)?;
         ensure!(before.len() == 1 && tracer.begin()? == 1, "{:?}", tracer.plan());
         is_marked(&mut target)?;

@@ -73,6 +73,8 @@ struct Trees {
     is_on: AtomicBool,
     /// How many methods are entry methods: those with the first numbers.
     entries: AtomicU32,
+    /// The counters of threads that are told of, as their bits.
+    counted: AtomicU32,
     /// Where the shared memory is. It stays mapped, be it to something else.
     memory: AtomicUsize,
     /// The number of the run: what a thread keeps of an earlier one means nothing.
@@ -151,6 +153,8 @@ pub(crate) fn prepare(
     let of_threads = of_threads.inspect_err(|_unusable| drop(shared.let_go()))?;
     trees.memory.store(shared.words().as_ptr().expose_provenance(), Ordering::Release);
     trees.waits.set(of_threads.map(|rows| rows.words()));
+    let counted = shared.words().get(tree::COUNTED).map_or(0, |word| word.load(Ordering::Acquire));
+    trees.counted.store(u32::try_from(counted).unwrap_or(0), Ordering::Release);
     trees.run.fetch_add(1, Ordering::AcqRel);
     trees.tasks.forget();
     *change = Some(Mapped { memory: shared, rows: of_threads });
@@ -220,6 +224,7 @@ fn trees(jvmti: Jvmti) -> Result<&'static Trees, Error> {
     let trees = Trees {
         is_on: AtomicBool::new(false),
         entries: AtomicU32::new(0),
+        counted: AtomicU32::new(0),
         memory: AtomicUsize::new(0),
         run: AtomicU32::new(0),
         rows: Rows::new()?,

@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use jvmti_bindings::sys::jni::{JNIEnv, jboolean, jclass, jint, jlong, jobject};
 use nprof_common::tree::{
     EVENT_WORDS, Event, EventKind, LOST, READ, RING_EVENTS, SKIPPED, UNKNOWN_WAIT, UNTOLD, UNTOLD_EVERY, VIRTUAL,
-    WITHOUT_RING, WORDS, WRITTEN, head_of, place_of, untold_of,
+    WITHOUT_RING, WORDS, WRITTEN, consumed, head_of, place_of, untold_of,
 };
 
 use super::rows::Row;
-use super::waits::{Moment, moment};
+use super::waits::{Moment, moment, used};
 use super::{TREES, Trees};
 use crate::jni::Jni;
 use crate::memory::Words;
@@ -134,7 +134,7 @@ impl Told {
                 return self.enter_first(method);
             }
         }
-        self.write(method, EventKind::Enter, 0, self.moment());
+        self.write(method, EventKind::Enter, || 0, self.moment());
         if self.is_virtual.is_some() && method < self.trees.entries.load(Ordering::Relaxed) {
             self.comes_of_thread(method);
         }
@@ -148,9 +148,11 @@ impl Told {
         }
         let moment = self.moment();
         row.off_ns.store(moment.off_ns.unwrap_or(0), Ordering::Relaxed);
-        self.write(method, EventKind::Enter, 0, moment);
+        // What it has consumed before is not the method's.
+        self.count_from_here();
+        self.write(method, EventKind::Enter, || 0, moment);
         if self.trees.waits.are_known() && moment.off_ns.is_none() {
-            self.write(method, EventKind::Waited, UNKNOWN_WAIT, moment);
+            self.write(method, EventKind::Waited, || UNKNOWN_WAIT, moment);
         }
         self.comes_of_task(method, moment);
     }
@@ -185,7 +187,7 @@ impl Told {
         if self.is_virtual.is_none() && (!self.row.pop(method) || self.row.skips.load(Ordering::Relaxed) != 0) {
             return;
         }
-        self.write(method, kind, detail(), moment);
+        self.write(method, kind, detail, moment);
     }
 
     /// A call of which nothing is told.
@@ -218,11 +220,19 @@ impl Told {
         written.wrapping_sub(read)
     }
 
+    /// Tells something, and before it what there was meanwhile. What the telling itself consumes is nobody's.
     #[inline]
-    pub(super) fn write(&self, method: u32, kind: EventKind, detail: u64, Moment { ticks, off_ns }: Moment) {
+    pub(super) fn write(
+        &self,
+        method: u32,
+        kind: EventKind,
+        detail: impl FnOnce() -> u64,
+        Moment { ticks, off_ns }: Moment,
+    ) {
         let lost = self.row.lost.load(Ordering::Relaxed);
         let waited_ns = off_ns.map_or(0, |off_ns| off_ns.saturating_sub(self.row.off_ns.load(Ordering::Relaxed)));
-        let needed = 1 + u64::from(lost > 0) + u64::from(waited_ns > 0);
+        let mut grown = self.grown();
+        let needed = 1 + u64::from(lost > 0) + u64::from(waited_ns > 0) + u64::from(grown.count_ones());
         // What is no number of events in the ring is too many.
         if self.in_ring(ROOM - needed) > ROOM - needed {
             self.row.lost.store(lost + 1, Ordering::Relaxed);
@@ -230,7 +240,7 @@ impl Told {
             return;
         }
         let thread = self.is_virtual.unwrap_or_else(|| self.tid().into());
-        let event = Event { ticks, thread, method, kind, detail };
+        let event = Event { ticks, thread, method, kind, detail: 0 };
         if lost > 0 {
             self.row.lost.store(0, Ordering::Relaxed);
             // Of which virtual threads events are missing is not known.
@@ -241,7 +251,55 @@ impl Told {
             self.row.off_ns.store(off_ns.unwrap_or(0), Ordering::Relaxed);
             self.put(&Event { kind: EventKind::Waited, detail: waited_ns, ..event });
         }
-        self.put(&event);
+        while grown != 0 {
+            let counter = grown.trailing_zeros() as usize;
+            grown &= grown - 1;
+            self.put(&Event { kind: EventKind::Consumed, detail: consumed(counter, self.more(counter)), ..event });
+        }
+        self.put(&Event { detail: detail(), ..event });
+        self.count_from_here();
+    }
+
+    /// The counters that are told of and have grown since something was told, as bits.
+    #[inline]
+    fn grown(&self) -> u32 {
+        let counted = self.counted();
+        if counted == 0 {
+            return 0;
+        }
+        (0..u32::BITS)
+            .filter(|bit| counted & 1 << bit != 0 && self.more(*bit as usize) > 0)
+            .fold(0, |all, bit| all | 1 << bit)
+    }
+
+    /// By how much.
+    #[inline]
+    fn more(&self, counter: usize) -> u64 {
+        let now = used(self.row.waits.load(Ordering::Relaxed)).and_then(|used| used.get(counter));
+        let before = self.row.used.get(counter);
+        now.zip(before)
+            .map_or(0, |(now, before)| now.load(Ordering::Relaxed).saturating_sub(before.load(Ordering::Relaxed)))
+    }
+
+    /// What is told of, of this thread. A virtual thread may have been on another thread of the kernel meanwhile.
+    #[inline]
+    fn counted(&self) -> u32 {
+        if self.is_virtual.is_some() { 0 } else { self.trees.counted.load(Ordering::Relaxed) }
+    }
+
+    /// What the thread has consumed until now is told, or nobody's.
+    #[inline]
+    fn count_from_here(&self) {
+        let counted = self.counted();
+        if counted == 0 {
+            return;
+        }
+        let Some(used) = used(self.row.waits.load(Ordering::Relaxed)) else { return };
+        for (counter, (now, before)) in used.iter().zip(&self.row.used).enumerate() {
+            if counted & 1 << counter != 0 {
+                before.store(now.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
     }
 
     #[inline]

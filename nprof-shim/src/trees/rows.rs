@@ -8,6 +8,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use nprof_common::THREAD_COUNTERS;
 use nprof_common::tree::RINGS;
 
 use crate::memory::anonymous;
@@ -16,7 +17,7 @@ use crate::memory::anonymous;
 const PROBES: usize = 16;
 const ROW_BITS: u32 = RINGS.trailing_zeros();
 /// How many methods of a tree a thread is in at most that are told apart.
-pub(super) const LEVELS: usize = 1_984;
+pub(super) const LEVELS: usize = 1_952;
 /// How many tasks within each other a thread runs at most of which it is known which they are.
 const TASKS: usize = 16;
 /// In the place of a task's number: nobody has looked yet.
@@ -50,6 +51,8 @@ pub(super) struct Row {
     pub(super) waits_missed: AtomicU32,
     /// How long it had not been running until what it told last.
     pub(super) off_ns: AtomicU64,
+    /// What it had consumed until then, of what is told.
+    pub(super) used: [AtomicU64; THREAD_COUNTERS],
     /// So many calls of which nothing is told are not counted until one is, for all of them.
     pub(super) untold: AtomicU64,
     /// The number of the exception's class that came last.

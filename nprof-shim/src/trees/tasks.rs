@@ -90,7 +90,7 @@ extern "system" fn ran(env: *mut JNIEnv, _class: jclass, thread: jlong, is_virtu
             told.row.end_task();
             told.untold(TASKS);
         }
-        Some(_) => told.write(TASKS, EventKind::Ends, 0, told.moment()),
+        Some(_) => told.write(TASKS, EventKind::Ends, || 0, told.moment()),
     });
 }
 
@@ -116,7 +116,7 @@ impl Told {
         }
         let number = task_number(self.run(), self.ring, row.next_task(), kind);
         if tasks.mark(task, number) {
-            self.write(TASKS, EventKind::Handed, number, self.moment());
+            self.write(TASKS, EventKind::Handed, || number, self.moment());
         }
     }
 
@@ -132,7 +132,7 @@ impl Told {
                 self.row.begin_task(number);
                 self.untold(TASKS);
             }
-            Some(_) => self.write(TASKS, EventKind::Begins, number, self.moment()),
+            Some(_) => self.write(TASKS, EventKind::Begins, || number, self.moment()),
         }
     }
 
@@ -142,7 +142,7 @@ impl Told {
         if self.trees.tasks.are_any() {
             let number = self.row.task(|| self.trees.tasks.number_of_thread(self.run()));
             if number != 0 {
-                self.write(method, EventKind::Came, number, moment);
+                self.write(method, EventKind::Came, || number, moment);
             }
         }
     }
@@ -151,7 +151,7 @@ impl Told {
     pub(super) fn comes_of_thread(&self, method: u32) {
         let number = self.trees.tasks.number_of_thread(self.run());
         if number != 0 {
-            self.write(method, EventKind::Came, number, self.moment());
+            self.write(method, EventKind::Came, || number, self.moment());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How long a thread has not been running, by the row that the kernel keeps of it ([`nprof_common::rows`]), without a system call.
+//! How long a thread has not been running, and what it has consumed, by the row that the kernel keeps of it ([`nprof_common::rows`]), without a system call.
 //!
 //! All that is in a row is written while its thread is in the kernel, so the thread itself reads what is exact. It finds its row once in a run.
 
@@ -9,6 +9,7 @@ use std::mem::offset_of;
 use std::ptr::with_exposed_provenance;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
+use nprof_common::THREAD_COUNTERS;
 use nprof_common::rows::{BUCKET_ROWS, ThreadRow, Used, bucket_of};
 
 use crate::memory::Words;
@@ -18,6 +19,7 @@ const ROW_WORDS: usize = size_of::<ThreadRow>() / 8;
 const KEY: usize = offset_of!(ThreadRow, key) / 8;
 const SINCE: usize = offset_of!(ThreadRow, since_ns) / 8;
 const OFF: usize = (offset_of!(ThreadRow, used) + offset_of!(Used, off_ns)) / 8;
+const COUNTERS: usize = (offset_of!(ThreadRow, used) + offset_of!(Used, counters)) / 8;
 /// How often it is read until nothing has changed meanwhile.
 const TRIES: u32 = 4;
 
@@ -110,6 +112,17 @@ pub(super) fn moment(row: usize) -> Moment {
         off_ns = now_ns;
     }
     Moment { ticks: ticks(), off_ns: Some(off_ns) }
+}
+
+/// What the thread has consumed until now whose row is at this address; `None` without one.
+#[inline]
+pub(super) fn used(row: usize) -> Option<&'static [AtomicU64]> {
+    if row == 0 {
+        return None;
+    }
+    // SAFETY: as above.
+    let row = unsafe { &*with_exposed_provenance::<[AtomicU64; ROW_WORDS]>(row) };
+    row.get(COUNTERS..COUNTERS + THREAD_COUNTERS)
 }
 
 #[inline]

@@ -74,6 +74,8 @@ pub struct Collect {
     /// With how many rows of threads a JVM has at least, a power of two up to [`nprof_common::rows::ROWS`], by which off-CPU times and
     /// counters are known to stubs too; with 0 they are not.
     pub rows: u32,
+    /// Nobody asks for counters but by these rows.
+    pub only_rows: bool,
     /// Whether links may serve several targets.
     pub shares: bool,
     /// Calls of JNI functions by the native method that makes them.
@@ -120,6 +122,7 @@ impl Collect {
             pending: PendingPlaces::default(),
             at_exit: false,
             rows: 0,
+            only_rows: false,
             shares: false,
             jni: false,
             callees: false,

@@ -127,7 +127,9 @@ impl Object {
         if collect.needs_switches() {
             hook_switches(&mut ebpf)?;
         }
-        counters::hook(&mut ebpf, collect.counters)?;
+        if !collect.only_rows {
+            counters::hook(&mut ebpf, collect.counters)?;
+        }
         if has_rows {
             rows::load(&mut ebpf, collect.counters)?;
         }

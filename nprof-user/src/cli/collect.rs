@@ -8,6 +8,8 @@ use crate::model::Collectors;
 
 /// The collector that needs no more than a return.
 const RESULTS: &str = "results";
+/// Those that probes on functions count, on allocators' and on returns.
+const ONLY_BY_PROBES: [&str; 2] = ["alloc", RESULTS];
 
 /// What is collected.
 #[derive(Debug, Clone, Args)]
@@ -22,6 +24,24 @@ impl CollectArgs {
     /// Whether anything is.
     pub(super) fn is_wanted(&self) -> bool {
         !self.collect.is_empty()
+    }
+
+    /// What is collected of invocations of methods.
+    ///
+    /// # Errors
+    /// As [`Self::named`]; and for what only probes tell.
+    pub(super) fn of_trees(&self) -> anyhow::Result<Collectors> {
+        let collectors = self.named(false, true)?;
+        let by_probes = collectors.iter().find(|collector| ONLY_BY_PROBES.contains(&collector.name));
+        match by_probes {
+            Some(collector) => {
+                bail!(
+                    "`--collect {}` is for `nprof trace`: only probes tell it, and a tree is told by its methods",
+                    collector.name
+                )
+            }
+            None => Ok(collectors),
+        }
     }
 
     /// What is collected, whoever counts: with how calls end where some are seen at their return alone. Of these nothing else is known,

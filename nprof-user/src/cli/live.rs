@@ -19,7 +19,8 @@ use crate::model::{ArgsWanted, Jvm, Pid, Profile, RecordedTrees};
 use crate::render::units;
 use crate::resolve::select::Selection;
 use crate::trace::{
-    self, OnCpu, OnCpuWanted, Options, Pace, Prepared, Recorder, TierWanted, TreeRecorder, TreeTracer, Wanted,
+    self, OnCpu, OnCpuWanted, Options, Pace, Prepared, Recorder, TierWanted, TreeRecorder, TreeTracer, TreeWants,
+    Wanted,
 };
 
 /// How often a terminal is told how far it is.
@@ -109,9 +110,13 @@ impl LiveArgs {
         self.on_cpu
     }
 
-    /// Whether it is measured how long threads do not run.
-    pub(super) fn measures_off_cpu(&self) -> bool {
-        !self.no_off_cpu
+    /// What invocations are to tell, of what is measured of calls.
+    ///
+    /// # Errors
+    /// If there is no such collector.
+    pub(super) fn wants_of_trees(&self) -> anyhow::Result<TreeWants> {
+        let collectors = self.collect.named(false, true)?.without_allocations();
+        Ok(TreeWants { off_cpu: !self.no_off_cpu, collectors })
     }
 
     /// Records until there is a reason to stop.

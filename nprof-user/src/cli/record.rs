@@ -64,7 +64,7 @@ pub(super) fn run(args: &RecordArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let (selection, patterns) = (args.selection.parse()?, &args.selection.patterns);
     let following = match args.entries[..] {
         [] => None,
-        _ => Some(args.follow.following(&args.entries, args.live.measures_off_cpu())?),
+        _ => Some(args.follow.following(&args.entries, args.live.wants_of_trees()?)?),
     };
     let needs = Needs { following, ..Needs::default() };
     match args.live.record(args.pid, selection, patterns, needs, quiet)? {

@@ -98,8 +98,8 @@ mod tests {
 
     use crate::aggregate::{compare_trees, trees_by_time, weigh_trees_all};
     use crate::model::{
-        AlikeTotals, EntryTotals, Invocation, InvocationGroup, KeptInvocation, Missing, NodeException, PathSum,
-        Profile, RecordedTrees, SlowestInvocation, TreeKind, TreeMethod, TreeNode, TreeThread, TreeWay,
+        AlikeTotals, EntryTotals, Invocation, InvocationGroup, KeptInvocation, Missing, NodeException, NodeUse,
+        PathSum, Profile, RecordedTrees, SlowestInvocation, TreeKind, TreeMethod, TreeNode, TreeThread, TreeWay,
     };
     use crate::recording;
     use crate::render::grid::Screen;
@@ -142,6 +142,7 @@ mod tests {
             max_ns,
             nested_ns: dice.number(),
             off_ns: dice.number(),
+            used: (0..dice.below(3)).map(|counter| NodeUse { counter, amount: dice.number() }).collect(),
             exceptions: (0..dice.below(3)).map(|_| exception(dice)).collect(),
         }
     }

@@ -19,11 +19,12 @@ use tokio::time::{Instant, Interval, timeout};
 use self::output::Output;
 use super::NOTHING_MATCHED;
 use super::budget::{Budget, budget};
+use super::collect::CollectArgs;
 use super::trace::{Stop, every};
 use crate::discover::Proc;
 use crate::model::{Invocation, Jvm, Pid};
 use crate::resolve::pattern::PATTERN_HELP;
-use crate::trace::{self, TreeCollector, TreeEnd, TreeTracer};
+use crate::trace::{self, TreeCollector, TreeEnd, TreeTracer, TreeWants};
 
 /// How long after the shim has gone the JVM may take to end.
 const ENDING: Duration = Duration::from_secs(1);
@@ -57,9 +58,11 @@ pub(super) struct TreeArgs {
     /// Stop after this time, such as 10s or 1m30s
     #[arg(short, long, value_name = "TIME", value_parser = crate::config::duration::parse)]
     duration: Option<Duration>,
-    /// Do not measure how long threads wait: nothing of nprof runs in the kernel then
+    /// Do not measure how long threads wait: without `--collect` nothing of nprof runs in the kernel then
     #[arg(long)]
     no_off_cpu: bool,
+    #[command(flatten)]
+    collect: CollectArgs,
     /// Only print what would be changed and what is left out and why; nothing is changed
     #[arg(long, conflicts_with_all = ["min", "count", "duration", "summary", "whole"])]
     plan: bool,
@@ -125,7 +128,10 @@ async fn follow(args: &TreeArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let proc = Proc::host();
     let jvm = proc.jvm(Pid(args.pid))?;
     stop.with_target(&proc, &jvm)?;
-    let following = args.follow.following(&args.entries, !args.plan && !args.no_off_cpu)?;
+    let collectors = args.collect.of_trees()?;
+    // Nothing is measured of a plan.
+    let wants = if args.plan { TreeWants::default() } else { TreeWants { off_cpu: !args.no_off_cpu, collectors } };
+    let following = args.follow.following(&args.entries, wants)?;
     let Some(tracer) = following.open(&mut stop, &proc, &jvm).await? else {
         return Ok(ExitCode::from(NOTHING_MATCHED));
     };

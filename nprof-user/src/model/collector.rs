@@ -175,6 +175,13 @@ impl Collectors {
         names.iter().try_fold(Self::default(), |all, name| Ok(Self(all.0 | bit(name).ok_or(*name)?)))
     }
 
+    /// Those of these names that there are.
+    #[must_use]
+    pub fn known(names: &[String]) -> Self {
+        let known = names.iter().filter_map(|name| Self::named(&[name.as_str()]).ok());
+        known.fold(Self::default(), Self::and)
+    }
+
     /// These and others.
     #[must_use]
     pub fn and(self, others: Self) -> Self {

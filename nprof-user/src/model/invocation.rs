@@ -1,6 +1,8 @@
 //! Invocations as trees: what one call of an entry method did, and what all of them have in common.
 
-use super::{Histogram, TreeThread};
+use nprof_common::{Consumed, Counters};
+
+use super::{Collectors, Histogram, TreeThread};
 
 /// One invocation of an entry method: everything that its thread told from entering it to leaving it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub struct Invocation {
     pub nodes: Vec<TreeNode>,
     /// Whether it is known how long its thread did not run.
     pub knows_off: bool,
+    /// What is known of what it consumed besides time.
+    pub collectors: Collectors,
     /// What is not in the numbers.
     pub missing: Missing,
     /// Its single calls as they ended, where they were asked for.
@@ -63,6 +67,7 @@ impl Invocation {
             started_ns: 0,
             nodes,
             knows_off: false,
+            collectors: Collectors::default(),
             missing: Missing::default(),
             calls: Vec::new(),
             task: None,
@@ -98,6 +103,31 @@ impl Invocation {
         Some(off_ns)
     }
 
+    /// For each node what it consumed; `None` if nothing of that is known.
+    #[must_use]
+    pub fn consumed(&self) -> Option<Vec<Consumed>> {
+        if self.collectors.is_empty() {
+            return None;
+        }
+        let of_node = |node: &TreeNode| {
+            let mut own = Counters::default();
+            for used in &node.used {
+                own[used.counter as usize] = own[used.counter as usize].saturating_add(used.amount);
+            }
+            Consumed { own, total: own }
+        };
+        let mut consumed: Vec<Consumed> = self.nodes.iter().map(of_node).collect();
+        // Children come behind their parents.
+        for (place, node) in self.nodes.iter().enumerate().rev() {
+            for &child in &node.children {
+                let nested = consumed[child as usize].total;
+                let total = consumed[place].total.iter_mut();
+                total.zip(nested).for_each(|(total, nested)| *total = total.saturating_add(nested));
+            }
+        }
+        Some(consumed)
+    }
+
     /// The number of the exception that it was left by.
     #[must_use]
     pub fn failed_by(&self) -> Option<u32> {
@@ -126,6 +156,8 @@ pub struct TreeNode {
     pub nested_ns: u64,
     /// How long the thread did not run, without nested calls.
     pub off_ns: u64,
+    /// What else it consumed, without nested calls.
+    pub used: Vec<NodeUse>,
     /// What was thrown here and caught here, by class.
     pub exceptions: Vec<NodeException>,
 }
@@ -142,6 +174,15 @@ impl TreeNode {
     pub fn self_off_ns(&self) -> u64 {
         self.off_ns.min(self.self_ns())
     }
+}
+
+/// By how much a counter of the thread has grown at a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeUse {
+    /// The number of the counter ([`nprof_common::Counter`]).
+    pub counter: u32,
+    /// By how much.
+    pub amount: u64,
 }
 
 /// What became of exceptions of one class at a node.

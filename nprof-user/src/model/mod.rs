@@ -43,8 +43,8 @@ pub use finding::{Finding, Verdict};
 pub use histogram::Histogram;
 pub use id_cache::{ID_FUNCTIONS, IdCacheReport, IdFunctionSum, LookUps};
 pub use invocation::{
-    Difference, EntrySummary, HandOver, Invocation, InvocationGroup, Missing, NodeException, PathDifference, PathSum,
-    SlowestInvocation, Submission, TreeCall, TreeNode, TreeSummary, Unfinished,
+    Difference, EntrySummary, HandOver, Invocation, InvocationGroup, Missing, NodeException, NodeUse, PathDifference,
+    PathSum, SlowestInvocation, Submission, TreeCall, TreeNode, TreeSummary, Unfinished,
 };
 pub use jni::{
     BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniExceptions,

@@ -151,6 +151,13 @@ pub enum TreeEventKind {
     /// Since what it told last it has not been running for so many nanoseconds. `None` comes behind the entry into an entry method: that will not be
     /// known until it is left.
     Waited(Option<u64>),
+    /// Since what it told last this counter of its has grown by so much.
+    Consumed {
+        /// The number of the counter ([`nprof_common::Counter`]), below that of those of threads.
+        counter: u32,
+        /// By how much.
+        amount: u64,
+    },
     /// So many whole calls within the innermost open one are missing.
     LostWithin(u64),
     /// It has made the task with this number, which another thread may run.

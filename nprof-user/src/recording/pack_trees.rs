@@ -1,11 +1,13 @@
 //! From the trees of a profile to the parts of a file.
 
-use super::numbers::{TREE_KINDS, number};
+use nprof_common::Counter;
+
+use super::numbers::{COUNTERS, TREE_KINDS, number};
 use super::rows::rows;
 use super::wire::{self, Part};
 use crate::model::{
-    AlikeTotals, EntryTotals, HandOver, Invocation, KeptInvocation, Missing, NodeException, PathSum, RecordedTrees,
-    Submission, TreeCaller, TreeMethod, TreeNode, TreeThread, TreeWay,
+    AlikeTotals, EntryTotals, HandOver, Invocation, KeptInvocation, Missing, NodeException, NodeUse, PathSum,
+    RecordedTrees, Submission, TreeCaller, TreeMethod, TreeNode, TreeThread, TreeWay,
 };
 
 /// What stands in the first part.
@@ -114,7 +116,8 @@ fn sums(trees: &RecordedTrees) -> impl Iterator<Item = wire::TreeSum> {
 }
 
 fn invocation(kept: &KeptInvocation) -> wire::Invocation {
-    let Invocation { thread: of, started_ns, ref nodes, knows_off, missing, submitted_by, .. } = kept.invocation;
+    let Invocation { thread: of, started_ns, ref nodes, knows_off, collectors, missing, submitted_by, .. } =
+        kept.invocation;
     // Single calls are not kept.
     let Missing { lost, lost_calls, unbegun, unended, cut, calls_left_out: _, is_after_loss } = missing;
     let (is_virtual, thread) = thread(of);
@@ -134,6 +137,7 @@ fn invocation(kept: &KeptInvocation) -> wire::Invocation {
         is_after_loss,
         submitted_by: submitted_by.map(submission),
         handed_over: kept.invocation.handed_over.iter().flat_map(hand_over).collect(),
+        collectors: collectors.iter().map(|collector| collector.name.to_owned()).collect(),
     }
 }
 
@@ -171,6 +175,7 @@ fn node(node: &TreeNode, caller_before: u32) -> wire::TreeNode {
         nested_ns: node.nested_ns,
         off_ns: node.off_ns,
         exceptions: node.exceptions.iter().flat_map(exception).collect(),
+        used: node.used.iter().flat_map(used).collect(),
     }
 }
 
@@ -181,4 +186,10 @@ fn thread(thread: TreeThread) -> (bool, u64) {
         TreeThread::Contained(tid) => (false, wire::CONTAINED | u64::from(tid)),
         TreeThread::Virtual(id) => (true, id),
     }
+}
+
+/// The number of a counter that has grown, and by how much.
+fn used(&NodeUse { counter, amount }: &NodeUse) -> [u64; 2] {
+    let known = Counter::ALL.get(counter as usize);
+    [known.map_or(0, |counter| number(&COUNTERS, counter)).into(), amount]
 }

@@ -16,9 +16,11 @@ use super::Error;
 use super::limits::{FLOOR, MOST, RATIO};
 use crate::model::{
     AlikeTotals, BytesPerCall, CallObject, CallValue, CallValues, EntryTotals, FunctionTotals, KeptInvocation,
-    NodeException, PathSum, ProfileFrame, ProfileStack, StackTotals, ThreadName, TimelineCall, TreeCaller, TreeMethod,
-    TreeNode, TreeWay,
+    NodeException, NodeUse, PathSum, ProfileFrame, ProfileStack, StackTotals, ThreadName, TimelineCall, TreeCaller,
+    TreeMethod, TreeNode, TreeWay,
 };
+
+const _: () = assert!(size_of::<NodeUse>() / 2 <= size_of::<NodeException>() / 4);
 
 /// What a shared text takes besides its bytes.
 const TEXT: usize = 2 * size_of::<usize>();
@@ -102,7 +104,7 @@ fn weight(tag: u32) -> (usize, usize) {
         16 => (2 * size_of::<AlikeTotals>() + LEAST_TABLE * SUM, 1),
         17 => (2 * SUM, 1),
         18 => (size_of::<KeptInvocation>(), 1),
-        // An exception takes four numbers.
+        // An exception takes four numbers, and what is consumed two.
         19 => (size_of::<(u32, TreeNode)>() + size_of::<u32>(), size_of::<NodeException>() / 4),
         // A bucket takes two bytes in the file.
         20 => (size_of::<BytesPerCall>(), size_of::<(i32, u64)>()),

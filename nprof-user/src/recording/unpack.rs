@@ -104,7 +104,7 @@ fn about(about: wire::About) -> Result<About, Error> {
         period_ns: about.period_ns,
         off_cpu: about.off_cpu,
         native_stacks: about.native_stacks,
-        collectors: collectors(&about.collectors),
+        collectors: Collectors::known(&about.collectors),
     })
 }
 
@@ -174,12 +174,6 @@ fn add_bytes(functions: &mut [FunctionTotals], bytes: wire::BytesPerCall) -> Res
     let buckets = bytes.buckets.into_iter().filter_map(|index| i32::try_from(index).ok()).zip(bytes.calls).collect();
     known.push(BytesPerCall { counter, max: bytes.max, histogram: Histogram { buckets } });
     Ok(())
-}
-
-/// Those that this nprof knows.
-fn collectors(names: &[String]) -> Collectors {
-    let known = names.iter().filter_map(|name| Collectors::named(&[name.as_str()]).ok());
-    known.fold(Collectors::default(), Collectors::and)
 }
 
 fn consumed(own: &[u64], total: &[u64]) -> Option<Box<Consumed>> {

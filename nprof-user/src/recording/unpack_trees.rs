@@ -7,12 +7,12 @@ use nprof_common::histogram::BUCKETS;
 
 use super::Error;
 use super::checks::{check, is_below, timestamp};
-use super::numbers::{TREE_KINDS, value};
+use super::numbers::{COUNTERS, TREE_KINDS, value};
 use super::wire::{self, Part};
 use crate::model::{
-    AlikeTotals, EntryTotals, HandOver, Invocation, InvocationGroup, KeptInvocation, Missing, NodeException, PathSum,
-    RecordedTrees, SlowestInvocation, Submission, TreeCaller, TreeClock, TreeLosses, TreeMethod, TreeNode, TreeThread,
-    TreeTotals, TreeWay, Unfinished,
+    AlikeTotals, Collectors, EntryTotals, HandOver, Invocation, InvocationGroup, KeptInvocation, Missing,
+    NodeException, NodeUse, PathSum, RecordedTrees, SlowestInvocation, Submission, TreeCaller, TreeClock, TreeLosses,
+    TreeMethod, TreeNode, TreeThread, TreeTotals, TreeWay, Unfinished,
 };
 
 /// How deep trees and ways are at most. Those that nprof makes are less deep.
@@ -254,8 +254,9 @@ fn invocation(
     let thread = thread(row.is_virtual, row.thread)?;
     let submitted_by = row.submitted_by.map(submission).transpose()?;
     let handed_over = hand_overs(&row.handed_over, nodes.len())?;
+    let collectors = Collectors::known(&row.collectors);
     let of = Invocation::new(thread, nodes);
-    let invocation = Invocation { number, started_ns, knows_off, missing, submitted_by, handed_over, ..of };
+    let invocation = Invocation { number, started_ns, knows_off, collectors, missing, submitted_by, handed_over, ..of };
     Ok(KeptInvocation { number, thread: row.thread_name, invocation })
 }
 
@@ -278,6 +279,17 @@ fn hand_overs(mut row: &[u64], nodes: usize) -> Result<Vec<HandOver>, Error> {
     Ok(all)
 }
 
+/// Of the counters that this nprof knows.
+fn used(row: &[u64]) -> Result<Vec<NodeUse>, Error> {
+    let (pairs, rest) = row.as_chunks();
+    check(rest.is_empty(), "what a node consumed")?;
+    let known = |&[counter, amount]: &[u64; 2]| {
+        let counter = value(&COUNTERS, u32::try_from(counter).ok()?)? as u32;
+        Some(NodeUse { counter, amount })
+    };
+    Ok(pairs.iter().filter_map(known).collect())
+}
+
 fn node(row: wire::TreeNode) -> Result<TreeNode, Error> {
     let wire::TreeNode { method, calls, unended, total_ns, min_ns, max_ns, nested_ns, off_ns, .. } = row;
     let is_sound = unended <= calls && min_ns <= max_ns && max_ns <= total_ns && is_sum([calls, total_ns].into_iter());
@@ -292,5 +304,6 @@ fn node(row: wire::TreeNode) -> Result<TreeNode, Error> {
     });
     let exceptions = exceptions.collect::<Result<_, _>>()?;
     let children = Vec::new();
-    Ok(TreeNode { method, children, calls, unended, total_ns, min_ns, max_ns, nested_ns, off_ns, exceptions })
+    let used = used(&row.used)?;
+    Ok(TreeNode { method, children, calls, unended, total_ns, min_ns, max_ns, nested_ns, off_ns, used, exceptions })
 }

@@ -500,6 +500,9 @@ pub(super) struct Invocation {
     /// Of each task that it has made: the place of its node, its number, how many invocations came of it, and their numbers.
     #[prost(uint64, repeated, tag = "15")]
     pub(super) handed_over: Vec<u64>,
+    /// The names of what is known of what its nodes consumed.
+    #[prost(string, repeated, tag = "16")]
+    pub(super) collectors: Vec<String>,
 }
 
 /// Who has made the task that an invocation is part of.
@@ -543,4 +546,7 @@ pub(super) struct TreeNode {
     /// For each class its number, and how many calls were left by it, threw it and caught it.
     #[prost(uint64, repeated, tag = "10")]
     pub(super) exceptions: Vec<u64>,
+    /// The number of each counter that has grown, and by how much.
+    #[prost(uint64, repeated, tag = "11")]
+    pub(super) used: Vec<u64>,
 }

@@ -37,6 +37,11 @@ impl TreeMemory {
         Ok(Self { memory, mapped })
     }
 
+    /// Has these counters told of, as their bits. To be said before the target maps the memory.
+    pub fn count(&self, counters: u32) {
+        self.mapped.store(tree::COUNTED, counters.into());
+    }
+
     /// The memory, for the target to map.
     #[must_use]
     pub fn memory(&self) -> BorrowedFd<'_> {

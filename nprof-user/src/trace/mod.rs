@@ -79,7 +79,7 @@ pub use spent::Spent;
 pub use stubs::check_stubs;
 pub use traced_jvm::TracedJvm;
 pub use tracer::Tracer;
-pub use tree::{TreeCollector, TreeEnd, TreeRecorder, TreeTracer};
+pub use tree::{TreeCollector, TreeEnd, TreeRecorder, TreeTracer, TreeWants};
 pub use vm::{check_stacks, survey, wait_until_ready};
 
 use crate::attach::Collect;

@@ -13,7 +13,7 @@ use nprof::calls::Question;
 use nprof::discover::Proc;
 use nprof::model::{Pid, TreeKind, TreeMethod, TreePlan};
 use nprof::resolve::pattern::Pattern;
-use nprof::trace::TreeTracer;
+use nprof::trace::{TreeTracer, TreeWants};
 use nprof_tests::bars::Bars;
 use nprof_tests::jdk::Jdk;
 use nprof_tests::process::RemoteProcess;
@@ -72,7 +72,12 @@ fn measure(jdk: &Jdk, methods: &[TreeMethod]) -> Result<[Times; 3]> {
     let before = times(&mut target, CALLS)?;
     let proc = Proc::host();
     let plan = TreePlan { methods: methods.to_vec(), ..TreePlan::default() };
-    let mut tracer = TreeTracer::with_plan(&proc, proc.jvm(Pid(target.pid()))?, plan, true)?;
+    let mut tracer = TreeTracer::with_plan(
+        &proc,
+        proc.jvm(Pid(target.pid()))?,
+        plan,
+        TreeWants { off_cpu: true, ..TreeWants::default() },
+    )?;
     tracer.begin()?;
     // Compiled again, for the most part without room in the ring.
     times(&mut target, WARM_UP)?;
@@ -100,7 +105,7 @@ fn planned(jdk: &Jdk) -> Result<f64> {
     };
     let proc = Proc::host();
     let (jvm, begin) = (proc.jvm(Pid(target.pid()))?, Instant::now());
-    let tracer = TreeTracer::open(&proc, jvm, &question, false)?;
+    let tracer = TreeTracer::open(&proc, jvm, &question, TreeWants::default())?;
     let (seconds, plan) = (begin.elapsed().as_secs_f64(), tracer.plan());
     println!("| {jdk} | {CLASSES} | {} | {} | {seconds:.2} |", plan.methods.len(), plan.left_out.len());
     drop(tracer);

@@ -23,8 +23,10 @@ pub use self::sums::{TreeSums, summarize_trees, trees_by_time, weigh_trees, weig
 use nprof_common::tree::TaskKind;
 
 use self::links::Links;
-use self::open::Open;
-use crate::model::{Invocation, Submission, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreeThread, Unfinished};
+use self::open::{Known, Open};
+use crate::model::{
+    Collectors, Invocation, Submission, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreeThread, Unfinished,
+};
 
 /// How many threads can be inside of invocations at the same time. Virtual threads can be millions.
 const MAX_INSIDE: usize = 100_000;
@@ -34,7 +36,8 @@ const MAX_INSIDE: usize = 100_000;
 pub struct Trees {
     methods: Vec<Facts>,
     keeps_calls: bool,
-    knows_off: bool,
+    /// What is known of invocations by platform threads besides their calls.
+    known: Known,
     threads: HashMap<TreeThread, State>,
     unfinished: Unfinished,
     /// How many have begun.
@@ -69,7 +72,7 @@ impl Trees {
         let mut trees = Self {
             methods: Vec::new(),
             keeps_calls,
-            knows_off: false,
+            known: Known::default(),
             threads: HashMap::new(),
             unfinished: Unfinished::default(),
             begun: 0,
@@ -89,7 +92,13 @@ impl Trees {
     /// The same, where platform threads tell how long they do not run.
     #[must_use]
     pub fn knowing_off(self, knows_off: bool) -> Self {
-        Self { knows_off, ..self }
+        Self { known: Known { off: knows_off, ..self.known }, ..self }
+    }
+
+    /// The same, where they tell what these collectors need.
+    #[must_use]
+    pub fn collecting(self, collectors: Collectors) -> Self {
+        Self { known: Known { collectors, ..self.known }, ..self }
     }
 
     /// Takes in what a thread tells. Returns the invocation that ends with it.
@@ -101,7 +110,7 @@ impl Trees {
             self.take_task(event, task);
             return None;
         }
-        if let TreeEventKind::Waited(_) = event.kind {
+        if let TreeEventKind::Waited(_) | TreeEventKind::Consumed { .. } = event.kind {
             // Of the innermost call, whatever it was told with: a task is no method.
             if let Some(State::Inside(open)) = self.threads.get_mut(&event.thread) {
                 open.take(event, |_| false);
@@ -169,18 +178,19 @@ impl Trees {
 
     /// An entry method is entered or left by a thread that is in no invocation.
     fn outside(&mut self, event: &TreeEvent) {
-        let known = self.threads.remove(&event.thread);
-        match (event.kind, known) {
-            (TreeEventKind::Enter, known) => {
+        let before = self.threads.remove(&event.thread);
+        match (event.kind, before) {
+            (TreeEventKind::Enter, before) => {
                 if self.threads.len() >= MAX_INSIDE {
                     self.unfinished.crowded += 1;
                     return;
                 }
                 // A virtual thread does not run, either, where it has no thread of the kernel.
-                let knows_off = self.knows_off && !matches!(event.thread, TreeThread::Virtual(_));
+                let is_virtual = matches!(event.thread, TreeThread::Virtual(_));
+                let known = if is_virtual { Known::default() } else { self.known };
                 self.begun += 1;
-                let mut open = Open::begin(self.begun, event, self.keeps_calls, knows_off);
-                open.missing.is_after_loss = known.is_some();
+                let mut open = Open::begin(self.begun, event, self.keeps_calls, known);
+                open.missing.is_after_loss = before.is_some();
                 self.threads.insert(event.thread, State::Inside(Box::new(open)));
             }
             (_, None) => self.unfinished.begun_before += 1,

@@ -4,8 +4,11 @@
 
 use std::collections::HashMap;
 
+use nprof_common::THREAD_COUNTERS;
+
 use crate::model::{
-    HandOver, Invocation, Missing, NodeException, TreeCall, TreeEvent, TreeEventKind, TreeNode, TreeThread,
+    Collectors, HandOver, Invocation, Missing, NodeException, NodeUse, TreeCall, TreeEvent, TreeEventKind, TreeNode,
+    TreeThread,
 };
 
 /// How deep nodes are nested. Two levels of JSON each: many readers give up at 128.
@@ -35,7 +38,17 @@ pub(super) struct Open {
     pub(super) missing: Missing,
     calls: Option<Vec<TreeCall>>,
     knows_off: bool,
+    collectors: Collectors,
     handed_over: Vec<HandOver>,
+}
+
+/// What is known of an invocation besides its calls.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Known {
+    /// How long the thread does not run.
+    pub(super) off: bool,
+    /// What it consumes.
+    pub(super) collectors: Collectors,
 }
 
 /// A call that is open.
@@ -48,6 +61,8 @@ struct Frame {
     nested_ns: u64,
     /// How long the thread did not run, without nested calls.
     off_ns: u64,
+    /// What else it consumed, likewise.
+    used: Vec<NodeUse>,
     /// The method that was called last from here, and its node: in a loop it is the next one as well.
     latest: Option<(u32, u32)>,
     /// The class of the exception that has come last from a nested call, and of which nobody knows yet whether it is caught here.
@@ -55,8 +70,8 @@ struct Frame {
 }
 
 impl Open {
-    /// An entry method is entered. `knows_off` says whether it is told how long the thread does not run.
-    pub(super) fn begin(number: u64, event: &TreeEvent, keeps_calls: bool, knows_off: bool) -> Self {
+    /// An entry method is entered. `known` says what will be told besides.
+    pub(super) fn begin(number: u64, event: &TreeEvent, keeps_calls: bool, known: Known) -> Self {
         let mut open = Self {
             number,
             task: None,
@@ -67,7 +82,8 @@ impl Open {
             beyond: 0,
             missing: Missing::default(),
             calls: keeps_calls.then(Vec::new),
-            knows_off,
+            knows_off: known.off,
+            collectors: known.collectors,
             handed_over: Vec::new(),
         };
         open.enter(event);
@@ -92,7 +108,8 @@ impl Open {
             TreeEventKind::Throw { exception } => self.leave(event, Some(exception), is_told_of),
             TreeEventKind::Lost(events) => self.lose(events),
             TreeEventKind::Waited(Some(off_ns)) => self.add_off(off_ns),
-            TreeEventKind::Waited(None) => self.knows_off = false,
+            TreeEventKind::Waited(None) => (self.knows_off, self.collectors) = (false, Collectors::default()),
+            TreeEventKind::Consumed { counter, amount } => self.consume(counter, amount),
             TreeEventKind::LostWithin(calls) => self.missing.lost_calls += calls,
             TreeEventKind::Hands(task) => self.hand_over(task),
             // One that comes later is of the same task, or of one that is run within the invocation.
@@ -115,10 +132,10 @@ impl Open {
 
     /// What it has become.
     pub(super) fn finish(self, thread: TreeThread) -> Invocation {
-        let Self { number, task, started_ns, nodes, missing, calls, knows_off, handed_over, .. } = self;
+        let Self { number, task, started_ns, nodes, missing, calls, knows_off, collectors, handed_over, .. } = self;
         let calls = calls.unwrap_or_default();
         let one = Invocation::new(thread, nodes);
-        Invocation { number, started_ns, knows_off, missing, calls, task, handed_over, ..one }
+        Invocation { number, started_ns, knows_off, collectors, missing, calls, task, handed_over, ..one }
     }
 
     fn enter(&mut self, event: &TreeEvent) {
@@ -133,7 +150,17 @@ impl Open {
             None => self.missing.cut += 1,
         }
         let (method, began_ns) = (event.method, event.at_ns);
-        self.stack.push(Frame { method, node, began_ns, nested_ns: 0, off_ns: 0, latest: None, pending: None });
+        let latest = None;
+        self.stack.push(Frame {
+            method,
+            node,
+            began_ns,
+            nested_ns: 0,
+            off_ns: 0,
+            used: Vec::new(),
+            latest,
+            pending: None,
+        });
     }
 
     /// The node of a method that is called now; `None` where there is no room for it.
@@ -192,7 +219,7 @@ impl Open {
 
     /// The innermost call ends.
     fn close(&mut self, at_ns: u64, exception: Option<u32>) {
-        let Some(frame) = self.stack.pop() else { return };
+        let Some(mut frame) = self.stack.pop() else { return };
         let took_ns = at_ns.saturating_sub(frame.began_ns);
         if let Some(place) = frame.node {
             let node = &mut self.nodes[place as usize];
@@ -203,6 +230,7 @@ impl Open {
             node.total_ns += took_ns;
             node.nested_ns += frame.nested_ns;
             node.off_ns += frame.off_ns;
+            add(&mut node.used, std::mem::take(&mut frame.used));
             throw(node, frame.pending, exception);
             self.keep(place, &frame, took_ns);
         }
@@ -211,6 +239,7 @@ impl Open {
             caller.nested_ns += took_ns;
         } else {
             caller.off_ns += frame.off_ns;
+            add(&mut caller.used, frame.used);
         }
         if exception.is_some()
             && let Some(earlier) = std::mem::replace(&mut caller.pending, exception)
@@ -225,6 +254,13 @@ impl Open {
     fn add_off(&mut self, off_ns: u64) {
         if let Some(frame) = self.stack.last_mut() {
             frame.off_ns += off_ns;
+        }
+    }
+
+    /// A counter of the thread has grown in the innermost call.
+    fn consume(&mut self, counter: u32, amount: u64) {
+        if let Some(frame) = self.stack.last_mut().filter(|_| (counter as usize) < THREAD_COUNTERS) {
+            add(&mut frame.used, vec![NodeUse { counter, amount }]);
         }
     }
 
@@ -246,7 +282,24 @@ impl Open {
         }
         self.missing.unended += 1;
         self.add_off(frame.off_ns);
+        if let Some(caller) = self.stack.last_mut() {
+            add(&mut caller.used, frame.used);
+        }
         true
+    }
+}
+
+/// Adds what was consumed to what was before.
+fn add(to: &mut Vec<NodeUse>, more: Vec<NodeUse>) {
+    if to.is_empty() {
+        *to = more;
+        return;
+    }
+    for NodeUse { counter, amount } in more {
+        match to.iter_mut().find(|used| used.counter == counter) {
+            Some(used) => used.amount = used.amount.saturating_add(amount),
+            None => to.push(NodeUse { counter, amount }),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::discover::Proc;
 use crate::model::{Jvm, LeftOut, TreeKind};
 use crate::render::tree::left_out_words;
 use crate::resolve::pattern::Pattern;
-use crate::trace::{self, TreeEnd, TreeTracer};
+use crate::trace::{self, TreeEnd, TreeTracer, TreeWants};
 
 /// How far to follow entry methods.
 #[derive(Debug, Clone, Args)]
@@ -38,8 +38,7 @@ pub(in crate::cli) struct Following {
     /// The entry methods, as they were typed.
     entries: Vec<String>,
     question: Question,
-    /// Whether it is measured how long threads do not run.
-    off_cpu: bool,
+    wants: TreeWants,
 }
 
 impl FollowArgs {
@@ -47,7 +46,7 @@ impl FollowArgs {
     ///
     /// # Errors
     /// For a pattern that is none.
-    pub(in crate::cli) fn following(&self, entries: &[String], off_cpu: bool) -> anyhow::Result<Following> {
+    pub(in crate::cli) fn following(&self, entries: &[String], wants: TreeWants) -> anyhow::Result<Following> {
         let read = if self.regex { Pattern::regex } else { Pattern::parse };
         let patterns = |texts: &[String]| texts.iter().map(|text| read(text)).collect::<Result<Vec<_>, _>>();
         let methods = usize::try_from(self.max_methods).unwrap_or(usize::MAX);
@@ -57,7 +56,7 @@ impl FollowArgs {
             depth: self.depth,
             limits: Limits { methods, ..Limits::default() },
         };
-        Ok(Following { entries: entries.to_vec(), question, off_cpu })
+        Ok(Following { entries: entries.to_vec(), question, wants })
     }
 }
 
@@ -72,8 +71,8 @@ impl Following {
         proc: &Proc,
         jvm: &Jvm,
     ) -> anyhow::Result<Option<TreeTracer>> {
-        let (proc, jvm, question, off_cpu) = (proc.clone(), jvm.clone(), self.question.clone(), self.off_cpu);
-        let opening = stop.unless_stopped(move || TreeTracer::open(&proc, jvm, &question, off_cpu));
+        let (proc, jvm, question, wants) = (proc.clone(), jvm.clone(), self.question.clone(), self.wants);
+        let opening = stop.unless_stopped(move || TreeTracer::open(&proc, jvm, &question, wants));
         let Some(opened) = opening.await? else { bail!("stopped before anything was changed") };
         let tracer = opened?;
         let has_entries = tracer.plan().methods.iter().any(|method| method.is_entry);

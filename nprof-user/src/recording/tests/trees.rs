@@ -7,9 +7,9 @@ use jiff::Timestamp;
 
 use super::{Dice, read_back, written};
 use crate::model::{
-    AlikeTotals, EntryTotals, HandOver, Invocation, InvocationGroup, JniStep, KeptInvocation, Missing, NodeException,
-    PathSum, Profile, RecordedTrees, SlowestInvocation, Submission, TreeCaller, TreeClock, TreeKind, TreeLosses,
-    TreeMethod, TreeNode, TreeThread, TreeTotals, TreeWay, Unfinished,
+    AlikeTotals, Collectors, EntryTotals, HandOver, Invocation, InvocationGroup, JniStep, KeptInvocation, Missing,
+    NodeException, NodeUse, PathSum, Profile, RecordedTrees, SlowestInvocation, Submission, TreeCaller, TreeClock,
+    TreeKind, TreeLosses, TreeMethod, TreeNode, TreeThread, TreeTotals, TreeWay, Unfinished,
 };
 use crate::recording::Error;
 
@@ -78,6 +78,7 @@ fn kept(at: u32, methods: u64, dice: &mut Dice) -> KeptInvocation {
             max_ns,
             nested_ns: dice.below(1 << 30),
             off_ns: dice.below(1 << 30),
+            used: (0..dice.small(4)).map(|counter| NodeUse { counter, amount: dice.below(1 << 40) }).collect(),
             exceptions: exceptions.collect(),
         });
         if place > 0 {
@@ -99,6 +100,11 @@ fn kept(at: u32, methods: u64, dice: &mut Dice) -> KeptInvocation {
         number: at.into(),
         started_ns: 1 << 50,
         knows_off: at.is_multiple_of(2),
+        collectors: if at.is_multiple_of(3) {
+            Collectors::named(&["io", "faults"]).unwrap()
+        } else {
+            Collectors::default()
+        },
         missing: if at.is_multiple_of(2) { Missing::default() } else { missing },
         submitted_by: at.is_multiple_of(5).then(|| submission(at)),
         handed_over: (0..at % 4).map(handed).collect(),
@@ -179,7 +185,10 @@ fn what_cannot_be_is_refused() {
 /// What trees take in memory at least.
 pub(super) fn held(trees: &RecordedTrees) -> usize {
     let callers = |of: &TreeMethod| of.callers.iter().map(|of| size_of_val(of) + 2 * of.lines.len()).sum::<usize>();
-    let of_node = |of: &TreeNode| size_of_val(of) + 4 * of.children.len() + size_of_val(of.exceptions.as_slice());
+    let of_node = |of: &TreeNode| {
+        let lists = size_of_val(of.exceptions.as_slice()) + size_of_val(of.used.as_slice());
+        size_of_val(of) + 4 * of.children.len() + lists
+    };
     let of_entry = |of: &EntryTotals| {
         let alike = of.alike.values().map(|of| size_of_val(of) + of.ways.len() * size_of::<(u32, PathSum)>());
         size_of_val(of) + alike.sum::<usize>()

@@ -37,6 +37,7 @@ impl TreeCollector {
     #[must_use]
     pub fn new(tracer: TreeTracer, keeps_calls: bool) -> Self {
         let trees = Trees::new(&tracer.plan().methods, keeps_calls).knowing_off(tracer.knows_off());
+        let trees = trees.collecting(tracer.collectors());
         Self { tracer, trees, events: Vec::new(), waiting: Vec::new() }
     }
 

@@ -21,7 +21,7 @@ pub use self::recorder::TreeRecorder;
 
 use std::time::{Duration, Instant};
 
-use nprof_common::tree::{Event, EventKind, TASKS, UNKNOWN_EXCEPTION, UNKNOWN_WAIT, VIRTUAL};
+use nprof_common::tree::{Event, EventKind, TASKS, UNKNOWN_EXCEPTION, UNKNOWN_WAIT, VIRTUAL, consumed_of};
 
 use self::budget::Budget;
 use self::classes::ClassList;
@@ -37,7 +37,7 @@ use super::vm::{ended_or, wait_until_ready};
 use super::{Error, TierWanted};
 use crate::calls::{self, Planned, Question};
 use crate::discover::Proc;
-use crate::model::{Jvm, TreeEvent, TreeEventKind, TreeLosses, TreePlan, TreeThread, VirtAddr};
+use crate::model::{Collectors, Jvm, TreeEvent, TreeEventKind, TreeLosses, TreePlan, TreeThread, VirtAddr};
 use crate::shim::{self, TreesEnded};
 use crate::sys::ticks::Moment;
 
@@ -66,6 +66,7 @@ pub struct TreeTracer {
     tids: Tids,
     budget: Option<Budget>,
     silenced: Vec<u32>,
+    wants: TreeWants,
     /// Whether tasks are told of.
     has_tasks: bool,
     /// Whether classes are to be restored.
@@ -80,14 +81,23 @@ struct Recorded {
     until: Option<Instant>,
 }
 
+/// What threads are to tell besides the methods that they enter and leave, where that can be known.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TreeWants {
+    /// How long they do not run.
+    pub off_cpu: bool,
+    /// What they consume.
+    pub collectors: Collectors,
+}
+
 impl TreeTracer {
     /// Loads the shim, if it is not there, and finds out what to enhance. Nothing is enhanced yet. Where no packages are named, those of the
-    /// entry methods are meant, and those below. With `off_cpu` threads tell how long they do not run, where that can be known.
+    /// entry methods are meant, and those below.
     ///
     /// # Errors
     /// If the shim cannot be had, or is gone.
-    pub fn open(proc: &Proc, jvm: Jvm, question: &Question, off_cpu: bool) -> Result<Self, Error> {
-        let mut tracer = Self::connected(proc, jvm, off_cpu)?;
+    pub fn open(proc: &Proc, jvm: Jvm, question: &Question, wants: TreeWants) -> Result<Self, Error> {
+        let mut tracer = Self::connected(proc, jvm, wants)?;
         let mut question = question.clone();
         if question.packages.is_empty() {
             question.packages = tracer.list.packages(&question.entries);
@@ -106,16 +116,16 @@ impl TreeTracer {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn with_plan(proc: &Proc, jvm: Jvm, plan: TreePlan, off_cpu: bool) -> Result<Self, Error> {
-        let mut tracer = Self::connected(proc, jvm, off_cpu)?;
+    pub fn with_plan(proc: &Proc, jvm: Jvm, plan: TreePlan, wants: TreeWants) -> Result<Self, Error> {
+        let mut tracer = Self::connected(proc, jvm, wants)?;
         tracer.planned = enhancing::planned(plan, &tracer.list);
         Ok(tracer)
     }
 
-    fn connected(proc: &Proc, mut jvm: Jvm, off_cpu: bool) -> Result<Self, Error> {
+    fn connected(proc: &Proc, mut jvm: Jvm, wants: TreeWants) -> Result<Self, Error> {
         wait_until_ready(proc, &mut jvm)?;
         let first = Moment::now();
-        let begun = begin(proc, &jvm, off_cpu).map_err(|error| ended_or(error, proc, &jvm));
+        let begun = begin(proc, &jvm, wants).map_err(|error| ended_or(error, proc, &jvm));
         let (mut session, waits) = begun?;
         let mut list = session.classes()?;
         session.methods(&mut list)?;
@@ -133,6 +143,7 @@ impl TreeTracer {
             first,
             budget: None,
             silenced: Vec::new(),
+            wants,
             has_tasks: false,
             is_enhanced: false,
             recorded: Recorded::default(),
@@ -148,7 +159,13 @@ impl TreeTracer {
     /// Whether platform threads tell how long they do not run.
     #[must_use]
     pub fn knows_off(&self) -> bool {
-        self.waits.is_some()
+        self.waits.is_some() && self.wants.off_cpu
+    }
+
+    /// What they tell that they consume.
+    #[must_use]
+    pub fn collectors(&self) -> Collectors {
+        self.wants.collectors
     }
 
     /// The methods that tell no more, since they were called too often for the budget, in the order in which that was found.
@@ -371,6 +388,7 @@ impl TreeTracer {
             EventKind::Handed => TreeEventKind::Hands(event.detail),
             // Those that begin and end tasks are not passed on.
             EventKind::Came | EventKind::Begins | EventKind::Ends => TreeEventKind::Comes(event.detail),
+            EventKind::Consumed => consumption(event.detail),
             EventKind::Waited => TreeEventKind::Waited(Some(event.detail).filter(|&off_ns| off_ns != UNKNOWN_WAIT)),
         };
         TreeEvent { thread, at_ns: self.clock.ns(event.ticks), method: event.method, kind }
@@ -391,13 +409,19 @@ impl Drop for TreeTracer {
     }
 }
 
+/// What has been consumed; what a target tells of no counter is nothing.
+fn consumption(detail: u64) -> TreeEventKind {
+    let (counter, amount) = consumed_of(detail).unwrap_or_default();
+    TreeEventKind::Consumed { counter: u32::try_from(counter).unwrap_or(0), amount }
+}
+
 /// The number of an exception's class, if an event tells one.
 fn exception(event: &Event) -> Option<u32> {
     let number = u32::try_from(event.detail).ok().filter(|&number| number != UNKNOWN_EXCEPTION);
     number.filter(|_| event.kind == EventKind::Threw)
 }
 
-fn begin(proc: &Proc, jvm: &Jvm, off_cpu: bool) -> Result<(Session, Option<Waits>), Error> {
+fn begin(proc: &Proc, jvm: &Jvm, wants: TreeWants) -> Result<(Session, Option<Waits>), Error> {
     let pid = jvm.pid;
     if shim::is_in_use(pid) {
         return Err(Error::Trees { pid, why: "another nprof uses the shim in it; end that one first" });
@@ -405,7 +429,7 @@ fn begin(proc: &Proc, jvm: &Jvm, off_cpu: bool) -> Result<(Session, Option<Waits
     let connection = connect(proc, jvm, TierWanted::Stub, false)?;
     let connection = connection.ok_or(Error::Trees { pid, why: "there is no shim in it" })?;
     let site = VirtAddr(connection.hello().rowless_site);
-    let waits = if off_cpu { Waits::begin(proc, jvm, site) } else { None };
-    let session = Session::begin(pid, connection, waits.as_ref().map(Waits::map))?;
+    let waits = Waits::begin(proc, jvm, site, wants)?;
+    let session = Session::begin(pid, connection, waits.as_ref().map(Waits::map), wants.collectors.counters())?;
     Ok((session, waits))
 }

@@ -108,7 +108,7 @@ impl Order {
                 false
             }
             // Virtual threads do not tell.
-            EventKind::Waited => false,
+            EventKind::Waited | EventKind::Consumed => false,
         }
     }
 

@@ -28,9 +28,16 @@ pub(super) struct Session {
 pub(super) type Change<'a> = &'a mut dyn FnMut(u32, &[u8]) -> Option<Vec<u8>>;
 
 impl Session {
-    /// Has the shim make ready, with these rows of threads if there are to be some.
-    pub(super) fn begin(pid: Pid, mut connection: Connection, rows: Option<&RowMap>) -> Result<Self, shim::Error> {
+    /// Has the shim make ready, with these rows of threads if there are to be some, and the counters in them of which threads are to tell, as
+    /// their bits.
+    pub(super) fn begin(
+        pid: Pid,
+        mut connection: Connection,
+        rows: Option<&RowMap>,
+        counters: u32,
+    ) -> Result<Self, shim::Error> {
         let memory = TreeMemory::new().map_err(|source| shim::Error::Memory { pid, source })?;
+        memory.count(counters);
         connection.prepare_trees(memory.memory(), rows.map(|rows| (rows.map(), rows.rows())))?;
         let mut session = Self { pid, connection, memory, exceptions: HashMap::new() };
         session.answer(|message| matches!(message, FromShimOwned::TreesReady).then_some(()))?;

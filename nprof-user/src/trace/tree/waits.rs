@@ -1,4 +1,4 @@
-//! How long threads do not run: the programs of the kernel that keep a row of each thread of a target, which its shim maps and reads.
+//! How long threads do not run, and what they consume: the programs of the kernel that keep a row of each thread of a target, which its shim maps and reads.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use crate::discover::Proc;
 use crate::model::{Jvm, VirtAddr};
 use crate::trace::Error;
 use crate::trace::rowless::Rows;
+use crate::trace::tree::TreeWants;
 
 /// What keeps the rows of one JVM. They are not kept any more when this is dropped.
 #[derive(Debug)]
@@ -21,15 +22,29 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Has rows kept of the threads of a JVM, which pass `site` in its shim to get theirs. `None` where the kernel cannot, or nprof may not, which
-    /// is said.
-    pub(super) fn begin(proc: &Proc, jvm: &Jvm, site: VirtAddr) -> Option<Self> {
-        let begun = Self::try_begin(proc, jvm, site);
-        begun.inspect_err(|error| tracing::warn!("not known how long threads wait: {}", in_full(error))).ok()
+    /// Has rows kept of the threads of a JVM, which pass `site` in its shim to get theirs. `None` where none are wanted, and where the kernel cannot
+    /// say how long threads do not run, or nprof may not ask, which is said.
+    ///
+    /// # Errors
+    /// The same where something is to be collected: nobody has asked for times off the CPU.
+    pub(super) fn begin(proc: &Proc, jvm: &Jvm, site: VirtAddr, wants: TreeWants) -> Result<Option<Self>, Error> {
+        if !wants.off_cpu && wants.collectors.is_empty() {
+            return Ok(None);
+        }
+        match Self::try_begin(proc, jvm, site, wants) {
+            Ok(waits) => Ok(Some(waits)),
+            Err(error) if wants.collectors.is_empty() => {
+                tracing::warn!("not known how long threads wait: {}", in_full(&error));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    fn try_begin(proc: &Proc, jvm: &Jvm, site: VirtAddr) -> Result<Self, Error> {
-        let collect = Collect { target: jvm.pid, off_cpu: true, rows: ROWS, ..Collect::nothing() };
+    fn try_begin(proc: &Proc, jvm: &Jvm, site: VirtAddr, wants: TreeWants) -> Result<Self, Error> {
+        let TreeWants { off_cpu, collectors } = wants;
+        let counters = collectors.counters();
+        let collect = Collect { target: jvm.pid, off_cpu, counters, rows: ROWS, only_rows: true, ..Collect::nothing() };
         let (engine, _feeds) = Engine::load_collecting(1, &collect)?;
         let maps = engine.row_maps().ok_or(Error::NoRows { pid: jvm.pid })?;
         let map = maps.make(proc.threads(jvm.pid)?)?;

@@ -1,11 +1,13 @@
 //! What invocations come to together, and what those of two recordings come to beside each other.
 
+use nprof_common::{Consumed, Counter};
+
 use super::super::{
     TreeSums, Trees, compare_trees, summarize_trees, trees_by_time, weigh_comparison, weigh_trees, weigh_trees_all,
 };
 use super::{Script, at, methods};
 use crate::model::{
-    Invocation, PathDifference, RecordedTrees, TreeEvent, TreeEventKind, TreeMethod, TreeThread, Weight,
+    Collectors, Invocation, PathDifference, RecordedTrees, TreeEvent, TreeEventKind, TreeMethod, TreeThread, Weight,
 };
 
 /// An invocation of method 0 that calls 2, which takes `within`, and takes `own` itself.
@@ -93,6 +95,32 @@ fn waiting_belongs_to_the_innermost_call() {
     let event = |kind| TreeEvent { thread: TreeThread::Virtual(1), at_ns: 0, method: 0, kind };
     assert!(trees.take(&event(TreeEventKind::Enter)).is_none());
     assert_eq!(trees.take(&event(TreeEventKind::Return)).unwrap().off_ns(), None);
+}
+
+/// Check that what was consumed belongs to the innermost call that is open, to its caller where that has no end, and with nested calls to all
+/// around it; and that it is not known of virtual threads, nor where a thread says so or nothing was collected.
+#[test]
+fn consumption_belongs_to_the_innermost_call() {
+    let faults = Collectors::named(&["faults"]).unwrap();
+    let trees = || Trees::new(&methods(), true).collecting(faults);
+    let new = || Script { trees: trees(), now: 1000, done: Vec::new() };
+    let used = |amount| TreeEventKind::Consumed { counter: Counter::MinorFaults as u32, amount };
+    let one = new().tell(0, used(99)).enter(0).tell(2, used(30)).enter(2).tell(2, used(5)).leave(2);
+    let one = one.enter(2).tell(2, used(6)).leave(2).tell(u32::MAX, used(10));
+    let one = one.enter(3).tell(4, used(7)).enter(4).tell(4, used(11)).leave(3).tell(0, used(2)).leave(0).one();
+    let place = |path: &[u32]| one.nodes.iter().position(|node| std::ptr::eq(node, at(&one, path))).unwrap();
+    let consumed = one.consumed().unwrap();
+    let of = |path: &[u32]| {
+        let Consumed { own, total } = consumed[place(path)];
+        (own[Counter::MinorFaults as usize], total[Counter::MinorFaults as usize])
+    };
+    assert_eq!((of(&[]), of(&[2]), of(&[3]), of(&[3, 4])), ((42, 71), (11, 11), (18, 18), (0, 0)));
+    let unknown = new().enter(0).tell(0, TreeEventKind::Waited(None)).tell(0, used(1)).leave(0).one();
+    assert_eq!((unknown.consumed(), Script::new().enter(0).tell(0, used(1)).leave(0).one().consumed()), (None, None));
+    let mut trees = trees();
+    let event = |kind| TreeEvent { thread: TreeThread::Virtual(1), at_ns: 0, method: 0, kind };
+    assert!(trees.take(&event(TreeEventKind::Enter)).is_none());
+    assert_eq!(trees.take(&event(TreeEventKind::Return)).unwrap().consumed(), None);
 }
 
 /// Check that trees are weighed by calls and by waiting as well, and that waiting is not made up where it is not known.
