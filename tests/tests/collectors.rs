@@ -6,7 +6,7 @@ use ::nprof::model::{BytesPerCall, Histogram, Profile};
 use anyhow::{Context, Result, ensure};
 use nprof_common::Counter;
 use nprof_tests::child::Stream;
-use nprof_tests::nprof::{self, Trace};
+use nprof_tests::nprof::{self, Outcome, Trace};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::report::{BytesRow, Row};
 use nprof_tests::require::{on_kernel, say, traced_on_every_jdk};
@@ -14,6 +14,7 @@ use nprof_tests::serve::{Serve, UNGOVERNED};
 use nprof_tests::stolen::Stolen;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::callers::Recording;
 
@@ -95,6 +96,61 @@ fn everything_to_the_unit() -> Result<()> {
         }
         target.exit()
     })
+}
+
+/// What `nprof tree` collects.
+const IN_TREES: &str = "faults,switches,io,disk,net,syscalls,locks,mapped";
+
+/// Check that each invocation of a Java method that calls a native has what that consumed, to the unit: at the native, and in all of it.
+#[test]
+fn invocations_have_their_own() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        // What the VM does in a method's name is its own as well: code that has just been compiled is first used there.
+        let mut target = RemoteProcess::consuming_with(jdk, &["-Xint"])?;
+        for (what, amount, of_one) in EACH.into_iter().filter(|(what, ..)| *what != "allocate") {
+            let trees = trees(&mut target, what, amount)?;
+            ensure!(trees.len() as u64 == CALLS, "{what}: {} invocations", trees.len());
+            let mut with_more_faults = 0;
+            for tree in &trees {
+                let native = &tree["root"]["children"][0];
+                ensure!(native["method"] == what && native["kind"] == "native", "{tree}");
+                let [all, own] = ["collected_total", "collected"].map(|which| &tree["root"][which]);
+                for (name, number) in of_one.iter().filter(|(name, _)| !name.starts_with("alloc")) {
+                    let found = |of: &Value| of[*name].as_u64().with_context(|| format!("no {name}: {tree}"));
+                    let of_native = found(&native["collected"])?;
+                    // What tells may touch a page of a thread's stack that nothing has touched before, until it has read the counters.
+                    let has_more = *name == "faults" && of_native > *number;
+                    with_more_faults += u64::from(has_more);
+                    ensure!(has_more || of_native == *number, "{what}: {name} should be {number}: {tree}");
+                    ensure!(found(&native["collected_total"])? == of_native, "{what}: {name}: {tree}");
+                    ensure!(found(all)? == of_native + found(own)?, "{what}: {name}: {tree}");
+                }
+            }
+            ensure!(20 * with_more_faults <= CALLS, "{what}: {with_more_faults} of {CALLS} have more faults");
+        }
+        target.exit()
+    })
+}
+
+/// The invocations of the method that has a native called, by several threads. What is done once in a process and at a call site is done before.
+fn trees(target: &mut RemoteProcess, what: &str, amount: u64) -> Result<Vec<Value>> {
+    let command = format!("consume {what} {THREADS} {ROUNDS} {amount}");
+    target.run(&command)?;
+    let (pid, all) = (target.pid().to_string(), (2 * CALLS).to_string());
+    let options =
+        ["tree", "--pid", &pid, "--max-overhead", "off", "--collect", IN_TREES, "--format", "json", "-n", &all];
+    let mut following = nprof::spawn(&[&options[..], &["targets.Consuming::once"]].concat())?;
+    following.line_with_prefix(Stream::Stderr, "following ")?;
+    target.run(&command)?;
+    target.run(&command)?;
+    let Outcome { code, stdout, stderr } = nprof::outcome(following)?;
+    ensure!(code == Some(0), "{code:?}: {stderr:?}");
+    let lines = stdout.lines().map(|line| Ok(serde_json::from_str(line)?)).collect::<Result<Vec<Value>>>()?;
+    // The last line is about all of them.
+    let (_, trees) = lines.split_last().context("nothing was printed")?;
+    ensure!(trees.len() as u64 == 2 * CALLS, "{} lines", trees.len());
+    // In the order in which they ended; those of the second time have begun behind all others.
+    Ok(trees.iter().filter(|tree| tree["number"].as_u64().is_some_and(|number| number > CALLS)).cloned().collect())
 }
 
 /// Check that everything is to the unit, page faults included, twenty times out of twenty, of a single thread and of 64 at once, and on

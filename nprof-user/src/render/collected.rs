@@ -1,8 +1,9 @@
-//! What calls consumed, as an object of JSON: numbers by the names of what is collected.
+//! What calls consumed: as an object of JSON, numbers by the names of what is collected, and in words.
 
 use nprof_common::{Consumed, Counters};
 use serde::{Serialize, Serializer};
 
+use super::units;
 use crate::model::{Collectors, Column};
 
 /// The numbers, in the order of the collectors.
@@ -27,6 +28,15 @@ impl Collected {
         let numbers = |of| Self(collectors.columns().map(|column| (column.name, number(column, of))).collect());
         (!collectors.is_empty()).then(|| of.map(numbers))
     }
+}
+
+/// What was collected, as far as it is not nothing; empty for nothing.
+pub(super) fn in_words(collectors: Collectors, counters: &Counters) -> String {
+    let numbers = collectors.columns().map(|column| (column, column.of(counters))).filter(|(_, number)| *number > 0);
+    let words = |(column, number): (&Column, u64)| {
+        format!("{} {}", column.title.to_lowercase(), units::counted(number, column.unit))
+    };
+    numbers.map(words).collect::<Vec<_>>().join(", ")
 }
 
 impl Serialize for Collected {

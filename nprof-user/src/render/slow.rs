@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
+use super::collected::in_words;
 use super::run::Run;
 use super::{Scope, arguments, json, names, units};
-use crate::model::{CountedIn, SlowCall, SlowCalls, SlowWait, Snapshot};
+use crate::model::{SlowCall, SlowCalls, SlowWait, Snapshot};
 
 /// How many patterns with thresholds of their own are named.
 const PATTERNS: usize = 3;
@@ -93,16 +94,8 @@ fn wait(wait: &SlowWait) -> String {
 
 /// What was collected of a call, as far as it is not nothing.
 fn consumed(snapshot: &Snapshot, call: &SlowCall) -> Option<String> {
-    let counters = call.consumed.as_deref()?;
-    let numbers = snapshot.collectors.columns().map(|column| (column, column.of(counters)));
-    let texts: Vec<String> = numbers
-        .filter(|(_, number)| *number > 0)
-        .map(|(column, number)| match column.unit {
-            CountedIn::Events => format!("{} {}", column.title.to_lowercase(), units::count(number)),
-            CountedIn::Bytes => format!("{} {}", column.title.to_lowercase(), units::bytes(number)),
-        })
-        .collect();
-    (!texts.is_empty()).then(|| texts.join(", "))
+    let words = in_words(snapshot.collectors, call.consumed.as_deref()?);
+    (!words.is_empty()).then_some(words)
 }
 
 #[cfg(test)]

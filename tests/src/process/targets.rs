@@ -144,9 +144,18 @@ impl RemoteProcess {
     /// # Errors
     /// When it cannot be built or started.
     pub fn consuming(jdk: &Jdk) -> Result<Self> {
+        Self::consuming_with(jdk, &[])
+    }
+
+    /// The same on a JVM with these options.
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn consuming_with(jdk: &Jdk, options: &[&str]) -> Result<Self> {
         let targets = Targets::get()?;
         let mut command = java(jdk, &targets.classes());
-        Self::start(jdk, command.arg("targets.Consuming").arg(targets.library("libconsuming.so")))
+        command.args(options).arg("targets.Consuming").arg(targets.library("libconsuming.so"));
+        Self::start(jdk, &mut command)
     }
 
     /// Natives that consume what they are told to (`Consuming.java`) from a jar, by whose name it is known then.

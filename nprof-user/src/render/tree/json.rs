@@ -3,6 +3,7 @@
 
 use std::io::{self, Write};
 
+use nprof_common::Consumed;
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
@@ -11,9 +12,10 @@ use super::plan::{left_out, reason};
 use super::{ShownInvocation, TreeContext, TreeRun, thread_label};
 use crate::aggregate::quantile::quantile;
 use crate::model::{
-    Difference, EntrySummary, Histogram, Invocation, InvocationGroup, JniStep, Losses, Missing, PathSum, TreeKind,
-    TreeMethod, TreeThread, Unfinished,
+    Column, Difference, EntrySummary, Histogram, Invocation, InvocationGroup, JniStep, Losses, Missing, PathSum,
+    TreeKind, TreeMethod, TreeThread, Unfinished,
 };
+use crate::render::collected::Collected;
 use crate::render::json::{SCHEMA, as_map, line, nanoseconds};
 
 /// The scale of the histogram: 2^2 buckets per octave, as in `trace`.
@@ -90,7 +92,13 @@ impl<'a> InvocationLine<'a> {
             off_cpu_ns: invocation.total_ns().and(off_ns.as_deref()).and_then(|off_ns| off_ns.first().copied()),
             submitted_by: SubmittedBy::of(context, invocation),
             missing: invocation.missing.into(),
-            root: Tree { context, invocation, off_ns, handed: HandedOver::of(invocation) },
+            root: Tree {
+                context,
+                invocation,
+                off_ns,
+                consumed: invocation.consumed(),
+                handed: HandedOver::of(invocation),
+            },
         }
     }
 }
@@ -165,6 +173,8 @@ struct Tree<'a> {
     invocation: &'a Invocation,
     /// Of each node how long the thread did not run.
     off_ns: Option<Vec<u64>>,
+    /// What each consumed.
+    consumed: Option<Vec<Consumed>>,
     handed: HandedOver,
 }
 
@@ -202,6 +212,11 @@ struct NodeOf<'a> {
     self_off_cpu_ns: Option<u64>,
     min_ns: u64,
     max_ns: u64,
+    /// Only where something is collected: without nested calls, and with them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collected: Option<Option<Collected>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collected_total: Option<Option<Collected>>,
     exception: Option<&'a str>,
     exceptions: Vec<ExceptionOf<'a>>,
     /// Only where it has.
@@ -231,6 +246,8 @@ impl Serialize for Node<'_> {
             threw: sum.threw,
             caught: sum.caught,
         });
+        let consumed = tree.consumed.as_ref().and_then(|consumed| consumed.get(place as usize));
+        let collected = |number| Collected::of(tree.invocation.collectors, consumed, number);
         let children = Children { tree, of: node.method, places: &node.children };
         let of = NodeOf {
             class: method.map_or("", |method| &method.class),
@@ -248,6 +265,8 @@ impl Serialize for Node<'_> {
             self_off_cpu_ns: off_ns.map(|_| node.self_off_ns()),
             min_ns: node.min_ns,
             max_ns: node.max_ns,
+            collected: collected(Column::own),
+            collected_total: collected(Column::total),
             exception: node.exceptions.iter().find(|sum| sum.left > 0).map(|sum| class(sum.exception)),
             exceptions: exceptions.collect(),
             handed_over: tree.handed.at(place),

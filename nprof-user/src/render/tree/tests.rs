@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nprof_common::Counter;
 use serde_json::Value;
 
 use super::*;
 use crate::aggregate::{TreeSums, Trees, compare_trees, summarize_trees};
 use crate::model::{
-    About, HandOver, JniStep, Jvm, KeptInvocation, LeftOut, LeftOutReason, Losses, Missing, RecordedTrees, Submission,
-    TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreeNode, TreePlan, Unfinished,
+    About, Collectors, HandOver, JniStep, Jvm, KeptInvocation, LeftOut, LeftOutReason, Losses, Missing, RecordedTrees,
+    Submission, TreeCaller, TreeEvent, TreeEventKind, TreeKind, TreeMethod, TreeNode, TreePlan, Unfinished,
 };
 use crate::render::grid::Screen;
 use crate::render::samples;
@@ -323,6 +324,32 @@ fn waiting_is_shown() {
         "{summary}"
     );
     assert!(summary.contains("SLOW  OFF-CPU"), "{summary}");
+}
+
+/// Check that what was collected stands below the heading with nested calls, at the methods without them, and in JSON both ways.
+#[test]
+fn consumption_is_shown() {
+    let used = |counter: Counter, amount| TreeEventKind::Consumed { counter: counter as u32, amount };
+    let mut one = invocation(&[
+        (0, 0, Enter),
+        (0, 1, used(Counter::MinorFaults, 3)),
+        (100, 1, Enter),
+        (10_000, 1, used(Counter::MinorFaults, 1_200)),
+        (0, 1, used(Counter::ReadBytes, 5 << 20)),
+        (10, 1, Return),
+        (50, 0, Return),
+    ]);
+    assert!(!text(&one, Some(80)).contains("consumed"));
+    one.collectors = Collectors::named(&["faults", "io", "syscalls"]).unwrap();
+    let shown = text(&one, Some(80));
+    assert!(shown.contains("\nconsumed faults 1,203, read 5.00 MiB\n"), "{shown}");
+    assert!(shown.contains("faults 3 of SELF\n") && shown.contains(": faults 1,200, read 5.00 MiB\n"), "{shown}");
+    let shown = ShownInvocation { number: 12, invocation: &one, thread: None, marked_ns: None };
+    let root = document(|out| tree_json(&context(), shown, out))["root"].take();
+    assert_eq!((&root["collected"]["faults"], &root["collected_total"]["faults"]), (&3.into(), &1_203.into()));
+    assert_eq!(root["children"][0]["collected"]["read_bytes"], 5 << 20);
+    one.collectors = Collectors::named(&["locks"]).unwrap();
+    assert!(text(&one, Some(80)).contains("\nconsumed nothing of locks\n"));
 }
 
 /// Check that it is said who has submitted what an invocation is part of, and what came of what: in text, in JSON, and as an arrow.

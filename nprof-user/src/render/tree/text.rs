@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 
 use crossterm::style::Stylize as _;
+use nprof_common::{Consumed, Counters};
 
 use super::handed::{Handed, HandedOver};
 use super::json::step;
 use super::paragraph::{columns, wrapped};
 use super::{ShownInvocation, TreeContext, thread_label};
 use crate::model::{Invocation, JniStep, Missing, TreeKind, TreeNode};
+use crate::render::collected::in_words;
 use crate::render::grid::{Screen, bold};
 use crate::render::names::{self, printable, width};
 use crate::render::notes::plural;
@@ -40,12 +42,17 @@ pub fn tree_text(
     for line in submitted_by(context, shown.invocation).iter().flat_map(|line| wrapped(line, columns(screen), 4)) {
         writeln!(w, "{line}")?;
     }
+    let consumed = shown.invocation.consumed().unwrap_or_default();
+    for line in consumed_in_all(shown.invocation, &consumed).iter().flat_map(|line| wrapped(line, columns(screen), 4)) {
+        writeln!(w, "{line}")?;
+    }
     let marked = shown.marked_ns.map_or_else(|| slow_path(shown.invocation), |ns| long_calls(shown.invocation, ns));
     // Where the end was not seen, what is known is compared with the longest that is.
     let longest = || shown.invocation.nodes.iter().map(|node| node.total_ns).max().unwrap_or(0);
     let least_ns = shown.invocation.total_ns().unwrap_or_else(longest) / LEAST_SHARE;
     let handed = HandedOver::of(shown.invocation);
-    let tree = Tree { context, invocation: shown.invocation, handed, is_whole, screen, slow: marked, least_ns };
+    let tree =
+        Tree { context, invocation: shown.invocation, consumed, handed, is_whole, screen, slow: marked, least_ns };
     if shown.invocation.nodes.len() > 1 {
         writeln!(w, "{:>8}  {:>8}  {:>5}", "TOTAL", "SELF", "LINE")?;
     }
@@ -77,6 +84,13 @@ fn submitted_by(context: &TreeContext, invocation: &Invocation) -> Option<String
     let before = units::duration(invocation.started_ns.saturating_sub(by.at_ns));
     let (method, number) = (context.short(by.method), units::count(by.invocation));
     Some(format!("{what} {method} in #{number} ({}), {before} before it began", thread_label(by.thread, None)))
+}
+
+/// What it consumed besides time, if that was collected.
+fn consumed_in_all(invocation: &Invocation, consumed: &[Consumed]) -> Option<String> {
+    let words = in_words(invocation.collectors, &consumed.first()?.total);
+    let nothing = format!("nothing of {}", invocation.collectors);
+    Some(format!("consumed {}", if words.is_empty() { nothing } else { words }))
 }
 
 /// How long the thread did not run, if that is worth a word.
@@ -141,6 +155,8 @@ fn missing(missing: &Missing) -> Vec<String> {
 struct Tree<'a> {
     context: &'a TreeContext,
     invocation: &'a Invocation,
+    /// Of each node; of none if it is not known.
+    consumed: Vec<Consumed>,
     handed: HandedOver,
     is_whole: bool,
     screen: Screen,
@@ -279,6 +295,12 @@ impl Tree<'_> {
             let of = if node.children.is_empty() { "" } else { " of SELF" };
             remarks.push(format!("off-CPU {}{of}", units::duration(off_ns)));
         }
+        let consumed =
+            self.consumed.get(place as usize).map(|consumed| in_words(self.invocation.collectors, &consumed.own));
+        if let Some(consumed) = consumed.filter(|consumed| !consumed.is_empty()) {
+            let of = if node.children.is_empty() { "" } else { " of SELF" };
+            remarks.push(format!("{consumed}{of}"));
+        }
         if node.unended > 0 {
             let of = if node.calls > 1 { format!("of {} ", units::count(node.unended)) } else { String::new() };
             remarks.push(format!("the end {of}was not seen"));
@@ -307,7 +329,14 @@ impl Tree<'_> {
         let total_ns: u64 = places.iter().map(|place| self.node(*place).total_ns).sum();
         let calls: u64 = places.iter().map(|place| self.node(*place).calls).sum();
         let (total, count) = (units::duration(total_ns), plural(places.len() as u64, "other method"));
-        writeln!(w, "{total:>8}  {:>8}  {:>5}   {}({count}, {})", "", "", indent(depth), plural(calls, "call"))
+        let mut all = Counters::default();
+        for consumed in places.iter().filter_map(|place| self.consumed.get(*place as usize)) {
+            all.iter_mut().zip(consumed.total).for_each(|(all, more)| *all = all.saturating_add(more));
+        }
+        let consumed = in_words(self.invocation.collectors, &all);
+        let remarks = if consumed.is_empty() { consumed } else { format!(": {consumed}") };
+        let before = format!("{total:>8}  {:>8}  {:>5}   {}", "", "", indent(depth));
+        writeln!(w, "{before}({count}, {}){remarks}", plural(calls, "call"))
     }
 }
 
