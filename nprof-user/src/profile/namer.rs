@@ -17,7 +17,7 @@ use crate::attach::Collect;
 use crate::model::{Library, Pid};
 
 /// Stacks that wait for their names at most: more than are taken while the largest library is looked at. Beyond, the sampler waits.
-const QUEUED: usize = 16_384;
+const QUEUED: usize = 4_096;
 
 /// What the thread is told, in the order in which it was.
 #[derive(Debug)]
