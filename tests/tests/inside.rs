@@ -150,7 +150,7 @@ fn threads_of_the_vm() -> Result<()> {
         let changing = quality.cut.iter().filter(|(reason, _)| *reason == CutReason::Changing.to_string());
         let changing: u64 = changing.map(|(_, stacks)| stacks).sum();
         ensure!(100 * (quality.complete + changing) >= 98 * quality.stacks, "{quality:?}");
-        ensure!(100 * changing <= 5 * quality.stacks, "{quality:?}");
+        ensure!(100 * changing <= 3 * quality.stacks, "{quality:?}");
         target.exit()
     })
 }
