@@ -17,8 +17,10 @@ pub struct Invocation {
     pub nodes: Vec<TreeNode>,
     /// Whether it is known how long its thread did not run.
     pub knows_off: bool,
-    /// What is known of what it consumed besides time.
+    /// What was collected besides time.
     pub collectors: Collectors,
+    /// Whether that is known of its thread.
+    pub knows_used: bool,
     /// What is not in the numbers.
     pub missing: Missing,
     /// Its single calls as they ended, where they were asked for.
@@ -68,6 +70,7 @@ impl Invocation {
             nodes,
             knows_off: false,
             collectors: Collectors::default(),
+            knows_used: false,
             missing: Missing::default(),
             calls: Vec::new(),
             task: None,
@@ -103,10 +106,10 @@ impl Invocation {
         Some(off_ns)
     }
 
-    /// For each node what it consumed; `None` if nothing of that is known.
+    /// For each node what it consumed; `None` if that is not known.
     #[must_use]
     pub fn consumed(&self) -> Option<Vec<Consumed>> {
-        if self.collectors.is_empty() {
+        if !self.knows_used {
             return None;
         }
         let of_node = |node: &TreeNode| {

@@ -116,8 +116,9 @@ fn sums(trees: &RecordedTrees) -> impl Iterator<Item = wire::TreeSum> {
 }
 
 fn invocation(kept: &KeptInvocation) -> wire::Invocation {
-    let Invocation { thread: of, started_ns, ref nodes, knows_off, collectors, missing, submitted_by, .. } =
-        kept.invocation;
+    let Invocation {
+        thread: of, started_ns, ref nodes, knows_off, collectors, knows_used, missing, submitted_by, ..
+    } = kept.invocation;
     // Single calls are not kept.
     let Missing { lost, lost_calls, unbegun, unended, cut, calls_left_out: _, is_after_loss } = missing;
     let (is_virtual, thread) = thread(of);
@@ -137,6 +138,7 @@ fn invocation(kept: &KeptInvocation) -> wire::Invocation {
         is_after_loss,
         submitted_by: submitted_by.map(submission),
         handed_over: kept.invocation.handed_over.iter().flat_map(hand_over).collect(),
+        knows_used,
         collectors: collectors.iter().map(|collector| collector.name.to_owned()).collect(),
     }
 }

@@ -248,7 +248,17 @@ fn invocation(
     });
     check(are_sums, "a sum that is no number")?;
     let wire::Invocation {
-        number, started_ns, knows_off, lost, lost_calls, unbegun, unended, cut, is_after_loss, ..
+        number,
+        started_ns,
+        knows_off,
+        knows_used,
+        lost,
+        lost_calls,
+        unbegun,
+        unended,
+        cut,
+        is_after_loss,
+        ..
     } = row;
     let missing = Missing { lost, lost_calls, unbegun, unended, cut, calls_left_out: 0, is_after_loss };
     let thread = thread(row.is_virtual, row.thread)?;
@@ -256,7 +266,8 @@ fn invocation(
     let handed_over = hand_overs(&row.handed_over, nodes.len())?;
     let collectors = Collectors::known(&row.collectors);
     let of = Invocation::new(thread, nodes);
-    let invocation = Invocation { number, started_ns, knows_off, collectors, missing, submitted_by, handed_over, ..of };
+    let invocation =
+        Invocation { number, started_ns, knows_off, collectors, knows_used, missing, submitted_by, handed_over, ..of };
     Ok(KeptInvocation { number, thread: row.thread_name, invocation })
 }
 

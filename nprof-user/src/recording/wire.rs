@@ -500,9 +500,11 @@ pub(super) struct Invocation {
     /// Of each task that it has made: the place of its node, its number, how many invocations came of it, and their numbers.
     #[prost(uint64, repeated, tag = "15")]
     pub(super) handed_over: Vec<u64>,
-    /// The names of what is known of what its nodes consumed.
+    /// The names of what was collected.
     #[prost(string, repeated, tag = "16")]
     pub(super) collectors: Vec<String>,
+    #[prost(bool, tag = "17")]
+    pub(super) knows_used: bool,
 }
 
 /// Who has made the task that an invocation is part of.

@@ -98,7 +98,7 @@ impl Trees {
     /// The same, where they tell what these collectors need.
     #[must_use]
     pub fn collecting(self, collectors: Collectors) -> Self {
-        Self { known: Known { collectors, ..self.known }, ..self }
+        Self { known: Known { used: !collectors.is_empty(), collectors, ..self.known }, ..self }
     }
 
     /// Takes in what a thread tells. Returns the invocation that ends with it.
@@ -187,7 +187,7 @@ impl Trees {
                 }
                 // A virtual thread does not run, either, where it has no thread of the kernel.
                 let is_virtual = matches!(event.thread, TreeThread::Virtual(_));
-                let known = if is_virtual { Known::default() } else { self.known };
+                let known = if is_virtual { Known { off: false, used: false, ..self.known } } else { self.known };
                 self.begun += 1;
                 let mut open = Open::begin(self.begun, event, self.keeps_calls, known);
                 open.missing.is_after_loss = before.is_some();

@@ -39,6 +39,7 @@ pub(super) struct Open {
     calls: Option<Vec<TreeCall>>,
     knows_off: bool,
     collectors: Collectors,
+    knows_used: bool,
     handed_over: Vec<HandOver>,
 }
 
@@ -47,7 +48,9 @@ pub(super) struct Open {
 pub(super) struct Known {
     /// How long the thread does not run.
     pub(super) off: bool,
-    /// What it consumes.
+    /// What it consumes of what is collected.
+    pub(super) used: bool,
+    /// What is collected.
     pub(super) collectors: Collectors,
 }
 
@@ -84,6 +87,7 @@ impl Open {
             calls: keeps_calls.then(Vec::new),
             knows_off: known.off,
             collectors: known.collectors,
+            knows_used: known.used,
             handed_over: Vec::new(),
         };
         open.enter(event);
@@ -108,7 +112,7 @@ impl Open {
             TreeEventKind::Throw { exception } => self.leave(event, Some(exception), is_told_of),
             TreeEventKind::Lost(events) => self.lose(events),
             TreeEventKind::Waited(Some(off_ns)) => self.add_off(off_ns),
-            TreeEventKind::Waited(None) => (self.knows_off, self.collectors) = (false, Collectors::default()),
+            TreeEventKind::Waited(None) => (self.knows_off, self.knows_used) = (false, false),
             TreeEventKind::Consumed { counter, amount } => self.consume(counter, amount),
             TreeEventKind::LostWithin(calls) => self.missing.lost_calls += calls,
             TreeEventKind::Hands(task) => self.hand_over(task),
@@ -132,10 +136,22 @@ impl Open {
 
     /// What it has become.
     pub(super) fn finish(self, thread: TreeThread) -> Invocation {
-        let Self { number, task, started_ns, nodes, missing, calls, knows_off, collectors, handed_over, .. } = self;
+        let Self {
+            number,
+            task,
+            started_ns,
+            nodes,
+            missing,
+            calls,
+            knows_off,
+            collectors,
+            knows_used,
+            handed_over,
+            ..
+        } = self;
         let calls = calls.unwrap_or_default();
         let one = Invocation::new(thread, nodes);
-        Invocation { number, started_ns, knows_off, collectors, missing, calls, task, handed_over, ..one }
+        Invocation { number, started_ns, knows_off, collectors, knows_used, missing, calls, task, handed_over, ..one }
     }
 
     fn enter(&mut self, event: &TreeEvent) {

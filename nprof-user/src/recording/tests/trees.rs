@@ -100,6 +100,7 @@ fn kept(at: u32, methods: u64, dice: &mut Dice) -> KeptInvocation {
         number: at.into(),
         started_ns: 1 << 50,
         knows_off: at.is_multiple_of(2),
+        knows_used: at.is_multiple_of(6),
         collectors: if at.is_multiple_of(3) {
             Collectors::named(&["io", "faults"]).unwrap()
         } else {

@@ -341,6 +341,12 @@ fn consumption_is_shown() {
     ]);
     assert!(!text(&one, Some(80)).contains("consumed"));
     one.collectors = Collectors::named(&["faults", "io", "syscalls"]).unwrap();
+    let unknown = text(&one, Some(80));
+    assert!(unknown.contains("\nwhat it consumed is not known\n"), "{unknown}");
+    let shown = ShownInvocation { number: 12, invocation: &one, thread: None, marked_ns: None };
+    let root = document(|out| tree_json(&context(), shown, out))["root"].take();
+    assert!(root.get("collected").is_some_and(Value::is_null) && root["collected_total"].is_null(), "{root}");
+    one.knows_used = true;
     let shown = text(&one, Some(80));
     assert!(shown.contains("\nconsumed faults 1,203, read 5.00 MiB\n"), "{shown}");
     assert!(shown.contains("faults 3 of SELF\n") && shown.contains(": faults 1,200, read 5.00 MiB\n"), "{shown}");

@@ -88,7 +88,13 @@ fn submitted_by(context: &TreeContext, invocation: &Invocation) -> Option<String
 
 /// What it consumed besides time, if that was collected.
 fn consumed_in_all(invocation: &Invocation, consumed: &[Consumed]) -> Option<String> {
-    let words = in_words(invocation.collectors, &consumed.first()?.total);
+    if invocation.collectors.is_empty() {
+        return None;
+    }
+    let Some(all) = consumed.first() else {
+        return Some("what it consumed is not known".to_owned());
+    };
+    let words = in_words(invocation.collectors, &all.total);
     let nothing = format!("nothing of {}", invocation.collectors);
     Some(format!("consumed {}", if words.is_empty() { nothing } else { words }))
 }
