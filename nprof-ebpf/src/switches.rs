@@ -141,6 +141,7 @@ unsafe fn resume(task: *mut task_struct) {
 }
 
 /// What is known of a thread: for its calls with probes, and for those with stubs.
+/// Callers look themselves whether there is either: behind one more function the verifier does not see which is.
 ///
 /// # Safety
 /// `task` is a live task that the kernel has given.
