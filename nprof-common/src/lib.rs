@@ -125,6 +125,8 @@ pub mod maps {
     pub const LOOK_UPS: &str = "NPROF_LOOK_UPS";
     /// `JniHold`s by thread number.
     pub const HOLDS: &str = "NPROF_HOLDS";
+    /// The arguments of look-ups that could not be read, by thread and stack pointer.
+    pub const UNREAD: &str = "NPROF_UNREAD";
     /// `JniHeld`s by `JniHandle`.
     pub const HELD: &str = "NPROF_HELD";
     /// `JniLocals` by thread and the depth of the native method's call.
@@ -235,7 +237,7 @@ mod tests {
         ];
         let shared = [maps::MEMBERS, maps::PLACES, maps::STRANGERS, maps::THREADS, maps::BYTES];
         let slow = [maps::SLOW, maps::SLOW_PACE, maps::WAITS, maps::ROW_WAITS, maps::ARGS];
-        let jni = [maps::JNI, maps::CALLED, maps::LOOK_UPS, maps::HOLDS, maps::THROWN, maps::BLOCKS];
+        let jni = [maps::JNI, maps::CALLED, maps::LOOK_UPS, maps::UNREAD, maps::HOLDS, maps::THROWN, maps::BLOCKS];
         let held = [maps::HELD, maps::LOCALS, maps::MADE];
         let counters = [maps::CONSUMED, maps::COUNTERS, programs::SYSCALL, programs::RECEIVED, programs::SENT];
         let allocators = [maps::ASKED, programs::ALLOC, programs::LOCK, programs::LOCK_RETURN];

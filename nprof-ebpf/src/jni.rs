@@ -7,7 +7,7 @@
 use core::ptr;
 
 use aya_ebpf::bindings::{BPF_NOEXIST, BPF_RB_NO_WAKEUP, pt_regs};
-use aya_ebpf::btf_maps::HashMap;
+use aya_ebpf::btf_maps::{HashMap, LruHashMap};
 use aya_ebpf::helpers::generated::{bpf_probe_read_user_str, bpf_ringbuf_reserve, bpf_ringbuf_submit};
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::btf_map;
@@ -38,6 +38,11 @@ static NPROF_LOOK_UPS: HashMap<u64, u64, 1> = HashMap::new();
 /// The threads that are in critical sections.
 #[btf_map]
 static NPROF_HOLDS: HashMap<u32, JniHold, 1> = HashMap::new();
+
+/// The arguments of look-ups that could not be read when they began, by thread and stack pointer: the VM reads them as well, and
+/// they are read once more when it has. Of a look-up that never returns they stay until others need the room.
+#[btf_map]
+static NPROF_UNREAD: LruHashMap<[u64; 2], [u64; 3], 1> = LruHashMap::new();
 
 /// No calls.
 static NONE: JniShards = [JniCalls::NONE; JNI_SHARDS];
@@ -132,11 +137,16 @@ pub(crate) unsafe fn subject(stats: *const MethodStats, regs: *const pt_regs) ->
     let (env, first, second, third) = unsafe { ((*regs).rdi, (*regs).rsi, (*regs).rdx, (*regs).rcx) };
     match kind(stats) {
         _ if callee(stats) != NO_CALLEE => id(stats, second, third),
-        MEMBER => match klass(first) {
-            0 => 0,
-            klass => text(text(mixed(klass), second), third),
-        },
-        CLASS => text(MIX, first),
+        kind @ (MEMBER | CLASS) => {
+            let asked = [first, second, third];
+            let number = looked_up(kind, &asked);
+            if number == 0 && (kind == CLASS || places().klass != 0) {
+                // If there is no room, the look-up stays unknown, which shows when it returns.
+                // SAFETY: the caller's promise.
+                _ = NPROF_UNREAD.insert(asked_by(unsafe { (*regs).rsp }), asked, 0);
+            }
+            number
+        }
         LETS_GO if first == 0 => 0,
         LETS_GO => held::let_go(stats, first, second),
         LETS_ELEMENTS_GO if third as u32 == JNI_COMMIT => 0,
@@ -261,10 +271,11 @@ fn look_up(kind: u64, caller: u32, frame: &Frame, time_ns: u64) {
     if kind == CLASS && asks == NO_CALLER {
         return;
     }
-    if frame.env == 0 {
+    let number = if frame.env == 0 { looked_up_late(kind, frame.sp) } else { frame.env };
+    if number == 0 {
         return losses::lose(Loss::UnknownLookUp, frame.index, frame.sp);
     }
-    let key = mixed(frame.env ^ pair(asks, frame.index));
+    let key = mixed(number ^ pair(asks, frame.index));
     match NPROF_LOOK_UPS.insert(key, u64::from(frame.index), u64::from(BPF_NOEXIST)) {
         Ok(()) => {}
         Err(EEXIST) => {
@@ -276,6 +287,36 @@ fn look_up(kind: u64, caller: u32, frame: &Frame, time_ns: u64) {
         }
         Err(_) => losses::lose(Loss::UnknownLookUp, frame.index, frame.sp),
     }
+}
+
+/// A number for what is looked up, from the arguments; 0 if one of them cannot be read.
+#[inline(always)]
+fn looked_up(kind: u64, &[first, second, third]: &[u64; 3]) -> u64 {
+    if kind == CLASS {
+        return text(MIX, first);
+    }
+    match klass(first) {
+        0 => 0,
+        klass => text(text(mixed(klass), second), third),
+    }
+}
+
+/// The same of a look-up that returns and could not be read when it began: nobody had touched the page of a name, or an object was
+/// being moved.
+#[inline(never)]
+fn looked_up_late(kind: u64, sp: u64) -> u64 {
+    let key = asked_by(sp);
+    // SAFETY: the value is copied at once, and only the thread itself writes it.
+    let Some(&asked) = (unsafe { NPROF_UNREAD.get(key) }) else { return 0 };
+    // It was there a moment ago, and nobody else takes it away.
+    _ = NPROF_UNREAD.remove(key);
+    looked_up(kind, &asked)
+}
+
+/// A look-up of the current thread that was called with this stack pointer.
+#[inline(always)]
+fn asked_by(sp: u64) -> [u64; 2] {
+    [threads::current_tid().into(), sp]
 }
 
 /// The current thread begins a critical section.

@@ -29,6 +29,9 @@ public final class Asking {
     /** The same of another class. */
     static native void lookUpIn(Class<?> other);
 
+    /** Looks up a class and a method whose names lie where nobody has read them yet. */
+    static native void lookUpUntouched();
+
     /** Makes so many references, characters and elements of each kind, and keeps as many as it is told to. */
     static native void refer(String text, int[] array, int made, int kept);
 
@@ -236,6 +239,7 @@ public final class Asking {
     private static void once(String what, int amount) {
         switch (what) {
             case "lookUp": lookUp(); break;
+            case "lookUpUntouched": lookUpUntouched(); break;
             case "lookUpIn": lookUpIn(Other.class); break;
             case "refer": refer("text", new int[8], amount, 1); break;
             case "leak": leak(KEPT, "text", new int[8], amount, 1); break;

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -79,6 +80,34 @@ NATIVE(void, lookUp)(JNIEnv *env, jclass class) {
 NATIVE(void, lookUpIn)(JNIEnv *env, jclass class, jclass other) {
     (void)class;
     members(env, other);
+}
+
+/* Looks a class and a method up by names on pages that nobody has touched before the VM does. */
+NATIVE(void, lookUpUntouched)(JNIEnv *env, jclass class) {
+    static const char *const TEXTS[] = {"java/lang/String", "member", "()I"};
+    enum { PAGE = 4096, PAGES = 3 };
+    int file = memfd_create("names", 0);
+    for (int i = 0; i < PAGES; i++) {
+        if (pwrite(file, TEXTS[i], strlen(TEXTS[i]) + 1, (off_t)i * PAGE) < 0) {
+            abort();
+        }
+    }
+    const char *pages[PAGES];
+    for (int i = 0; i < PAGES; i++) {
+        pages[i] = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, file, (off_t)i * PAGE);
+        if (pages[i] == MAP_FAILED) {
+            abort();
+        }
+    }
+    jclass found = (*env)->FindClass(env, pages[0]);
+    if (found == NULL || (*env)->GetMethodID(env, class, pages[1], pages[2]) == NULL) {
+        abort();
+    }
+    (*env)->DeleteLocalRef(env, found);
+    for (int i = 0; i < PAGES; i++) {
+        munmap((void *)pages[i], PAGE);
+    }
+    close(file);
 }
 
 NATIVE(void, refer)(JNIEnv *env, jclass class, jstring text, jintArray array, jint made, jint kept) {

@@ -178,6 +178,19 @@ fn java_called_back() -> Result<()> {
     })
 }
 
+/// Check that look-ups are known by what they are about where nobody has read the names before the VM does.
+#[test]
+fn names_that_nobody_has_read() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let report = asked(jdk, &["-XX:+UseSerialGC"], &[("lookUpUntouched", 0)])?;
+        let native = report.method(Some("lookUpUntouched"))?;
+        for function in ["FindClass", "GetMethodID"] {
+            ensure!(native.jni[function].redundant == Some(CALLS - 1), "{function}: {:?}", native.jni[function]);
+        }
+        Ok(())
+    })
+}
+
 /// Check that calls of methods whose classes come and go are all there, under the right name or none.
 #[test]
 fn java_that_was_unloaded() -> Result<()> {

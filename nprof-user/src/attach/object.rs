@@ -99,6 +99,7 @@ impl Object {
             .map_max_entries(maps::CALLED, if collect.callees { jni::CALLED } else { 1 })
             .map_max_entries(maps::LOOK_UPS, collect.for_jni(jni::LOOK_UPS))
             .map_max_entries(maps::THROWN, collect.for_jni(jni::THROWN))
+            .map_max_entries(maps::UNREAD, collect.for_jni(jni::THREADS))
             .map_max_entries(maps::HOLDS, collect.for_jni(jni::THREADS))
             .map_max_entries(maps::BLOCKS, if collect.collections { jni::THREADS } else { 1 })
             .map_max_entries(maps::HELD, if collect.held { jni::HELD } else { 1 })
