@@ -16,7 +16,7 @@ use crate::jdk::{Jdk, OLDEST_SUPPORTED};
 use crate::shape_source;
 
 /// The C libraries: name and sources.
-const LIBRARIES: [(&str, &[&str]); 18] = [
+const LIBRARIES: [(&str, &[&str]); 19] = [
     ("libshapes.so", &["shapes.c", "shapes_time.c", "shapes_threads.c", "entries.S", "onward.S"]),
     ("liblate.so", &["late.c"]),
     ("libguest.so", &["guest.c"]),
@@ -35,6 +35,7 @@ const LIBRARIES: [(&str, &[&str]); 18] = [
     ("libfunctions.so", &["functions.c"]),
     ("liblooking.so", &["looking.c"]),
     ("libsoaked.so", &["soaked.c"]),
+    ("libtable.so", &["table.c", "table_calls.S"]),
 ];
 
 /// How many natives the class `targets.Many` has, as `many.S` defines them.

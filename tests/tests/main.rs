@@ -38,6 +38,7 @@ mod interrupted;
 mod inventory;
 mod jni;
 mod jni_leaks;
+mod jni_libraries;
 mod jni_serve;
 mod jni_stubs;
 mod kernel;

@@ -60,6 +60,7 @@ const SIDE_BY_SIDE: &[&str] = &[
     "inventory::",
     "jni::",
     "jni_leaks::",
+    "jni_libraries::",
     "jni_stubs::",
     "kernels::",
     "losses::",

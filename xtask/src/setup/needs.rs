@@ -128,17 +128,31 @@ pub(crate) const NEEDS: &[Need] = &[
     },
     Need {
         what: "snappy for Java",
-        why: "as a real JNI library under load",
+        why: "as a real JNI library",
         purpose: Purpose::Test,
         find: |machine| jni_library(machine, "snappy-java.jar", "libsnappyjava.so"),
         remedies: &[Remedy::Packages(&["libsnappy-java", "libsnappy-jni"])],
     },
     Need {
         what: "lz4 for Java",
-        why: "as a real JNI library under load",
+        why: "as a real JNI library",
         purpose: Purpose::Test,
         find: |machine| jni_library(machine, "lz4-java.jar", "liblz4-java.so"),
         remedies: &[Remedy::Packages(&["liblz4-java", "liblz4-jni"])],
+    },
+    Need {
+        what: "JNA",
+        why: "as a real JNI library, and with SQLite as a real program under load",
+        purpose: Purpose::Test,
+        find: |machine| jni_library(machine, "jna.jar", "libjnidispatch.system.so"),
+        remedies: &[Remedy::Packages(&["libjna-java", "libjna-jni", "libsqlite3-0"])],
+    },
+    Need {
+        what: "SQLite's JDBC driver",
+        why: "as a real JNI library, and as a real program under load",
+        purpose: Purpose::Test,
+        find: |machine| jni_library(machine, "sqlite-jdbc.jar", "libsqlitejdbc.so"),
+        remedies: &[Remedy::Packages(&["libxerial-sqlite-jdbc-java", "libxerial-sqlite-jdbc-jni"])],
     },
     Need {
         what: "Prometheus",
@@ -216,20 +230,6 @@ pub(crate) const NEEDS: &[Need] = &[
         purpose: Purpose::Programs,
         find: |machine| debian_library(machine, "libtcnative-1.so").and(debian_jar(machine, "tomcat9-catalina.jar")),
         remedies: &[Remedy::Packages(&["libtomcat9-java", "libtcnative-1"])],
-    },
-    Need {
-        what: "JNA",
-        why: "as a real program under load, with SQLite",
-        purpose: Purpose::Programs,
-        find: |machine| jni_library(machine, "jna.jar", "libjnidispatch.system.so"),
-        remedies: &[Remedy::Packages(&["libjna-java", "libjna-jni", "libsqlite3-0"])],
-    },
-    Need {
-        what: "SQLite's JDBC driver",
-        why: "as a real program under load",
-        purpose: Purpose::Programs,
-        find: |machine| debian_jar(machine, "sqlite-jdbc.jar"),
-        remedies: &[Remedy::Packages(&["libxerial-sqlite-jdbc-java"])],
     },
 ];
 
