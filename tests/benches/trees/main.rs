@@ -1,10 +1,12 @@
 //! What an enhanced call costs, entered and left, in code that the VM has compiled: within an entry method and outside, beside two readings of
 //! the clock by Java, and beside what agents of the usual kind insert (the clock of Java, and a stack of the thread's). And how long it takes to
-//! find out what would be enhanced.
+//! find out what would be enhanced. And what it costs the compiler that methods are enhanced which it rarely calls.
 //!
 //! A run is as long as a thread's ring has room, and the best of five counts: what else the machine does only adds to it.
 
 #![expect(clippy::print_stdout, reason = "the result of a benchmark is what it prints")]
+
+mod rarely;
 
 use std::time::Instant;
 
@@ -17,6 +19,11 @@ use nprof::trace::{TreeTracer, TreeWants};
 use nprof_tests::bars::Bars;
 use nprof_tests::jdk::Jdk;
 use nprof_tests::process::RemoteProcess;
+
+use self::rarely::{Rarely, rarely};
+
+/// Methods that are rarely called may slow a program down so much, in percent: where it is no more, nothing was measured.
+const RARELY: f64 = 0.0;
 
 /// So many calls have the VM compile what makes them.
 const WARM_UP: u32 = 1_000_000;
@@ -60,6 +67,14 @@ fn main() -> Result<()> {
     for jdk in Jdk::find_all()? {
         let seconds = planned(&jdk).with_context(|| format!("a plan on {jdk}"))?;
         bars.add(format!("seconds for a plan in {CLASSES} classes, {jdk}"), seconds, PLANNED);
+    }
+    println!(
+        "\n| | slow-down by CPU time, 30 methods enhanced | calls of them in a compilation |\n| --- | --- | --- |"
+    );
+    for jdk in Jdk::find_all()? {
+        let Rarely { slowdown, calls } = rarely(&jdk).with_context(|| format!("rarely called, on {jdk}"))?;
+        println!("| {jdk} | {slowdown} | {calls:.0} |");
+        bars.add(format!("least slow-down by methods that are rarely called, %, {jdk}"), slowdown.least, RARELY);
     }
     println!("\n{bars}");
     bars.must_be_met()

@@ -1,0 +1,99 @@
+//! What it costs a program that methods are enhanced which it rarely calls: the Java compiler compiles a tree of sources again and
+//! again, with the methods that steer it enhanced and without, in one JVM.
+
+use anyhow::{Context, Result, ensure};
+use nprof::calls::Question;
+use nprof::discover::Proc;
+use nprof::model::{Pid, TreeLosses, TreePlan};
+use nprof::resolve::pattern::Pattern;
+use nprof::trace::{TreeTracer, TreeWants};
+use nprof_tests::jdk::Jdk;
+use nprof_tests::process::RemoteProcess;
+use nprof_tests::slowdown::Slowdown;
+use nprof_tests::source_tree::SourceTree;
+use nprof_tests::usage::cpu_time;
+
+/// So many methods are enhanced.
+const METHODS: usize = 30;
+/// So often is everything compiled before: then the JVM has compiled what it will compile.
+const WARM_UP: usize = 15;
+/// So many pairs are measured.
+const ROUNDS: usize = 16;
+
+/// What was measured.
+pub(crate) struct Rarely {
+    /// By CPU time of the JVM.
+    pub slowdown: Slowdown,
+    /// Calls of enhanced methods in a compilation.
+    pub calls: f64,
+}
+
+/// Measures it on a JDK.
+pub(crate) fn rarely(jdk: &Jdk) -> Result<Rarely> {
+    let scratch = tempfile::tempdir()?;
+    let [sources, classes] = ["sources", "classes"].map(|name| scratch.path().join(name));
+    [&sources, &classes].into_iter().try_for_each(std::fs::create_dir)?;
+    let tree = SourceTree::write(jdk, &sources)?;
+    let mut target = RemoteProcess::compiler(jdk, &tree, &classes)?;
+    (0..WARM_UP).try_for_each(|_| compile(&mut target).map(drop))?;
+    let plan = plan(&target)?;
+    let (mut pairs, mut events) = (Vec::new(), 0u64);
+    for round in 0..ROUNDS {
+        // By turns first: what drifts is not taken for a difference.
+        let mut times = [0.0; 2];
+        for state in [round % 2, 1 - round % 2] {
+            times[state] = measured(&mut target, (state == 1).then_some(&plan), &mut events)?;
+        }
+        pairs.push((times[0], times[1]));
+    }
+    target.exit()?;
+    ensure!(events > 0, "no enhanced method was called");
+    // Everything was compiled twice in a round with them, and a call enters and returns.
+    #[expect(clippy::cast_precision_loss, reason = "a count far below 2^52")]
+    let calls = events as f64 / (4.0 * ROUNDS as f64);
+    Ok(Rarely { slowdown: Slowdown::of(pairs), calls })
+}
+
+/// The methods that steer a compilation, those nearest to its beginning.
+fn plan(target: &RemoteProcess) -> Result<TreePlan> {
+    let question = Question {
+        entries: vec![Pattern::parse("com.sun.tools.javac.main.JavaCompiler::compile")?],
+        packages: vec![Pattern::parse("com.sun.tools.javac.main.JavaCompiler")?],
+        depth: 5,
+        ..Question::default()
+    };
+    let proc = Proc::host();
+    let tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, TreeWants::default())?;
+    let mut methods = tracer.plan().methods.clone();
+    methods.sort_by_key(|method| method.depth);
+    methods.truncate(METHODS);
+    ensure!(methods.len() == METHODS, "the plan has {} methods", methods.len());
+    Ok(TreePlan { methods, ..TreePlan::default() })
+}
+
+/// The CPU time of one compilation.
+fn measured(target: &mut RemoteProcess, plan: Option<&TreePlan>, events: &mut u64) -> Result<f64> {
+    let pid = target.pid();
+    let proc = Proc::host();
+    let mut tracer = plan
+        .map(|plan| TreeTracer::with_plan(&proc, proc.jvm(Pid(pid))?, plan.clone(), TreeWants::default()))
+        .transpose()?;
+    if let Some(tracer) = &mut tracer {
+        tracer.begin()?;
+    }
+    // What was changed is compiled anew: this is no part of what is measured.
+    compile(target)?;
+    let before = cpu_time(pid)?;
+    compile(target)?;
+    let took = cpu_time(pid)? - before;
+    if let Some(mut tracer) = tracer {
+        tracer.stop(&mut |_| *events += 1)?;
+        ensure!(tracer.losses() == TreeLosses::default(), "{:?}", tracer.losses());
+    }
+    Ok(took)
+}
+
+fn compile(target: &mut RemoteProcess) -> Result<()> {
+    let answer = target.run("compile 1")?.join("\n");
+    answer.strip_prefix("took ").map(drop).context(answer.clone())
+}
