@@ -1,7 +1,7 @@
 //! Follows chosen methods of one JVM, invocation by invocation: has them enhanced, and reads what they tell.
 //!
 //! `session` talks with the shim, `classes` is what it lists, `reading` shows that to the search for calls, `enhancing` has methods enhanced; `rings`, `order`, `clock` and `threads` make events
-//! of what they tell, and `waits` has the kernel say how long they do not run. `collector` makes invocations of events, and `recorder` keeps those for a recording.
+//! of what they tell, and `thread_rows` has the kernel say how long they do not run, and what they consume. `collector` makes invocations of events, and `recorder` keeps those for a recording.
 
 mod budget;
 mod classes;
@@ -13,8 +13,8 @@ mod reading;
 mod recorder;
 mod rings;
 mod session;
+mod thread_rows;
 mod threads;
-mod waits;
 
 pub use self::collector::TreeCollector;
 pub use self::recorder::TreeRecorder;
@@ -30,8 +30,8 @@ use self::order::Order;
 use self::reading::LoadedClasses;
 use self::rings::Rings;
 use self::session::Session;
+use self::thread_rows::ThreadRows;
 use self::threads::Tids;
-use self::waits::Waits;
 use super::stubs::connect;
 use super::vm::{ended_or, wait_until_ready};
 use super::{Error, TierWanted};
@@ -58,7 +58,7 @@ pub struct TreeTracer {
     planned: Planned,
     list: ClassList,
     session: Session,
-    waits: Option<Waits>,
+    rows: Option<ThreadRows>,
     rings: Rings,
     order: Order,
     clock: TickClock,
@@ -126,7 +126,7 @@ impl TreeTracer {
         wait_until_ready(proc, &mut jvm)?;
         let first = Moment::now();
         let begun = begin(proc, &jvm, wants).map_err(|error| ended_or(error, proc, &jvm));
-        let (mut session, waits) = begun?;
+        let (mut session, rows) = begun?;
         let mut list = session.classes()?;
         session.methods(&mut list)?;
         Ok(Self {
@@ -136,7 +136,7 @@ impl TreeTracer {
             planned: Planned::default(),
             list,
             session,
-            waits,
+            rows,
             rings: Rings::new(),
             order: Order::new(0),
             clock: TickClock::new(first, Moment::now()),
@@ -159,7 +159,7 @@ impl TreeTracer {
     /// Whether platform threads tell how long they do not run.
     #[must_use]
     pub fn knows_off(&self) -> bool {
-        self.waits.is_some() && self.wants.off_cpu
+        self.rows.is_some() && self.wants.off_cpu
     }
 
     /// What they tell that they consume.
@@ -314,7 +314,7 @@ impl TreeTracer {
     #[must_use]
     pub fn losses(&self) -> TreeLosses {
         let rings::RingLosses { events, invocations, without_ring } = self.rings.losses(&self.session.memory);
-        TreeLosses { events, invocations, without_ring, waits: self.waits.as_ref().map_or(0, Waits::lost) }
+        TreeLosses { events, invocations, without_ring, waits: self.rows.as_ref().map_or(0, ThreadRows::lost) }
     }
 
     /// Has nothing recorded any more, which takes no time, and passes on what threads have told until then. Classes are restored by [`Self::stop`].
@@ -421,7 +421,7 @@ fn exception(event: &Event) -> Option<u32> {
     number.filter(|_| event.kind == EventKind::Threw)
 }
 
-fn begin(proc: &Proc, jvm: &Jvm, wants: TreeWants) -> Result<(Session, Option<Waits>), Error> {
+fn begin(proc: &Proc, jvm: &Jvm, wants: TreeWants) -> Result<(Session, Option<ThreadRows>), Error> {
     let pid = jvm.pid;
     if shim::is_in_use(pid) {
         return Err(Error::Trees { pid, why: "another nprof uses the shim in it; end that one first" });
@@ -429,7 +429,7 @@ fn begin(proc: &Proc, jvm: &Jvm, wants: TreeWants) -> Result<(Session, Option<Wa
     let connection = connect(proc, jvm, TierWanted::Stub, false)?;
     let connection = connection.ok_or(Error::Trees { pid, why: "there is no shim in it" })?;
     let site = VirtAddr(connection.hello().rowless_site);
-    let waits = Waits::begin(proc, jvm, site, wants)?;
-    let session = Session::begin(pid, connection, waits.as_ref().map(Waits::map), wants.collectors.counters())?;
-    Ok((session, waits))
+    let rows = ThreadRows::begin(proc, jvm, site, wants)?;
+    let session = Session::begin(pid, connection, rows.as_ref().map(ThreadRows::map), wants.collectors.counters())?;
+    Ok((session, rows))
 }

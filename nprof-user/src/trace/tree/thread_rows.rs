@@ -15,13 +15,13 @@ use crate::trace::tree::TreeWants;
 
 /// What keeps the rows of one JVM. They are not kept any more when this is dropped.
 #[derive(Debug)]
-pub(super) struct Waits {
+pub(super) struct ThreadRows {
     rows: Rows,
     reader: Reader,
     _engine: Arc<Engine>,
 }
 
-impl Waits {
+impl ThreadRows {
     /// Has rows kept of the threads of a JVM, which pass `site` in its shim to get theirs. `None` where none are wanted, and where the kernel cannot
     /// say how long threads do not run, or nprof may not ask, which is said.
     ///
@@ -32,7 +32,7 @@ impl Waits {
             return Ok(None);
         }
         match Self::try_begin(proc, jvm, site, wants) {
-            Ok(waits) => Ok(Some(waits)),
+            Ok(rows) => Ok(Some(rows)),
             Err(error) if wants.collectors.is_empty() => {
                 tracing::warn!("not known how long threads wait: {}", in_full(&error));
                 Ok(None)
