@@ -1,7 +1,10 @@
 //! What it costs a program that methods are enhanced which it rarely calls: the Java compiler compiles a tree of sources again and
 //! again, with the methods that steer it enhanced and without, in one JVM.
 
-use anyhow::{Context, Result, ensure};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
 use nprof::calls::Question;
 use nprof::discover::Proc;
 use nprof::model::{Pid, TreeLosses, TreePlan};
@@ -17,6 +20,8 @@ use nprof_tests::usage::cpu_time;
 const METHODS: usize = 30;
 /// So often is everything compiled before: then the JVM has compiled what it will compile.
 const WARM_UP: usize = 15;
+/// How often what threads tell is read meanwhile, as `nprof tree` does.
+const PACE: Duration = Duration::from_millis(20);
 /// So many pairs are measured.
 const ROUNDS: usize = 16;
 
@@ -73,24 +78,31 @@ fn plan(target: &RemoteProcess) -> Result<TreePlan> {
 
 /// The CPU time of one compilation.
 fn measured(target: &mut RemoteProcess, plan: Option<&TreePlan>, events: &mut u64) -> Result<f64> {
-    let pid = target.pid();
+    let Some(plan) = plan else {
+        return second(target);
+    };
     let proc = Proc::host();
-    let mut tracer = plan
-        .map(|plan| TreeTracer::with_plan(&proc, proc.jvm(Pid(pid))?, plan.clone(), TreeWants::default()))
-        .transpose()?;
-    if let Some(tracer) = &mut tracer {
-        tracer.begin()?;
-    }
-    // What was changed is compiled anew: this is no part of what is measured.
-    compile(target)?;
-    let before = cpu_time(pid)?;
-    compile(target)?;
-    let took = cpu_time(pid)? - before;
-    if let Some(mut tracer) = tracer {
-        tracer.stop(&mut |_| *events += 1)?;
-        ensure!(tracer.losses() == TreeLosses::default(), "{:?}", tracer.losses());
-    }
+    let mut tracer = TreeTracer::with_plan(&proc, proc.jvm(Pid(target.pid()))?, plan.clone(), TreeWants::default())?;
+    tracer.begin()?;
+    let took = thread::scope(|scope| -> Result<f64> {
+        let compiling = scope.spawn(|| second(target));
+        while !compiling.is_finished() {
+            tracer.tick(&mut |_| *events += 1)?;
+            thread::sleep(PACE);
+        }
+        compiling.join().map_err(|_| anyhow!("the thread that has it compiled panicked"))?
+    })?;
+    tracer.stop(&mut |_| *events += 1)?;
+    ensure!(tracer.losses() == TreeLosses::default(), "{:?}", tracer.losses());
     Ok(took)
+}
+
+/// That of the second of two: with the first the VM compiles what was changed, which is no part of what is measured.
+fn second(target: &mut RemoteProcess) -> Result<f64> {
+    compile(target)?;
+    let before = cpu_time(target.pid())?;
+    compile(target)?;
+    Ok(cpu_time(target.pid())? - before)
 }
 
 fn compile(target: &mut RemoteProcess) -> Result<()> {
