@@ -161,6 +161,15 @@ impl RemoteProcess {
         })
     }
 
+    /// What a command has taken that is answered by `took NANOSECONDS`, by the target's own clock.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn took_ns(&mut self, command: &str) -> Result<f64> {
+        let answer = self.run(command)?.join("\n");
+        Ok(answer.strip_prefix("took ").with_context(|| format!("{command}: not a time: {answer}"))?.parse()?)
+    }
+
     /// Nanoseconds per call of the target's smallest native, the best of several runs.
     ///
     /// # Errors

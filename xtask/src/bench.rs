@@ -12,7 +12,8 @@ use crate::process;
 use crate::setup::{self, Purpose};
 
 /// What runs without an argument.
-const USUAL: [&str; 8] = ["exposition", "functions", "ids", "overhead", "service", "stacks", "stubs", "trees"];
+const USUAL: [&str; 9] =
+    ["exposition", "functions", "ids", "overhead", "service", "stacks", "stubs", "switches", "trees"];
 /// A whole application takes long: only if it is asked for.
 const APPLICATION: &str = "application";
 /// How many rounds it has without `--rounds`, and at most.
@@ -87,7 +88,7 @@ fn chosen(arguments: &[String]) -> Result<Vec<Bench>> {
         [PROGRAMS, "--rounds", rounds, "--only", word] => Ok(vec![programs(parsed(rounds)?, word)]),
         [name] if USUAL.contains(&name) => Ok(USUAL.into_iter().filter(|known| *known == name).map(bench).collect()),
         _ => bail!(
-            "bench [exposition | ids | overhead | service | stacks | stubs | trees | always-on [--rounds N] | \
+            "bench [exposition | functions | ids | overhead | service | stacks | stubs | switches | trees | always-on [--rounds N] | \
              application [--rounds N] | programs [--rounds N [--only WORD]] | soak [--minutes N]]"
         ),
     }

@@ -72,9 +72,7 @@ fn measured(target: &mut RemoteProcess, options: Option<&[&str]>) -> Result<Meas
 
 /// Has everything compiled once; seconds.
 fn compile(target: &mut RemoteProcess) -> Result<f64> {
-    let answer = target.run("compile 1")?.join("\n");
-    let took: f64 = answer.strip_prefix("took ").context(answer.clone())?.parse()?;
-    Ok(took / 1e9)
+    Ok(target.took_ns("compile 1")? / 1e9)
 }
 
 /// Calls per second, by whom they were counted.

@@ -9,7 +9,6 @@
 mod footprint;
 mod peers;
 mod rounds;
-mod switches;
 
 use anyhow::{Context, Result};
 use nprof_tests::bars::Bars;
@@ -43,9 +42,6 @@ fn bench(jdk: &Jdk) -> Result<Bars> {
         bars.add(format!("{}, with faults and system calls", native.floor_bar), to_empty, 1.3);
         bars.add(format!("{}, with these", native.peer_bar), to_bpftrace, 0.8);
     }
-    let switches = switches::measure(jdk)?;
-    println!("{switches}");
-    switches.judge(&mut bars);
     let scale: Scale = rounds::ten_and_many(&mut target)?;
     println!("{scale}");
     bars.add("cost per call, 2,000 attached to 10", scale.ratio(), 1.05);

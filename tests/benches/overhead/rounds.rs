@@ -203,7 +203,7 @@ fn traced(target: &mut RemoteProcess, native: Native, args: &[&str]) -> Result<f
 /// Has the target make calls; nanoseconds per call by its own clock, of the quickest part.
 fn time(target: &mut RemoteProcess, native: Native, calls: u32) -> Result<f64> {
     let part = calls / PARTS;
-    let parts = (0..PARTS).map(|_| Ok(took(target, &format!("{} {part}", native.command))? / f64::from(part)));
+    let parts = (0..PARTS).map(|_| Ok(target.took_ns(&format!("{} {part}", native.command))? / f64::from(part)));
     Ok(least(&parts.collect::<Result<Vec<_>>>()?))
 }
 
@@ -211,12 +211,6 @@ fn shapes() -> Result<PathBuf> {
     Ok(Targets::get()?.library("libshapes.so"))
 }
 
-/// What a command of the target has taken, in nanoseconds by its own clock.
-pub(crate) fn took(target: &mut RemoteProcess, command: &str) -> Result<f64> {
-    let answer = target.run(command)?.join("\n");
-    Ok(answer.strip_prefix("took ").with_context(|| format!("not a time: {answer}"))?.parse()?)
-}
-
-pub(crate) fn least(times: &[f64]) -> f64 {
+fn least(times: &[f64]) -> f64 {
     times.iter().copied().fold(f64::INFINITY, f64::min)
 }

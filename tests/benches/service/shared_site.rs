@@ -63,9 +63,7 @@ fn start(jdk: &Jdk, jar: &Jar<'_>, number: usize) -> Result<RemoteProcess> {
 fn ns_per_call(target: &mut RemoteProcess) -> Result<f64> {
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
-        let answer = target.run(&format!("push {CALLS}"))?.join("\n");
-        let took: f64 = answer.strip_prefix("took ").with_context(|| format!("not a time: {answer}"))?.parse()?;
-        rounds.push(took / f64::from(CALLS));
+        rounds.push(target.took_ns(&format!("push {CALLS}"))? / f64::from(CALLS));
     }
     Ok(median(rounds))
 }

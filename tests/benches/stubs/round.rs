@@ -1,6 +1,6 @@
 //! One round: every way to watch the native, one after the other, each with the same loop.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use nprof_tests::bpftrace::Bpftrace;
 use nprof_tests::jdk::Jdk;
 use nprof_tests::nprof::Trace;
@@ -192,8 +192,6 @@ impl Target {
 
     /// Has it make calls; nanoseconds per call by its own clock.
     fn per_call(&mut self, command: &str, calls: u32) -> Result<f64> {
-        let answer = self.0.run(&format!("{command} {calls}"))?.join("\n");
-        let took: f64 = answer.strip_prefix("took ").context(answer.clone())?.parse()?;
-        Ok(took / f64::from(calls))
+        Ok(self.0.took_ns(&format!("{command} {calls}"))? / f64::from(calls))
     }
 }

@@ -1,6 +1,6 @@
 //! What the agent has done to a JVM is undone, and costs it no time any more. It measures: not beside others.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::on_every_jdk;
 use nprof_tests::shim_peer::{Bound, TIME};
@@ -43,8 +43,7 @@ fn fastest(target: &mut RemoteProcess) -> Result<f64> {
     const CALLS: f64 = 2e6;
     let mut fastest = f64::MAX;
     for _ in 0..8 {
-        let answer = target.run(&format!("spin {CALLS:.0}"))?.join("");
-        fastest = fastest.min(answer.strip_prefix("took ").context("took")?.parse::<f64>()? / CALLS);
+        fastest = fastest.min(target.took_ns(&format!("spin {CALLS:.0}"))? / CALLS);
     }
     Ok(fastest)
 }
