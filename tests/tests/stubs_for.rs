@@ -1,6 +1,9 @@
 //! Stubs for many JVMs at once: under `trace --all`, and in those that a service is told to load the library into.
 
+use std::time::Instant;
+
 use anyhow::{Result, ensure};
+use nprof_tests::child::PATIENCE;
 use nprof_tests::jar::Jar;
 use nprof_tests::nprof::Trace;
 use nprof_tests::process::RemoteProcess;
@@ -27,7 +30,11 @@ fn all_at_once() -> Result<()> {
         let has_joined = |trace: &mut Trace| -> Result<bool> {
             Ok(trace.next_report()?.targets.iter().any(|row| row.pid == later.pid()))
         };
-        while !has_joined(&mut trace)? {}
+        // It is told of as soon as it is found; the shim is loaded then.
+        let begin = Instant::now();
+        while !(has_joined(&mut trace)? && has_shim(later.pid())?) {
+            ensure!(begin.elapsed() < PATIENCE, "the later JVM is without the shim");
+        }
         let called = [one.calls("static", 2, 1000)?, other.calls("static", 1, 700)?];
         let report = trace.finish()?;
         for (target, called) in [(&one, &called[0]), (&other, &called[1])] {
