@@ -7,8 +7,8 @@
 use core::ptr;
 
 use aya_ebpf::bindings::{BPF_NOEXIST, BPF_RB_NO_WAKEUP, pt_regs};
-use aya_ebpf::btf_maps::{HashMap, LruHashMap};
-use aya_ebpf::helpers::generated::{bpf_probe_read_user_str, bpf_ringbuf_reserve, bpf_ringbuf_submit};
+use aya_ebpf::btf_maps::HashMap;
+use aya_ebpf::helpers::generated::{bpf_ringbuf_reserve, bpf_ringbuf_submit};
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::btf_map;
 use nprof_common::jni::{
@@ -16,14 +16,13 @@ use nprof_common::jni::{
 };
 use nprof_common::stats::{CALLEE_SHIFT, KIND_SHIFT};
 use nprof_common::{
-    CallEvent, Frame, Frames, JniCalled, JniCallee, JniCalls, JniEvent, JniHold, JniKind, JniPlaces, JniShards, Loss,
-    MethodStats,
+    CallEvent, Frame, Frames, JniCalled, JniCallee, JniCalls, JniEvent, JniHold, JniKind, JniShards, Loss, MethodStats,
 };
 
-use crate::{atomic, calls, collections, held, locals, losses, stacks, threads, thrown, timeline, vm};
+use crate::{atomic, calls, collections, held, locals, look_ups, losses, stacks, threads, thrown, timeline};
 
 /// The calls by native method and function. The loader says for how many pairs there is room, and of the next for how many
-/// Java methods, look-ups and threads.
+/// Java methods and threads.
 #[btf_map]
 static NPROF_JNI: HashMap<u64, JniShards, 1> = HashMap::new();
 
@@ -31,39 +30,22 @@ static NPROF_JNI: HashMap<u64, JniShards, 1> = HashMap::new();
 #[btf_map]
 static NPROF_CALLED: HashMap<JniCalled, JniShards, 1> = HashMap::new();
 
-/// What look-ups have found, by a number for what they look up: the record of the first function that has found it.
-#[btf_map]
-static NPROF_LOOK_UPS: HashMap<u64, u64, 1> = HashMap::new();
-
 /// The threads that are in critical sections.
 #[btf_map]
 static NPROF_HOLDS: HashMap<u32, JniHold, 1> = HashMap::new();
-
-/// The arguments of look-ups that could not be read when they began, by thread and stack pointer: the VM reads them as well, and
-/// they are read once more when it has. Of a look-up that never returns they stay until others need the room.
-#[btf_map]
-static NPROF_UNREAD: LruHashMap<[u64; 2], [u64; 3], 1> = LruHashMap::new();
 
 /// No calls.
 static NONE: JniShards = [JniCalls::NONE; JNI_SHARDS];
 
 /// The mode of `Release…ArrayElements` that copies elements back and does not let them go.
 const JNI_COMMIT: u32 = 1;
-/// What handles of objects have in their lowest bits besides the address.
-const HANDLE_TAG: u64 = 7;
-/// The most that is read of a name or signature, in bytes, with the zero at its end. What is longer is not told apart.
-const TEXT_BYTES: usize = 160;
 /// Lost calls are counted up to about twice as many.
 const MOST_LOST: u16 = 0xffe;
 /// What [`Frame::caller_and_lost`] has besides their number.
 const FLAGS: u16 = Frame::CALLER | Frame::HOLDS | Frame::LOCALS;
-/// What the kernel answers if there is such a key.
-const EEXIST: i32 = -17;
-/// An odd number whose bits look random (2^64 divided by the golden ratio).
-const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-const MEMBER: u64 = JniKind::Member as u64;
-const CLASS: u64 = JniKind::Class as u64;
+pub(crate) const MEMBER: u64 = JniKind::Member as u64;
+pub(crate) const CLASS: u64 = JniKind::Class as u64;
 const MAKES: u64 = JniKind::Makes as u64;
 pub(crate) const LETS_GO: u64 = JniKind::LetsGo as u64;
 const LETS_ELEMENTS_GO: u64 = JniKind::LetsElementsGo as u64;
@@ -137,16 +119,8 @@ pub(crate) unsafe fn subject(stats: *const MethodStats, regs: *const pt_regs) ->
     let (env, first, second, third) = unsafe { ((*regs).rdi, (*regs).rsi, (*regs).rdx, (*regs).rcx) };
     match kind(stats) {
         _ if callee(stats) != NO_CALLEE => id(stats, second, third),
-        kind @ (MEMBER | CLASS) => {
-            let asked = [first, second, third];
-            let number = looked_up(kind, &asked);
-            if number == 0 && (kind == CLASS || places().klass != 0) {
-                // If there is no room, the look-up stays unknown, which shows when it returns.
-                // SAFETY: the caller's promise.
-                _ = NPROF_UNREAD.insert(asked_by(unsafe { (*regs).rsp }), asked, 0);
-            }
-            number
-        }
+        // SAFETY: the caller's promise.
+        kind @ (MEMBER | CLASS) => look_ups::begin(kind, [first, second, third], unsafe { (*regs).rsp }),
         LETS_GO if first == 0 => 0,
         LETS_GO => held::let_go(stats, first, second),
         LETS_ELEMENTS_GO if third as u32 == JNI_COMMIT => 0,
@@ -246,7 +220,7 @@ pub(crate) unsafe fn end(
     if is_vain {
         add(&raw mut calls.vain, 1);
     } else if kind == MEMBER || kind == CLASS {
-        look_up(kind, caller, frame, time_ns.saturating_sub(frame.child_ns + off_ns));
+        look_ups::end(kind, caller, frame, time_ns.saturating_sub(frame.child_ns + off_ns));
     } else if kind == CLEARS {
         thrown::note_cleared(caller, frame.index, frame.env);
     } else if kind == MAKES_BUFFER {
@@ -258,65 +232,6 @@ pub(crate) unsafe fn end(
     add(&raw mut calls.unknown, u64::from(is_unknown));
     let makes = !is_null && (kind == MAKES || kind == ENTERS);
     u64::from(makes && held::hold(stats, caller, frame, frame.start_ns + time_ns, returned))
-}
-
-/// Something was looked up and found: for the first time, or again. Which class a name means depends on who asks: of nobody's
-/// calls that is not known.
-#[inline(always)]
-fn look_up(kind: u64, caller: u32, frame: &Frame, time_ns: u64) {
-    if kind == MEMBER && places().klass == 0 {
-        return;
-    }
-    let asks = if kind == CLASS { caller } else { NO_CALLER };
-    if kind == CLASS && asks == NO_CALLER {
-        return;
-    }
-    let number = if frame.env == 0 { looked_up_late(kind, frame.sp) } else { frame.env };
-    if number == 0 {
-        return losses::lose(Loss::UnknownLookUp, frame.index, frame.sp);
-    }
-    let key = mixed(number ^ pair(asks, frame.index));
-    match NPROF_LOOK_UPS.insert(key, u64::from(frame.index), u64::from(BPF_NOEXIST)) {
-        Ok(()) => {}
-        Err(EEXIST) => {
-            let Some(calls) = calls_of(caller, frame.index, 0) else { return };
-            // SAFETY: the map gave the pointer.
-            add(unsafe { &raw mut (*calls).redundant }, 1);
-            // SAFETY: as above.
-            add(unsafe { &raw mut (*calls).redundant_ns }, time_ns);
-        }
-        Err(_) => losses::lose(Loss::UnknownLookUp, frame.index, frame.sp),
-    }
-}
-
-/// A number for what is looked up, from the arguments; 0 if one of them cannot be read.
-#[inline(always)]
-fn looked_up(kind: u64, &[first, second, third]: &[u64; 3]) -> u64 {
-    if kind == CLASS {
-        return text(MIX, first);
-    }
-    match klass(first) {
-        0 => 0,
-        klass => text(text(mixed(klass), second), third),
-    }
-}
-
-/// The same of a look-up that returns and could not be read when it began: nobody had touched the page of a name, or an object was
-/// being moved.
-#[inline(never)]
-fn looked_up_late(kind: u64, sp: u64) -> u64 {
-    let key = asked_by(sp);
-    // SAFETY: the value is copied at once, and only the thread itself writes it.
-    let Some(&asked) = (unsafe { NPROF_UNREAD.get(key) }) else { return 0 };
-    // It was there a moment ago, and nobody else takes it away.
-    _ = NPROF_UNREAD.remove(key);
-    looked_up(kind, &asked)
-}
-
-/// A look-up of the current thread that was called with this stack pointer.
-#[inline(always)]
-fn asked_by(sp: u64) -> [u64; 2] {
-    [threads::current_tid().into(), sp]
 }
 
 /// The current thread begins a critical section.
@@ -409,7 +324,7 @@ pub(crate) fn forget_hold() {
 /// The calls of a function by a native method, the shard of this CPU; `None`, which is a loss, if there is no room for more. Those of one
 /// Java method, if its `id` is given and there is room for them.
 #[inline(always)]
-fn calls_of(caller: u32, function: u32, id: u64) -> Option<*mut JniCalls> {
+pub(crate) fn calls_of(caller: u32, function: u32, id: u64) -> Option<*mut JniCalls> {
     let calls = calls_or_null(caller, function, id);
     (!calls.is_null()).then_some(calls)
 }
@@ -446,54 +361,6 @@ fn called(key: &JniCalled) -> Option<*mut JniShards> {
     })
 }
 
-/// What the VM knows a class by, from a handle of its Java object; 0 if that is not sure. The collector may move the object
-/// at any time: what is read is right if it leads back to where it was read.
-#[inline(always)]
-fn klass(handle: u64) -> u64 {
-    let JniPlaces { klass: to_klass, mirror: to_mirror, .. } = places();
-    if to_klass == 0 {
-        return 0;
-    }
-    let read = |addr: u64| vm::word(addr).unwrap_or(0);
-    let object = read(handle & !HANDLE_TAG);
-    let klass = read(object.wrapping_add(to_klass));
-    let back = read(read(klass.wrapping_add(to_mirror)));
-    if object != 0 && back == object { klass } else { 0 }
-}
-
-/// A number for a text and what was read before it; 0 if it cannot be read, is too long, or nothing is known of what was before.
-#[inline(never)]
-fn text(before: u64, addr: u64) -> u64 {
-    let mut words = [0u64; TEXT_BYTES / size_of::<u64>()];
-    if before == 0 {
-        return 0;
-    }
-    // SAFETY: there is room for so many bytes, and the helper takes any address.
-    let read = unsafe { bpf_probe_read_user_str((&raw mut words).cast(), TEXT_BYTES as u32, addr as *const _) };
-    if read <= 0 || read >= TEXT_BYTES as i64 {
-        return 0;
-    }
-    let mut number = before;
-    for word in &words {
-        number = mixed(number ^ *word);
-    }
-    number | 1
-}
-
-/// Another number for each number, which differs from those of similar ones in all bits.
-#[inline(always)]
-fn mixed(number: u64) -> u64 {
-    let number = (number ^ number >> 32).wrapping_mul(MIX);
-    (number ^ number >> 29).wrapping_mul(MIX)
-}
-
-/// What is known of the VM of the current process; zeros if nothing is.
-#[inline(always)]
-fn places() -> JniPlaces {
-    const NOTHING: JniPlaces = JniPlaces { klass: 0, mirror: 0, pending_from_env: 0 };
-    vm::places().map_or(NOTHING, |places| places.jni)
-}
-
 /// The id of the Java method that a function calls, which is its third or fourth argument; 0 if it calls none.
 #[inline(always)]
 fn id(stats: *const MethodStats, third: u64, fourth: u64) -> u64 {
@@ -519,7 +386,7 @@ pub(crate) fn kind(stats: *const MethodStats) -> u64 {
 }
 
 #[inline(always)]
-fn add(counter: *mut u64, value: u64) {
+pub(crate) fn add(counter: *mut u64, value: u64) {
     if value != 0 {
         // SAFETY: the callers pass places in a map value.
         unsafe { atomic::add(counter, value) };

@@ -12,6 +12,7 @@ use nprof_common::jni::{NO_CALLER, pair};
 use nprof_common::stack::PAGE;
 use nprof_common::{JniHandle, JniHeld, JniMade, MethodStats, StackHeader, StackKind};
 
+use crate::look_ups::MIX;
 use crate::stacks::Thread;
 use crate::{args, held, maps, slow, stacks};
 
@@ -28,8 +29,6 @@ const LONG_NS: u64 = 16 * PERIOD_NS;
 const SOON: u64 = 3;
 /// One of so many is taken at least, as a power of two.
 const SELDOM: u64 = 24;
-/// An odd number whose bits look random.
-const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Whether the stack is to be taken in which something was made.
 #[inline(always)]

@@ -25,6 +25,7 @@ mod handover;
 mod held;
 mod jni;
 mod locals;
+mod look_ups;
 mod losses;
 mod made;
 mod maps;
