@@ -74,6 +74,22 @@ pub fn cpu_time(pid: u32) -> Result<f64> {
     Ok(Duration::from(clock.now()?).as_secs_f64())
 }
 
+/// The time so far of the thread that a JVM runs `main` in, in seconds, to the nanosecond: without those of its compiler and its collector.
+///
+/// # Errors
+/// When it does not run, or no JVM's launcher has started it.
+pub fn main_thread_time(pid: u32) -> Result<f64> {
+    // The launcher has the same name, and waits.
+    let mut threads = fs::read_dir(format!("/proc/{pid}/task"))?.flatten().filter(|thread| {
+        thread.file_name().to_str() != Some(&pid.to_string())
+            && fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name == "java\n")
+    });
+    let thread = threads.next().context("no thread runs main")?;
+    let times = fs::read_to_string(thread.path().join("schedstat"))?;
+    let ran: u64 = times.split_whitespace().next().context("schedstat")?.parse()?;
+    Ok(Duration::from_nanos(ran).as_secs_f64())
+}
+
 /// `bytes` in units of a million.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "megabytes are far below 2^52 bytes")]

@@ -5,29 +5,27 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use nprof::calls::Question;
 use nprof::discover::Proc;
-use nprof::model::{Pid, TreeLosses, TreePlan};
-use nprof::resolve::pattern::Pattern;
+use nprof::model::{Pid, TreeEvent, TreeEventKind, TreeLosses, TreePlan};
 use nprof::trace::{TreeTracer, TreeWants};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::slowdown::Slowdown;
 use nprof_tests::source_tree::SourceTree;
-use nprof_tests::usage::cpu_time;
+use nprof_tests::usage::main_thread_time;
 
 /// So many methods are enhanced.
 const METHODS: usize = 30;
 /// So often is everything compiled before: then the JVM has compiled what it will compile.
-const WARM_UP: usize = 15;
+const WARM_UP: usize = 12;
 /// How often what threads tell is read meanwhile, as `nprof tree` does.
 const PACE: Duration = Duration::from_millis(20);
 /// So many pairs are measured.
-const ROUNDS: usize = 16;
+const ROUNDS: usize = 8;
 
 /// What was measured.
 pub(crate) struct Rarely {
-    /// By CPU time of the JVM.
+    /// By CPU time of the thread that compiles.
     pub slowdown: Slowdown,
     /// Calls of enhanced methods in a compilation.
     pub calls: f64,
@@ -42,31 +40,26 @@ pub(crate) fn rarely(jdk: &Jdk) -> Result<Rarely> {
     let mut target = RemoteProcess::compiler(jdk, &tree, &classes)?;
     (0..WARM_UP).try_for_each(|_| target.run("compile 1").map(drop))?;
     let plan = plan(&target)?;
-    let (mut pairs, mut events) = (Vec::new(), 0u64);
+    let (mut pairs, mut calls) = (Vec::new(), 0u64);
     for round in 0..ROUNDS {
         // By turns first: what drifts is not taken for a difference.
         let mut times = [0.0; 2];
         for state in [round % 2, 1 - round % 2] {
-            times[state] = measured(&mut target, (state == 1).then_some(&plan), &mut events)?;
+            times[state] = measured(&mut target, (state == 1).then_some(&plan), &mut calls)?;
         }
         pairs.push((times[0], times[1]));
     }
     target.exit()?;
-    ensure!(events > 0, "no enhanced method was called");
-    // Everything was compiled twice in a round with them, and a call enters and returns.
+    ensure!(calls > 0, "no enhanced method was called");
+    // Everything was compiled twice in a round with them.
     #[expect(clippy::cast_precision_loss, reason = "a count far below 2^52")]
-    let calls = events as f64 / (4.0 * ROUNDS as f64);
+    let calls = calls as f64 / (2.0 * ROUNDS as f64);
     Ok(Rarely { slowdown: Slowdown::of(pairs), calls })
 }
 
 /// The methods that steer a compilation, those nearest to its beginning.
 fn plan(target: &RemoteProcess) -> Result<TreePlan> {
-    let question = Question {
-        entries: vec![Pattern::parse("com.sun.tools.javac.main.JavaCompiler::compile")?],
-        packages: vec![Pattern::parse("com.sun.tools.javac.main.JavaCompiler")?],
-        depth: 5,
-        ..Question::default()
-    };
+    let question = super::of_javac("com.sun.tools.javac.main.JavaCompiler")?;
     let proc = Proc::host();
     let tracer = TreeTracer::open(&proc, proc.jvm(Pid(target.pid()))?, &question, TreeWants::default())?;
     let mut methods = tracer.plan().methods.clone();
@@ -77,22 +70,23 @@ fn plan(target: &RemoteProcess) -> Result<TreePlan> {
 }
 
 /// The CPU time of one compilation.
-fn measured(target: &mut RemoteProcess, plan: Option<&TreePlan>, events: &mut u64) -> Result<f64> {
+fn measured(target: &mut RemoteProcess, plan: Option<&TreePlan>, calls: &mut u64) -> Result<f64> {
     let Some(plan) = plan else {
         return second(target);
     };
     let proc = Proc::host();
     let mut tracer = TreeTracer::with_plan(&proc, proc.jvm(Pid(target.pid()))?, plan.clone(), TreeWants::default())?;
     tracer.begin()?;
+    let mut count = |event: TreeEvent| *calls += u64::from(matches!(event.kind, TreeEventKind::Enter));
     let took = thread::scope(|scope| -> Result<f64> {
         let compiling = scope.spawn(|| second(target));
         while !compiling.is_finished() {
-            tracer.tick(&mut |_| *events += 1)?;
+            tracer.tick(&mut count)?;
             thread::sleep(PACE);
         }
         compiling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
-    tracer.stop(&mut |_| *events += 1)?;
+    tracer.stop(&mut count)?;
     ensure!(tracer.losses() == TreeLosses::default(), "{:?}", tracer.losses());
     Ok(took)
 }
@@ -100,7 +94,7 @@ fn measured(target: &mut RemoteProcess, plan: Option<&TreePlan>, events: &mut u6
 /// That of the second of two: with the first the VM compiles what was changed, which is no part of what is measured.
 fn second(target: &mut RemoteProcess) -> Result<f64> {
     target.run("compile 1")?;
-    let before = cpu_time(target.pid())?;
+    let before = main_thread_time(target.pid())?;
     target.run("compile 1")?;
-    Ok(cpu_time(target.pid())? - before)
+    Ok(main_thread_time(target.pid())? - before)
 }
