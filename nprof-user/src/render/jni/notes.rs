@@ -101,6 +101,7 @@ fn families(jni: &JniSnapshot) -> Option<String> {
     families.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.on_cpu_ns));
     let each = families.iter().map(|(family, sum)| {
         let on_cpu = Uncertain { value: sum.on_cpu_ns, error: sum.error_ns }.duration();
+        let on_cpu = if sum.timed == 0 { "not timed".to_owned() } else { on_cpu };
         format!("{} {on_cpu} ({})", family.as_str(), units::count(sum.calls))
     });
     let each: Vec<String> = each.collect();

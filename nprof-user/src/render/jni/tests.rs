@@ -334,6 +334,16 @@ fn lost_times() {
     assert!(text.lines().last().unwrap().contains(": <56.0 us of redundant look-ups"), "{text}");
 }
 
+/// Check that a family of whose calls none was timed is not said to have taken no time.
+#[test]
+fn families_that_were_not_timed() {
+    let mut jni = sample();
+    for made in &mut jni.uses[1..] {
+        made.calls = JniCalls { timed: 0, total_ns: 0, ..made.calls };
+    }
+    assert!(text(&jni, JniBy::Method).contains("references not timed (60)"), "{}", text(&jni, JniBy::Method));
+}
+
 /// Check that sums of which not all was seen are said to be that, that nothing is won for certain, and that sections are not made of what
 /// may not belong together.
 #[test]
