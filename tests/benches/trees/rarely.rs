@@ -10,7 +10,6 @@ use nprof::model::{Pid, TreeEvent, TreeEventKind, TreeLosses, TreePlan};
 use nprof::trace::{TreeTracer, TreeWants};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::process::RemoteProcess;
-use nprof_tests::slowdown::Slowdown;
 use nprof_tests::source_tree::SourceTree;
 use nprof_tests::usage::main_thread_time;
 
@@ -18,15 +17,23 @@ use nprof_tests::usage::main_thread_time;
 const METHODS: usize = 30;
 /// So often is everything compiled before: then the JVM has compiled what it will compile.
 const WARM_UP: usize = 12;
+/// So often is the state changed, by turns: what drifts is not taken for a difference.
+const SEGMENTS: usize = 8;
+/// So often is everything compiled in each, of which the quickest counts: that is what the host disturbs least.
+const COMPILATIONS: usize = 5;
+/// So many before those: then the JVM has compiled again what was changed.
+const SETTLING: usize = 2;
 /// How often what threads tell is read meanwhile, as `nprof tree` does.
 const PACE: Duration = Duration::from_millis(20);
-/// So many pairs are measured.
-const ROUNDS: usize = 8;
 
-/// What was measured.
+/// What was measured, by CPU time of the thread that compiles.
 pub(crate) struct Rarely {
-    /// By CPU time of the thread that compiles.
-    pub slowdown: Slowdown,
+    /// The quickest compilation with enhanced methods, in the quickest without.
+    pub slowdown: f64,
+    /// The quickest compilations without, of two halves of the segments: so far measurements of the same differ.
+    pub same: f64,
+    /// The first compilation after the first change of a class in the JVM, in the quickest without.
+    pub first: f64,
     /// Calls of enhanced methods in a compilation.
     pub calls: f64,
 }
@@ -40,21 +47,25 @@ pub(crate) fn rarely(jdk: &Jdk) -> Result<Rarely> {
     let mut target = RemoteProcess::compiler(jdk, &tree, &classes)?;
     (0..WARM_UP).try_for_each(|_| target.run("compile 1").map(drop))?;
     let plan = plan(&target)?;
-    let (mut pairs, mut calls) = (Vec::new(), 0u64);
-    for round in 0..ROUNDS {
-        // By turns first: what drifts is not taken for a difference.
-        let mut times = [0.0; 2];
-        for state in [round % 2, 1 - round % 2] {
-            times[state] = measured(&mut target, (state == 1).then_some(&plan), &mut calls)?;
+    // With the first change the VM drops everything that it has compiled.
+    let first = enhanced(&mut target, &plan, &mut 0, |target| compilation(target))?;
+    (0..WARM_UP).try_for_each(|_| target.run("compile 1").map(drop))?;
+    let (mut calls, mut with) = (0u64, f64::INFINITY);
+    let mut without = [f64::INFINITY; 2];
+    for segment in 0..SEGMENTS {
+        if segment % 2 == 0 {
+            let half = &mut without[segment / 2 % 2];
+            *half = half.min(quickest(&mut target)?);
+        } else {
+            with = with.min(enhanced(&mut target, &plan, &mut calls, quickest)?);
         }
-        pairs.push((times[0], times[1]));
     }
     target.exit()?;
     ensure!(calls > 0, "no enhanced method was called");
-    // Everything was compiled twice in a round with them.
+    let least = without[0].min(without[1]);
     #[expect(clippy::cast_precision_loss, reason = "a count far below 2^52")]
-    let calls = calls as f64 / (2.0 * ROUNDS as f64);
-    Ok(Rarely { slowdown: Slowdown::of(pairs), calls })
+    let calls = calls as f64 / (SEGMENTS / 2 * (SETTLING + COMPILATIONS)) as f64;
+    Ok(Rarely { slowdown: with / least, same: without[0].max(without[1]) / least, first: first / least, calls })
 }
 
 /// The methods that steer a compilation, those nearest to its beginning.
@@ -69,17 +80,19 @@ fn plan(target: &RemoteProcess) -> Result<TreePlan> {
     Ok(TreePlan { methods, ..TreePlan::default() })
 }
 
-/// The CPU time of one compilation.
-fn measured(target: &mut RemoteProcess, plan: Option<&TreePlan>, calls: &mut u64) -> Result<f64> {
-    let Some(plan) = plan else {
-        return second(target);
-    };
+/// Measures something while the methods are enhanced.
+fn enhanced(
+    target: &mut RemoteProcess,
+    plan: &TreePlan,
+    calls: &mut u64,
+    measure: impl FnOnce(&mut RemoteProcess) -> Result<f64> + Send,
+) -> Result<f64> {
     let proc = Proc::host();
     let mut tracer = TreeTracer::with_plan(&proc, proc.jvm(Pid(target.pid()))?, plan.clone(), TreeWants::default())?;
     tracer.begin()?;
     let mut count = |event: TreeEvent| *calls += u64::from(matches!(event.kind, TreeEventKind::Enter));
     let took = thread::scope(|scope| -> Result<f64> {
-        let compiling = scope.spawn(|| second(target));
+        let compiling = scope.spawn(|| measure(target));
         while !compiling.is_finished() {
             tracer.tick(&mut count)?;
             thread::sleep(PACE);
@@ -91,9 +104,14 @@ fn measured(target: &mut RemoteProcess, plan: Option<&TreePlan>, calls: &mut u64
     Ok(took)
 }
 
-/// That of the second of two: with the first the VM compiles what was changed, which is no part of what is measured.
-fn second(target: &mut RemoteProcess) -> Result<f64> {
-    target.run("compile 1")?;
+/// The CPU time of the quickest of several compilations.
+fn quickest(target: &mut RemoteProcess) -> Result<f64> {
+    (0..SETTLING).try_for_each(|_| target.run("compile 1").map(drop))?;
+    (0..COMPILATIONS).try_fold(f64::INFINITY, |least, _| Ok(least.min(compilation(target)?)))
+}
+
+/// The CPU time of one.
+fn compilation(target: &mut RemoteProcess) -> Result<f64> {
     let before = main_thread_time(target.pid())?;
     target.run("compile 1")?;
     Ok(main_thread_time(target.pid())? - before)
