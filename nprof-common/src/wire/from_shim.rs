@@ -34,7 +34,7 @@ pub enum FromShim<'a> {
     TreesReady,
     /// A part of the list of classes is in the area.
     ClassesListed(ClassesListed),
-    /// The methods of a part of the classes are in the area.
+    /// The methods of the first of the classes that were asked for are in the area.
     MethodsListed(ClassesListed),
     /// The file of a class is in the area.
     ClassFile(ClassFile),

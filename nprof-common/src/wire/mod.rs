@@ -20,7 +20,7 @@ use bytes::{Reader, Writer};
 
 /// The version of this protocol: of all that is in this module, of what the fields mean, and of what stubs do
 /// ([`crate::switch::mark`]).
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// The longest packet, in bytes. A method with names that do not fit is left out by the shim and counted.
 pub const MAX_PACKET: usize = 192 << 10;

@@ -30,7 +30,7 @@ pub enum ToShim {
     PrepareTrees(u32),
     /// List the loaded classes, from this number on. Zero makes a new list.
     ListClasses(u32),
-    /// List the methods of these classes, from the class with this number on.
+    /// List the methods of as many classes, whose numbers are in the area. As many of them as find room are answered.
     ListMethods(u32),
     /// Pass the file of the class with this number.
     ReadClass(u32),

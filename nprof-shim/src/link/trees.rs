@@ -31,7 +31,7 @@ pub(super) fn follow(agent: &Agent, link: &Arc<Link>, jni: Jni, message: ToShim,
             link.answer(&FromShim::TreesReady);
         }
         ToShim::ListClasses(first) => list(agent, link, jni, first)?,
-        ToShim::ListMethods(first) => list_methods(agent, link, jni, first)?,
+        ToShim::ListMethods(wanted) => list_methods(agent, link, jni, wanted)?,
         ToShim::ReadClass(class) => read(agent, link, jni, class)?,
         ToShim::Enhance(count) => enhance(agent, link, jni, count)?,
         ToShim::RecordTrees(entries) => {
@@ -87,13 +87,13 @@ fn list(agent: &Agent, link: &Link, jni: Jni, first: u32) -> Result<(), Error> {
     Ok(())
 }
 
-fn list_methods(agent: &Agent, link: &Link, jni: Jni, first: u32) -> Result<(), Error> {
+fn list_methods(agent: &Agent, link: &Link, jni: Jni, wanted: u32) -> Result<(), Error> {
     let session = session(link);
     let Session { memory, classes } = session.as_ref().ok_or(Error::Unprepared)?;
-    let (bytes, listed) = classes.methods(agent.jvmti, jni, first as usize);
+    let (bytes, listed) = classes.methods(agent.jvmti, jni, &numbers(*memory, wanted));
     memory.put(&bytes);
-    let (listed, total, bytes) = (count(listed), count(classes.count()), count(bytes.len()));
-    link.answer(&FromShim::MethodsListed(ClassesListed { first, count: listed, total, bytes }));
+    let (listed, bytes) = (count(listed), count(bytes.len()));
+    link.answer(&FromShim::MethodsListed(ClassesListed { first: 0, count: listed, total: wanted, bytes }));
     Ok(())
 }
 
@@ -121,8 +121,7 @@ fn enhance(agent: &Agent, link: &Arc<Link>, jni: Jni, wanted: u32) -> Result<(),
     let mut session = session(link);
     let Session { memory, classes } = session.as_mut().ok_or(Error::Unprepared)?;
     let memory = *memory;
-    let bytes = memory.taken((wanted as usize).saturating_mul(4).min(AREA_BYTES));
-    let numbers: Vec<u32> = bytes.as_chunks().0.iter().map(|&number| u32::from_le_bytes(number)).collect();
+    let numbers = numbers(memory, wanted);
     let asked = Arc::clone(link);
     let ask = move |class: u32, file: &[u8]| ask(&asked, memory, class, file);
     let enhanced = match classes.enhance(agent.jvmti, jni, &numbers, ask) {
@@ -131,6 +130,12 @@ fn enhance(agent: &Agent, link: &Arc<Link>, jni: Jni, wanted: u32) -> Result<(),
     };
     link.answer(&FromShim::Enhanced(enhanced));
     Ok(())
+}
+
+/// The numbers of so many classes that nprof has put into the area.
+fn numbers(memory: Memory, wanted: u32) -> Vec<u32> {
+    let bytes = memory.taken((wanted as usize).saturating_mul(4).min(AREA_BYTES));
+    bytes.as_chunks().0.iter().map(|&number| u32::from_le_bytes(number)).collect()
 }
 
 /// Has nprof make the new file of a class. `None` if it is to stay as it is, or no answer comes in time.

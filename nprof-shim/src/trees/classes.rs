@@ -117,11 +117,11 @@ impl Classes {
         (bytes, count)
     }
 
-    /// What is told of the methods of classes from a number on, and of how many classes that is.
-    pub(crate) fn methods(&self, jvmti: Jvmti, jni: Jni, first: usize) -> (Vec<u8>, usize) {
+    /// What is told of the methods of classes, and of how many of them that is.
+    pub(crate) fn methods(&self, jvmti: Jvmti, jni: Jni, numbers: &[u32]) -> (Vec<u8>, usize) {
         let (mut bytes, mut count) = (Vec::new(), 0);
-        for number in first..self.listed.len() {
-            let class = u32::try_from(number).ok().and_then(|number| self.class(jni, number));
+        for number in numbers {
+            let class = self.class(jni, *number);
             // One that is not prepared yet, or unloaded, has none.
             let methods = class.and_then(|class| jvmti.methods_of(class).ok()).unwrap_or_default();
             class.into_iter().for_each(|class| jni.forget(class));

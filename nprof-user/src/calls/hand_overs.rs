@@ -8,7 +8,7 @@ use nprof_common::tree::TaskKind;
 
 use super::hierarchy::Hierarchy;
 use super::references::Reference;
-use super::{LoadedClass, PlannedClass};
+use super::{Classes, DeclaredMethod, LoadedClass, PlannedClass};
 use crate::classfile::flag;
 use crate::enhance::{TaskPart, Wanted};
 
@@ -66,18 +66,24 @@ pub(super) fn is_hand_over(hierarchy: &Hierarchy, from: u32, call: &Reference) -
 }
 
 /// What is changed so that tasks are known again, in the classes that are loaded.
-#[must_use]
-pub fn changed_for_tasks(loaded: &[LoadedClass]) -> Vec<PlannedClass> {
-    let classes = (0..).zip(loaded).filter(|(_, class)| class.is_modifiable && class.loader == 0);
-    let planned = classes.filter_map(|(number, class)| {
-        let is_wrapper = class.name.starts_with(WRAPPERS) && is_fork_join_task(loaded, class);
-        let part = |method: &str| match is_wrapper {
+///
+/// # Errors
+/// When the VM cannot be asked any more.
+pub fn changed_for_tasks<C: Classes>(classes: &mut C, loaded: &[LoadedClass]) -> Result<Vec<PlannedClass>, C::Error> {
+    let is_concerned = |class: &LoadedClass| {
+        let is_listed = || CHANGED.iter().any(|(of, ..)| *class.name == **of);
+        class.is_modifiable && class.loader == 0 && (is_wrapper(loaded, class) || is_listed())
+    };
+    let concerned = (0..).zip(loaded).filter(|(_, class)| is_concerned(class));
+    let concerned: Vec<(u32, &LoadedClass)> = concerned.collect();
+    let numbers: Vec<u32> = concerned.iter().map(|(number, _)| *number).collect();
+    let planned = concerned.into_iter().zip(classes.methods(&numbers)?).filter_map(|((number, class), methods)| {
+        let part = |method: &str| match is_wrapper(loaded, class) {
             true => (method == "<init>").then_some(hands(TaskKind::Task)),
             false => CHANGED.iter().find(|(of, name, _)| *class.name == **of && *name == method).map(|row| row.2),
         };
-        let methods =
-            class.methods.iter().filter(|method| method.flags & (flag::ABSTRACT | flag::NATIVE | flag::STATIC) == 0);
-        let wanted = methods.filter_map(|method| {
+        let has_code = |method: &&DeclaredMethod| method.flags & (flag::ABSTRACT | flag::NATIVE | flag::STATIC) == 0;
+        let wanted = methods.iter().filter(has_code).filter_map(|method| {
             Some(Wanted {
                 name: method.name.to_string(),
                 signature: method.signature.to_string(),
@@ -89,7 +95,11 @@ pub fn changed_for_tasks(loaded: &[LoadedClass]) -> Vec<PlannedClass> {
         let wanted: Vec<Wanted> = wanted.collect();
         (!wanted.is_empty()).then_some(PlannedClass { class: number, wanted })
     });
-    planned.collect()
+    Ok(planned.collect())
+}
+
+fn is_wrapper(loaded: &[LoadedClass], class: &LoadedClass) -> bool {
+    class.name.starts_with(WRAPPERS) && is_fork_join_task(loaded, class)
 }
 
 fn is_fork_join_task(loaded: &[LoadedClass], class: &LoadedClass) -> bool {
@@ -101,33 +111,68 @@ fn is_fork_join_task(loaded: &[LoadedClass], class: &LoadedClass) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calls::DeclaredMethod;
+    use crate::calls::{Bytecode, Constants};
 
-    fn class(name: &str, superclass: Option<u32>, interfaces: &[u32], methods: &[&str]) -> LoadedClass {
-        let method = |name: &&str| DeclaredMethod { name: (*name).into(), signature: "()V".into(), flags: 0 };
-        LoadedClass {
-            name: name.into(),
-            loader: 0,
-            superclass,
-            interfaces: interfaces.to_vec(),
-            flags: 0,
-            is_modifiable: true,
-            methods: methods.iter().map(method).collect(),
-        }
+    /// The methods of the classes below.
+    const METHODS: [&[&str]; 9] = [
+        &["<init>"],
+        &[],
+        &["submitAll"],
+        &["<init>", "start", "run"],
+        &["run", "start"],
+        &["fork", "doExec", "join"],
+        &["<init>", "exec"],
+        &["<init>"],
+        &["run"],
+    ];
+
+    fn class(name: &str, superclass: Option<u32>, interfaces: &[u32]) -> LoadedClass {
+        let (name, interfaces) = (name.into(), interfaces.to_vec());
+        LoadedClass { name, loader: 0, superclass, interfaces, flags: 0, is_modifiable: true }
     }
 
     fn classes() -> Vec<LoadedClass> {
         vec![
-            class("java.lang.Object", None, &[], &["<init>"]),
-            class("java.util.concurrent.Executor", Some(0), &[], &[]),
-            class("com.acme.Pool", Some(0), &[1], &["submitAll"]),
-            class("java.lang.Thread", Some(0), &[], &["<init>", "start", "run"]),
-            class("com.acme.Own", Some(3), &[], &["run", "start"]),
-            class(FORK_JOIN_TASK, Some(0), &[], &["fork", "doExec", "join"]),
-            class("java.util.concurrent.ForkJoinTask$Adapted", Some(5), &[], &["<init>", "exec"]),
-            class("java.util.concurrent.ForkJoinTask$Aux", Some(0), &[], &["<init>"]),
-            LoadedClass { loader: 1, ..class("java.util.concurrent.FutureTask", Some(0), &[], &["run"]) },
+            class("java.lang.Object", None, &[]),
+            class("java.util.concurrent.Executor", Some(0), &[]),
+            class("com.acme.Pool", Some(0), &[1]),
+            class("java.lang.Thread", Some(0), &[]),
+            class("com.acme.Own", Some(3), &[]),
+            class(FORK_JOIN_TASK, Some(0), &[]),
+            class("java.util.concurrent.ForkJoinTask$Adapted", Some(5), &[]),
+            class("java.util.concurrent.ForkJoinTask$Aux", Some(0), &[]),
+            LoadedClass { loader: 1, ..class("java.util.concurrent.FutureTask", Some(0), &[]) },
         ]
+    }
+
+    /// A VM that has them, and notes of which it was asked.
+    #[derive(Default)]
+    struct Vm(Vec<u32>);
+
+    impl Classes for Vm {
+        type Error = std::convert::Infallible;
+
+        fn loaded(&mut self) -> Result<Vec<LoadedClass>, Self::Error> {
+            Ok(classes())
+        }
+
+        fn methods(&mut self, classes: &[u32]) -> Result<Vec<Vec<DeclaredMethod>>, Self::Error> {
+            self.0.extend(classes);
+            let method = |name: &&str| DeclaredMethod { name: (*name).into(), signature: "()V".into(), flags: 0 };
+            Ok(classes.iter().map(|class| METHODS[*class as usize].iter().map(method).collect()).collect())
+        }
+
+        fn constants(&mut self, _: u32) -> Result<Option<Constants>, Self::Error> {
+            Ok(None)
+        }
+
+        fn bytecode(&mut self, _: u32, _: u32) -> Result<Option<Bytecode>, Self::Error> {
+            Ok(None)
+        }
+
+        fn intrinsics(&mut self, _: u32) -> Result<Vec<u32>, Self::Error> {
+            Ok(Vec::new())
+        }
     }
 
     /// Check that a call is known by what its class is, and that others of such names, or in such classes, are not.
@@ -148,8 +193,9 @@ mod tests {
     /// Check that what is changed is what the JDK itself has, and that of wrappers only constructors are, and only of those that are tasks.
     #[test]
     fn what_is_changed() {
-        let loaded = classes();
-        let changed = changed_for_tasks(&loaded);
+        let mut vm = Vm::default();
+        let Ok(changed) = changed_for_tasks(&mut vm, &classes());
+        assert_eq!(vm.0, [3, 5, 6]);
         let rows: Vec<_> = changed
             .iter()
             .flat_map(|class| class.wanted.iter().map(|wanted| (class.class, &wanted.name[..], wanted.task)))

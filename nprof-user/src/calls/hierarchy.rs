@@ -26,10 +26,11 @@ pub(super) struct Targets {
 /// Loaded classes, and tables to find them by.
 pub(super) struct Hierarchy {
     classes: Vec<LoadedClass>,
+    /// The methods of those that the search has come to.
+    methods: HashMap<u32, Vec<DeclaredMethod>>,
     by_name: HashMap<String, Vec<u32>>,
     /// The classes that name a class as their superclass or as one of their interfaces.
     below: Vec<Vec<u32>>,
-    virtual_targets: HashMap<(u32, String, String), Targets>,
 }
 
 impl Hierarchy {
@@ -45,7 +46,22 @@ impl Hierarchy {
                 }
             }
         }
-        Self { classes, by_name, below, virtual_targets: HashMap::new() }
+        Self { classes, methods: HashMap::new(), by_name, below }
+    }
+
+    /// Takes in the methods of a class.
+    pub(super) fn declare(&mut self, class: u32, methods: Vec<DeclaredMethod>) {
+        self.methods.insert(class, methods);
+    }
+
+    /// Whether the methods of a class are known.
+    pub(super) fn is_declared(&self, class: u32) -> bool {
+        self.methods.contains_key(&class)
+    }
+
+    /// The methods of a class, if they are known.
+    pub(super) fn methods(&self, class: u32) -> &[DeclaredMethod] {
+        self.methods.get(&class).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn classes(&self) -> impl Iterator<Item = (u32, &LoadedClass)> {
@@ -57,8 +73,7 @@ impl Hierarchy {
     }
 
     pub(super) fn method(&self, (class, method): MethodId) -> Option<(&LoadedClass, &DeclaredMethod)> {
-        let class = self.class(class)?;
-        Some((class, class.methods.get(method as usize)?))
+        Some((self.class(class)?, self.methods(class).get(method as usize)?))
     }
 
     /// The class that the class `from` means by a name. Several loaders may have one of that name: its own loader's is the likeliest, then that of
@@ -72,24 +87,31 @@ impl Hierarchy {
     }
 
     fn declared(&self, class: u32, name: &str, signature: &str) -> Option<MethodId> {
-        let mut methods = (0..).zip(&self.class(class)?.methods);
+        let mut methods = (0..).zip(self.methods(class));
         methods.find(|(_, m)| m.name == *name && m.signature == *signature).map(|(place, _)| (class, place))
     }
 
-    fn chain(&self, class: u32) -> impl Iterator<Item = u32> {
+    /// A class and those that it extends, one after the other.
+    pub(super) fn chain(&self, class: u32) -> impl Iterator<Item = u32> {
         std::iter::successors(Some(class), |class| self.class(*class)?.superclass).take(DEEPEST)
+    }
+
+    /// A class and everything that it is.
+    pub(super) fn above(&self, class: u32) -> HashSet<u32> {
+        reached(class, |class| {
+            let loaded = self.class(class);
+            loaded.into_iter().flat_map(|class| class.superclass.iter().chain(&class.interfaces)).copied()
+        })
+    }
+
+    /// A class and everything that is one.
+    pub(super) fn below(&self, class: u32) -> HashSet<u32> {
+        reached(class, |class| self.below.get(class as usize).into_iter().flatten().copied())
     }
 
     /// The names of a class and of everything that it is.
     pub(super) fn names_above(&self, class: u32) -> HashSet<&str> {
-        let mut left = vec![class];
-        let mut names = HashSet::new();
-        while let Some(class) = left.pop().and_then(|class| self.class(class)) {
-            if names.insert(&*class.name) {
-                left.extend(class.superclass.iter().chain(&class.interfaces));
-            }
-        }
-        names
+        self.above(class).into_iter().filter_map(|class| Some(&*self.class(class)?.name)).collect()
     }
 
     /// The method that a name means in a class: its own, one of a superclass, or of an interface.
@@ -130,31 +152,18 @@ impl Hierarchy {
         Targets { named, methods: named.filter(|method| !self.is(*method, flag::ABSTRACT)).into_iter().collect() }
     }
 
-    /// What a call may lead to that asks the receiver's class.
-    pub(super) fn overriding(&mut self, class: u32, name: &str, signature: &str) -> Targets {
-        let key = (class, name.to_owned(), signature.to_owned());
-        if let Some(known) = self.virtual_targets.get(&key) {
-            return known.clone();
-        }
-        let found = self.find_overriding(class, name, signature);
-        self.virtual_targets.insert(key, found.clone());
-        found
-    }
-
-    fn find_overriding(&self, class: u32, name: &str, signature: &str) -> Targets {
-        let exact = self.exact(class, name, signature);
-        if exact.named.is_some_and(|method| self.is(method, flag::PRIVATE | flag::FINAL | flag::STATIC)) {
-            return exact;
-        }
+    /// What a call may lead to that asks the receiver's class, if that is one of `receivers`. Their methods are known, and those of what they
+    /// extend.
+    pub(super) fn overriding(
+        &self,
+        exact: Targets,
+        below: &HashSet<u32>,
+        receivers: &[u32],
+        of: (&str, &str),
+    ) -> Targets {
         let mut found: Vec<MethodId> = exact.methods;
-        let mut left = vec![class];
-        let mut seen = HashSet::from([class]);
-        while let Some(class) = left.pop() {
-            let below = self.below.get(class as usize).map(Vec::as_slice).unwrap_or_default();
-            left.extend(below.iter().copied().filter(|below| seen.insert(*below)));
-        }
-        for class in &seen {
-            found.extend(self.selected(*class, &seen, name, signature));
+        for class in receivers {
+            found.extend(self.selected(*class, below, of.0, of.1));
         }
         found.sort_unstable();
         found.dedup();
@@ -174,4 +183,13 @@ impl Hierarchy {
         }
         self.inherited(class, name, signature).filter(is_callable)
     }
+}
+
+/// What can be reached from a class, which is part of it.
+fn reached<I: IntoIterator<Item = u32>>(class: u32, next: impl Fn(u32) -> I) -> HashSet<u32> {
+    let (mut left, mut seen) = (vec![class], HashSet::from([class]));
+    while let Some(class) = left.pop() {
+        left.extend(next(class).into_iter().filter(|class| seen.insert(*class)));
+    }
+    seen
 }

@@ -39,8 +39,6 @@ pub struct LoadedClass {
     pub flags: u16,
     /// Whether the VM lets it be changed.
     pub is_modifiable: bool,
-    /// The methods that it declares.
-    pub methods: Vec<DeclaredMethod>,
 }
 
 /// A method of a class.
@@ -75,7 +73,7 @@ pub struct Bytecode {
     pub lines: Vec<(u16, u16)>,
 }
 
-/// The classes of a VM. Classes are named by their place in [`Classes::loaded`], methods by theirs in [`LoadedClass::methods`].
+/// The classes of a VM. Classes are named by their place in [`Classes::loaded`], methods by theirs in [`Classes::methods`].
 pub trait Classes {
     /// Why nothing can be asked any more.
     type Error;
@@ -85,6 +83,13 @@ pub trait Classes {
     /// # Errors
     /// When the VM cannot be asked.
     fn loaded(&mut self) -> Result<Vec<LoadedClass>, Self::Error>;
+
+    /// The methods that classes declare, class by class; none of one that is not prepared yet. They are asked for where a search comes to
+    /// them: the VM keeps something for each method that it tells of.
+    ///
+    /// # Errors
+    /// When the VM cannot be asked.
+    fn methods(&mut self, classes: &[u32]) -> Result<Vec<Vec<DeclaredMethod>>, Self::Error>;
 
     /// The constants of a class; `None` if the VM does not give them. They are asked for once for each class.
     ///

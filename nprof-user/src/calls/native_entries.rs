@@ -36,7 +36,8 @@ fn mentions<C: Classes>(search: &mut Search<'_, C>, class: u32, entries: &[Metho
 }
 
 fn callers_in<C: Classes>(search: &mut Search<'_, C>, class: u32, entries: &[MethodId]) -> Result<(), C::Error> {
-    let methods = search.hierarchy.class(class).map_or(0, |class| class.methods.len());
+    search.declare([class])?;
+    let methods = search.hierarchy.methods(class).len();
     for method in 0..u32::try_from(methods).unwrap_or(u32::MAX) {
         let id = (class, method);
         if search.hierarchy.is(id, flag::ABSTRACT | flag::NATIVE) {
@@ -44,9 +45,9 @@ fn callers_in<C: Classes>(search: &mut Search<'_, C>, class: u32, entries: &[Met
         }
         let Some((references, _)) = search.references(id)? else { continue };
         for reference in references {
-            let Some(targets) = search.targets(class, &reference) else { continue };
+            let Some(targets) = search.targets(class, &reference)? else { continue };
             for native in targets.methods.iter().filter(|method| entries.contains(method)) {
-                match (search.told_call(&reference, &targets), search.nodes.number(*native)) {
+                match (search.told_call(class, &reference)?, search.nodes.number(*native)) {
                     (Ok(call), Some(number)) => search.nodes.tell(id, NativeCall { number, ..call }),
                     (Err(why), _) => leave_out(search, id, *native, why),
                     _ => {}

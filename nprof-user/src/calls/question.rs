@@ -9,7 +9,8 @@ use crate::resolve::pattern::Pattern;
 pub struct Question {
     /// The entry methods: where trees begin.
     pub entries: Vec<Pattern>,
-    /// The classes whose methods may be nodes; none for all. Entry methods need not be in them.
+    /// The classes whose methods may be nodes; where none are named, those in the packages of the entry methods, and below. Entry methods need
+    /// not be in them.
     pub packages: Vec<Pattern>,
     /// How many calls away from an entry method a node is at most.
     pub depth: u32,

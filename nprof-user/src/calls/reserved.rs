@@ -39,7 +39,6 @@ mod tests {
                 interfaces: Vec::new(),
                 flags: 0,
                 is_modifiable: true,
-                methods: Vec::new(),
             };
             let (name, signature) = (SharedStr::from(method), SharedStr::from("()Z"));
             is_reserved(&class, &DeclaredMethod { name, signature, flags: 0 })

@@ -1,6 +1,6 @@
 //! The search, breadth first.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use super::hand_overs::is_hand_over;
@@ -32,7 +32,9 @@ const LAMBDA_CLASS: &str = "$$Lambda";
 pub(super) struct Search<'a, C: Classes> {
     classes: &'a mut C,
     pub(super) hierarchy: Hierarchy,
-    pub(super) question: &'a Question,
+    question: &'a Question,
+    /// The classes whose methods may be nodes.
+    packages: Vec<Pattern>,
     pub(super) nodes: Nodes,
     left_out: BTreeSet<LeftOut>,
     limit: Option<Limit>,
@@ -41,6 +43,16 @@ pub(super) struct Search<'a, C: Classes> {
     intrinsics: HashMap<u32, Rc<[u32]>>,
     bytes: usize,
     chosen_classes: HashMap<u32, bool>,
+    entry_classes: HashSet<u32>,
+    virtual_targets: HashMap<(u32, String, String, Receivers), Targets>,
+}
+
+/// Whose methods are asked for, of the classes that the receiver of a virtual call may have. Of those of `Object` all are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Receivers {
+    All,
+    /// Those that may bring in a node.
+    Chosen,
 }
 
 impl<'a, C: Classes> Search<'a, C> {
@@ -49,6 +61,7 @@ impl<'a, C: Classes> Search<'a, C> {
             classes,
             hierarchy,
             question,
+            packages: question.packages.clone(),
             nodes: Nodes::default(),
             left_out: BTreeSet::new(),
             limit: None,
@@ -57,6 +70,8 @@ impl<'a, C: Classes> Search<'a, C> {
             intrinsics: HashMap::new(),
             bytes: 0,
             chosen_classes: HashMap::new(),
+            entry_classes: HashSet::new(),
+            virtual_targets: HashMap::new(),
         }
     }
 
@@ -67,14 +82,18 @@ impl<'a, C: Classes> Search<'a, C> {
 
     /// Makes nodes of the entry methods. Of an interface's method, those that implement it are.
     pub(super) fn choose_entries(&mut self) -> Result<(), C::Error> {
-        for id in self.matching() {
+        let matching = self.matching()?;
+        if self.packages.is_empty() {
+            self.packages = self.packages_of(&matching);
+        }
+        for id in matching {
             if !self.hierarchy.is(id, flag::ABSTRACT) {
                 self.choose_entry(id)?;
                 continue;
             }
             let names = self.hierarchy.method(id).map(|(_, m)| (m.name.to_string(), m.signature.to_string()));
             let Some((name, signature)) = names else { continue };
-            let implementing = self.hierarchy.overriding(id.0, &name, &signature).methods;
+            let implementing = self.overriding(id.0, &name, &signature, Receivers::All)?.methods;
             if implementing.is_empty() {
                 self.leave_out(self.name(id), LeftOutReason::Abstract);
             }
@@ -87,6 +106,7 @@ impl<'a, C: Classes> Search<'a, C> {
 
     fn choose_entry(&mut self, id: MethodId) -> Result<(), C::Error> {
         let kind = self.kind(id)?;
+        self.entry_classes.insert(id.0);
         self.choose(id, kind, 0, true);
         Ok(())
     }
@@ -113,19 +133,40 @@ impl<'a, C: Classes> Search<'a, C> {
         Ok(found)
     }
 
-    fn matching(&self) -> Vec<MethodId> {
-        let mut found = Vec::new();
-        for (number, class) in self.hierarchy.classes() {
+    /// The methods that the patterns of entry methods select.
+    fn matching(&mut self) -> Result<Vec<MethodId>, C::Error> {
+        let entries = &self.question.entries;
+        let of_class = |(number, class): (u32, &LoadedClass)| {
             let name = ClassName::of(&class.name);
-            let patterns: Vec<&Pattern> =
-                self.question.entries.iter().filter(|pattern| pattern.matches_class(&name)).collect();
-            let is_entry = |name: &str, signature: &str| patterns.iter().any(|p| p.matches_method(name, signature));
-            if !patterns.is_empty() {
-                let methods = (0..).zip(&class.methods).filter(|(_, m)| is_entry(&m.name, &m.signature));
-                found.extend(methods.map(|(method, _)| (number, method)));
-            }
+            (number, entries.iter().filter(|pattern| pattern.matches_class(&name)).collect())
+        };
+        let mut classes: Vec<(u32, Vec<&Pattern>)> = self.hierarchy.classes().map(of_class).collect();
+        classes.retain(|(_, patterns)| !patterns.is_empty());
+        self.declare(classes.iter().map(|(number, _)| *number))?;
+        let selected = |(number, patterns): (u32, Vec<&Pattern>)| {
+            let methods = (0..).zip(self.hierarchy.methods(number));
+            let selected = methods.filter(|(_, m)| patterns.iter().any(|p| p.matches_method(&m.name, &m.signature)));
+            selected.map(|(method, _)| (number, method)).collect::<Vec<MethodId>>()
+        };
+        Ok(classes.into_iter().flat_map(selected).collect())
+    }
+
+    /// The packages of methods, each with those below it.
+    fn packages_of(&self, methods: &[MethodId]) -> Vec<Pattern> {
+        let classes = methods.iter().filter_map(|(class, _)| self.hierarchy.class(*class));
+        let packages = classes.map(|class| class.name.rfind('.').map_or("", |dot| &class.name[..dot]));
+        packages.collect::<BTreeSet<&str>>().into_iter().filter_map(|name| Pattern::package(name).ok()).collect()
+    }
+
+    /// Asks for the methods of classes that are not known yet.
+    pub(super) fn declare(&mut self, classes: impl IntoIterator<Item = u32>) -> Result<(), C::Error> {
+        let unknown = classes.into_iter().filter(|class| !self.hierarchy.is_declared(*class));
+        let unknown: Vec<u32> = unknown.collect::<BTreeSet<u32>>().into_iter().collect();
+        if !unknown.is_empty() {
+            let methods = self.classes.methods(&unknown)?;
+            unknown.into_iter().zip(methods).for_each(|(class, methods)| self.hierarchy.declare(class, methods));
         }
-        found
+        Ok(())
     }
 
     /// Follows the calls of each node, which finds more nodes.
@@ -191,13 +232,59 @@ impl<'a, C: Classes> Search<'a, C> {
     }
 
     /// What a reference may lead to, and the class that it names; `None` where that is not loaded.
-    pub(super) fn targets(&mut self, from: u32, reference: &Reference) -> Option<Targets> {
-        let class = self.hierarchy.find(&reference.class, from)?;
-        Some(if reference.is_virtual {
-            self.hierarchy.overriding(class, &reference.name, &reference.signature)
+    pub(super) fn targets(&mut self, from: u32, reference: &Reference) -> Result<Option<Targets>, C::Error> {
+        let Some(class) = self.hierarchy.find(&reference.class, from) else { return Ok(None) };
+        let exact = self.exact(class, &reference.name, &reference.signature)?;
+        // What overrides a method of other packages in other packages is no news.
+        let is_asked_for = exact.named.is_some_and(|named| self.is_chosen(named.0));
+        let receivers = if is_asked_for { Receivers::All } else { Receivers::Chosen };
+        self.reached(class, reference, receivers).map(Some)
+    }
+
+    fn reached(&mut self, class: u32, reference: &Reference, receivers: Receivers) -> Result<Targets, C::Error> {
+        if reference.is_virtual {
+            self.overriding(class, &reference.name, &reference.signature, receivers)
         } else {
-            self.hierarchy.exact(class, &reference.name, &reference.signature)
-        })
+            self.exact(class, &reference.name, &reference.signature)
+        }
+    }
+
+    fn exact(&mut self, class: u32, name: &str, signature: &str) -> Result<Targets, C::Error> {
+        self.declare(self.hierarchy.above(class))?;
+        Ok(self.hierarchy.exact(class, name, signature))
+    }
+
+    fn overriding(
+        &mut self,
+        class: u32,
+        name: &str,
+        signature: &str,
+        receivers: Receivers,
+    ) -> Result<Targets, C::Error> {
+        let key = (class, name.to_owned(), signature.to_owned(), receivers);
+        if let Some(known) = self.virtual_targets.get(&key) {
+            return Ok(known.clone());
+        }
+        let exact = self.exact(class, name, signature)?;
+        let is_bound = |method| self.hierarchy.is(method, flag::PRIVATE | flag::FINAL | flag::STATIC);
+        let found = if exact.named.is_some_and(is_bound) {
+            exact
+        } else {
+            let below = self.hierarchy.below(class);
+            let may_be = |class: &u32| receivers == Receivers::All || self.may_bring_in(*class);
+            let classes: Vec<u32> = below.iter().copied().filter(may_be).collect();
+            let chains: Vec<u32> = classes.iter().flat_map(|class| self.hierarchy.chain(*class)).collect();
+            self.declare(chains)?;
+            self.hierarchy.overriding(exact, &below, &classes, (name, signature))
+        };
+        self.virtual_targets.insert(key, found.clone());
+        Ok(found)
+    }
+
+    /// Whether objects of a class may bring in a method that is or can be a node.
+    fn may_bring_in(&mut self, class: u32) -> bool {
+        let chain: Vec<u32> = self.hierarchy.chain(class).collect();
+        chain.into_iter().any(|class| self.entry_classes.contains(&class) || self.is_chosen(class))
     }
 
     fn refer(&mut self, caller: &Caller, reference: &Reference, line: Option<u16>) -> Result<(), C::Error> {
@@ -207,7 +294,7 @@ impl<'a, C: Classes> Search<'a, C> {
             self.leave_out(format!("{what}, called by {by}"), LeftOutReason::Reflection);
             return Ok(());
         }
-        let targets = self.targets(caller.id.0, reference);
+        let targets = self.targets(caller.id.0, reference)?;
         // A class that is loaded and was never used does not tell of its methods.
         let Some((named, targets)) = targets.and_then(|targets| Some((targets.named?, targets))) else {
             let is_asked_for = self.is_in_packages(&reference.class);
@@ -249,7 +336,7 @@ impl<'a, C: Classes> Search<'a, C> {
                 continue;
             }
             let kind = self.kind(*method)?;
-            let told = if kind == TreeKind::Java { None } else { Some(self.told_call(reference, targets)) };
+            let told = if kind == TreeKind::Java { None } else { Some(self.told_call(caller.id.0, reference)?) };
             if let Some(Err(why)) = told {
                 self.leave_out(self.name(*method), why);
                 continue;
@@ -264,15 +351,22 @@ impl<'a, C: Classes> Search<'a, C> {
     }
 
     /// The call that a caller is to tell of, since the method cannot; its number is not known yet. The method has to be the only one that the call may lead to.
-    pub(super) fn told_call(&self, reference: &Reference, targets: &Targets) -> Result<NativeCall, LeftOutReason> {
+    pub(super) fn told_call(
+        &mut self,
+        from: u32,
+        reference: &Reference,
+    ) -> Result<Result<NativeCall, LeftOutReason>, C::Error> {
         if !reference.is_direct {
-            return Err(LeftOutReason::Reflection);
+            return Ok(Err(LeftOutReason::Reflection));
         }
-        if targets.methods.len() > 1 {
-            return Err(LeftOutReason::Ambiguous);
+        let Some(class) = self.hierarchy.find(&reference.class, from) else {
+            return Ok(Err(LeftOutReason::NotLoaded));
+        };
+        if self.reached(class, reference, Receivers::All)?.methods.len() > 1 {
+            return Ok(Err(LeftOutReason::Ambiguous));
         }
         let (name, signature) = (reference.name.clone(), reference.signature.clone());
-        Ok(NativeCall { class: reference.class.replace('.', "/"), name, signature, number: 0 })
+        Ok(Ok(NativeCall { class: reference.class.replace('.', "/"), name, signature, number: 0 }))
     }
 
     /// The number of a method, which is a node from now on if it can be one.
@@ -316,8 +410,7 @@ impl<'a, C: Classes> Search<'a, C> {
 
     fn is_in_packages(&self, class: &str) -> bool {
         let name = ClassName::of(class);
-        let packages = &self.question.packages;
-        packages.is_empty() || packages.iter().any(|package| package.matches_class(&name))
+        self.packages.iter().any(|package| package.matches_class(&name))
     }
 
     pub(super) fn leave_out(&mut self, what: String, why: LeftOutReason) {

@@ -8,6 +8,8 @@ use crate::model::Method;
 
 /// How many names are suggested.
 const SUGGESTIONS: usize = 3;
+/// The methods of so many classes are compared, where it costs something to have them.
+const CLASSES: usize = 200;
 /// Below this likeness, from 0 to 1, a suggestion would only puzzle.
 const LEAST_LIKENESS: f64 = 0.5;
 
@@ -32,6 +34,18 @@ pub fn nearest(pattern: &str, methods: &[Method]) -> Vec<String> {
     let mut ranked: Vec<(String, f64)> = best.into_iter().collect();
     ranked.sort_by(|(a, x), (b, y)| y.total_cmp(x).then_with(|| a.cmp(b)));
     ranked.into_iter().take(SUGGESTIONS).map(|(name, _)| name).collect()
+}
+
+/// The places of the classes that are most like the class of `pattern`, best first, for those to whom it costs something to have methods;
+/// all where it names no class.
+#[must_use]
+pub fn nearest_classes<'a>(pattern: &str, classes: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
+    let wanted = Wanted::of(pattern);
+    let mut ranked: Vec<(usize, f64)> =
+        classes.into_iter().enumerate().map(|(place, class)| (place, wanted.class_likeness(class))).collect();
+    ranked.sort_by(|(_, x), (_, y)| y.total_cmp(x));
+    let most = if wanted.class.is_empty() { ranked.len() } else { CLASSES };
+    ranked.into_iter().take(most).map(|(place, _)| place).collect()
 }
 
 /// The pattern without its wildcards and its descriptor, in lower case.
@@ -102,8 +116,8 @@ fn likeness(a: &str, b: &str) -> f64 {
 mod tests {
     use std::time::Duration;
 
-    use super::nearest;
-    use crate::model::{Method, NativeCode, VirtAddr};
+    use super::*;
+    use crate::model::{NativeCode, VirtAddr};
     use crate::sys::cpu_clock::CpuClock;
 
     fn methods(names: &[(&str, &str)]) -> Vec<Method> {
@@ -158,6 +172,18 @@ mod tests {
         assert_eq!(three.iter().filter(|n| n.ends_with("deflateBytesBytes")).count(), 1);
         assert_eq!(nearest("qqqq.QQQQQQQ::qqqqqqq", &jdk()), Vec::<String>::new());
         assert_eq!(nearest("**::*", &[]), Vec::<String>::new());
+    }
+
+    /// Check that of many classes those come first whose names are like the one that was meant, and all where none was.
+    #[test]
+    fn classes_that_are_like_it() {
+        let mut classes: Vec<String> = (0..1000).map(|i| format!("com.acme.Other{i}")).collect();
+        classes.push("java.util.zip.Deflater".to_owned());
+        let found = |pattern: &str| nearest_classes(pattern, classes.iter().map(String::as_str));
+        for pattern in ["java.util.zip.Deflator::init", "deflater", "java/util/zip/Deflater#init"] {
+            assert_eq!((found(pattern).len(), found(pattern)[0]), (CLASSES, 1000), "{pattern}");
+        }
+        assert_eq!(found("*::init").len(), 1001);
     }
 
     /// Check that an error for 2,000 methods does not keep the user waiting, even in a debug build.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Error, Result, ensure};
 use nprof::calls::{Bytecode, Classes, Constants, DeclaredMethod, Limits, LoadedClass, Planned, Question, plan};
-use nprof::classfile::{CODE, ClassFile, Code, Reader, is_intrinsic};
+use nprof::classfile::{CODE, ClassFile, Code, MethodInfo, Reader, is_intrinsic};
 use nprof::model::{LeftOutReason, TreeKind, TreePlan};
 use nprof::resolve::pattern::Pattern;
 use nprof_tests::require::{on_every_jdk, say};
@@ -41,6 +41,11 @@ impl Classes for Files {
         self.files.iter().zip(&names).map(|(file, name)| loaded(file, name, &numbers)).collect()
     }
 
+    fn methods(&mut self, classes: &[u32]) -> Result<Vec<Vec<DeclaredMethod>>> {
+        let of_class = |class: &u32| methods(&self.class(*class).context("a class")?);
+        classes.iter().map(of_class).collect()
+    }
+
     fn constants(&mut self, class: u32) -> Result<Option<Constants>> {
         let Some(file) = self.class(class) else { return Ok(None) };
         let bootstraps = file.attributes.iter().find(|one| file.pool.utf8(one.name) == Some(b"BootstrapMethods"));
@@ -74,11 +79,6 @@ impl Classes for Files {
 fn loaded(file: &[u8], name: &str, numbers: &HashMap<&str, u32>) -> Result<LoadedClass> {
     let class = ClassFile::parse(file)?;
     let number = |at| numbers.get(&*String::from_utf8_lossy(class.pool.class(at)?)).copied();
-    let text = |at| class.pool.text(at).context("a text");
-    let methods = class.methods.iter().map(|method| {
-        let (name, signature) = (text(method.name)?.into(), text(method.descriptor)?.into());
-        Ok(DeclaredMethod { name, signature, flags: method.flags })
-    });
     Ok(LoadedClass {
         name: name.replace('/', ".").into(),
         loader: 0,
@@ -86,8 +86,16 @@ fn loaded(file: &[u8], name: &str, numbers: &HashMap<&str, u32>) -> Result<Loade
         interfaces: class.interfaces.iter().filter_map(|at| number(*at)).collect(),
         flags: class.flags,
         is_modifiable: true,
-        methods: methods.collect::<Result<_>>()?,
     })
+}
+
+fn methods(class: &ClassFile<'_>) -> Result<Vec<DeclaredMethod>> {
+    let text = |at| class.pool.text(at).context("a text");
+    let method = |method: &MethodInfo<'_>| {
+        let (name, signature) = (text(method.name)?.into(), text(method.descriptor)?.into());
+        Ok(DeclaredMethod { name, signature, flags: method.flags })
+    };
+    class.methods.iter().map(method).collect()
 }
 
 fn question(entry: &str, package: &str, depth: u32) -> Result<Question> {

@@ -74,15 +74,15 @@ impl Following {
         let (proc, jvm, question, wants) = (proc.clone(), jvm.clone(), self.question.clone(), self.wants);
         let opening = stop.unless_stopped(move || TreeTracer::open(&proc, jvm, &question, wants));
         let Some(opened) = opening.await? else { bail!("stopped before anything was changed") };
-        let tracer = opened?;
+        let mut tracer = opened?;
         let has_entries = tracer.plan().methods.iter().any(|method| method.is_entry);
         if !has_entries {
-            self.say_nothing_matched(&tracer);
+            self.say_nothing_matched(&mut tracer);
         }
         Ok(has_entries.then_some(tracer))
     }
 
-    fn say_nothing_matched(&self, tracer: &TreeTracer) {
+    fn say_nothing_matched(&self, tracer: &mut TreeTracer) {
         let (jvm, left_out) = (tracer.jvm(), &tracer.plan().left_out);
         say(format_args!("no method of {} ({}) is selected that could be followed", jvm.pid, jvm.main));
         for LeftOut { what, why } in left_out.iter().take(5) {

@@ -1,22 +1,18 @@
 //! The loaded classes of a target, as its shim lists them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use nprof_common::wire::ClassesListed;
 
 use crate::calls::{DeclaredMethod, LoadedClass};
 use crate::hotspot;
 use crate::model::{Method, NativeCode, VirtAddr};
-use crate::resolve::nearest::nearest;
-use crate::resolve::pattern::{ClassName, Pattern};
 
 /// All of them. The number of a class is its place.
 #[derive(Debug, Default)]
 pub(super) struct ClassList {
     pub classes: Vec<LoadedClass>,
     by_name: HashMap<String, Vec<u32>>,
-    /// So many have their methods.
-    pub with_methods: usize,
 }
 
 impl ClassList {
@@ -32,56 +28,37 @@ impl ClassList {
         reader.0.is_empty().then_some(())
     }
 
-    /// Takes the methods of a part of the classes, likewise.
-    pub(super) fn add_methods(&mut self, part: &ClassesListed, bytes: &[u8]) -> Option<()> {
-        let mut reader = Reader(bytes);
-        for _ in 0..part.count {
-            let count = reader.number()?;
-            let methods = (0..count).map(|_| reader.method()).collect::<Option<Vec<_>>>()?;
-            self.classes.get_mut(self.with_methods)?.methods = methods;
-            self.with_methods += 1;
-        }
-        reader.0.is_empty().then_some(())
-    }
-
-    /// The packages of the methods that some patterns select, each with those below it.
-    pub(super) fn packages(&self, entries: &[Pattern]) -> Vec<Pattern> {
-        let mut packages = BTreeSet::new();
-        for class in &self.classes {
-            let package = class.name.rfind('.').map_or("", |dot| &class.name[..dot]);
-            if packages.contains(package) {
-                continue;
-            }
-            let name = ClassName::of(&class.name);
-            let of_class = entries.iter().filter(|entry| entry.matches_class(&name));
-            if of_class
-                .into_iter()
-                .any(|entry| class.methods.iter().any(|m| entry.matches_method(&m.name, &m.signature)))
-            {
-                packages.insert(package);
-            }
-        }
-        packages.into_iter().filter_map(|package| Pattern::package(package).ok()).collect()
-    }
-
-    /// The names of methods that a pattern may have meant which selects none.
-    pub(super) fn nearest(&self, pattern: &str) -> Vec<String> {
-        let methods = self.classes.iter().flat_map(|class| {
-            class.methods.iter().map(|method| Method {
+    /// Methods of classes, as names are suggested of them.
+    pub(super) fn methods(&self, classes: &[u32], methods: &[Vec<DeclaredMethod>]) -> Vec<Method> {
+        let of_class = |(number, methods): (&u32, &Vec<DeclaredMethod>)| {
+            let class = &self.classes.get(*number as usize)?.name;
+            let method = |method: &DeclaredMethod| Method {
                 id: VirtAddr(0),
-                class: class.name.clone(),
+                class: class.clone(),
                 name: method.name.clone(),
                 signature: method.signature.clone(),
                 code: NativeCode::Unbound,
-            })
-        });
-        nearest(pattern, &methods.collect::<Vec<Method>>())
+            };
+            Some(methods.iter().map(method).collect::<Vec<Method>>())
+        };
+        classes.iter().zip(methods).filter_map(of_class).flatten().collect()
     }
 
     /// The classes of a name, which several loaders may have.
     pub(super) fn named(&self, name: &str) -> &[u32] {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
+}
+
+/// The methods of so many classes, as they were in the area. `None` if they are none: a target may say anything.
+pub(super) fn methods_listed(classes: u32, bytes: &[u8]) -> Option<Vec<Vec<DeclaredMethod>>> {
+    let mut reader = Reader(bytes);
+    let listed = (0..classes).map(|_| {
+        let count = reader.number()?;
+        (0..count).map(|_| reader.method()).collect::<Option<Vec<_>>>()
+    });
+    let listed: Vec<_> = listed.collect::<Option<_>>()?;
+    reader.0.is_empty().then_some(listed)
 }
 
 /// Takes fields off a part.
@@ -99,7 +76,6 @@ impl<'a> Reader<'a> {
             interfaces: interfaces.into_iter().filter(is_class).collect(),
             flags: u16::try_from(modifiers & 0xffff).ok()?,
             is_modifiable: modifiers & ClassesListed::MODIFIABLE != 0,
-            methods: Vec::new(),
         })
     }
 
@@ -156,7 +132,6 @@ mod tests {
             interfaces: vec![7],
             flags: 0x421,
             is_modifiable: true,
-            methods: Vec::new(),
         };
         assert_eq!(list.classes, [class.clone(), class]);
         assert_eq!((list.named("a.B$C"), list.named("a.B")), (&[0, 1][..], &[][..]));
@@ -166,19 +141,16 @@ mod tests {
         assert_eq!(ClassList::default().add(&part(1), &[&row[..], &[0]].concat()), None);
     }
 
-    /// Check that methods come to their classes, in order.
+    /// Check that methods come class by class, and that what ends too early or too late is no list.
     #[test]
     fn reads_methods() {
         let row =
             [&1_u32.to_le_bytes()[..], &9_u32.to_le_bytes(), &1_u32.to_le_bytes(), b"m", &3_u32.to_le_bytes(), b"()V"];
         let bytes = [&row.concat()[..], &0_u32.to_le_bytes()].concat();
-        let class = [0, 0, u32::MAX, 0, 1].map(u32::to_le_bytes).as_flattened().to_vec();
-        let mut list = ClassList::default();
-        list.add(&part(2), &[&class[..], b"A", &class, b"B"].concat()).unwrap();
-        assert_eq!(list.add_methods(&part(2), &bytes), Some(()));
         let method = DeclaredMethod { name: "m".into(), signature: "()V".into(), flags: 9 };
-        assert_eq!((&list.classes[0].methods[..], &list.classes[1].methods[..]), (&[method][..], &[][..]));
-        assert_eq!(list.add_methods(&part(1), &bytes[..bytes.len() - 4]), None);
+        assert_eq!(methods_listed(2, &bytes), Some(vec![vec![method], vec![]]));
+        assert_eq!((methods_listed(1, &bytes), methods_listed(3, &bytes)), (None, None));
+        assert_eq!(methods_listed(2, &bytes[..bytes.len() - 4]), None);
     }
 
     /// Check that hidden classes are called what Java calls them.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nprof_common::tree::{ENTER, HANDS, HOOK_CLASS, LEAVE, RAN, RUNS, TASKS, THREW};
 
 use super::classes::ClassList;
+use super::reading::LoadedClasses;
 use super::session::Session;
 use crate::calls::{Planned, PlannedClass, changed_for_tasks};
 use crate::enhance::{Enhanced, Hooks, NativeCall, TaskPart, Wanted, enhance};
@@ -198,10 +199,14 @@ pub(super) fn planned(plan: TreePlan, list: &ClassList) -> Planned {
 }
 
 /// Adds what has to be changed so that tasks are known again where they are run. Some of it may be followed anyway.
-pub(super) fn add_tasks(planned: &mut Planned, list: &ClassList) {
+///
+/// # Errors
+/// If the shim is gone.
+pub(super) fn add_tasks(planned: &mut Planned, classes: &mut LoadedClasses<'_>) -> Result<(), shim::Error> {
     let followed = planned.classes.iter_mut().flat_map(|class| &mut class.wanted);
     followed.filter(|wanted| wanted.number.is_some()).for_each(|wanted| wanted.task = Some(TaskPart::Gives));
-    for class in changed_for_tasks(&list.classes) {
+    let list = classes.list;
+    for class in changed_for_tasks(classes, &list.classes)? {
         let name = list.classes.get(class.class as usize).map(|class| class.name.to_string()).unwrap_or_default();
         let names = class.wanted.iter().map(|wanted| format!("{name}::{}{}", wanted.name, wanted.signature));
         planned.plan.for_tasks.extend(names);
@@ -210,6 +215,7 @@ pub(super) fn add_tasks(planned: &mut Planned, list: &ClassList) {
             None => planned.classes.push(class),
         }
     }
+    Ok(())
 }
 
 fn merge(all: &mut Vec<Wanted>, more: Wanted) {

@@ -38,6 +38,7 @@ use super::{Error, TierWanted};
 use crate::calls::{self, Planned, Question};
 use crate::discover::Proc;
 use crate::model::{Collectors, Jvm, TreeEvent, TreeEventKind, TreeLosses, TreePlan, TreeThread, VirtAddr};
+use crate::resolve::nearest::{nearest, nearest_classes};
 use crate::shim::{self, TreesEnded};
 use crate::sys::ticks::Moment;
 
@@ -98,17 +99,10 @@ impl TreeTracer {
     /// If the shim cannot be had, or is gone.
     pub fn open(proc: &Proc, jvm: Jvm, question: &Question, wants: TreeWants) -> Result<Self, Error> {
         let mut tracer = Self::connected(proc, jvm, wants)?;
-        let mut question = question.clone();
-        if question.packages.is_empty() {
-            question.packages = tracer.list.packages(&question.entries);
-        }
         let classes = &mut LoadedClasses::new(&mut tracer.session, &tracer.list);
-        let planned = calls::plan(classes, &question).map_err(|error| ended_or(error.into(), proc, &tracer.jvm));
+        let planned = planned(classes, question).map_err(|error| ended_or(error.into(), proc, &tracer.jvm));
         tracer.planned = planned?;
-        if tracer.planned.hands_over {
-            enhancing::add_tasks(&mut tracer.planned, &tracer.list);
-            tracer.has_tasks = true;
-        }
+        tracer.has_tasks = tracer.planned.hands_over;
         Ok(tracer)
     }
 
@@ -127,8 +121,7 @@ impl TreeTracer {
         let first = Moment::now();
         let begun = begin(proc, &jvm, wants).map_err(|error| ended_or(error, proc, &jvm));
         let (mut session, rows) = begun?;
-        let mut list = session.classes()?;
-        session.methods(&mut list)?;
+        let list = session.classes()?;
         Ok(Self {
             proc: proc.clone(),
             tids: Tids::new(proc, jvm.pid),
@@ -176,8 +169,12 @@ impl TreeTracer {
 
     /// The names of methods that an entry pattern may have meant which selects none, the most likely first.
     #[must_use]
-    pub fn nearest(&self, pattern: &str) -> Vec<String> {
-        self.list.nearest(pattern)
+    pub fn nearest(&mut self, pattern: &str) -> Vec<String> {
+        let classes = nearest_classes(pattern, self.list.classes.iter().map(|class| &*class.name));
+        let classes: Vec<u32> = classes.into_iter().filter_map(|class| u32::try_from(class).ok()).collect();
+        // Without an answer there is nothing to suggest.
+        let methods = self.session.methods(&classes).unwrap_or_default();
+        nearest(pattern, &self.list.methods(&classes, &methods))
     }
 
     /// The JVM.
@@ -419,6 +416,15 @@ fn consumption(detail: u64) -> TreeEventKind {
 fn exception(event: &Event) -> Option<u32> {
     let number = u32::try_from(event.detail).ok().filter(|&number| number != UNKNOWN_EXCEPTION);
     number.filter(|_| event.kind == EventKind::Threw)
+}
+
+/// What is to be done, tasks that are handed over included.
+fn planned(classes: &mut LoadedClasses<'_>, question: &Question) -> Result<Planned, shim::Error> {
+    let mut planned = calls::plan(classes, question)?;
+    if planned.hands_over {
+        enhancing::add_tasks(&mut planned, classes)?;
+    }
+    Ok(planned)
 }
 
 fn begin(proc: &Proc, jvm: &Jvm, wants: TreeWants) -> Result<(Session, Option<ThreadRows>), Error> {

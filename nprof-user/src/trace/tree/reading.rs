@@ -18,11 +18,12 @@ pub(super) struct LoadedClasses<'a> {
     pub list: &'a ClassList,
     /// The files that have been read. The VM does not give those of some.
     files: HashMap<u32, Option<Vec<u8>>>,
+    methods: HashMap<u32, Vec<DeclaredMethod>>,
 }
 
 impl<'a> LoadedClasses<'a> {
     pub(super) fn new(session: &'a mut Session, list: &'a ClassList) -> Self {
-        Self { session, list, files: HashMap::new() }
+        Self { session, list, files: HashMap::new(), methods: HashMap::new() }
     }
 
     fn file(&mut self, class: u32) -> Result<Option<ClassFile<'_>>, shim::Error> {
@@ -46,6 +47,14 @@ impl Classes for LoadedClasses<'_> {
         Ok(self.list.classes.clone())
     }
 
+    fn methods(&mut self, classes: &[u32]) -> Result<Vec<Vec<DeclaredMethod>>, Self::Error> {
+        let unknown = classes.iter().copied().filter(|class| !self.methods.contains_key(class));
+        let unknown: Vec<u32> = unknown.collect();
+        let listed = self.session.methods(&unknown)?;
+        self.methods.extend(unknown.into_iter().zip(listed));
+        Ok(classes.iter().map(|class| self.methods.get(class).cloned().unwrap_or_default()).collect())
+    }
+
     fn constants(&mut self, class: u32) -> Result<Option<Constants>, Self::Error> {
         let Some(file) = self.file(class)? else { return Ok(None) };
         let bootstraps = named(&file.attributes, &file, BOOTSTRAPS).map(|attribute| attribute.content.to_vec());
@@ -57,8 +66,7 @@ impl Classes for LoadedClasses<'_> {
     }
 
     fn bytecode(&mut self, class: u32, method: u32) -> Result<Option<Bytecode>, Self::Error> {
-        let list = self.list;
-        let declared = list.classes.get(class as usize).and_then(|class| class.methods.get(method as usize));
+        let declared = self.methods.get(&class).and_then(|methods| methods.get(method as usize)).cloned();
         let (Some(declared), Some(file)) = (declared, self.file(class)?) else { return Ok(None) };
         let is_it = |name: u16, text: &str| file.pool.text(name).as_deref() == Some(text);
         let method = file
@@ -71,10 +79,7 @@ impl Classes for LoadedClasses<'_> {
     }
 
     fn intrinsics(&mut self, class: u32) -> Result<Vec<u32>, Self::Error> {
-        let list = self.list;
-        let Some((class, file)) = list.classes.get(class as usize).zip(self.file(class)?) else {
-            return Ok(Vec::new());
-        };
+        let Some(file) = self.file(class)? else { return Ok(Vec::new()) };
         let marked = file.methods.iter().filter(|method| is_intrinsic(method, &file.pool));
         let names: HashSet<(String, String)> = marked
             .filter_map(|method| Some((file.pool.text(method.name)?, file.pool.text(method.descriptor)?)))
@@ -82,7 +87,8 @@ impl Classes for LoadedClasses<'_> {
         let is_one = |method: &DeclaredMethod| {
             !names.is_empty() && names.contains(&(method.name.to_string(), method.signature.to_string()))
         };
-        Ok((0..).zip(&class.methods).filter(|(_, method)| is_one(method)).map(|(place, _)| place).collect())
+        let methods = self.methods.get(&class).map_or(&[][..], Vec::as_slice);
+        Ok((0..).zip(methods).filter(|(_, method)| is_one(method)).map(|(place, _)| place).collect())
     }
 }
 

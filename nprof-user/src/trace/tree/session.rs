@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use nprof_common::wire::{self, ToShim};
 
-use super::classes::ClassList;
+use super::classes::{ClassList, methods_listed};
 use crate::attach::RowMap;
+use crate::calls::DeclaredMethod;
 use crate::model::Pid;
 use crate::shim::{self, ClassFile, Connection, Enhanced, FromShimOwned, TreeMemory, TreesEnded};
 
@@ -14,6 +15,8 @@ use crate::shim::{self, ClassFile, Connection, Enhanced, FromShimOwned, TreeMemo
 const PATIENCE: Duration = Duration::from_secs(20);
 /// More classes than any program has.
 const MOST_CLASSES: usize = 4 << 20;
+/// So many classes are asked about at once.
+const MOST_ASKED: usize = 16_384;
 
 /// A shim that is ready to have classes enhanced.
 #[derive(Debug)]
@@ -66,18 +69,28 @@ impl Session {
         }
     }
 
-    /// The methods of all classes.
-    pub(super) fn methods(&mut self, list: &mut ClassList) -> Result<(), shim::Error> {
-        while list.with_methods < list.classes.len() {
-            self.connection.send(ToShim::ListMethods(u32::try_from(list.with_methods).unwrap_or(u32::MAX)))?;
+    /// The methods of some classes, class by class.
+    pub(super) fn methods(&mut self, classes: &[u32]) -> Result<Vec<Vec<DeclaredMethod>>, shim::Error> {
+        let mut methods = Vec::with_capacity(classes.len());
+        while let Some(left) = classes.get(methods.len()..).filter(|left| !left.is_empty()) {
+            let passed = self.pass_numbers(&left[..left.len().min(MOST_ASKED)])?;
+            self.connection.send(ToShim::ListMethods(passed))?;
             let part = self.answer(|message| match message {
                 FromShimOwned::MethodsListed(part) => Some(part),
                 _ => None,
             })?;
+            let is_sound = part.count > 0 && part.count <= passed;
             let bytes = self.memory.passed(part.bytes);
-            list.add_methods(&part, &bytes).filter(|()| part.count > 0).ok_or_else(|| self.nonsense())?;
+            let listed = methods_listed(part.count, &bytes).filter(|_| is_sound).ok_or_else(|| self.nonsense())?;
+            methods.extend(listed);
         }
-        Ok(())
+        Ok(methods)
+    }
+
+    /// Puts the numbers of classes into the area, and says how many these are.
+    fn pass_numbers(&self, classes: &[u32]) -> Result<u32, shim::Error> {
+        let numbers: Vec<u8> = classes.iter().flat_map(|number| number.to_le_bytes()).collect();
+        Ok(self.memory.pass(&numbers).ok_or_else(|| self.nonsense())? / 4)
     }
 
     /// The file of a class as the VM has it, with the changes of other agents; or the number of the reason why there is none
@@ -97,9 +110,8 @@ impl Session {
             File(ClassFile),
             Done(Enhanced),
         }
-        let numbers: Vec<u8> = classes.iter().flat_map(|number| number.to_le_bytes()).collect();
-        let passed = self.memory.pass(&numbers).ok_or_else(|| self.nonsense())?;
-        self.connection.send(ToShim::Enhance(passed / 4))?;
+        let passed = self.pass_numbers(classes)?;
+        self.connection.send(ToShim::Enhance(passed))?;
         loop {
             let said = self.answer(|message| match message {
                 FromShimOwned::ClassFile(file) => Some(Said::File(file)),
