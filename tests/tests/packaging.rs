@@ -61,6 +61,7 @@ fn it_holds_what_it_must() -> Result<()> {
         for (mode, path) in [
             ("-rwxr-xr-x", "./usr/bin/nprof"),
             ("-rw-r--r--", "./usr/lib/systemd/system/nprof.service"),
+            ("-rw-r--r--", "./usr/lib/nprof/libnprof_shim.so"),
             ("-rw-r--r--", "./etc/nprof/nprof.toml"),
             ("-rw-r--r--", "./usr/share/man/man1/nprof.1.gz"),
             ("-rw-r--r--", "./usr/share/man/man1/nprof-trace.1.gz"),

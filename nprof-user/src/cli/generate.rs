@@ -1,6 +1,7 @@
-//! `nprof generate man|completions --out DIR`: files that a package installs, made from the command line's own
-//! definition so that they cannot say something else. Hidden: it is for packaging (`cargo xtask package`).
+//! `nprof generate man|completions|agent --out DIR`: files that a package installs. Pages and completions are made from the command line's own
+//! definition so that they cannot say something else; the agent is the one that nprof brings, since it speaks to no other.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,10 +10,12 @@ use anyhow::Context as _;
 use clap::{Args, Command, ValueEnum};
 use clap_complete::Shell;
 
+use crate::shim;
+
 /// The shells that completions are made for.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 
-/// Make manual pages or shell completions
+/// Make manual pages, shell completions, or the agent that a JVM can be started with
 #[derive(Debug, Args)]
 pub(super) struct GenerateArgs {
     /// What to make
@@ -28,6 +31,8 @@ enum What {
     Man,
     /// For bash, zsh and fish
     Completions,
+    /// The shim, libnprof_shim.so, for `java -agentpath:DIR/libnprof_shim.so`: such a JVM need not be asked to load it
+    Agent,
 }
 
 /// Writes the files for `command`, the whole command line.
@@ -35,6 +40,7 @@ pub(super) fn run(args: &GenerateArgs, command: Command) -> anyhow::Result<ExitC
     let written = match args.what {
         What::Man => clap_mangen::generate_to(command, &args.out),
         What::Completions => completions(command, &args.out),
+        What::Agent => fs::write(args.out.join(shim::LIBRARY), shim::BYTES),
     };
     written.with_context(|| format!("cannot write to {}", args.out.display()))?;
     Ok(ExitCode::SUCCESS)
@@ -74,7 +80,7 @@ mod tests {
             assert_eq!(names.contains(&page), !command.is_hide_set(), "{page} in {names:?}");
         }
         let main = fs::read_to_string(directory.path().join("nprof.1")).unwrap();
-        assert!(main.contains("nprof\\-trace(1)") && !main.contains("generate"), "{main}");
+        assert!(main.contains("nprof\\-trace(1)") && main.contains("nprof\\-generate(1)"), "{main}");
     }
 
     /// Check that the completions know the commands and their options.
@@ -86,6 +92,14 @@ mod tests {
             let text = fs::read_to_string(directory.path().join(&name)).unwrap();
             assert!(text.contains("count-only"), "{name} does not know --count-only");
         }
+    }
+
+    /// Check that the agent is the library that nprof itself loads.
+    #[test]
+    fn agent_is_the_shim() {
+        let (directory, names) = generated(What::Agent);
+        assert_eq!(names, BTreeSet::from(["libnprof_shim.so".to_owned()]));
+        assert_eq!(fs::read(directory.path().join("libnprof_shim.so")).unwrap(), shim::BYTES);
     }
 
     /// Check that a directory that is not there is named.

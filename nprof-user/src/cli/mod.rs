@@ -88,7 +88,6 @@ enum Command {
     Flamegraph(flamegraph::FlamegraphArgs),
     Report(report::ReportArgs),
     Diff(diff::DiffArgs),
-    #[command(hide = true)]
     Generate(generate::GenerateArgs),
     Serve(Box<serve::ServeArgs>),
     Ctl(ctl::CtlArgs),

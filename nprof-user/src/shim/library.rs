@@ -20,10 +20,10 @@ use crate::sys::target_file::TargetFile;
 ///
 /// It needs musl or glibc 2.18 in the target (`nprof-shim/src/c_library.rs`). On an older one the JVM does not load it, and says
 /// so.
-pub(super) static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnprof_shim.so"));
+pub static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnprof_shim.so"));
 
 /// What it is called wherever it lies.
-pub(super) const NAME: &str = "libnprof_shim.so";
+pub const NAME: &str = "libnprof_shim.so";
 
 /// What each call passes that a stub has chosen: a slow one, or one whose stack is to be taken.
 const CHOSEN_SITE: &str = "nprof_stub_chosen";

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 pub use connection::{Connection, Sender};
 pub use error::Error;
-pub use library::{Loaded, among, find, is_in_use, is_own};
+pub use library::{BYTES, Loaded, NAME as LIBRARY, among, find, is_in_use, is_own};
 pub use message::{
     Applied, Bound, ClassFile, ClassesListed, Enhanced, FromShimOwned, Hello, How, IdCaller, IdFunction, IdsForgotten,
     Scanned, Stubbed, TreesEnded,

@@ -18,6 +18,7 @@ const COPIED: &[(&str, &str)] = &[
     ("packaging/systemd/nprof.service", "usr/lib/systemd/system/nprof.service"),
     ("packaging/nprof.toml", "etc/nprof/nprof.toml"),
     ("packaging/debian/copyright", "usr/share/doc/nprof/copyright"),
+    ("packaging/debian/lintian-overrides", "usr/share/lintian/overrides/nprof"),
     ("README.md", "usr/share/doc/nprof/README.md"),
     ("packaging/grafana/nprof.json", "usr/share/doc/nprof/examples/grafana/nprof.json"),
     ("packaging/prometheus/nprof.rules.yml", "usr/share/doc/nprof/examples/prometheus/nprof.rules.yml"),
@@ -45,6 +46,7 @@ pub(super) fn lay_out(binary: &Path, work: &Path, root: &Path) -> Result<()> {
     write(&root.join(DOC).join("changelog.gz"), &changelog, 0o644)?;
     documentation(root)?;
     manual_pages(binary, work, root)?;
+    agent(binary, work, root)?;
     completions(binary, work, root)
 }
 
@@ -72,6 +74,15 @@ fn manual_pages(binary: &Path, work: &Path, root: &Path) -> Result<()> {
     for page in files(&made)? {
         let place = root.join("usr/share/man/man1").join(format!("{page}.gz"));
         write(&place, &compressed(&made.join(page))?, 0o644)?;
+    }
+    Ok(())
+}
+
+/// What JVMs can be started with.
+fn agent(binary: &Path, work: &Path, root: &Path) -> Result<()> {
+    let made = generated(binary, "agent", work)?;
+    for library in files(&made)? {
+        write(&root.join("usr/lib/nprof").join(&library), &read(&made.join(&library))?, 0o644)?;
     }
     Ok(())
 }

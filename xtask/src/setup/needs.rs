@@ -127,6 +127,13 @@ pub(crate) const NEEDS: &[Need] = &[
         remedies: &[Remedy::Packages(&["musl-tools"])],
     },
     Need {
+        what: "lintian",
+        why: "to check the Debian package",
+        purpose: Purpose::Test,
+        find: |machine| program(machine, "lintian"),
+        remedies: &[Remedy::Packages(&["lintian"])],
+    },
+    Need {
         what: "snappy for Java",
         why: "as a real JNI library",
         purpose: Purpose::Test,
