@@ -38,6 +38,8 @@ pub(crate) struct Agent {
     pub(crate) library: Option<OwnedFd>,
     slots: OnceLock<Slots>,
     loaded: Moment,
+    /// Whether the VM was running then.
+    is_late: bool,
     clock: Clock,
     /// nprof, if it is connected. Without it nothing is watched that was not watched before.
     link: Mutex<Option<Arc<Link>>>,
@@ -49,7 +51,7 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// Sets the stubs up.
-    pub(crate) fn new(jvmti: Jvmti, vm: Vm) -> Self {
+    pub(crate) fn new(jvmti: Jvmti, vm: Vm, is_late: bool) -> Self {
         let sharding = Sharding::best();
         let (loaded, clock) = (Moment::now(), Clock::estimate());
         pool::configure(sharding, &clock);
@@ -62,6 +64,7 @@ impl Agent {
             library: library::open(),
             slots: OnceLock::new(),
             loaded,
+            is_late,
             clock,
             link: Mutex::default(),
             work: Mutex::default(),
@@ -69,6 +72,11 @@ impl Agent {
             early: Mutex::default(),
             helpers: OnceLock::new(),
         }
+    }
+
+    /// Whether the VM was running when the agent was loaded.
+    pub(crate) fn is_late(&self) -> bool {
+        self.is_late
     }
 
     /// Does what a loading asks for. Without `jni` the VM has not started, and all else follows in [`Self::started`].

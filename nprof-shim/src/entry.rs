@@ -71,7 +71,7 @@ unsafe fn load(vm: *mut JavaVM, options: *mut c_char, runs: bool) -> Result<(), 
         // SAFETY: the caller's VM.
         let jvmti = if runs { unsafe { Jvmti::of_running(vm) } } else { unsafe { Jvmti::of(vm) } }?;
         // SAFETY: the caller's VM.
-        let agent = Agent::new(jvmti, unsafe { Vm::new(vm) });
+        let agent = Agent::new(jvmti, unsafe { Vm::new(vm) }, runs);
         // The VM loads agents one after another: nobody else has set it meanwhile.
         AGENT.get_or_init(|| agent);
         jvmti.listen(&callbacks())?;

@@ -281,7 +281,7 @@ impl Connection {
             | FromShim::IdFunction(_)
             | FromShim::IdCaller(_)
             | FromShim::IdsForgotten(_)
-            | FromShim::TreesReady
+            | FromShim::TreesReady(_)
             | FromShim::ClassesListed(_)
             | FromShim::MethodsListed(_)
             | FromShim::ClassFile(_)

@@ -8,6 +8,7 @@
 //! `xtask/src/test.rs`.
 
 mod all;
+mod at_start;
 mod browser;
 mod by_thread;
 mod callers;

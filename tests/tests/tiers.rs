@@ -79,11 +79,14 @@ pub(crate) fn has_shim(pid: u32) -> Result<bool> {
 /// says who counted; and that the target is as it was before when nprof has ended.
 #[test]
 fn stubs_count_exactly() -> Result<()> {
-    traced_on_every_jdk(must_count_by_stubs)
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        must_count_by_stubs(&mut target)?;
+        target.exit()
+    })
 }
 
-pub(crate) fn must_count_by_stubs(jdk: &Jdk) -> Result<()> {
-    let mut target = RemoteProcess::shapes(jdk)?;
+pub(crate) fn must_count_by_stubs(target: &mut RemoteProcess) -> Result<()> {
     for (options, threads, calls) in [(&[][..], 1, 500), (&[], 16, 100), (&["--count-only"], 16, 100)] {
         let trace = Trace::start(target.pid(), &[&STUBS[..], options].concat())?;
         ensure!(trace.announcement.ends_with(" by stubs"), "{}", trace.announcement);
@@ -91,9 +94,9 @@ pub(crate) fn must_count_by_stubs(jdk: &Jdk) -> Result<()> {
         let report = trace.finish()?;
         must_add_up(&report, &called)?;
         must_be_stubbed(&report, &called)?;
-        must_be_as_before(&target)?;
+        must_be_as_before(target)?;
     }
-    target.exit()
+    Ok(())
 }
 
 /// Check that each of thousands of methods has a stub of its own, though all have one function.

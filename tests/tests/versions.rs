@@ -57,7 +57,9 @@ fn every_stack_is_a_true_one() -> Result<()> {
 #[test]
 fn stubs() -> Result<()> {
     traced_on_every_other_jdk(|jdk| {
-        must_count_by_stubs(jdk)?;
+        let mut target = RemoteProcess::shapes(jdk)?;
+        must_count_by_stubs(&mut target)?;
+        target.exit()?;
         must_show_slow_calls(jdk)
     })
 }

@@ -30,8 +30,9 @@ pub enum FromShim<'a> {
     IdCaller(IdCaller),
     /// All that came of it has been told.
     IdsForgotten(IdsForgotten),
-    /// Methods can be enhanced.
-    TreesReady,
+    /// Methods can be enhanced. Whether this shim came when the VM was running and has changed no class yet: then the VM may not know what it has
+    /// compiled of which class.
+    TreesReady(bool),
     /// A part of the list of classes is in the area.
     ClassesListed(ClassesListed),
     /// The methods of the first of the classes that were asked for are in the area.
@@ -236,7 +237,7 @@ impl<'a> FromShim<'a> {
             Self::IdFunction(message) => packet(buffer, ID_FUNCTION, |to| message.write(to)),
             Self::IdCaller(message) => packet(buffer, ID_CALLER, |to| message.write(to)),
             Self::IdsForgotten(message) => packet(buffer, IDS_FORGOTTEN, |to| message.write(to)),
-            Self::TreesReady => packet(buffer, TREES_READY, |to| ().write(to)),
+            Self::TreesReady(first) => packet(buffer, TREES_READY, |to| first.write(to)),
             Self::ClassesListed(message) => packet(buffer, CLASSES_LISTED, |to| message.write(to)),
             Self::MethodsListed(message) => packet(buffer, METHODS_LISTED, |to| message.write(to)),
             Self::ClassFile(message) => packet(buffer, CLASS_FILE, |to| message.write(to)),
@@ -268,7 +269,7 @@ impl<'a> FromShim<'a> {
             ID_FUNCTION => body.last().map(Self::IdFunction),
             ID_CALLER => body.last().map(Self::IdCaller),
             IDS_FORGOTTEN => body.last().map(Self::IdsForgotten),
-            TREES_READY => body.last().map(|()| Self::TreesReady),
+            TREES_READY => body.last().map(Self::TreesReady),
             CLASSES_LISTED => body.last().map(Self::ClassesListed),
             METHODS_LISTED => body.last().map(Self::MethodsListed),
             CLASS_FILE => body.last().map(Self::ClassFile),

@@ -71,7 +71,7 @@ fn from_shim() -> Vec<FromShim<'static>> {
         }),
         FromShim::IdCaller(IdCaller { address: 1 << 47, hits: 1, misses: 2, left: 3 }),
         FromShim::IdsForgotten(IdsForgotten { behind: 4, untold: 0 }),
-        FromShim::TreesReady,
+        FromShim::TreesReady(true),
         FromShim::ClassesListed(ClassesListed { first: 1, count: 2, total: 3, bytes: 4 }),
         FromShim::MethodsListed(ClassesListed { first: 5, count: 6, total: 7, bytes: 8 }),
         FromShim::ClassFile(FILE),

@@ -28,7 +28,7 @@ pub(super) fn follow(agent: &Agent, link: &Arc<Link>, jni: Jni, message: ToShim,
         ToShim::PrepareTrees(rows) => {
             let memory = trees::prepare(agent, jni, files, rows)?;
             *session(link) = Some(Session { memory, classes: Classes::default() });
-            link.answer(&FromShim::TreesReady);
+            link.answer(&FromShim::TreesReady(agent.is_late() && !trees::has_changed_classes()));
         }
         ToShim::ListClasses(first) => list(agent, link, jni, first)?,
         ToShim::ListMethods(wanted) => list_methods(agent, link, jni, wanted)?,

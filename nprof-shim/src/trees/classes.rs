@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};
 use std::ptr::with_exposed_provenance_mut;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use jvmti_bindings::sys::jni::jobject;
 use nprof_common::tree::AREA_BYTES;
@@ -56,6 +57,14 @@ fn retransform(jvmti: Jvmti, classes: &[Class], changes: Changes) -> Result<(), 
     RETRANSFORMS.set(false);
     CHANGES.set(None);
     done.and(quiet)
+}
+
+/// Whether a class has ever been changed.
+static HAS_CHANGED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this agent has changed a class since it was loaded.
+pub(crate) fn has_changed_classes() -> bool {
+    HAS_CHANGED.load(Relaxed)
 }
 
 /// The loaded classes, arrays left out. What is kept are weak references.
@@ -177,6 +186,7 @@ impl Classes {
         done.map_err(code)?;
         let changed = changed.take();
         let count = changed.len();
+        HAS_CHANGED.fetch_or(count > 0, Relaxed);
         self.enhanced.extend(changed);
         Ok(count)
     }

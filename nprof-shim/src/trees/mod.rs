@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use nprof_common::tree;
 
-pub(crate) use self::classes::{Classes, Restored, class_file_loaded};
+pub(crate) use self::classes::{Classes, Restored, class_file_loaded, has_changed_classes};
 use self::exceptions::Exceptions;
 pub(crate) use self::exceptions::Named;
 use self::rows::Rows;

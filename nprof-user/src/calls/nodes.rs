@@ -93,7 +93,7 @@ impl Nodes {
             })
         });
         let limit = limit.map(|limit| limit.to_string());
-        let plan = TreePlan { methods: methods.collect(), left_out, limit, for_tasks: Vec::new() };
+        let plan = TreePlan { methods: methods.collect(), left_out, limit, ..TreePlan::default() };
         Planned { plan, classes, hands_over: false }
     }
 

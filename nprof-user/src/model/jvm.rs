@@ -50,6 +50,17 @@ impl Jvm {
             (version, None) => format!("JDK {version}"),
         }
     }
+
+    /// Its feature release: 17 of `17.0.15+6`, 8 of `1.8.0_412`; `None` where it is not known.
+    #[must_use]
+    pub fn feature_release(&self) -> Option<u32> {
+        feature_release(&self.vm_version)
+    }
+}
+
+fn feature_release(version: &str) -> Option<u32> {
+    let version = version.strip_prefix("1.").unwrap_or(version);
+    version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// One JVM process.
@@ -73,4 +84,21 @@ pub struct Jvm {
     pub user: Option<String>,
     /// The container's id, from the cgroup path, where it runs in one.
     pub container: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::feature_release;
+
+    /// Check that versions of all forms are understood.
+    #[test]
+    fn reads_versions() {
+        for (version, feature) in
+            [("17.0.15+6-Debian-1deb12u1", Some(17)), ("25.0.3+9-LTS", Some(25)), ("1.8.0_412", Some(8)), ("", None)]
+        {
+            assert_eq!(feature_release(version), feature, "{version}");
+        }
+        assert_eq!(feature_release("26-ea+5"), Some(26));
+        assert_eq!(feature_release("next"), None);
+    }
 }

@@ -67,6 +67,8 @@ pub struct TreePlan {
     pub limit: Option<String>,
     /// Methods of the JDK that are changed as well, so that tasks are known again where they are run: `java.util.concurrent.FutureTask::run()V`.
     pub for_tasks: Vec<String>,
+    /// Whether the VM drops all code that it has compiled when these methods are enhanced, and not just that of their classes.
+    pub drops_code: bool,
 }
 
 /// A method, or a call that leads nowhere known, that is no node.

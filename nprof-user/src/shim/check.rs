@@ -67,7 +67,7 @@ impl Facts {
         Ok(Self {
             pid,
             kind: jvm.kind,
-            feature: feature_release(&jvm.vm_version),
+            feature: jvm.feature_release(),
             jdk: jvm.jdk(),
             flags: VmFlags::read(jvm, libjvm)?,
             code: code_room(ProcessMemory::new(pid), libjvm).ok(),
@@ -155,12 +155,6 @@ impl VmFlags {
             Err(source) => Err(Refusal::Unreadable { pid, source }),
         }
     }
-}
-
-/// The feature release in a version: 17 of `17.0.15+6`, 8 of `1.8.0_412`.
-fn feature_release(version: &str) -> Option<u32> {
-    let version = version.strip_prefix("1.").unwrap_or(version);
-    version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// Whether nprof has this user and group, or may take them on.
@@ -266,18 +260,6 @@ mod tests {
         assert_eq!(warnings(Some(25), DEFAULT_ON, true), []);
         assert_eq!(warnings(Some(17), DEFAULT_ON, false), []);
         assert_eq!(warnings(None, None, false), []);
-    }
-
-    /// Check that versions of all forms are understood.
-    #[test]
-    fn reads_versions() {
-        for (version, feature) in
-            [("17.0.15+6-Debian-1deb12u1", Some(17)), ("25.0.3+9-LTS", Some(25)), ("1.8.0_412", Some(8)), ("", None)]
-        {
-            assert_eq!(feature_release(version), feature, "{version}");
-        }
-        assert_eq!(feature_release("26-ea+5"), Some(26));
-        assert_eq!(feature_release("next"), None);
     }
 
     /// Check that root may act as anybody, and everybody as himself.

@@ -43,7 +43,7 @@ pub enum FromShimOwned {
     /// All of that has come.
     IdsForgotten(IdsForgotten),
     /// Methods can be enhanced.
-    TreesReady,
+    TreesReady(bool),
     /// A part of the list of classes is in the area.
     ClassesListed(ClassesListed),
     /// The methods of a part of the classes are in the area.
@@ -100,7 +100,7 @@ impl FromShimOwned {
             wire::FromShim::IdFunction(sum) => Self::IdFunction(sum),
             wire::FromShim::IdCaller(caller) => Self::IdCaller(caller),
             wire::FromShim::IdsForgotten(end) => Self::IdsForgotten(end),
-            wire::FromShim::TreesReady => Self::TreesReady,
+            wire::FromShim::TreesReady(first) => Self::TreesReady(first),
             wire::FromShim::ClassesListed(part) => Self::ClassesListed(part),
             wire::FromShim::MethodsListed(part) => Self::MethodsListed(part),
             wire::FromShim::ClassFile(file) => Self::ClassFile(file),

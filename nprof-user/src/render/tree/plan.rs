@@ -16,6 +16,9 @@ use crate::render::units;
 const LISTED: usize = 25;
 /// How many things that are left out are named.
 const NAMED: usize = 3;
+/// What the first change of a class does to some VMs.
+const DROPS_CODE: &str = "the first change of classes in this JVM makes it drop all code that it has compiled: it is slow until it has compiled \
+                          that again, for seconds or, if it is large, minutes; not if it was started with the agent (docs/in-process.md)";
 
 /// Writes the plan; without `is_whole` not more methods than fit on a screen.
 ///
@@ -109,6 +112,9 @@ fn notes(plan: &TreePlan, not_listed: usize) -> Vec<String> {
         notes.push(format!(
             "to know tasks again that other threads run: {count} of the JDK changed as well ({first}{more})"
         ));
+    }
+    if plan.drops_code {
+        notes.push(DROPS_CODE.to_owned());
     }
     notes.extend(plan.limit.as_ref().map(|limit| format!("limit: {}", printable(limit))));
     notes

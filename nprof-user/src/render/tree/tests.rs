@@ -48,6 +48,7 @@ fn plan() -> TreePlan {
         ],
         limit: None,
         for_tasks: vec!["java.util.concurrent.FutureTask::run()V".to_owned()],
+        drops_code: true,
     }
 }
 

@@ -42,6 +42,9 @@ use crate::resolve::nearest::{nearest, nearest_classes};
 use crate::shim::{self, TreesEnded};
 use crate::sys::ticks::Moment;
 
+/// Since this release the VM always notes which methods code is compiled of (JDK-8324241). Before, it begins with that when an agent may change classes.
+const RECORDS_DEPENDENCIES: u32 = 23;
+
 /// How following a JVM has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TreeEnd {
@@ -103,6 +106,9 @@ impl TreeTracer {
         let planned = planned(classes, question).map_err(|error| ended_or(error.into(), proc, &tracer.jvm));
         tracer.planned = planned?;
         tracer.has_tasks = tracer.planned.hands_over;
+        // One of unknown version is not taken for a better one.
+        let records = tracer.jvm.feature_release().is_some_and(|feature| feature >= RECORDS_DEPENDENCIES);
+        tracer.planned.plan.drops_code = tracer.session.is_first && !records;
         Ok(tracer)
     }
 

@@ -25,6 +25,8 @@ pub(super) struct Session {
     connection: Connection,
     pub(super) memory: TreeMemory,
     exceptions: HashMap<u32, String>,
+    /// Whether the shim was loaded into a running VM, and has changed no class yet.
+    pub(super) is_first: bool,
 }
 
 /// What becomes of a class when its file is shown: another file, or none.
@@ -42,8 +44,11 @@ impl Session {
         let memory = TreeMemory::new().map_err(|source| shim::Error::Memory { pid, source })?;
         memory.count(counters);
         connection.prepare_trees(memory.memory(), rows.map(|rows| (rows.map(), rows.rows())))?;
-        let mut session = Self { pid, connection, memory, exceptions: HashMap::new() };
-        session.answer(|message| matches!(message, FromShimOwned::TreesReady).then_some(()))?;
+        let mut session = Self { pid, connection, memory, exceptions: HashMap::new(), is_first: false };
+        session.is_first = session.answer(|message| match message {
+            FromShimOwned::TreesReady(is_first) => Some(is_first),
+            _ => None,
+        })?;
         Ok(session)
     }
 

@@ -27,6 +27,7 @@ pub fn tree_plan_json(context: &TreeContext, w: &mut impl Write) -> io::Result<(
         left_out: left_out.collect(),
         limit: plan.limit.as_deref(),
         for_tasks: &plan.for_tasks,
+        drops_code: plan.drops_code,
     };
     line(&PlanLine { schema: SCHEMA, plan }, w)
 }
@@ -44,6 +45,8 @@ struct Plan<'a> {
     limit: Option<&'a str>,
     /// Methods of the JDK that are changed so that tasks are known again.
     for_tasks: &'a [String],
+    /// Whether the VM drops all code that it has compiled.
+    drops_code: bool,
 }
 
 #[derive(Serialize)]
