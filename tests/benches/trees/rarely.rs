@@ -48,7 +48,7 @@ pub(crate) fn rarely(jdk: &Jdk) -> Result<Rarely> {
     (0..WARM_UP).try_for_each(|_| target.run("compile 1").map(drop))?;
     let plan = plan(&target)?;
     // With the first change the VM drops everything that it has compiled.
-    let first = enhanced(&mut target, &plan, &mut 0, |target| compilation(target))?;
+    let first = enhanced(&mut target, &plan, &mut 0, compilation)?;
     (0..WARM_UP).try_for_each(|_| target.run("compile 1").map(drop))?;
     let (mut calls, mut with) = (0u64, f64::INFINITY);
     let mut without = [f64::INFINITY; 2];
