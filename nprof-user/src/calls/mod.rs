@@ -15,6 +15,7 @@ mod plan;
 mod question;
 mod references;
 mod reserved;
+mod resolver;
 mod search;
 
 use crate::enhance::Wanted;

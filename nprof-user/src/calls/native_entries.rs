@@ -14,9 +14,10 @@ pub(super) fn find_callers<C: Classes>(search: &mut Search<'_, C>) -> Result<(),
     if entries.is_empty() {
         return Ok(());
     }
-    let classes: Vec<(u32, bool)> = search.hierarchy.classes().map(|(number, c)| (number, c.is_modifiable)).collect();
+    let classes: Vec<(u32, bool)> =
+        search.resolver.hierarchy.classes().map(|(number, c)| (number, c.is_modifiable)).collect();
     for (class, is_modifiable) in classes {
-        if is_modifiable && search.is_chosen(class) && mentions(search, class, &entries)? {
+        if is_modifiable && search.resolver.is_chosen(class) && mentions(search, class, &entries)? {
             callers_in(search, class, &entries)?;
         }
     }
@@ -27,7 +28,7 @@ pub(super) fn find_callers<C: Classes>(search: &mut Search<'_, C>) -> Result<(),
 fn mentions<C: Classes>(search: &mut Search<'_, C>, class: u32, entries: &[MethodId]) -> Result<bool, C::Error> {
     let Some(constants) = search.constants(class)? else { return Ok(false) };
     let Ok(pool) = ConstantPool::parse(constants.count, &constants.bytes) else { return Ok(false) };
-    let named: Vec<_> = entries.iter().filter_map(|id| search.hierarchy.method(*id)).collect();
+    let named: Vec<_> = entries.iter().filter_map(|id| search.resolver.hierarchy.method(*id)).collect();
     let members = pool.tags().filter(|(_, kind)| matches!(*kind, tag::METHOD | tag::INTERFACE_METHOD));
     // Names of methods and descriptors are almost always ASCII; what is not is compared in its own form.
     Ok(members.filter_map(|(at, _)| pool.member(at)).any(|member| {
@@ -36,16 +37,16 @@ fn mentions<C: Classes>(search: &mut Search<'_, C>, class: u32, entries: &[Metho
 }
 
 fn callers_in<C: Classes>(search: &mut Search<'_, C>, class: u32, entries: &[MethodId]) -> Result<(), C::Error> {
-    search.declare([class])?;
-    let methods = search.hierarchy.methods(class).len();
+    search.resolver.declare([class])?;
+    let methods = search.resolver.hierarchy.methods(class).len();
     for method in 0..u32::try_from(methods).unwrap_or(u32::MAX) {
         let id = (class, method);
-        if search.hierarchy.is(id, flag::ABSTRACT | flag::NATIVE) {
+        if search.resolver.hierarchy.is(id, flag::ABSTRACT | flag::NATIVE) {
             continue;
         }
         let Some((references, _)) = search.references(id)? else { continue };
         for reference in references {
-            let Some(targets) = search.targets(class, &reference)? else { continue };
+            let Some(targets) = search.resolver.targets(class, &reference)? else { continue };
             for native in targets.methods.iter().filter(|method| entries.contains(method)) {
                 match (search.told_call(class, &reference)?, search.nodes.number(*native)) {
                     (Ok(call), Some(number)) => search.nodes.tell(id, NativeCall { number, ..call }),

@@ -1,6 +1,6 @@
 //! The search, breadth first.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use super::hand_overs::is_hand_over;
@@ -9,6 +9,7 @@ use super::nodes::Nodes;
 use super::question::{Limit, Question};
 use super::references::{Bootstraps, Reference, Source};
 use super::reserved::is_reserved;
+use super::resolver::Resolver;
 use super::{Bytecode, Classes, Constants, DeclaredMethod, LoadedClass, Planned};
 use crate::classfile::{ConstantPool, flag};
 use crate::enhance::NativeCall;
@@ -30,11 +31,8 @@ const LAMBDA_CLASS: &str = "$$Lambda";
 
 /// A search that goes on.
 pub(super) struct Search<'a, C: Classes> {
-    classes: &'a mut C,
-    pub(super) hierarchy: Hierarchy,
+    pub(super) resolver: Resolver<'a, C>,
     question: &'a Question,
-    /// The classes whose methods may be nodes.
-    packages: Vec<Pattern>,
     pub(super) nodes: Nodes,
     left_out: BTreeSet<LeftOut>,
     limit: Option<Limit>,
@@ -42,26 +40,13 @@ pub(super) struct Search<'a, C: Classes> {
     constants: HashMap<u32, Option<Rc<Constants>>>,
     intrinsics: HashMap<u32, Rc<[u32]>>,
     bytes: usize,
-    chosen_classes: HashMap<u32, bool>,
-    entry_classes: HashSet<u32>,
-    virtual_targets: HashMap<(u32, String, String, Receivers), Targets>,
-}
-
-/// Whose methods are asked for, of the classes that the receiver of a virtual call may have. Of those of `Object` all are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Receivers {
-    All,
-    /// Those that may bring in a node.
-    Chosen,
 }
 
 impl<'a, C: Classes> Search<'a, C> {
     pub(super) fn new(classes: &'a mut C, hierarchy: Hierarchy, question: &'a Question) -> Self {
         Self {
-            classes,
-            hierarchy,
+            resolver: Resolver::new(classes, hierarchy, &question.packages),
             question,
-            packages: question.packages.clone(),
             nodes: Nodes::default(),
             left_out: BTreeSet::new(),
             limit: None,
@@ -69,31 +54,26 @@ impl<'a, C: Classes> Search<'a, C> {
             constants: HashMap::new(),
             intrinsics: HashMap::new(),
             bytes: 0,
-            chosen_classes: HashMap::new(),
-            entry_classes: HashSet::new(),
-            virtual_targets: HashMap::new(),
         }
     }
 
     pub(super) fn finish(self) -> Planned {
-        let planned = self.nodes.finish(&self.hierarchy, self.left_out.into_iter().collect(), self.limit);
+        let planned = self.nodes.finish(&self.resolver.hierarchy, self.left_out.into_iter().collect(), self.limit);
         Planned { hands_over: self.hands_over, ..planned }
     }
 
     /// Makes nodes of the entry methods. Of an interface's method, those that implement it are.
     pub(super) fn choose_entries(&mut self) -> Result<(), C::Error> {
         let matching = self.matching()?;
-        if self.packages.is_empty() {
-            self.packages = self.packages_of(&matching);
-        }
+        self.resolver.default_packages(&matching);
         for id in matching {
-            if !self.hierarchy.is(id, flag::ABSTRACT) {
+            if !self.resolver.hierarchy.is(id, flag::ABSTRACT) {
                 self.choose_entry(id)?;
                 continue;
             }
-            let names = self.hierarchy.method(id).map(|(_, m)| (m.name.to_string(), m.signature.to_string()));
+            let names = self.resolver.hierarchy.method(id).map(|(_, m)| (m.name.to_string(), m.signature.to_string()));
             let Some((name, signature)) = names else { continue };
-            let implementing = self.overriding(id.0, &name, &signature, Receivers::All)?.methods;
+            let implementing = self.resolver.implementing(id.0, &name, &signature)?;
             if implementing.is_empty() {
                 self.leave_out(self.name(id), LeftOutReason::Abstract);
             }
@@ -106,7 +86,7 @@ impl<'a, C: Classes> Search<'a, C> {
 
     fn choose_entry(&mut self, id: MethodId) -> Result<(), C::Error> {
         let kind = self.kind(id)?;
-        self.entry_classes.insert(id.0);
+        self.resolver.add_entry(id.0);
         self.choose(id, kind, 0, true);
         Ok(())
     }
@@ -116,10 +96,10 @@ impl<'a, C: Classes> Search<'a, C> {
         if let Some(known) = self.nodes.kind(id) {
             return Ok(known);
         }
-        if self.hierarchy.is(id, flag::NATIVE) {
+        if self.resolver.hierarchy.is(id, flag::NATIVE) {
             return Ok(TreeKind::Native);
         }
-        let may_be = self.hierarchy.method(id).is_some_and(|(class, method)| may_be_intrinsic(class, method));
+        let may_be = self.resolver.hierarchy.method(id).is_some_and(|(class, method)| may_be_intrinsic(class, method));
         let is_one = may_be && self.intrinsics(id.0)?.contains(&id.1);
         Ok(if is_one { TreeKind::Intrinsic } else { TreeKind::Java })
     }
@@ -128,7 +108,7 @@ impl<'a, C: Classes> Search<'a, C> {
         if let Some(known) = self.intrinsics.get(&class) {
             return Ok(Rc::clone(known));
         }
-        let found: Rc<[u32]> = self.classes.intrinsics(class)?.into();
+        let found: Rc<[u32]> = self.resolver.classes.intrinsics(class)?.into();
         self.intrinsics.insert(class, Rc::clone(&found));
         Ok(found)
     }
@@ -140,33 +120,15 @@ impl<'a, C: Classes> Search<'a, C> {
             let name = ClassName::of(&class.name);
             (number, entries.iter().filter(|pattern| pattern.matches_class(&name)).collect())
         };
-        let mut classes: Vec<(u32, Vec<&Pattern>)> = self.hierarchy.classes().map(of_class).collect();
+        let mut classes: Vec<(u32, Vec<&Pattern>)> = self.resolver.hierarchy.classes().map(of_class).collect();
         classes.retain(|(_, patterns)| !patterns.is_empty());
-        self.declare(classes.iter().map(|(number, _)| *number))?;
+        self.resolver.declare(classes.iter().map(|(number, _)| *number))?;
         let selected = |(number, patterns): (u32, Vec<&Pattern>)| {
-            let methods = (0..).zip(self.hierarchy.methods(number));
+            let methods = (0..).zip(self.resolver.hierarchy.methods(number));
             let selected = methods.filter(|(_, m)| patterns.iter().any(|p| p.matches_method(&m.name, &m.signature)));
             selected.map(|(method, _)| (number, method)).collect::<Vec<MethodId>>()
         };
         Ok(classes.into_iter().flat_map(selected).collect())
-    }
-
-    /// The packages of methods, each with those below it.
-    fn packages_of(&self, methods: &[MethodId]) -> Vec<Pattern> {
-        let classes = methods.iter().filter_map(|(class, _)| self.hierarchy.class(*class));
-        let packages = classes.map(|class| class.name.rfind('.').map_or("", |dot| &class.name[..dot]));
-        packages.collect::<BTreeSet<&str>>().into_iter().filter_map(|name| Pattern::package(name).ok()).collect()
-    }
-
-    /// Asks for the methods of classes that are not known yet.
-    pub(super) fn declare(&mut self, classes: impl IntoIterator<Item = u32>) -> Result<(), C::Error> {
-        let unknown = classes.into_iter().filter(|class| !self.hierarchy.is_declared(*class));
-        let unknown: Vec<u32> = unknown.collect::<BTreeSet<u32>>().into_iter().collect();
-        if !unknown.is_empty() {
-            let methods = self.classes.methods(&unknown)?;
-            unknown.into_iter().zip(methods).for_each(|(class, methods)| self.hierarchy.declare(class, methods));
-        }
-        Ok(())
     }
 
     /// Follows the calls of each node, which finds more nodes.
@@ -191,7 +153,7 @@ impl<'a, C: Classes> Search<'a, C> {
         };
         for reference in references {
             let line = line_of(&lines, reference.at);
-            self.hands_over = self.hands_over || is_hand_over(&self.hierarchy, caller.id.0, &reference);
+            self.hands_over = self.hands_over || is_hand_over(&self.resolver.hierarchy, caller.id.0, &reference);
             self.refer(caller, &reference, line)?;
         }
         Ok(())
@@ -201,11 +163,11 @@ impl<'a, C: Classes> Search<'a, C> {
     #[expect(clippy::type_complexity, reason = "two lists")]
     pub(super) fn references(&mut self, id: MethodId) -> Result<Option<(Vec<Reference>, Vec<(u16, u16)>)>, C::Error> {
         let Some(constants) = self.constants(id.0)? else { return Ok(None) };
-        let Some(Bytecode { bytes, lines }) = self.classes.bytecode(id.0, id.1)? else { return Ok(None) };
+        let Some(Bytecode { bytes, lines }) = self.resolver.classes.bytecode(id.0, id.1)? else { return Ok(None) };
         self.bytes += bytes.len();
         let Ok(pool) = ConstantPool::parse(constants.count, &constants.bytes) else { return Ok(None) };
         let bootstraps = constants.bootstraps.as_deref().and_then(|content| Bootstraps::parse(content).ok());
-        let method = self.hierarchy.method(id).map(|(_, method)| method.name.clone());
+        let method = self.resolver.hierarchy.method(id).map(|(_, method)| method.name.clone());
         let source =
             Source { pool: &pool, bootstraps: bootstraps.as_ref(), method: method.as_deref().unwrap_or_default() };
         Ok(source.references(&bytes).ok().map(|references| (references, lines)))
@@ -225,66 +187,10 @@ impl<'a, C: Classes> Search<'a, C> {
             self.limit.get_or_insert(Limit::Bytes(limits.bytes));
             return Ok(None);
         }
-        let constants = self.classes.constants(class)?.map(Rc::new);
+        let constants = self.resolver.classes.constants(class)?.map(Rc::new);
         self.bytes += constants.as_ref().map_or(0, |constants| constants.bytes.len());
         self.constants.insert(class, constants.clone());
         Ok(constants)
-    }
-
-    /// What a reference may lead to, and the class that it names; `None` where that is not loaded.
-    pub(super) fn targets(&mut self, from: u32, reference: &Reference) -> Result<Option<Targets>, C::Error> {
-        let Some(class) = self.hierarchy.find(&reference.class, from) else { return Ok(None) };
-        let exact = self.exact(class, &reference.name, &reference.signature)?;
-        // What overrides a method of other packages in other packages is no news.
-        let is_asked_for = exact.named.is_some_and(|named| self.is_chosen(named.0));
-        let receivers = if is_asked_for { Receivers::All } else { Receivers::Chosen };
-        self.reached(class, reference, receivers).map(Some)
-    }
-
-    fn reached(&mut self, class: u32, reference: &Reference, receivers: Receivers) -> Result<Targets, C::Error> {
-        if reference.is_virtual {
-            self.overriding(class, &reference.name, &reference.signature, receivers)
-        } else {
-            self.exact(class, &reference.name, &reference.signature)
-        }
-    }
-
-    fn exact(&mut self, class: u32, name: &str, signature: &str) -> Result<Targets, C::Error> {
-        self.declare(self.hierarchy.above(class))?;
-        Ok(self.hierarchy.exact(class, name, signature))
-    }
-
-    fn overriding(
-        &mut self,
-        class: u32,
-        name: &str,
-        signature: &str,
-        receivers: Receivers,
-    ) -> Result<Targets, C::Error> {
-        let key = (class, name.to_owned(), signature.to_owned(), receivers);
-        if let Some(known) = self.virtual_targets.get(&key) {
-            return Ok(known.clone());
-        }
-        let exact = self.exact(class, name, signature)?;
-        let is_bound = |method| self.hierarchy.is(method, flag::PRIVATE | flag::FINAL | flag::STATIC);
-        let found = if exact.named.is_some_and(is_bound) {
-            exact
-        } else {
-            let below = self.hierarchy.below(class);
-            let may_be = |class: &u32| receivers == Receivers::All || self.may_bring_in(*class);
-            let classes: Vec<u32> = below.iter().copied().filter(may_be).collect();
-            let chains: Vec<u32> = classes.iter().flat_map(|class| self.hierarchy.chain(*class)).collect();
-            self.declare(chains)?;
-            self.hierarchy.overriding(exact, &below, &classes, (name, signature))
-        };
-        self.virtual_targets.insert(key, found.clone());
-        Ok(found)
-    }
-
-    /// Whether objects of a class may bring in a method that is or can be a node.
-    fn may_bring_in(&mut self, class: u32) -> bool {
-        let chain: Vec<u32> = self.hierarchy.chain(class).collect();
-        chain.into_iter().any(|class| self.entry_classes.contains(&class) || self.is_chosen(class))
     }
 
     fn refer(&mut self, caller: &Caller, reference: &Reference, line: Option<u16>) -> Result<(), C::Error> {
@@ -294,16 +200,16 @@ impl<'a, C: Classes> Search<'a, C> {
             self.leave_out(format!("{what}, called by {by}"), LeftOutReason::Reflection);
             return Ok(());
         }
-        let targets = self.targets(caller.id.0, reference)?;
+        let targets = self.resolver.targets(caller.id.0, reference)?;
         // A class that is loaded and was never used does not tell of its methods.
         let Some((named, targets)) = targets.and_then(|targets| Some((targets.named?, targets))) else {
-            let is_asked_for = self.is_in_packages(&reference.class);
+            let is_asked_for = self.resolver.is_in_packages(&reference.class);
             let why = if is_asked_for { LeftOutReason::NotLoaded } else { LeftOutReason::Package };
             self.leave_out(what, why);
             return Ok(());
         };
         if targets.methods.is_empty() {
-            let why = if self.is_chosen(named.0) { LeftOutReason::Abstract } else { LeftOutReason::Package };
+            let why = if self.resolver.is_chosen(named.0) { LeftOutReason::Abstract } else { LeftOutReason::Package };
             self.leave_out(self.name(named), why);
             return Ok(());
         }
@@ -317,7 +223,7 @@ impl<'a, C: Classes> Search<'a, C> {
         targets: &Targets,
         line: Option<u16>,
     ) -> Result<(), C::Error> {
-        let is_asked_for = targets.named.is_some_and(|named| self.is_chosen(named.0));
+        let is_asked_for = targets.named.is_some_and(|named| self.resolver.is_chosen(named.0));
         if !is_asked_for && !targets.methods.iter().any(|method| self.is_in(*method)) {
             let named = targets.named.map(|named| self.name(named)).unwrap_or_default();
             self.leave_out(named, LeftOutReason::Package);
@@ -359,10 +265,7 @@ impl<'a, C: Classes> Search<'a, C> {
         if !reference.is_direct {
             return Ok(Err(LeftOutReason::Reflection));
         }
-        let Some(class) = self.hierarchy.find(&reference.class, from) else {
-            return Ok(Err(LeftOutReason::NotLoaded));
-        };
-        if self.reached(class, reference, Receivers::All)?.methods.len() > 1 {
+        if self.resolver.all_targets(from, reference)?.len() > 1 {
             return Ok(Err(LeftOutReason::Ambiguous));
         }
         let (name, signature) = (reference.name.clone(), reference.signature.clone());
@@ -371,7 +274,7 @@ impl<'a, C: Classes> Search<'a, C> {
 
     /// The number of a method, which is a node from now on if it can be one.
     fn choose(&mut self, id: MethodId, kind: TreeKind, depth: u32, is_entry: bool) -> Option<u32> {
-        let (class, method) = self.hierarchy.method(id)?;
+        let (class, method) = self.resolver.hierarchy.method(id)?;
         if let Some(known) = self.nodes.number(id) {
             return Some(known);
         }
@@ -396,21 +299,7 @@ impl<'a, C: Classes> Search<'a, C> {
 
     /// Whether nodes may be of a package that was asked for, or are entry methods anyway.
     fn is_in(&mut self, method: MethodId) -> bool {
-        self.nodes.number(method).is_some() || self.is_chosen(method.0)
-    }
-
-    pub(super) fn is_chosen(&mut self, class: u32) -> bool {
-        if let Some(known) = self.chosen_classes.get(&class) {
-            return *known;
-        }
-        let chosen = self.hierarchy.class(class).is_some_and(|class| self.is_in_packages(&class.name));
-        self.chosen_classes.insert(class, chosen);
-        chosen
-    }
-
-    fn is_in_packages(&self, class: &str) -> bool {
-        let name = ClassName::of(class);
-        self.packages.iter().any(|package| package.matches_class(&name))
+        self.nodes.number(method).is_some() || self.resolver.is_chosen(method.0)
     }
 
     pub(super) fn leave_out(&mut self, what: String, why: LeftOutReason) {
@@ -424,7 +313,7 @@ impl<'a, C: Classes> Search<'a, C> {
 
     /// `com.acme.Svc::get(I)V`.
     pub(super) fn name(&self, id: MethodId) -> String {
-        let named = self.hierarchy.method(id);
+        let named = self.resolver.hierarchy.method(id);
         named.map(|(class, m)| format!("{}::{}{}", class.name, m.name, m.signature)).unwrap_or_default()
     }
 }
