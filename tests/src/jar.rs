@@ -64,6 +64,14 @@ impl<'a> Jar<'a> {
     /// # Errors
     /// When it does not start.
     pub fn start(&self) -> Result<RemoteProcess> {
-        RemoteProcess::shapes_from(self.jdk, &self.path)
+        self.start_with(&[])
+    }
+
+    /// The same with these options of the VM.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_with(&self, options: &[&str]) -> Result<RemoteProcess> {
+        RemoteProcess::shapes_from(self.jdk, &self.path, options)
     }
 }

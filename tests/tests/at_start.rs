@@ -7,12 +7,16 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use nprof_tests::child::Stream;
 use nprof_tests::code::mappings;
+use nprof_tests::jar::Jar;
 use nprof_tests::nprof::{outcome, run, spawn};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::traced_on_every_jdk;
+use nprof_tests::serve::{Serve, UNGOVERNED};
+use nprof_tests::shim::still_stubbed;
 use rustix::process::Signal;
 
 use crate::TARGETS;
+use crate::serve::{settled, until_counted};
 use crate::tiers::must_count_by_stubs;
 
 /// The option that loads the shim, which nprof writes to a directory.
@@ -63,6 +67,26 @@ fn all_commands() -> Result<()> {
         of("flamegraph", &["--format", "folded", "-o", &out, TARGETS])?;
         of("jni", &[])?;
         must_have_one(&target, directory.path())?;
+        target.exit()
+    })
+}
+
+/// Check that a service that is told so counts by it, each call.
+#[test]
+fn a_service() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let directory = tempfile::tempdir()?;
+        let jar = Jar::new(jdk, "at-start")?;
+        let serve = Serve::start(&[&UNGOVERNED[..], &["--stubs-for", "*at-start*", TARGETS]].concat())?;
+        let mut target = jar.start_with(&[&agent(directory.path())?])?;
+        until_counted(&serve, jar.name(), &mut target)?;
+        let before = settled(&serve, jar.name(), &mut target)?;
+        target.calls("static", 3, 400)?;
+        let after = settled(&serve, jar.name(), &mut target)?;
+        ensure!(after == before + 1200, "{before}, then {after}");
+        ensure!(!still_stubbed(target.pid())?.is_empty(), "nothing is counted by stubs");
+        must_have_one(&target, directory.path())?;
+        ensure!(serve.finish()?.success(), "the service has not ended well");
         target.exit()
     })
 }

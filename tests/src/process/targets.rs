@@ -76,14 +76,14 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("-jar").arg(jar).args(libraries))
     }
 
-    /// The natives of `Shapes.java` from a jar, by whose name it is known then.
+    /// The natives of `Shapes.java` from a jar, by whose name it is known then, on a JVM with these options.
     ///
     /// # Errors
     /// When it cannot be built or started.
-    pub fn shapes_from(jdk: &Jdk, jar: &Path) -> Result<Self> {
+    pub fn shapes_from(jdk: &Jdk, jar: &Path, options: &[&str]) -> Result<Self> {
         let targets = Targets::get()?;
         let mut command = java(jdk, &targets.classes());
-        Self::start(jdk, command.arg("-jar").arg(jar).arg(targets.library("libshapes.so")))
+        Self::start(jdk, command.args(options).arg("-jar").arg(jar).arg(targets.library("libshapes.so")))
     }
 
     /// Libraries and classes that come and go (`LateLibrary.java`).

@@ -24,7 +24,7 @@ pub use self::connect::check_stubs;
 pub(super) use self::connect::{connect, fall_back};
 pub(super) use self::functions::JniFunction;
 pub(super) use self::options::{Collected, StubOptions};
-use self::selected::{by_id, may_be_selected, unplanned};
+use self::selected::{by_id, library_of, may_be_selected, unplanned};
 use self::stub_states::{Known, Planned, Standing, StubStates};
 pub(super) use self::switches::StubSwitches;
 use super::Error;
@@ -216,7 +216,9 @@ impl Stubs {
     pub(super) fn order(&mut self, planner: &Planner, is_probed: impl Fn(u32) -> bool) {
         let wanted = self.are_wanted();
         let may_be = |bound: &Bound| may_be_selected(planner, bound);
-        let plan = Known { by_id: by_id(planner), others: &|bound| unplanned(planner, bound), may_be: &may_be };
+        let library_of = |address| library_of(planner, address);
+        let others = |bound: &Bound| unplanned(planner, bound);
+        let plan = Known { by_id: by_id(planner), others: &others, may_be: &may_be, library_of: &library_of };
         let mut orders = self.stub_states.decide(&plan, wanted, self.now(), is_probed);
         // What rules say of a method holds from its stub's first call on.
         self.meet_all();

@@ -17,9 +17,14 @@ pub(super) fn unplanned(planner: &Planner, bound: &Bound) -> Option<Planned> {
     if shim::is_own(&method) || !planner.would_take(&method) {
         return None;
     }
-    let library = planner.libraries().iter().find(|library| library.holds(address));
-    let library = library.map(Library::name).unwrap_or_default();
+    let library = library_of(planner, address);
     Some(Planned { method: PlannedMethod { method, bound: HowBound::Registered }, probe: None, library })
+}
+
+/// The file name of the library that has an address; empty if none has.
+pub(super) fn library_of(planner: &Planner, address: VirtAddr) -> String {
+    let library = planner.libraries().iter().find(|library| library.holds(address));
+    library.map(Library::name).unwrap_or_default()
 }
 
 /// Whether a method that is not in the plan may yet get there: its name is selected, and that is all that is known of it.

@@ -1,6 +1,7 @@
 //! Which methods the shim knows, and how far each is on its way to a stub and back. What comes in are the shim's messages
 //! and the plan; what goes out are messages to the shim. No I/O.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -71,6 +72,8 @@ pub(super) struct Known<'a> {
     pub others: &'a dyn Fn(&Bound) -> Option<Planned>,
     /// Whether a method may yet come to be selected that is in neither.
     pub may_be: &'a dyn Fn(&Bound) -> bool,
+    /// The file name of the library that has an address; empty if none has.
+    pub library_of: &'a dyn Fn(VirtAddr) -> String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +88,15 @@ enum State {
     Stubbed,
     /// It gets none.
     Refused,
+}
+
+/// What is planned of a method that is bound to this address. One that was without code when it was planned has its library by now: it
+/// is to be counted under one name from its first call on.
+fn in_library<'a>(planned: &'a Planned, address: VirtAddr, plan: &Known<'_>) -> Cow<'a, Planned> {
+    if !planned.library.is_empty() {
+        return Cow::Borrowed(planned);
+    }
+    Cow::Owned(Planned { library: (plan.library_of)(address), ..planned.clone() })
 }
 
 /// Who is to see the calls of a method.
@@ -265,8 +277,12 @@ impl Entry {
     fn look_up(&mut self, plan: &Known<'_>) {
         let planned = self.bound.method.and_then(|id| plan.by_id.get(&id));
         match planned.filter(|planned| is_named(&self.bound, &planned.method.method)) {
-            Some(planned) if self.planned.as_ref() == Some(planned) => {}
-            Some(planned) => self.planned = Some(planned.clone()),
+            Some(planned) => {
+                let planned = in_library(planned, self.bound.address, plan);
+                if self.planned.as_ref() != Some(&*planned) {
+                    self.planned = Some(planned.into_owned());
+                }
+            }
             None if self.planned.is_none() => self.planned = (plan.others)(&self.bound),
             None => {}
         }

@@ -198,10 +198,22 @@ impl Tracer {
     pub(super) fn begin_stubs(&mut self) {
         if self.tiers.stubs.are_there() {
             self.session.switches().expect_stubs(true);
+            self.look_for_libraries();
             self.tiers.ordered = self.planner.changes();
             self.tiers.stubs.order(&self.planner, |_index| false);
             self.tiers.stubs.wait_until_settled();
             self.tiers.stubs.begin_late(self.traced_jvm.start());
+        }
+    }
+
+    /// Takes in libraries that have been mapped since methods were looked for: the shim may have told of methods in them.
+    fn look_for_libraries(&mut self) {
+        if !self.tiers.stubs.is_outside_of(self.planner.libraries()) {
+            return;
+        }
+        match self.proc.libraries(self.jvm.pid) {
+            Ok(libraries) => _ = self.planner.add(&[], &libraries),
+            Err(error) => tracing::debug!("process {}: no look for new libraries: {error}", self.jvm.pid),
         }
     }
 

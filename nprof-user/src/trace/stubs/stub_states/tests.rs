@@ -49,7 +49,7 @@ fn plan(numbers: &[u64]) -> Known<'static> {
 }
 
 fn known(planned: impl IntoIterator<Item = (VirtAddr, Planned)>) -> Known<'static> {
-    Known { by_id: planned.into_iter().collect(), others: &|_| None, may_be: &|_| true }
+    Known { by_id: planned.into_iter().collect(), others: &|_| None, may_be: &|_| true, library_of: &|_| String::new() }
 }
 
 fn watch(number: u32) -> ToShim {
@@ -215,7 +215,7 @@ fn a_class_that_was_there_in_between() {
     let (id, met) = planned(1, "a.A", "m1");
     let met = Planned { probe: None, ..met };
     let others = |_: &Bound| Some(met.clone());
-    let plan = Known { by_id: HashMap::new(), others: &others, may_be: &|_| true };
+    let plan = Known { others: &others, ..plan(&[]) };
     assert_eq!(stub_states.decide(&plan, true, NOW, |_| false), []);
     let probes =
         |stub_states: &StubStates| stub_states.recorded().map(|(_, planned, _)| planned.probe).collect::<Vec<_>>();
@@ -223,6 +223,24 @@ fn a_class_that_was_there_in_between() {
     let plan = known([(id, Planned { probe: Some(7), ..met.clone() })]);
     assert_eq!(stub_states.decide(&plan, true, NOW, |_| false), []);
     assert_eq!((probes(&stub_states), standing(&stub_states, 1)), (vec![Some(7)], Standing::Stubbed));
+}
+
+/// Check that a method that had no code when it was planned has the library of what it is bound to.
+#[test]
+fn library_of_a_late_one() {
+    let mut stub_states = stub_states();
+    stub_states.bound(bound(1, How::Event, Some(0)), NOW).unwrap();
+    stub_states.bound(bound(2, How::Event, Some(1)), NOW).unwrap();
+    let (first, unbound) = planned(1, "a.A", "m1");
+    let unbound = Planned { library: String::new(), probe: None, ..unbound };
+    let (second, known) = planned(2, "a.A", "m2");
+    let plan = Known {
+        library_of: &|address| format!("at {address:?}"),
+        ..self::known([(first, unbound), (second, known.clone())])
+    };
+    assert_eq!(stub_states.decide(&plan, true, NOW, |_| false), []);
+    let libraries: Vec<String> = stub_states.recorded().map(|(_, planned, _)| planned.library.clone()).collect();
+    assert_eq!(libraries, [format!("at {:?}", bound(1, How::Event, None).address), known.library]);
 }
 
 /// Check that a target cannot fill memory with methods, be they many or have they long names, and that what is told once more
