@@ -71,13 +71,13 @@ fn all_commands() -> Result<()> {
     })
 }
 
-/// Check that a service that is told so counts by it, each call.
+/// Check that a service counts by it without being told so, each call.
 #[test]
 fn a_service() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let directory = tempfile::tempdir()?;
         let jar = Jar::new(jdk, "at-start")?;
-        let serve = Serve::start(&[&UNGOVERNED[..], &["--stubs-for", "*at-start*", TARGETS]].concat())?;
+        let serve = Serve::start(&[&UNGOVERNED[..], &[TARGETS]].concat())?;
         let mut target = jar.start_with(&[&agent(directory.path())?])?;
         until_counted(&serve, jar.name(), &mut target)?;
         let before = settled(&serve, jar.name(), &mut target)?;
