@@ -15,6 +15,8 @@ use crate::shim::{self, ClassFile, Connection, Enhanced, FromShimOwned, TreeMemo
 const PATIENCE: Duration = Duration::from_secs(20);
 /// More classes than any program has.
 const MOST_CLASSES: usize = 4 << 20;
+/// More bytes of classes and methods than any program has: a target may say anything.
+const MOST_LISTED: usize = 256 << 20;
 /// So many classes are asked about at once.
 const MOST_ASKED: usize = 16_384;
 
@@ -25,6 +27,8 @@ pub(super) struct Session {
     connection: Connection,
     pub(super) memory: TreeMemory,
     exceptions: HashMap<u32, String>,
+    /// So many bytes have been listed.
+    listed: usize,
     /// Whether the shim was loaded into a running VM, and has changed no class yet.
     pub(super) is_first: bool,
 }
@@ -44,7 +48,7 @@ impl Session {
         let memory = TreeMemory::new().map_err(|source| shim::Error::Memory { pid, source })?;
         memory.count(counters);
         connection.prepare_trees(memory.memory(), rows.map(|rows| (rows.map(), rows.rows())))?;
-        let mut session = Self { pid, connection, memory, exceptions: HashMap::new(), is_first: false };
+        let mut session = Self { pid, connection, memory, exceptions: HashMap::new(), listed: 0, is_first: false };
         session.is_first = session.answer(|message| match message {
             FromShimOwned::TreesReady(is_first) => Some(is_first),
             _ => None,
@@ -62,7 +66,7 @@ impl Session {
                 FromShimOwned::ClassesListed(part) => Some(part),
                 _ => None,
             })?;
-            let bytes = self.memory.passed(part.bytes);
+            let bytes = self.listed(part.bytes)?;
             list.add(&part, &bytes).ok_or_else(|| self.nonsense())?;
             let listed = list.classes.len();
             if listed >= part.total as usize {
@@ -85,11 +89,18 @@ impl Session {
                 _ => None,
             })?;
             let is_sound = part.count > 0 && part.count <= passed;
-            let bytes = self.memory.passed(part.bytes);
+            let bytes = self.listed(part.bytes)?;
             let listed = methods_listed(part.count, &bytes).filter(|_| is_sound).ok_or_else(|| self.nonsense())?;
             methods.extend(listed);
         }
         Ok(methods)
+    }
+
+    /// What has been listed in the area.
+    fn listed(&mut self, bytes: u32) -> Result<Vec<u8>, shim::Error> {
+        let bytes = self.memory.passed(bytes);
+        self.listed += bytes.len();
+        if self.listed > MOST_LISTED { Err(self.nonsense()) } else { Ok(bytes) }
     }
 
     /// Puts the numbers of classes into the area, and says how many these are.
