@@ -24,6 +24,8 @@ pub(super) struct Resolver<'a, C: Classes> {
     packages: Vec<Pattern>,
     chosen_classes: HashMap<u32, bool>,
     entry_classes: HashSet<u32>,
+    /// Classes of which the methods of everything above are known.
+    resolvable: HashSet<u32>,
     virtual_targets: HashMap<(u32, String, String, Receivers), Targets>,
 }
 
@@ -35,6 +37,7 @@ impl<'a, C: Classes> Resolver<'a, C> {
             packages: packages.to_vec(),
             chosen_classes: HashMap::new(),
             entry_classes: HashSet::new(),
+            resolvable: HashSet::new(),
             virtual_targets: HashMap::new(),
         }
     }
@@ -96,7 +99,9 @@ impl<'a, C: Classes> Resolver<'a, C> {
     }
 
     fn exact(&mut self, class: u32, name: &str, signature: &str) -> Result<Targets, C::Error> {
-        self.declare(self.hierarchy.above(class))?;
+        if self.resolvable.insert(class) {
+            self.declare(self.hierarchy.above(class))?;
+        }
         Ok(self.hierarchy.exact(class, name, signature))
     }
 
