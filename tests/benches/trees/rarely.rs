@@ -10,6 +10,7 @@ use nprof::model::{Pid, TreeEvent, TreeEventKind, TreeLosses, TreePlan};
 use nprof::trace::{TreeTracer, TreeWants};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::process::RemoteProcess;
+use nprof_tests::slowdown::Slowdown;
 use nprof_tests::source_tree::SourceTree;
 use nprof_tests::usage::main_thread_time;
 
@@ -17,10 +18,14 @@ use nprof_tests::usage::main_thread_time;
 const METHODS: usize = 30;
 /// So often is everything compiled before: then the JVM has compiled what it will compile.
 const WARM_UP: usize = 12;
-/// So often is the state changed, by turns: what drifts is not taken for a difference.
-const SEGMENTS: usize = 8;
-/// So often is everything compiled in each, of which the quickest counts: that is what the host disturbs least.
-const COMPILATIONS: usize = 5;
+/// So many pairs are measured, of some compilations without and some with: at least,
+const LEAST_PAIRS: usize = 8;
+/// and at most, if the interval is not narrow before.
+const MOST_PAIRS: usize = 16;
+/// Half of an interval in percent that is narrow.
+const NARROW: f64 = 1.0;
+/// So often is everything compiled on each side of a pair, of which the quickest counts: that is what the host disturbs least.
+const COMPILATIONS: usize = 3;
 /// So many before those: then the JVM has compiled again what was changed.
 const SETTLING: usize = 2;
 /// How often what threads tell is read meanwhile, as `nprof tree` does.
@@ -28,11 +33,11 @@ const PACE: Duration = Duration::from_millis(20);
 
 /// What was measured, by CPU time of the thread that compiles.
 pub(crate) struct Rarely {
-    /// The quickest compilation with enhanced methods, in the quickest without.
-    pub slowdown: f64,
-    /// The quickest compilations without, of two halves of the segments: so far measurements of the same differ.
-    pub same: f64,
-    /// The first compilation after the first change of a class in the JVM, in the quickest without.
+    /// By how much compilations with enhanced methods are slower, pair by pair.
+    pub slowdown: Slowdown,
+    /// How many pairs that took.
+    pub pairs: usize,
+    /// The first compilation after the first change of a class in the JVM, in the quickest without, in times.
     pub first: f64,
     /// Calls of enhanced methods in a compilation.
     pub calls: f64,
@@ -50,22 +55,30 @@ pub(crate) fn rarely(jdk: &Jdk) -> Result<Rarely> {
     // With the first change the VM drops everything that it has compiled.
     let first = enhanced(&mut target, &plan, &mut 0, compilation)?;
     (0..WARM_UP).try_for_each(|_| target.run("compile 1").map(drop))?;
-    let (mut calls, mut with) = (0u64, f64::INFINITY);
-    let mut without = [f64::INFINITY; 2];
-    for segment in 0..SEGMENTS {
-        if segment % 2 == 0 {
-            let half = &mut without[segment / 2 % 2];
-            *half = half.min(quickest(&mut target)?);
+    let mut calls = 0u64;
+    let mut pairs = Vec::new();
+    while !is_enough(&pairs) {
+        // By turns: what drifts is not taken for a difference.
+        if pairs.len() % 2 == 0 {
+            let without = quickest(&mut target)?;
+            pairs.push((without, enhanced(&mut target, &plan, &mut calls, quickest)?));
         } else {
-            with = with.min(enhanced(&mut target, &plan, &mut calls, quickest)?);
+            let with = enhanced(&mut target, &plan, &mut calls, quickest)?;
+            pairs.push((quickest(&mut target)?, with));
         }
     }
     target.exit()?;
     ensure!(calls > 0, "no enhanced method was called");
-    let least = without[0].min(without[1]);
+    let least = pairs.iter().fold(f64::INFINITY, |least, (without, _)| least.min(*without));
     #[expect(clippy::cast_precision_loss, reason = "a count far below 2^52")]
-    let calls = calls as f64 / (SEGMENTS / 2 * (SETTLING + COMPILATIONS)) as f64;
-    Ok(Rarely { slowdown: with / least, same: without[0].max(without[1]) / least, first: first / least, calls })
+    let calls = calls as f64 / (pairs.len() * (SETTLING + COMPILATIONS)) as f64;
+    Ok(Rarely { pairs: pairs.len(), slowdown: Slowdown::of(pairs), first: first / least, calls })
+}
+
+/// Whether the pairs say enough, or there is no time for more.
+fn is_enough(pairs: &[(f64, f64)]) -> bool {
+    let Slowdown { least, most, .. } = Slowdown::of(pairs.iter().copied());
+    pairs.len() >= MOST_PAIRS || (pairs.len() >= LEAST_PAIRS && (most - least) / 2.0 <= NARROW)
 }
 
 /// The methods that steer a compilation, those nearest to its beginning.
