@@ -175,6 +175,9 @@ impl ProcessDir {
     }
 }
 
+/// What most files of a process fit into. They say no size, and a vector that begins with nothing asks for it in eight pieces.
+const USUAL_BYTES: usize = 4096;
+
 /// Reads a whole file of at most `limit` bytes; a longer one is an error, never a silent cut.
 pub(super) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_to_limit(File::open(path)?, limit)
@@ -182,7 +185,7 @@ pub(super) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 
 /// Reads all of an open file of at most `limit` bytes.
 pub(super) fn read_to_limit(file: impl Read, limit: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
     let read = file.take(limit + 1).read_to_end(&mut bytes)?;
     if u64::try_from(read).is_ok_and(|read| read > limit) {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {limit} bytes")));

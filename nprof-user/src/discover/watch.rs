@@ -196,11 +196,16 @@ impl JvmWatch {
         Ok(())
     }
 
-    /// Looks at one process. Where there is no VM this costs one question, or one read of a program with several threads.
+    /// Looks at one process. Where there is no VM this costs one question, or one read of a program with several threads, and one that
+    /// is known costs a short read.
     fn find(&self, proc: &Proc, pid: Pid) -> Found {
         let process = proc.process(pid);
         if process.has_one_thread().is_ok_and(|has_one| has_one) {
             return Found::Nothing;
+        }
+        let is_known = |program: &Program| self.reported.get(&pid) == Some(program);
+        if self.reported.contains_key(&pid) && process.program().is_ok_and(|program| is_known(&program)) {
+            return Found::Known;
         }
         match process.maps() {
             // Not even its own code: it has ended and waits to be collected, or it is a thread of the kernel.
@@ -211,7 +216,7 @@ impl JvmWatch {
             Err(_) => return Found::Nothing,
         }
         let Ok(program) = process.program() else { return Found::Gone };
-        if self.reported.get(&pid) == Some(&program) {
+        if is_known(&program) {
             return Found::Known;
         }
         match proc.jvm(pid) {
