@@ -12,6 +12,7 @@ mod environ;
 mod error;
 mod files;
 mod filter;
+mod first_thread;
 mod inside;
 mod kernel;
 mod kind;
@@ -46,6 +47,7 @@ use std::time::Duration;
 pub use activity::Activity;
 pub use error::Error;
 pub use filter::{FilterError, JvmFilter};
+pub use first_thread::FirstThread;
 pub use kernel::{KernelVersion, uretprobe_killed_by_seccomp};
 pub use kind::libjvm;
 pub use label::{LabelError, Labels};
@@ -202,6 +204,12 @@ impl Proc {
     #[must_use]
     pub fn activity(&self, pid: Pid) -> Activity {
         Activity::new(self.clone(), pid)
+    }
+
+    /// What tells whether a process may run another program than when it was last asked.
+    #[must_use]
+    pub fn first_thread(&self, pid: Pid) -> FirstThread {
+        FirstThread::of(self, pid)
     }
 
     fn process(&self, pid: Pid) -> ProcessDir {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::discover::{Proc, Program};
+use crate::discover::{FirstThread, Proc, Program};
 use crate::model::Pid;
 use crate::sys::process_end::ProcessEnd;
 
@@ -29,6 +29,8 @@ pub struct TargetEnd {
     pid: Pid,
     /// What it ran; `None` when that has ended, or where it is not known.
     program: Option<Program>,
+    /// Without which it runs no other.
+    first_thread: FirstThread,
     look: Interval,
 }
 
@@ -40,7 +42,8 @@ impl TargetEnd {
     pub fn watch(proc: &Proc, pid: Pid, program: Option<Program>) -> io::Result<Self> {
         let mut look = interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Ok(Self { process: ProcessEnd::watch(pid)?, proc: proc.clone(), pid, program, look })
+        let (process, first_thread) = (ProcessEnd::watch(pid)?, proc.first_thread(pid));
+        Ok(Self { process, proc: proc.clone(), pid, program, first_thread, look })
     }
 
     /// Waits for an end. When the program has ended, the process may be waited for by the next call. Nothing is lost if the
@@ -64,7 +67,10 @@ impl TargetEnd {
     }
 
     /// Whether the same process runs something else by now. One that cannot be looked at is about to end.
-    fn runs_another(&self) -> bool {
+    fn runs_another(&mut self) -> bool {
+        if !self.first_thread.has_run() {
+            return false;
+        }
         let now = self.proc.program(self.pid);
         self.program.zip(now.ok()).is_some_and(|(then, now)| now.is_of_same_process(then) && now != then)
     }
