@@ -59,7 +59,7 @@ fn measure(jdk: &Jdk, count: usize) -> Result<Vec<Round>> {
     [&sources, &classes].into_iter().try_for_each(std::fs::create_dir)?;
     let tree = SourceTree::write(jdk, &sources)?;
     println!("## {jdk}\n\njavac compiles {} ({count} rounds)\n", tree.name);
-    let mut target = RemoteProcess::compiler(jdk, &tree, &classes)?;
+    let mut target = RemoteProcess::compiler(jdk, &[], &tree, &classes)?;
     for _ in 0..WARM_UP {
         target.run("compile 1")?;
     }

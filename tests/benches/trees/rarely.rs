@@ -21,7 +21,7 @@ const WARM_UP: usize = 12;
 /// So many pairs are measured, of some compilations without and some with: at least,
 const LEAST_PAIRS: usize = 8;
 /// and at most, if the interval is not narrow before.
-const MOST_PAIRS: usize = 16;
+const MOST_PAIRS: usize = 12;
 /// Half of an interval in percent that is narrow.
 const NARROW: f64 = 1.0;
 /// So often is everything compiled on each side of a pair, of which the quickest counts: that is what the host disturbs least.
@@ -43,13 +43,13 @@ pub(crate) struct Rarely {
     pub calls: f64,
 }
 
-/// Measures it on a JDK.
-pub(crate) fn rarely(jdk: &Jdk) -> Result<Rarely> {
+/// Measures it on a JDK, in a VM with options.
+pub(crate) fn rarely(jdk: &Jdk, options: &[&str]) -> Result<Rarely> {
     let scratch = tempfile::tempdir()?;
     let [sources, classes] = ["sources", "classes"].map(|name| scratch.path().join(name));
     [&sources, &classes].into_iter().try_for_each(std::fs::create_dir)?;
     let tree = SourceTree::write(jdk, &sources)?;
-    let mut target = RemoteProcess::compiler(jdk, &tree, &classes)?;
+    let mut target = RemoteProcess::compiler(jdk, options, &tree, &classes)?;
     (0..WARM_UP).try_for_each(|_| target.run("compile 1").map(drop))?;
     let plan = plan(&target)?;
     // With the first change the VM drops everything that it has compiled.

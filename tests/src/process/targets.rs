@@ -377,14 +377,14 @@ impl RemoteProcess {
         Self::start(jdk, command.arg(targets.library("libcallers.so")))
     }
 
-    /// The Java compiler, which compiles a tree of sources (`Compiler.java`) and writes classes into a directory.
+    /// The Java compiler, which compiles a tree of sources (`Compiler.java`) and writes classes into a directory, in a VM with options.
     ///
     /// # Errors
     /// When it cannot be built or started.
-    pub fn compiler(jdk: &Jdk, tree: &SourceTree, classes: &Path) -> Result<Self> {
+    pub fn compiler(jdk: &Jdk, options: &[&str], tree: &SourceTree, classes: &Path) -> Result<Self> {
         let mut command = java(jdk, &Targets::get()?.classes());
         // A heap that does not change its size is one thing less that changes.
-        command.args(["-Xms1g", "-Xmx1g", "targets.Compiler"]);
+        command.args(["-Xms1g", "-Xmx1g"]).args(options).arg("targets.Compiler");
         Self::start(jdk, command.arg(&tree.directory).arg(classes).args(&tree.options))
     }
 
