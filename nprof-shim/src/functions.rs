@@ -213,7 +213,9 @@ impl Function {
     /// Has its stub do what is wanted, if it has one.
     fn obey(&self) {
         let Some(stub) = self.stub else { return };
-        stub.set_mode(match self.options.filter(|_| self.record.is_some()).map(|options| options.mode) {
+        let options = self.options.filter(|_| self.record.is_some());
+        stub.set_threshold_ns(options.map_or(u64::MAX, |options| options.threshold_ns));
+        stub.set_mode(match options.map(|options| options.mode) {
             None => Mode::Off,
             Some(Mode::Time | Mode::Sample(_)) if self.is_untimed => Mode::Count,
             Some(mode) => mode,

@@ -458,6 +458,9 @@ nprof_stub_active:
 .Lnprof_chosen:
     mov edi, dword ptr [r11 + {INDEX}]
     mov eax, dword ptr [r11 + {WORDS}]
+    mov ecx, {LISTED} / 8
+    test eax, eax
+    cmovs eax, ecx
     inc eax
     and eax, -2
     lea rax, [rsp + 8 * rax + {FRAME}]

@@ -109,13 +109,30 @@ pub struct JniFunctionRow {
     pub estimated_calls: Option<u64>,
 }
 
-/// A document of `--tier stub`: who has called, and what came of calls, is not told.
+/// What a caller has of the calls of a function, estimated; without names where no Java method has called.
+#[derive(Debug, Clone, Deserialize)]
+#[expect(missing_docs, reason = "the fields are described in the contract")]
+pub struct JniCallerRow {
+    pub function: String,
+    pub class: Option<String>,
+    pub method: Option<String>,
+    pub signature: Option<String>,
+    pub samples: u64,
+    pub calls: u64,
+    pub calls_error: u64,
+    pub self_ns: u64,
+    pub on_cpu_ns: u64,
+}
+
+/// A document of `--tier stub`: what came of calls is not told.
 #[derive(Debug, Clone, Deserialize)]
 #[expect(missing_docs, reason = "the fields are described in the contract")]
 pub struct JniStubReport {
     pub tier: String,
     pub methods: Option<Vec<JniMethodRow>>,
     pub functions: BTreeMap<String, JniFunctionRow>,
+    pub callers: Vec<JniCallerRow>,
+    pub callers_lost: u64,
     pub references: Option<BTreeMap<String, ReferencesRow>>,
     pub look_ups: Option<LookUpsRow>,
     pub exceptions: Option<ExceptionsRow>,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use nprof_tests::child::PATIENCE;
 use nprof_tests::id_cache_report::IdCache;
 use nprof_tests::jdk::Jdk;
-use nprof_tests::jni_report::{Jni, JniFunctionRow, JniStubReport};
+use nprof_tests::jni_report::{Jni, JniCallerRow, JniFunctionRow, JniStubReport};
 use nprof_tests::nprof::run;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::traced_on_every_jdk;
@@ -122,6 +122,41 @@ fn every_call_is_counted_and_right() -> Result<()> {
             target.exit()?;
         }
         Ok(())
+    })
+}
+
+/// Check that it is told who has called a function, about as often as each has, what no Java method has called included; also of
+/// functions with any number of arguments.
+#[test]
+fn callers_are_estimated() -> Result<()> {
+    // Of each round, with a call of `call`, which calls `leaf`.
+    const BY_LEAF: u64 = 3;
+    const BY_CALL: u64 = 2;
+    const ROUNDS: u64 = 6_000_000;
+    const OUTSIDE: u64 = 3_000 * 2_000;
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::asking(jdk, &[])?;
+        let jni = Jni::start(target.pid(), &STUBS)?;
+        target.run(&format!("ask call 2 {} 0", ROUNDS / 2))?;
+        target.run("ask outside 1 3000 2000")?;
+        target.run("ask callEach 2 20000 3")?;
+        let report = finish(jni)?;
+        let version = &report.functions["GetVersion"];
+        ensure!(version.calls == (BY_LEAF + BY_CALL) * ROUNDS + OUTSIDE, "{version:?}");
+        let callers: Vec<_> = report.callers.iter().filter(|caller| caller.function == "GetVersion").collect();
+        let told = || format!("{callers:?}, {} lost", report.callers_lost);
+        for (method, calls) in [(Some("leaf"), BY_LEAF * ROUNDS), (Some("call"), BY_CALL * ROUNDS), (None, OUTSIDE)] {
+            let is_it = |caller: &&&JniCallerRow| caller.method.as_deref() == method;
+            let caller = callers.iter().find(is_it).with_context(|| format!("no {method:?}: {}", told()))?;
+            ensure!(method.is_none() || caller.class.as_deref() == Some("targets.Asking"), "{caller:?}");
+            // More than twice the error is seen once in ten thousand times.
+            ensure!(caller.calls.abs_diff(calls) <= 2 * caller.calls_error, "{method:?} {calls}: {}", told());
+            ensure!(caller.calls_error < version.calls / 4, "{}", told());
+        }
+        ensure!(callers.len() == 3, "{}", told());
+        let listed = report.callers.iter().find(|caller| caller.function == "CallIntMethod");
+        ensure!(listed.is_some_and(|caller| caller.method.as_deref() == Some("callEach")), "{:?}", report.callers);
+        target.exit()
     })
 }
 
@@ -286,8 +321,7 @@ fn what_stubs_do_not_tell() -> Result<()> {
             Ok(())
         };
         for (more, what) in [
-            (&["targets.*"][..], "which native method"),
-            (&["--by", "method"], "--by method"),
+            (&["targets.*"][..], "chosen native methods"),
             (&["--by", "java"], "--by java"),
             (&["--leaks"], "--leaks"),
             (&["--tree"], "--tree"),

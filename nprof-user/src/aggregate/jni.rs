@@ -9,9 +9,9 @@ use nprof_common::{JniCallee, JniCalls};
 
 use super::jni_locals::locals;
 use crate::model::{
-    BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniExceptions,
-    JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot, JniUse, Method, MethodSnapshot, Price, Snapshot,
-    jni as functions,
+    BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniCallers,
+    JniExceptions, JniHeldGroup, JniHeldSnapshot, JniResource, JniSnapshot, JniUse, Method, MethodSnapshot, Price,
+    Snapshot, jni as functions,
 };
 
 /// What the kernel keeps besides the records.
@@ -112,6 +112,7 @@ pub fn jni(snapshot: Snapshot, known: &JniPairs, unseen: Vec<&'static str>, tell
         unseen,
         tells_members,
         is_by_stubs: false,
+        callers: JniCallers::default(),
         held,
         thrown,
     }
@@ -153,38 +154,6 @@ fn by_caller(snapshot: &Snapshot, known: &JniPairs, kept: u32) -> HashMap<Option
         *sum = sum.and(*calls);
     }
     sums
-}
-
-/// What stubs know: how often each function was called and how long that took, whoever called it.
-#[must_use]
-pub fn jni_by_stubs(snapshot: Snapshot) -> JniSnapshot {
-    let uses = snapshot.methods.iter().enumerate().map(|(function, row)| {
-        let child_ns = row.total_ns - row.self_ns.unwrap_or(row.total_ns).min(row.total_ns);
-        let calls = JniCalls {
-            calls: row.calls,
-            timed: row.calls.saturating_sub(row.counted).saturating_sub(row.untimed),
-            total_ns: row.total_ns,
-            child_ns,
-            off_ns: row.off_cpu_ns.unwrap_or(0),
-            max_ns: row.max_ns,
-            ..JniCalls::NONE
-        };
-        JniUse { method: None, function, calls, error_ns: row.price.inside_error_ns }
-    });
-    let uses = uses.filter(|made| made.calls.calls > 0).collect();
-    JniSnapshot {
-        snapshot,
-        uses,
-        callbacks: Vec::new(),
-        critical: Vec::new(),
-        collections: CollectionsWait::default(),
-        buffers: Vec::new(),
-        unseen: Vec::new(),
-        tells_members: false,
-        is_by_stubs: true,
-        held: None,
-        thrown: Vec::new(),
-    }
 }
 
 /// Who has called which Java method, by which function. What is not told of functions that call Java is in it, too.
@@ -333,25 +302,6 @@ mod tests {
     use super::*;
     use crate::aggregate::testing::{function, snapshot};
     use crate::model::{LocalsBeyond, Price, VirtAddr};
-
-    /// Check that each function with calls is a use of nobody's, with its own time, the part that was not running, and what was only counted.
-    #[test]
-    fn uses_by_stubs() {
-        let mut snapshot = snapshot();
-        let row = MethodSnapshot {
-            counted: 4,
-            self_ns: Some(700),
-            off_cpu_ns: Some(200),
-            ..function(5, "GetVersion", 10, 1_000)
-        };
-        snapshot.methods = vec![row, function(6, "FindClass", 0, 0)];
-        let jni = jni_by_stubs(snapshot);
-        assert!(jni.is_by_stubs && !jni.tells_members && jni.uses.len() == 1);
-        let made = jni.uses[0];
-        let JniCalls { calls, timed, total_ns, .. } = made.calls;
-        assert_eq!((made.method, made.function, calls, timed, total_ns), (None, 0, 10, 6, 1_000));
-        assert_eq!((made.self_ns(), made.on_cpu_ns()), (700, 500));
-    }
 
     /// Check that calls of a Java method by two ids of it are one row and part of the function's, and that those of which it is not known are
     /// kept, without what calls no Java.

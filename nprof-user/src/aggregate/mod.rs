@@ -2,6 +2,7 @@
 
 mod by_thread;
 mod jni;
+mod jni_by_stubs;
 mod jni_locals;
 mod jni_totals;
 mod losses;
@@ -19,7 +20,8 @@ mod tree;
 mod weigh;
 mod windows;
 
-pub use jni::{CalledSum, HeldThing, JniPairs, ThrownSum, jni, jni_by_stubs};
+pub use jni::{CalledSum, HeldThing, JniPairs, ThrownSum, jni};
+pub use jni_by_stubs::{Recorded, jni_by_stubs};
 pub use jni_totals::{JniRows, jni_totals};
 pub use losses::merge_losses;
 pub use narrow::narrow;

@@ -41,8 +41,8 @@ pub(super) struct JniArgs {
     /// What the rows are, each with the others below it [default: method; with --tier stub: function]
     #[arg(long, value_enum, value_name = "WHAT")]
     by: Option<By>,
-    /// Who counts. Stubs count and time all functions, also those that no probe sees, at a fraction of the cost, and tell neither who calls
-    /// nor what comes of it
+    /// Who counts. Stubs count and time all functions, also those that no probe sees, at a fraction of the cost; they estimate who
+    /// calls, and do not tell what comes of it
     #[arg(long, value_enum, default_value_t, value_name = "WHO")]
     tier: JniTier,
     #[command(flatten)]
@@ -155,8 +155,7 @@ impl JniArgs {
             .iter()
             .all(|list| list.is_empty());
         [
-            (is_selected, "which native method calls (a pattern, --exclude, --library)"),
-            (self.by == Some(By::Method), "which native method calls (--by method)"),
+            (is_selected, "the calls of chosen native methods alone (a pattern, --exclude, --library)"),
             (self.by == Some(By::Java), "which Java method is called (--by java)"),
             (self.leaks, "what is made and not let go (--leaks)"),
             (self.tree, "single calls (--tree)"),

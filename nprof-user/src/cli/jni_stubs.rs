@@ -55,11 +55,12 @@ async fn trace(
     }
     let deadline = args.duration.map(|duration| Instant::now() + duration);
     let result = follow(&mut stubs, &mut stop, deadline).await;
-    stubs.stop();
+    let jvm = stubs.tracer().jvm().clone();
+    let measured = stubs.finish();
     result?;
-    print(&stubs.snapshot())?;
+    print(&measured?)?;
     if !quiet {
-        stop.tell(stubs.tracer().jvm());
+        stop.tell(&jvm);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -244,6 +244,7 @@ impl LiveArgs {
             native_stacks: self.native_stacks,
             timeline,
             patterns,
+            first_chance: None,
         };
         Ok(Some(Live::Calls(Box::new(prepared.record(wanted)?))))
     }

@@ -8,7 +8,8 @@ use nprof_common::{Consumed, Counter, JniCalls};
 use super::Measured;
 use crate::aggregate::testing::{function, snapshot};
 use crate::model::{
-    Bound, CollectionsWait, CriticalSections, Fault, JniSnapshot, JniUse, MethodSnapshot, SlowCall, SlowCalls, Snapshot,
+    Bound, CollectionsWait, CriticalSections, Fault, JniCallers, JniSnapshot, JniUse, MethodSnapshot, SlowCall,
+    SlowCalls, Snapshot,
 };
 
 /// The place of the first native method.
@@ -34,6 +35,7 @@ impl Sample {
             unseen: Vec::new(),
             tells_members: true,
             is_by_stubs: false,
+            callers: JniCallers::default(),
             held: None,
             thrown: Vec::new(),
         };

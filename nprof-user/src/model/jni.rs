@@ -1,5 +1,6 @@
 //! JNI functions: what they are for, and what is looked at when they are called.
 
+mod callers;
 mod held;
 mod locals;
 mod table;
@@ -10,6 +11,7 @@ use nprof_common::{JniCallee, JniCalls, JniKind};
 
 use self::table::TABLE;
 use super::{JniResource, Method, MethodSnapshot, Resources, Snapshot};
+pub use callers::{Estimate, JavaName, JniCaller, JniCallers};
 pub use held::{JniCallPath, JniHeldGroup, JniHeldSnapshot};
 pub use locals::{JniLocalsSnapshot, LocalsBeyond, LocalsKnown};
 
@@ -260,8 +262,10 @@ pub struct JniSnapshot {
     pub unseen: Vec<&'static str>,
     /// Whether it is told which look-ups of members are the same.
     pub tells_members: bool,
-    /// Stubs have counted: then it is not told who has called, which Java was called, or what came of calls.
+    /// Stubs have counted: then it is not told which Java was called, or what came of calls.
     pub is_by_stubs: bool,
+    /// Who has called, where stubs have counted.
+    pub callers: JniCallers,
     /// What was made and not let go, where that is followed.
     pub held: Option<JniHeldSnapshot>,
     /// Exceptions by native method and class: the most first.

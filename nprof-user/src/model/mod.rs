@@ -47,9 +47,9 @@ pub use invocation::{
     PathSum, SlowestInvocation, Submission, TreeCall, TreeNode, TreeSummary, Unfinished,
 };
 pub use jni::{
-    BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallPath, JniCallback, JniExceptions,
-    JniFamily, JniHeldGroup, JniHeldSnapshot, JniLocalsSnapshot, JniSnapshot, JniSum, JniUse, LocalsBeyond,
-    LocalsKnown,
+    BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, Estimate, JavaName, JniCallPath, JniCallback,
+    JniCaller, JniCallers, JniExceptions, JniFamily, JniHeldGroup, JniHeldSnapshot, JniLocalsSnapshot, JniSnapshot,
+    JniSum, JniUse, LocalsBeyond, LocalsKnown,
 };
 pub use jni_resource::{JniReferences, JniResource, Resources};
 pub use jvm::{Jvm, JvmKind, StartTime};
@@ -61,8 +61,8 @@ pub use nprof_hotspot::model::{
 pub use plan::{Bound, LibraryId, Plan, PlannedMethod, Probe, ProbeCost, Site, SkipReason, Skipped};
 pub use price::{Price, Prices, StubPrice};
 pub use profile::{
-    About, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality, StackTotals,
-    ThreadName, TimelineCall, Unit, Weighed, WeighedStack, Weight,
+    About, FunctionTotals, Profile, ProfileFrame, ProfileFrameKind, ProfileMode, ProfileStack, Quality, Spread,
+    StackTotals, ThreadName, TimelineCall, Unit, Weighed, WeighedStack, Weight,
 };
 pub use pushes::{PushOutcome, Pushes};
 pub use reach::Reach;

@@ -306,6 +306,15 @@ pub struct StackTotals {
     pub off_cpu_ns: f64,
 }
 
+/// The squares of what the sampled calls of a function stand for, added up: how much a sum of them may be off.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Spread {
+    /// Of calls.
+    pub calls: f64,
+    /// Of the time of each without nested calls, in nanoseconds.
+    pub self_ns: f64,
+}
+
 /// One call of a timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineCall {

@@ -36,7 +36,7 @@ pub use arguments::{Arguments, NotedWords};
 pub use jvm_stacks::JvmStacks;
 pub use made::{CallPath, MadeStacks};
 pub use open::{Moment, OpenCall, open_times};
-pub use rate_controller::{Flow, Paces, RateController};
+pub use rate_controller::{Flow, Paces, RateController, UNKNOWN, UNKNOWN_OF_MANY};
 pub use sampler::{Finished, Functions, Sampler, Setup};
 pub use slow::{SlowCalls, SlowSample, SlowUser, SlowWait, Tally};
 pub use slow_queue::{PassedOver, SlowQueue};

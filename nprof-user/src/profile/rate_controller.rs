@@ -25,11 +25,16 @@ const FIRST: f64 = 0.1;
 const SETTLED: f64 = 0.04;
 /// The least that is worth its own period.
 const MIN_PERIOD: Duration = Duration::from_micros(1);
+/// The least time in native code that is reckoned with, in nanoseconds per second: a program that does nothing may begin to call all
+/// the time, and what it called then would be taken because of the time that it did not need before.
+const LEAST_TIME: f64 = 1e7;
 /// No call that lasts this long is left out, whatever it costs.
 const MAX_PERIOD: Duration = Duration::from_secs(1);
 /// The chance of a function that has not been called yet: its first calls are likely to be seen, and a flood of them
 /// does not use up what others need.
-pub(super) const UNKNOWN: f64 = 1.0 / 16.0;
+pub const UNKNOWN: f64 = 1.0 / 16.0;
+/// The same of functions that are called by the million in a second as a rule.
+pub const UNKNOWN_OF_MANY: f64 = 1.0 / 4096.0;
 
 /// What a function has done since it was first traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +88,8 @@ pub struct RateController {
     /// The most of them.
     burst: f64,
     elapsed: f64,
+    /// The chance of a function that has not been called yet.
+    unknown: f64,
 }
 
 /// What one JVM does.
@@ -112,7 +119,14 @@ impl RateController {
         // their sums, and the first stacks take the longest to read: everything about them is new.
         let tokens = max_stacks * if of_calls < max_stacks { BURST } else { FIRST };
         let burst = (max_stacks * BURST).max(1.0);
-        Self { max_stacks, of_calls: of_calls * AIM, jvms: HashMap::new(), tokens, burst, elapsed: 0.0 }
+        let (of_calls, unknown) = (of_calls * AIM, UNKNOWN);
+        Self { max_stacks, of_calls, jvms: HashMap::new(), tokens, burst, elapsed: 0.0, unknown }
+    }
+
+    /// The same with this chance of a function that has not been called yet.
+    #[must_use]
+    pub fn with_unknown(self, unknown: f64) -> Self {
+        Self { unknown, ..self }
     }
 
     /// The same where no more than this may be taken at once after a quiet time, in seconds of the pace.
@@ -138,7 +152,8 @@ impl RateController {
         let most = level(self.jvms.values().map(Rates::calls), self.of_calls * CALLS);
         let (period, allow) = (self.period(), self.allow(passed, taken));
         let paces = |(jvm, _): &(u64, &[Flow])| {
-            let probabilities = self.jvms.get_mut(jvm).map(|rates| rates.probabilities(most)).unwrap_or_default();
+            let probabilities =
+                self.jvms.get_mut(jvm).map(|rates| rates.probabilities(most, self.unknown)).unwrap_or_default();
             Paces { probabilities, period, allow }
         };
         jvms.iter().map(paces).collect()
@@ -152,7 +167,7 @@ impl RateController {
         let per_second = self.of_calls * (1.0 - CALLS);
         let time_rate: f64 = self.jvms.values().map(|rates| rates.time_rate).sum();
         // Until a call has ended nothing is known. Then one thread is taken to be in native code all the time.
-        let time_rate = if time_rate > 0.0 { time_rate } else { 1e9 };
+        let time_rate = if time_rate > 0.0 { time_rate.max(LEAST_TIME) } else { 1e9 };
         let ns = (time_rate / per_second).min(MAX_PERIOD.as_nanos() as f64);
         Duration::from_secs_f64(ns / 1e9).clamp(MIN_PERIOD, MAX_PERIOD)
     }
@@ -199,12 +214,12 @@ impl Rates {
     }
 
     /// The chances that have changed, if `most` calls may be taken in a second.
-    fn probabilities(&mut self, most: f64) -> Vec<(u32, f64)> {
+    fn probabilities(&mut self, most: f64, unknown: f64) -> Vec<(u32, f64)> {
         let level = level(self.known.values().map(|known| known.rate), most);
         let mut changed = Vec::new();
         for (record, known) in &mut self.known {
             let never = known.flow.calls == 0;
-            let probability = if never { UNKNOWN } else { (level / known.rate.max(f64::MIN_POSITIVE)).min(1.0) };
+            let probability = if never { unknown } else { (level / known.rate.max(f64::MIN_POSITIVE)).min(1.0) };
             // Each change is a write for each CPU.
             if (probability - known.probability).abs() > known.probability * 0.05
                 || (probability == 1.0) != (known.probability == 1.0)
@@ -340,6 +355,8 @@ mod tests {
         let mut rate_controller = RateController::new(1000, 1000);
         let never = [Flow { record: 7, calls: 0, self_ns: 0 }];
         assert_eq!(rate_controller.step(&never, STEP, 0).probabilities, [(7, UNKNOWN)]);
+        let mut of_many = RateController::new(1000, 1000).with_unknown(UNKNOWN_OF_MANY);
+        assert_eq!(of_many.step(&never, STEP, 0).probabilities, [(7, UNKNOWN_OF_MANY)]);
         assert_eq!(rate_controller.step(&never, STEP, 0).probabilities, []);
     }
 

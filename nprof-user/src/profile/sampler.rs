@@ -15,6 +15,7 @@ use super::last_java_frames::LastJavaFrames;
 use super::mounted::Mounted;
 use super::namer::{Named, Namer, Read};
 use super::off_cpu_samples::StopRate;
+use super::rate_controller::UNKNOWN;
 use super::stacks::Stacks;
 use super::timeline::{Target, Timeline};
 use super::{Flow, OpenCall, Paces, RateController, Sums, open};
@@ -41,6 +42,10 @@ pub trait Functions: Send {
     fn flows(&self) -> Vec<Flow>;
     /// Has the stacks of calls taken with these chances from now on.
     fn pace(&mut self, paces: &Paces);
+    /// How likely the stack of a call is taken of a function that has not been called yet.
+    fn first_chance(&self) -> f64 {
+        UNKNOWN
+    }
 }
 
 /// What a sampler needs.
@@ -133,7 +138,7 @@ impl Sampler {
             Collect { inside: true, .. } => collect.max_stacks / 2,
             _ => collect.max_stacks,
         };
-        let rate_controller = RateController::new(collect.max_stacks, of_calls);
+        let rate_controller = RateController::new(collect.max_stacks, of_calls).with_unknown(functions.first_chance());
         let stop_rate = StopRate::new(collect.max_stacks / 4);
         let known = Arc::clone(&shared);
         let (ready, is_ready) = mpsc::channel();

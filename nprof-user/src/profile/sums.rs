@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use nprof_common::{Pace, StackHeader};
 
 use super::interner::Interner;
-use crate::model::{CutReason, ProfileFrame, ProfileStack, StackTotals};
+use crate::model::{CutReason, ProfileFrame, ProfileStack, Spread, StackTotals};
 
 /// One sample, for what it stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -37,6 +37,7 @@ pub struct Sums {
     frames: Interner<ProfileFrame>,
     stacks: Interner<ProfileStack>,
     calls: HashMap<Of, Sum>,
+    spread: HashMap<u32, Spread>,
     inside: HashMap<Of, Sum>,
     /// Samples, complete ones, and the reasons of the others.
     taken: u64,
@@ -102,6 +103,17 @@ impl Sums {
     /// Adds a call that returned.
     pub fn add_call(&mut self, of: Of, share: Share) {
         self.calls.entry(of).or_default().add(share);
+        if let Some(record) = of.record {
+            let spread = self.spread.entry(record).or_default();
+            spread.calls += share.calls.powi(2);
+            spread.self_ns += share.self_ns.powi(2);
+        }
+    }
+
+    /// How much the sums of each record's calls may be off.
+    #[must_use]
+    pub fn spread(&self) -> &HashMap<u32, Spread> {
+        &self.spread
     }
 
     /// Adds a sample inside a call, or of no call.

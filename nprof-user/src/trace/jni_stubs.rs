@@ -1,19 +1,28 @@
-//! The JNI functions of one JVM by stubs in it: all of its table, with exact counts and times, whoever calls them.
+//! The JNI functions of one JVM by stubs in it: all of its table, with exact counts and times, and who calls them as far as sampled calls say.
 //!
 //! To the shim, and to everything that decides what stubs do, a JNI function is a method that only the shim has met. It is known by its place in the
-//! table, and no native method is traced beside it.
+//! table, and no native method is traced beside it. So its calls are sampled as theirs are; the stack of a call begins with the native method
+//! that has made it.
 
 use super::jvm_jni::functions_with_stubs;
 use super::prepared::Prepared;
+use super::recorder::{Recording, Wanted};
 use super::{Error, Tracer};
 use crate::aggregate;
+use crate::attach::in_full;
 use crate::model::JniSnapshot;
+use crate::profile::UNKNOWN_OF_MANY;
 use crate::shim;
+
+/// The most stacks in a second, as of a recording: at some microseconds each.
+const MAX_STACKS: u32 = 1_000;
+/// How much of a stack is copied, in bytes. What lies above the native code is all that is asked for.
+const STACK_BYTES: u32 = 32 << 10;
 
 /// A JVM whose JNI functions have stubs. They are out of the VM's table when this is dropped, and when nprof ends in any other way.
 #[derive(Debug)]
 pub struct JniStubs {
-    tracer: Tracer,
+    recording: Recording,
     functions: usize,
 }
 
@@ -31,15 +40,22 @@ impl Prepared {
         }
         let functions = functions_with_stubs(self.jvm())?;
         let all = functions.len();
-        let tracer = self.with_functions(functions).attach()?;
-        let functions = tracer.listed_stubs().len();
+        let (max_stacks, stack_bytes) = (MAX_STACKS, STACK_BYTES);
+        let (native_stacks, timeline, patterns) = (false, false, Vec::new());
+        let wanted =
+            Wanted { max_stacks, stack_bytes, native_stacks, timeline, patterns, first_chance: Some(UNKNOWN_OF_MANY) };
+        let recording = self.with_functions(functions).begin_recording(wanted)?;
+        let functions = recording.tracer.listed_stubs().len();
         if functions == 0 {
             return Err(Error::NoJni { pid });
         }
         if functions < all {
             tracing::warn!("process {pid}: {} of {all} JNI functions have no stub, and are not seen", all - functions);
         }
-        Ok(JniStubs { tracer, functions })
+        if let Err(error) = &recording.sampler {
+            tracing::warn!("process {pid}: not told who calls JNI functions: {}", in_full(error));
+        }
+        Ok(JniStubs { recording, functions })
     }
 }
 
@@ -47,7 +63,7 @@ impl JniStubs {
     /// The JVM.
     #[must_use]
     pub fn tracer(&self) -> &Tracer {
-        &self.tracer
+        &self.recording.tracer
     }
 
     /// How many functions have stubs.
@@ -58,19 +74,17 @@ impl JniStubs {
 
     /// Does what is due: see [`Tracer::tick`].
     pub fn tick(&mut self) {
-        if self.tracer.is_due() {
-            self.tracer.tick();
+        if self.recording.tracer.is_due() {
+            self.recording.tracer.tick();
         }
     }
 
-    /// Takes all stubs out of the table: see [`Tracer::stop`].
-    pub fn stop(&mut self) {
-        self.tracer.stop();
-    }
-
-    /// Everything measured from the start to now, or to the end if that was stopped.
-    #[must_use]
-    pub fn snapshot(&self) -> JniSnapshot {
-        aggregate::jni_by_stubs(self.tracer.snapshot())
+    /// Takes all stubs out of the table (see [`Tracer::stop`]): everything measured from the start to now.
+    ///
+    /// # Errors
+    /// If a part of nprof has failed, which is a defect.
+    pub fn finish(self) -> Result<JniSnapshot, Error> {
+        let (snapshot, recorded) = self.recording.finish()?;
+        Ok(aggregate::jni_by_stubs(snapshot, recorded.as_ref()))
     }
 }

@@ -10,8 +10,9 @@ use super::sampled::{Sampled, rows_by_record};
 use super::sampling::{about_jvm, libjvm_of, period, sampler_setup};
 use super::vm::ended_or;
 use super::{Error, Tracer, calibrate};
+use crate::aggregate::Recorded;
 use crate::attach::{Collect, Engine};
-use crate::model::{About, Profile, ProfileMode, Snapshot};
+use crate::model::{About, Profile, ProfileMode, Snapshot, Spread};
 use crate::profile::Sampler;
 use crate::sys::remote_memory::ProcessMemory;
 use crate::unwind::Threads;
@@ -20,7 +21,7 @@ use crate::unwind::Threads;
 const CALIBRATED: u32 = 8;
 
 /// What is to be recorded of the calls of native methods, besides their counts and times.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Wanted {
     /// The most stacks in a second.
     pub max_stacks: u32,
@@ -32,6 +33,8 @@ pub struct Wanted {
     pub timeline: bool,
     /// The patterns as they were typed, for the recording to say.
     pub patterns: Vec<String>,
+    /// How likely the stack of a call is taken of a function that has not been called yet, where it is not as usual.
+    pub first_chance: Option<f64>,
 }
 
 /// A JVM that is being recorded. Everything is detached when this is dropped, and when nprof ends in any other way.
@@ -42,12 +45,51 @@ pub struct Recorder {
     about: About,
 }
 
+/// What a recording begins with.
+#[derive(Debug)]
+pub(super) struct Recording {
+    pub(super) tracer: Tracer,
+    /// Takes stacks; or why none can be taken.
+    pub(super) sampler: Result<Sampler, Error>,
+    pub(super) about: About,
+}
+
+impl Recording {
+    /// Takes no more stacks, detaches everything, and puts together what was measured and, if there were stacks, what was recorded.
+    ///
+    /// # Errors
+    /// If a part of nprof has failed, which is a defect.
+    pub(super) fn finish(self) -> Result<(Snapshot, Option<Recorded>), Error> {
+        let Self { mut tracer, sampler, about } = self;
+        let finished = sampler.ok().map(Sampler::finish).transpose();
+        tracer.stop();
+        let snapshot = tracer.snapshot();
+        let finished = finished.map_err(|error| Error::Defect { what: error.to_string() })?;
+        let recorded = finished.map(|finished| {
+            let records = rows_by_record(tracer.traced_jvm(), &snapshot);
+            let of_index = |(record, spread): (&u32, &Spread)| Some((*records.get(record)?, *spread));
+            let spread = finished.sums.spread().iter().filter_map(of_index).collect();
+            Recorded { profile: assemble(about, &snapshot, finished, &records), spread }
+        });
+        Ok((snapshot, recorded))
+    }
+}
+
 impl Prepared {
     /// Attaches everything that is planned, and takes stacks from now on.
     ///
     /// # Errors
     /// As [`Prepared::attach`]; also if the VM's tables of its code cannot be read.
-    pub fn record(mut self, wanted: Wanted) -> Result<Recorder, Error> {
+    pub fn record(self, wanted: Wanted) -> Result<Recorder, Error> {
+        let Recording { tracer, sampler, about } = self.begin_recording(wanted)?;
+        Ok(Recorder { tracer, sampler: sampler?, about })
+    }
+
+    /// The same, where calls are to be counted also if no stacks can be taken.
+    ///
+    /// # Errors
+    /// As [`Prepared::attach`].
+    pub(super) fn begin_recording(mut self, wanted: Wanted) -> Result<Recording, Error> {
         let capacity = self.capacity()?;
         let collect = Collect {
             target: self.jvm().pid,
@@ -77,10 +119,10 @@ impl Prepared {
         };
         let choice = if self.wants_stubs() { Choice::ByChance } else { Choice::Nothing };
         let tracer = self.attach_with(&engine, calibrated, (choice, None))?;
-        let functions = Sampled::new(Arc::clone(tracer.traced_jvm()), engine);
+        let functions = Sampled::new(Arc::clone(tracer.traced_jvm()), engine).with_first_chance(wanted.first_chance);
         let setup = sampler_setup(&proc, &jvm, feeds, &collect, Box::new(functions))?;
         let sampler =
-            Sampler::start(setup).map_err(|error| ended_or(Error::reading(Part::Stacks, &jvm, error), &proc, &jvm))?;
+            Sampler::start(setup).map_err(|error| ended_or(Error::reading(Part::Stacks, &jvm, error), &proc, &jvm));
         let about = About {
             mode: ProfileMode::Calls,
             patterns: wanted.patterns,
@@ -90,7 +132,7 @@ impl Prepared {
             native_stacks: wanted.native_stacks,
             ..about_jvm(tracer.jvm())
         };
-        Ok(Recorder { tracer, sampler, about })
+        Ok(Recording { tracer, sampler, about })
     }
 }
 

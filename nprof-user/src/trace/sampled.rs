@@ -10,7 +10,7 @@ use super::{TracedJvm, stubs};
 use crate::attach::{Engine, fixed_point};
 use crate::collect::Reader;
 use crate::model::{PlannedMethod, Snapshot, Tier};
-use crate::profile::{Flow, Functions, Paces};
+use crate::profile::{Flow, Functions, Paces, UNKNOWN};
 
 /// The functions of a JVM, probed ones and those of stubs.
 pub(super) struct Sampled {
@@ -19,16 +19,27 @@ pub(super) struct Sampled {
     /// The chances that the records of stubs have, of 2^32: for each call, and for each nanosecond of it; and of how many calls one
     /// is timed.
     chances: BTreeMap<u32, [u64; 3]>,
+    /// How likely the stack of a call is taken of a function that has not been called yet, where it is not as usual.
+    first_chance: Option<f64>,
 }
 
 impl Sampled {
     /// The functions of a JVM that `engine` has programs for.
     pub(super) fn new(traced_jvm: Arc<TracedJvm>, engine: Arc<Engine>) -> Self {
-        Self { traced_jvm, engine, chances: BTreeMap::new() }
+        Self { traced_jvm, engine, chances: BTreeMap::new(), first_chance: None }
+    }
+
+    /// The same with this chance of a function that has not been called yet.
+    pub(super) fn with_first_chance(self, first_chance: Option<f64>) -> Self {
+        Self { first_chance, ..self }
     }
 }
 
 impl Functions for Sampled {
+    fn first_chance(&self) -> f64 {
+        self.first_chance.unwrap_or(UNKNOWN)
+    }
+
     fn flows(&self) -> Vec<Flow> {
         let flow = |reader: &Reader, record, number| Flow {
             record: number,

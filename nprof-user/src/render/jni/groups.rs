@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::JniBy;
 use super::callbacks::{self, JavaCalls, Labels};
+use super::callers::{self, Estimates};
 use super::made::Made;
 use crate::model::{Bound, JniFamily, JniSnapshot, JniSum, JniUse, Method, MethodSnapshot};
 use crate::render::rows::Row;
@@ -21,6 +22,8 @@ pub(super) struct Group {
     /// The native method's own calls and their time; `None` for everything else.
     pub(super) of: Option<Calls>,
     pub(super) sum: JniSum,
+    /// The same with its errors, where it is estimated.
+    pub(super) estimates: Option<Estimates>,
     /// The functions, or the methods.
     pub(super) parts: Vec<Part>,
 }
@@ -40,15 +43,26 @@ pub(super) struct Part {
     /// How often the native method was called; `None` for calls outside.
     pub(super) calls_of_method: Option<u64>,
     pub(super) sum: JniSum,
+    /// As in [`Group`].
+    pub(super) estimates: Option<Estimates>,
     /// The Java methods that it has called, the dearest first.
     pub(super) java: Vec<(String, JniSum)>,
 }
 
 /// The groups, and the parts of each, in the order of their time, then of their calls.
 pub(super) fn of(jni: &JniSnapshot, by: JniBy) -> Vec<Group> {
-    let names = Names { jni, rows: labels(jni), java: Labels::of(jni), made: Made::by_method(jni) };
+    let names = Names {
+        jni,
+        rows: labels(jni),
+        java: Labels::of(jni),
+        made: Made::by_method(jni),
+        callers: callers::Labels::of(jni),
+    };
     if by == JniBy::Java {
         return names.by_java();
+    }
+    if by == JniBy::Method && jni.is_by_stubs {
+        return names.callers.by_caller(jni, |function| names.label(Some(function)).to_owned());
     }
     let mut uses: BTreeMap<Option<usize>, Vec<&JniUse>> = BTreeMap::new();
     for made in &jni.uses {
@@ -67,6 +81,7 @@ struct Names<'a> {
     rows: Vec<String>,
     java: Labels<'a>,
     made: HashMap<Option<usize>, Made<'a>>,
+    callers: callers::Labels<'a>,
 }
 
 impl Names<'_> {
@@ -81,7 +96,11 @@ impl Names<'_> {
             label: self.label(key).to_owned(),
             of: key.filter(|_| by == JniBy::Method).and_then(|place| self.jni.snapshot.methods.get(place)).map(calls),
             sum: parts.iter().map(|part| part.sum).sum(),
-            parts: if self.jni.is_by_stubs { Vec::new() } else { parts },
+            estimates: None,
+            parts: match key {
+                Some(function) if self.jni.is_by_stubs => self.callers.of_function(self.jni, function),
+                _ => parts,
+            },
         }
     }
 
@@ -98,6 +117,7 @@ impl Names<'_> {
             function,
             calls_of_method: self.calls_of(made.method),
             sum: made.into(),
+            estimates: None,
             java: java.iter().map(|group| (self.java.label(group.java).to_owned(), group.sum)).collect(),
         }
     }
@@ -114,11 +134,12 @@ impl Names<'_> {
                 function: String::new(),
                 calls_of_method: self.calls_of(method),
                 sum,
+                estimates: None,
                 java: Vec::new(),
             };
             let mut parts: Vec<Part> = callers.into_iter().map(part).collect();
             parts.sort_by(|a, b| cost(&a.sum).cmp(&cost(&b.sum)).then_with(|| a.label.cmp(&b.label)));
-            Group { label: self.java.label(group.java).to_owned(), of: None, sum: group.sum, parts }
+            Group { label: self.java.label(group.java).to_owned(), of: None, sum: group.sum, estimates: None, parts }
         };
         callbacks::by_java(&self.jni.callbacks).into_iter().map(group).collect()
     }

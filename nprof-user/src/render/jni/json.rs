@@ -11,9 +11,9 @@ use super::groups::is_function;
 use super::made::Made;
 use super::{exceptions, held};
 use crate::model::{
-    self, CollectionWaits, CollectionsWait, CriticalSections, JniCallback, JniExceptions, JniFamily, JniHeldGroup,
-    JniLocalsSnapshot, JniResource, JniSnapshot, JniSum, JniUse, LocalsKnown, Losses, MethodSnapshot, Resources,
-    jni as functions,
+    self, CollectionWaits, CollectionsWait, CriticalSections, JniCallback, JniCaller, JniExceptions, JniFamily,
+    JniHeldGroup, JniLocalsSnapshot, JniResource, JniSnapshot, JniSum, JniUse, LocalsKnown, Losses, MethodSnapshot,
+    Resources, jni as functions,
 };
 use crate::render::json::{MeasuredTarget, SCHEMA, as_map, line, nanoseconds};
 use crate::render::names;
@@ -38,6 +38,9 @@ struct Document<'a> {
     methods: Option<Vec<Method<'a>>>,
     functions: BTreeMap<&'a str, Function>,
     java: Option<Vec<JavaMethod<'a>>>,
+    /// Estimated; `null` where each call is told by its native method.
+    callers: Option<Vec<Caller<'a>>>,
+    callers_lost: Option<u64>,
     references: Option<BTreeMap<&'static str, References>>,
     leaks: Option<Vec<Leak<'a>>>,
     /// `null` where it was not looked for, or is not known.
@@ -72,6 +75,22 @@ struct Method<'a> {
     critical: Option<Critical>,
     collections_waited: Option<Waited>,
     direct_buffers: Buffers,
+}
+
+/// What one caller has of the calls of a JNI function, estimated; without names for what no Java method has called.
+#[derive(Serialize)]
+struct Caller<'a> {
+    function: &'a str,
+    class: Option<&'a str>,
+    method: Option<&'a str>,
+    signature: Option<&'a str>,
+    samples: u64,
+    calls: u64,
+    calls_error: u64,
+    self_ns: u64,
+    self_error_ns: u64,
+    on_cpu_ns: u64,
+    on_cpu_error_ns: u64,
 }
 
 /// The calls of a JNI function by a native method.
@@ -271,6 +290,8 @@ impl<'a> Document<'a> {
                 .map(|(place, row)| (jni.function(place), Function::of(jni.function(place), row)))
                 .collect(),
             java: is_told.then(|| java(&jni.callbacks)),
+            callers_lost: (!is_told).then_some(jni.callers.lost),
+            callers: (!is_told).then(|| jni.callers.all.iter().map(|of| Caller::of(jni, of)).collect()),
             references: is_told.then(|| {
                 let all = jni.resources().into_iter();
                 all.map(|(of, sums)| (of.as_str(), References::of(jni, of, sums))).collect()
@@ -295,6 +316,25 @@ impl<'a> Document<'a> {
             direct_buffers: is_told.then(|| buffers(jni, |_| true)),
             not_seen: &jni.unseen,
             losses: snapshot.losses.clone(),
+        }
+    }
+}
+
+impl<'a> Caller<'a> {
+    fn of(jni: &'a JniSnapshot, of: &'a JniCaller) -> Self {
+        let caller = of.caller.as_ref();
+        Self {
+            function: jni.function(of.function),
+            class: caller.map(|name| &*name.class),
+            method: caller.map(|name| &*name.method),
+            signature: caller.map(|name| &*name.signature),
+            samples: of.samples,
+            calls: of.calls.value,
+            calls_error: of.calls.error,
+            self_ns: of.self_ns.value,
+            self_error_ns: of.self_ns.error,
+            on_cpu_ns: of.on_cpu_ns.value,
+            on_cpu_error_ns: of.on_cpu_ns.error,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What native code asks of the VM: the table of `jni`, and its document.
 
 mod callbacks;
+mod callers;
 mod csv;
 mod exceptions;
 mod groups;
@@ -22,6 +23,7 @@ pub use csv::csv;
 pub use id_cache::{id_cache_json, id_cache_table};
 pub use json::json;
 
+use callers::Estimates;
 use groups::{Group, Part};
 
 /// What the rows of the table are, each with its parts below it.
@@ -120,22 +122,32 @@ fn lines(group: &Group, by: JniBy) -> Vec<Vec<String>> {
         _ => group.label.clone(),
     };
     let calls = group.of.map(|of| of.calls).filter(|_| by == JniBy::Method);
-    let mut lines = vec![line(&group.sum, calls, label)];
+    let mut lines = vec![row(&group.sum, group.estimates, calls, label)];
     for part in group.parts.iter().take(PARTS) {
         let calls = if by == JniBy::Method { calls } else { part.calls_of_method };
-        lines.push(line(&part.sum, calls, format!("  {}{}", part.label, remark(part))));
+        lines.push(row(&part.sum, part.estimates, calls, format!("  {}{}", part.label, remark(part))));
         lines.extend(part.java.iter().take(PARTS).map(|(label, sum)| line(sum, calls, format!("    {label}"))));
-        lines.extend(more(part.java.iter().skip(PARTS).map(|(_, sum)| *sum), "    "));
+        lines.extend(more(part.java.iter().skip(PARTS).map(|(_, sum)| (*sum, None)), "    "));
     }
-    lines.extend(more(group.parts.iter().skip(PARTS).map(|part| part.sum), "  "));
+    lines.extend(more(group.parts.iter().skip(PARTS).map(|part| (part.sum, part.estimates)), "  "));
     lines
 }
 
 /// The row of those that have none of their own.
-fn more(others: impl ExactSizeIterator<Item = JniSum>, indent: &str) -> Option<Vec<String>> {
+fn more(others: impl ExactSizeIterator<Item = (JniSum, Option<Estimates>)>, indent: &str) -> Option<Vec<String>> {
     let count = others.len();
     let label = format!("{indent}and {count} more (--format json lists all)");
-    (count > 0).then(|| line(&others.sum(), None, label))
+    let (sums, estimates): (Vec<JniSum>, Vec<Option<Estimates>>) = others.unzip();
+    (count > 0)
+        .then(|| row(&sums.into_iter().sum(), estimates.into_iter().flatten().reduce(Estimates::and), None, label))
+}
+
+/// The row of a sum, which may be estimated.
+fn row(sum: &JniSum, estimates: Option<Estimates>, calls: Option<u64>, label: String) -> Vec<String> {
+    match estimates {
+        Some(estimates) => estimates.line(label),
+        None => line(sum, calls, label),
+    }
 }
 
 /// What else there is to say of the calls of a function.

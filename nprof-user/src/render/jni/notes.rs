@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::groups::is_function;
-use super::{callbacks, exceptions, held, lost, share};
+use super::{callbacks, callers, exceptions, held, lost, share};
 use crate::model::{BuffersMade, CollectionsWait, JniFamily, JniResource, JniSnapshot, JniSum, Resources};
 use crate::render::json::nanoseconds;
 use crate::render::marks::Mark;
@@ -18,7 +18,7 @@ const TIME: &str = "ON-CPU is the part of TIME that threads ran. Both are withou
 
 const TIME_BY_STUBS: &str = "ON-CPU is the part of TIME that threads ran. Both are without JNI functions that were called meanwhile; those of Call… and \
                              New… have the Java code in them that they run";
-const NOT_BY_STUBS: &str = "not told by stubs: who calls, which Java is called, redundant look-ups, references, direct buffers, exceptions, critical \
+const NOT_BY_STUBS: &str = "not told by stubs: which Java is called, redundant look-ups, references, direct buffers, exceptions, critical \
                             sections (--tier kernel)";
 
 /// The lines.
@@ -56,6 +56,7 @@ fn by_stubs(jni: &JniSnapshot) -> Vec<String> {
     )];
     lines.extend(families(jni));
     lines.push(TIME_BY_STUBS.to_owned());
+    lines.push(callers::line(jni));
     lines.push(NOT_BY_STUBS.to_owned());
     lines.extend(cost(Run::new(std::slice::from_ref(&jni.snapshot), Scope::One)));
     if jni.is_partial() {

@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::{JniBy, JniView, csv, json, table};
 use crate::model::{
-    Bound, BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, JniCallback, JniExceptions,
-    JniHeldSnapshot, JniLocalsSnapshot, JniSnapshot, JniUse, LocalsBeyond, LocalsKnown, MethodSnapshot,
+    Bound, BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, Estimate, JavaName, JniCallback, JniCaller,
+    JniCallers, JniExceptions, JniHeldSnapshot, JniLocalsSnapshot, JniSnapshot, JniUse, LocalsBeyond, LocalsKnown,
+    MethodSnapshot,
 };
 use crate::render::grid::Screen;
 use crate::render::samples;
@@ -54,6 +55,7 @@ fn sample() -> JniSnapshot {
         unseen: vec!["GetIntField"],
         tells_members: true,
         is_by_stubs: false,
+        callers: JniCallers::default(),
         held: None,
         thrown: [(Some(0), 3, 1), (None, 0, 2)]
             .map(|(method, pending, cleared)| JniExceptions {
@@ -112,7 +114,22 @@ fn by_method() {
     );
 }
 
-/// The functions alone, as stubs count them.
+/// So many of the calls of a function by a method of a class, give or take four.
+fn caller(method: Option<&str>, function: usize, calls: u64) -> JniCaller {
+    let estimate = |value| Estimate { value, error: 4 };
+    let name =
+        |method: &str| JavaName { class: "a.A".to_owned(), method: method.to_owned(), signature: "()V".to_owned() };
+    JniCaller {
+        function,
+        caller: method.map(name),
+        samples: calls * 2,
+        calls: estimate(calls),
+        self_ns: estimate(500 * calls),
+        on_cpu_ns: estimate(300 * calls),
+    }
+}
+
+/// The functions, as stubs count them.
 fn by_stubs() -> JniSnapshot {
     let mut snapshot = samples::snapshot();
     snapshot.methods = vec![function(2, "GetMethodID", 100), function(3, "CallIntMethod", 60)];
@@ -124,9 +141,30 @@ fn by_stubs() -> JniSnapshot {
         unseen: Vec::new(),
         tells_members: false,
         is_by_stubs: true,
+        callers: JniCallers {
+            all: vec![caller(Some("lookUp"), 0, 70), caller(None, 0, 30), caller(Some("lookUp"), 1, 60)],
+            lost: 0,
+        },
         thrown: Vec::new(),
         ..sample()
     }
+}
+
+/// Check the rows of callers, each with what it has called.
+#[test]
+fn callers_of_stubs() {
+    let text = text(&by_stubs(), JniBy::Method);
+    let rows: Vec<&str> = text.lines().skip(1).take_while(|line| !line.is_empty()).collect();
+    assert_eq!(
+        rows,
+        [
+            "39.0 us  65.0 us    130         -    -    -  a.A::lookUp≈",
+            "21.0 us  35.0 us     70         -    -    -    GetMethodID [look-ups]",
+            "18.0 us  30.0 us     60         -    -    -    CallIntMethod [calls]",
+            "9.00 us  15.0 us     30         -    -    -  (no Java method, or not known)≈",
+            "9.00 us  15.0 us     30         -    -    -    GetMethodID [look-ups]",
+        ]
+    );
 }
 
 /// Check that of what stubs have counted nothing is said that they do not know, and that this is said.
@@ -134,8 +172,19 @@ fn by_stubs() -> JniSnapshot {
 fn what_stubs_know() {
     let jni = by_stubs();
     let text = text(&jni, JniBy::Function);
-    assert!(text.contains("  GetMethodID [look-ups]\n") && !text.contains("outside of traced"), "{text}");
-    assert!(text.contains("not told by stubs: who calls") && text.contains("by family: "), "{text}");
+    let rows: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(
+        rows[1..],
+        [
+            "30.0 us  50.0 us    100         -  500 ns  9.00 us  CallIntMethod [calls]",
+            "18.0 us  30.0 us     60         -       -        -    a.A::lookUp≈",
+            "30.0 us  50.0 us    100         -  500 ns  9.00 us  GetMethodID [look-ups]",
+            "21.0 us  35.0 us     70         -       -        -    a.A::lookUp≈",
+            "9.00 us  15.0 us     30         -       -        -    (no Java method, or not known)≈",
+        ]
+    );
+    assert!(text.contains("≈ of a caller: estimated from 320 calls whose"), "{text}");
+    assert!(text.contains("not told by stubs: which Java") && text.contains("by family: "), "{text}");
     for unknown in
         ["redundant (", "references: ", "direct buffers: ", "exceptions: ", "critical sections: ", "would be won"]
     {
@@ -148,6 +197,9 @@ fn what_stubs_know() {
     for unknown in ["methods", "java", "references", "look_ups", "exceptions", "critical", "leaks", "direct_buffers"] {
         assert!(document[unknown].is_null(), "{unknown}: {document}");
     }
+    let told = &document["callers"][0];
+    assert_eq!((&told["method"], &told["calls"], &told["calls_error"]), (&"lookUp".into(), &70.into(), &4.into()));
+    assert!(document["callers"][1]["class"].is_null() && read(&sample())["callers"].is_null(), "{document}");
     let mut out = Vec::new();
     csv(&jni, &mut out).unwrap();
     let rows = String::from_utf8(out).unwrap();
