@@ -89,13 +89,12 @@ fn of_function(made: &JniUse, callers: HashMap<Option<JavaName>, Samples>, sprea
     // What threads ran of their time is spread as their time is.
     let running = Whole { value: all.on_cpu_ns, ..time };
     let sum = JniSum::from(made);
-    let row = |(caller, of): (Option<JavaName>, Samples)| JniCaller {
-        function: made.function,
-        caller,
-        samples: of.samples,
-        calls: calls.part(of.calls, sum.calls),
-        self_ns: time.part(of.self_ns, sum.self_ns),
-        on_cpu_ns: running.part(of.on_cpu_ns, sum.on_cpu_ns),
+    let row = |(caller, of): (Option<JavaName>, Samples)| {
+        let (self_ns, on_cpu_ns) = (time.part(of.self_ns, sum.self_ns), running.part(of.on_cpu_ns, sum.on_cpu_ns));
+        // Each is scaled to its own exact sum.
+        let on_cpu_ns = Estimate { value: on_cpu_ns.value.min(self_ns.value), ..on_cpu_ns };
+        let calls = calls.part(of.calls, sum.calls);
+        JniCaller { function: made.function, caller, samples: of.samples, calls, self_ns, on_cpu_ns }
     };
     let mut rows: Vec<JniCaller> = callers.into_iter().map(row).collect();
     rows.sort_by(|a, b| b.calls.value.cmp(&a.calls.value).then_with(|| a.caller.cmp(&b.caller)));
