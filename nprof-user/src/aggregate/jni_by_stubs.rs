@@ -85,15 +85,16 @@ fn caller(profile: &Profile, stack: u32) -> Option<JavaName> {
 fn of_function(made: &JniUse, callers: HashMap<Option<JavaName>, Samples>, spread: Spread) -> Vec<JniCaller> {
     let mut all = Samples::default();
     callers.values().for_each(|samples| all.merge(samples));
-    let (calls, time) = (Whole::of(all.calls, spread.calls), Whole::of(all.self_ns, spread.self_ns));
-    // What threads ran of their time is spread as their time is.
-    let running = Whole { value: all.on_cpu_ns, ..time };
     let sum = JniSum::from(made);
+    let calls = Whole::of(all.calls, spread.calls, sum.calls);
+    let time = Whole::of(all.self_ns, spread.self_ns, sum.self_ns);
+    // What threads ran of their time is spread as their time is.
+    let running = Whole { value: all.on_cpu_ns, exact: sum.on_cpu_ns, ..time };
     let row = |(caller, of): (Option<JavaName>, Samples)| {
-        let (self_ns, on_cpu_ns) = (time.part(of.self_ns, sum.self_ns), running.part(of.on_cpu_ns, sum.on_cpu_ns));
+        let (self_ns, on_cpu_ns) = (time.part(of.self_ns), running.part(of.on_cpu_ns));
         // Each is scaled to its own exact sum.
         let on_cpu_ns = Estimate { value: on_cpu_ns.value.min(self_ns.value), ..on_cpu_ns };
-        let calls = calls.part(of.calls, sum.calls);
+        let calls = calls.part(of.calls);
         JniCaller { function: made.function, caller, samples: of.samples, calls, self_ns, on_cpu_ns }
     };
     let mut rows: Vec<JniCaller> = callers.into_iter().map(row).collect();
@@ -130,28 +131,34 @@ struct Whole {
     value: f64,
     /// How many samples that stand for the same would say as much: few where some stand for most of it.
     samples: f64,
+    /// What there was.
+    exact: u64,
+    /// The part of it that no sample stands for: what was chosen and could not be taken, or was only counted.
+    missing: f64,
 }
 
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "estimates; the cast saturates"
+)]
 impl Whole {
-    fn of(value: f64, squares: f64) -> Self {
-        Self { value, samples: if squares > 0.0 { value * value / squares } else { 0.0 } }
+    fn of(value: f64, squares: f64, exact: u64) -> Self {
+        let samples = if squares > 0.0 { value * value / squares } else { 0.0 };
+        Self { value, samples, exact, missing: (1.0 - value / exact.max(1) as f64).max(0.0) }
     }
 
-    /// As much of `exact` as `part` is of the whole. The error is never less than what so many samples may have missed.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "estimates; the cast saturates"
-    )]
-    fn part(self, part: f64, exact: u64) -> Estimate {
+    /// As much of what there was as `part` is of the whole. The error is never less than what so many samples may have missed, and has
+    /// in it what no sample stands for, whoever that belongs to.
+    fn part(self, part: f64) -> Estimate {
         if self.value <= 0.0 || self.samples <= 0.0 {
-            return Estimate { value: 0, error: exact };
+            return Estimate { value: 0, error: self.exact };
         }
         let share = (part / self.value).clamp(0.0, 1.0);
         let (deviation, missed) = ((share * (1.0 - share) / self.samples).sqrt(), RULE_OF_THREE / self.samples);
-        let error = (Z * deviation).max(missed).min(1.0);
-        let of_exact = |share: f64| (share * exact as f64).round() as u64;
+        let error = ((Z * deviation).max(missed) + self.missing).min(1.0);
+        let of_exact = |share: f64| (share * self.exact as f64).round() as u64;
         Estimate { value: of_exact(share), error: of_exact(error) }
     }
 }
@@ -234,10 +241,12 @@ mod tests {
     /// Check that what all samples say is not taken for certain, and that those are few of which one stands for nearly everything.
     #[test]
     fn few_samples_are_not_certain() {
-        let alike = Whole::of(300.0, 30.0 * 100.0);
-        assert_eq!(alike.part(300.0, 1_000), Estimate { value: 1_000, error: 100 });
-        let one_of_many = Whole::of(10_300.0, 1e8 + 30.0 * 100.0);
-        assert_eq!(one_of_many.part(300.0, 1_000), Estimate { value: 29, error: 1_000 });
-        assert_eq!(Whole::of(0.0, 0.0).part(0.0, 50), Estimate { value: 0, error: 50 });
+        let alike = Whole::of(300.0, 30.0 * 100.0, 300);
+        assert_eq!(alike.part(300.0), Estimate { value: 300, error: 30 });
+        let one_of_many = Whole::of(10_300.0, 1e8 + 30.0 * 100.0, 10_300);
+        assert_eq!(one_of_many.part(300.0), Estimate { value: 300, error: 10_300 });
+        let half_lost = Whole::of(300.0, 30.0 * 100.0, 600);
+        assert_eq!(half_lost.part(300.0), Estimate { value: 600, error: 360 });
+        assert_eq!(Whole::of(0.0, 0.0, 50).part(0.0), Estimate { value: 0, error: 50 });
     }
 }
