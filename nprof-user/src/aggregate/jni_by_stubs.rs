@@ -76,8 +76,8 @@ fn callers(snapshot: &Snapshot, uses: &[JniUse], Recorded { profile, spread }: &
 /// Who has called, by a stack that begins there.
 fn caller(profile: &Profile, stack: u32) -> Option<JavaName> {
     let frames = &profile.stacks.get(stack as usize)?.frames;
-    let frames = frames.iter().filter_map(|frame| profile.frames.get(*frame as usize));
-    let java = frames.into_iter().find(|frame| frame.kind.is_java())?;
+    let mut frames = frames.iter().filter_map(|frame| profile.frames.get(*frame as usize));
+    let java = frames.find(|frame| frame.kind.is_java())?;
     Some(JavaName { class: java.scope.clone(), method: java.name.clone(), signature: java.signature.clone() })
 }
 

@@ -8,7 +8,6 @@ use crate::render::marks::Mark;
 use crate::render::names::{printable, tell_apart};
 use crate::render::notes::plural;
 use crate::render::uncertain::Uncertain;
-use crate::render::units;
 
 /// In place of a caller's name.
 const UNKNOWN: &str = "(no Java method, or not known)";
@@ -113,9 +112,7 @@ pub(super) fn line(jni: &JniSnapshot) -> String {
     let mark = Mark::Estimated.symbol();
     let lost = match jni.callers.lost {
         0 => String::new(),
-        lost => {
-            format!("; {} more came at once and could not be looked at: somebody has called more", units::count(lost))
-        }
+        lost => format!("; {} could not be looked at, which the errors have in them", plural(lost, "chosen call")),
     };
     format!(
         "{mark} of a caller: estimated from {} whose stacks were taken{lost}; numbers of functions are counted (--format json has the errors)",
