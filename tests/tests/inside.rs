@@ -1,7 +1,7 @@
 //! What lies within natives, and beside them: native frames, and samples by timer.
 
 use anyhow::{Context, Result, ensure};
-use nprof::model::{CutReason, Profile, ProfileFrameKind, StackTotals};
+use nprof::model::{CutReason, Profile, ProfileFrameKind, ProfileStack, StackTotals};
 use nprof_tests::nprof::run;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::{does_not_concern, say, traced_on_every_jdk};
@@ -181,8 +181,9 @@ fn upcalls() -> Result<()> {
             is_java(totals) && has_frame(&profile, totals, |_, name| name.contains("qsort") || name.contains("msort"))
         };
         let (whole, others): (Vec<&StackTotals>, Vec<_>) = of_upcalls.into_iter().partition(is_whole);
-        let wrong: Vec<_> =
-            others.iter().filter(|totals| profile.stacks[totals.stack as usize].cut.is_none()).collect();
+        let wrong: Vec<_> = others.iter().map(|totals| &profile.stacks[totals.stack as usize]).collect();
+        let wrong: Vec<_> = wrong.into_iter().filter(|stack| stack.cut.is_none()).collect();
+        let wrong: Vec<Vec<&str>> = wrong.iter().map(|stack| names(&profile, stack)).collect();
         let samples = |of: &[&StackTotals]| of.iter().map(|totals| totals.samples).sum::<u64>();
         let (whole, others, quality) = (samples(&whole), samples(&others), &profile.quality);
         say(&format!("JDK {}: of upcalls {whole} whole, {others} not; {quality:?}", jdk.version));
@@ -191,6 +192,11 @@ fn upcalls() -> Result<()> {
         ensure!(100 * quality.complete >= 95 * quality.stacks, "{quality:?}");
         target.exit()
     })
+}
+
+/// The names of a stack's frames.
+fn names<'a>(profile: &'a Profile, stack: &ProfileStack) -> Vec<&'a str> {
+    stack.frames.iter().map(|frame| &*profile.frames[*frame as usize].name).collect()
 }
 
 /// Whether it is of a thread that has nothing to do with Java.

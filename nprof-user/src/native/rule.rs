@@ -150,7 +150,11 @@ impl Rule {
             Origin::Lost => None,
             Origin::Same => here.get(register),
             Origin::In(other) => here.get(*other),
-            Origin::At(offset) => Some(stack.word(VirtAddr(frame.wrapping_add_signed(*offset)))?),
+            Origin::At(offset) => match stack.word(VirtAddr(frame.wrapping_add_signed(*offset))) {
+                // Towards a function's end compilers go on to name the place of a register that has been popped: it is below the stack.
+                Err(CutReason::BadFrame) if register != self.return_address => here.get(register),
+                word => Some(word?),
+            },
             Origin::AtComputed(bytes) => {
                 let address = self.evaluate(bytes, here, stack, Some(frame))?;
                 Some(stack.word(VirtAddr(address))?)
@@ -211,4 +215,36 @@ fn origin<'a, S: UnwindSection<Slice<'a>>>(rule: &RegisterRule<usize>, section: 
 fn bytes<'a, S: UnwindSection<Slice<'a>>>(expression: &UnwindExpression<usize>, section: &S) -> Option<Box<[u8]>> {
     let Expression(slice) = expression.get(section).ok()?;
     (slice.len() <= MAX_EXPRESSION).then(|| slice.slice().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A function that keeps `rbx` and `rbp`, finds its frame by `rbp`, and is about to pop the latter.
+    fn about_to_end() -> Rule {
+        let kept = [(X86_64::RBX, -24), (X86_64::RBP, -16), (X86_64::RA, -8)];
+        let encoding = gimli::Encoding { address_size: 8, format: gimli::Format::Dwarf32, version: 4 };
+        Rule {
+            frame: FrameAddress::At(X86_64::RBP, 16),
+            origins: kept.map(|(register, offset)| (register, Origin::At(offset))).into(),
+            return_address: X86_64::RA,
+            encoding,
+            is_signal: false,
+        }
+    }
+
+    /// Check that a register that has been popped is taken from where it is, and that a return address cannot be.
+    #[test]
+    fn what_has_been_popped_is_in_its_register() {
+        let words = [0x7000_u64, 0x4000].map(u64::to_le_bytes);
+        let stack = |base| StackCopy { base: VirtAddr(base), bytes: words.as_flattened(), probed: &[] };
+        let mut here = RegisterFile::new(VirtAddr(0x1000), VirtAddr(0x9000), Some(VirtAddr(0x9000)));
+        here.set(X86_64::RBX, Some(5));
+        let caller = about_to_end().follow(&here, &stack(0x9000)).map(|caller| {
+            caller.map(|caller| (caller.pc(), caller.sp(), caller.fp(), caller.get(X86_64::RBX)))
+        });
+        assert_eq!(caller, Ok(Some((VirtAddr(0x4000), VirtAddr(0x9010), Some(VirtAddr(0x7000)), Some(5)))));
+        assert_eq!(about_to_end().follow(&here, &stack(0x9010)), Err(CutReason::BadFrame));
+    }
 }
