@@ -10,8 +10,11 @@ use crate::FAILED;
 
 /// How a test says that it, or a part of it, was not run, before its name and the reason.
 const NOT_RUN: &str = "nprof-tests: not run: ";
-/// Of what a test prints, so many lines and of each so many characters are repeated at the end if it fails.
+/// Of what a test prints, so many lines are repeated at the end if it fails, from why it failed on,
 const MOST_LINES: usize = 12;
+/// so many of those before,
+const MOST_BEFORE: usize = 6;
+/// and of each so many characters.
 const MOST_CHARACTERS: usize = 1000;
 /// What comes after this is of no use without the rest of the output.
 const BACKTRACE: &str = "stack backtrace:";
@@ -30,19 +33,33 @@ pub(crate) struct Tally {
     said: BTreeMap<String, Said>,
 }
 
-/// The beginning of what a test has printed.
+/// How a line begins that says why a test failed: by an error, or by a panic.
+const REASONS: [&str; 2] = ["Error:", "thread '"];
+
+/// What a test has printed of why it failed, and just before.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Said {
     lines: Vec<String>,
+    /// The first line of why it failed.
+    reason: Option<usize>,
     /// Whether the rest is of no use.
     is_over: bool,
 }
 
 impl Said {
     fn hear(&mut self, line: &str) {
-        self.is_over |= line.to_ascii_lowercase().contains(BACKTRACE) || self.lines.len() == MOST_LINES;
-        if !self.is_over && !line.trim().is_empty() {
-            self.lines.push(line.chars().take(MOST_CHARACTERS).collect());
+        self.is_over |= line.to_ascii_lowercase().contains(BACKTRACE);
+        if self.is_over || line.trim().is_empty() {
+            return;
+        }
+        if self.reason.is_none() && REASONS.iter().any(|reason| line.starts_with(reason)) {
+            self.reason = Some(self.lines.len());
+        }
+        self.lines.push(line.chars().take(MOST_CHARACTERS).collect());
+        match self.reason {
+            Some(reason) => self.is_over = self.lines.len() == reason + MOST_LINES,
+            None if self.lines.len() > MOST_BEFORE => drop(self.lines.remove(0)),
+            None => {}
         }
     }
 }
@@ -210,6 +227,17 @@ mod tests {
             (vec!["later".to_owned()], vec![], vec!["a check".to_owned()])
         );
         assert_eq!(tally.failures, ["one", "two", "four"]);
+    }
+
+    /// Check that the reason is kept of a test that says much, before and in it.
+    #[test]
+    fn reasons_come_last() {
+        let mut said = Said::default();
+        (0..50).for_each(|line| said.hear(&format!("note {line}")));
+        said.hear("Error: on JDK 17");
+        (0..50).for_each(|line| said.hear(&format!("cause {line}")));
+        assert_eq!(said.lines.len(), MOST_BEFORE + MOST_LINES);
+        assert_eq!(said.lines[MOST_BEFORE - 1..=MOST_BEFORE + 1], ["note 49", "Error: on JDK 17", "cause 0"]);
     }
 
     /// Check that of tests that run at a time each has its own reason, whatever others say meanwhile, and that what two
