@@ -100,6 +100,12 @@ struct Shared {
     stacks: AtomicU64,
 }
 
+/// When it was last read what calls were made, and how many stacks had been taken.
+struct Paced {
+    at: Instant,
+    taken: u64,
+}
+
 /// The thread's own.
 struct Worker {
     proc: Proc,
@@ -190,18 +196,18 @@ impl Worker {
         priority::raise(None);
         // The first stacks should find everything in its place.
         self.refresh();
-        let (mut paced, mut refreshed) = (Instant::now(), Instant::now());
-        self.pace(PACE_EVERY, 0);
+        let mut refreshed = Instant::now();
+        // The first step counts as one: of what was called before it no pace can be told.
+        let at = Instant::now();
+        let mut paced = Paced { at: at.checked_sub(PACE_EVERY).unwrap_or(at), taken: 0 };
+        self.pace(&mut paced);
         // Nobody waits any more if starting has failed.
         let _sent = ready.send(());
-        let mut taken = 0;
         while !self.shared.stop.load(Ordering::Relaxed) && self.finished.error.is_none() {
             thread::sleep(LOOK_EVERY);
             self.read();
-            if paced.elapsed() >= PACE_EVERY {
-                let now = self.feeds.taken().taken;
-                self.pace(paced.elapsed(), now - taken);
-                (paced, taken) = (Instant::now(), now);
+            if paced.at.elapsed() >= PACE_EVERY {
+                self.pace(&mut paced);
             }
             let every = if self.has_new_threads { REFRESH_FOR_NEW } else { REFRESH_EVERY };
             if refreshed.elapsed() >= every {
@@ -245,8 +251,12 @@ impl Worker {
         }
     }
 
-    fn pace(&mut self, passed: Duration, taken: u64) {
-        let paces = self.rate_controller.step(&self.functions.flows(), passed, taken);
+    fn pace(&mut self, paced: &mut Paced) {
+        // From one reading to the next: what a step itself takes, while it waits for a CPU perhaps, is time in which calls are made, too.
+        let (flows, taken, now) = (self.functions.flows(), self.feeds.taken().taken, Instant::now());
+        let passed = now - paced.at;
+        let paces = self.rate_controller.step(&flows, passed, taken - paced.taken);
+        *paced = Paced { at: now, taken };
         self.functions.pace(&paces);
         self.stacks.forget_classes();
         self.feeds.set_period(Some(paces.period));

@@ -280,8 +280,9 @@ impl SlowPace {
 
 impl Worker {
     fn run(mut self) {
-        let (mut paced, mut before) = (Instant::now(), Taken::default());
-        self.pace(PACE_EVERY, 0);
+        let (now, mut before) = (Instant::now(), Taken::default());
+        let mut paced = now.checked_sub(PACE_EVERY).unwrap_or(now);
+        self.pace(&mut paced, 0);
         self.pace_slow();
         while !self.shared.stop.load(Ordering::Relaxed) {
             thread::sleep(LOOK_EVERY);
@@ -290,8 +291,8 @@ impl Worker {
             self.pace_slow();
             let now = self.feeds.taken();
             if paced.elapsed() >= patience(&before, &now) {
-                self.pace(paced.elapsed(), now.taken - before.taken);
-                (paced, before) = (Instant::now(), now);
+                self.pace(&mut paced, now.taken - before.taken);
+                before = now;
                 *lock(&self.shared.taken) = now;
             }
         }
@@ -316,7 +317,7 @@ impl Worker {
     }
 
     /// Decides which calls are taken from now on.
-    fn pace(&mut self, passed: Duration, taken: u64) {
+    fn pace(&mut self, paced: &mut Instant, taken: u64) {
         let sources: Vec<(u64, Source)> = {
             let jvms = lock(&self.shared.jvms);
             jvms.by_number.iter().map(|(number, watched)| (*number, Arc::clone(&watched.functions))).collect()
@@ -326,6 +327,9 @@ impl Worker {
             (*number, flows)
         };
         let flows: Vec<(u64, Vec<Flow>)> = sources.iter().map(flows).collect();
+        // From one reading to the next: what a step itself takes is time in which calls are made, too.
+        let now = Instant::now();
+        let passed = now - std::mem::replace(paced, now);
         let flows: Vec<(u64, &[Flow])> = flows.iter().map(|(number, flows)| (*number, &flows[..])).collect();
         let paces: Vec<Paces> = self.rate_controller.step_all(&flows, passed, taken);
         for ((_, source), paces) in sources.iter().zip(&paces) {
