@@ -157,7 +157,8 @@ impl Whole {
         }
         let share = (part / self.value).clamp(0.0, 1.0);
         let (deviation, missed) = ((share * (1.0 - share) / self.samples).sqrt(), RULE_OF_THREE / self.samples);
-        let error = ((Z * deviation).max(missed) + self.missing).min(1.0);
+        // Nobody has less than nothing, and nobody more than all.
+        let error = ((Z * deviation).max(missed) + self.missing).min(share.max(1.0 - share));
         let of_exact = |share: f64| (share * self.exact as f64).round() as u64;
         Estimate { value: of_exact(share), error: of_exact(error) }
     }
@@ -244,7 +245,7 @@ mod tests {
         let alike = Whole::of(300.0, 30.0 * 100.0, 300);
         assert_eq!(alike.part(300.0), Estimate { value: 300, error: 30 });
         let one_of_many = Whole::of(10_300.0, 1e8 + 30.0 * 100.0, 10_300);
-        assert_eq!(one_of_many.part(300.0), Estimate { value: 300, error: 10_300 });
+        assert_eq!(one_of_many.part(300.0), Estimate { value: 300, error: 10_000 });
         let half_lost = Whole::of(300.0, 30.0 * 100.0, 600);
         assert_eq!(half_lost.part(300.0), Estimate { value: 600, error: 360 });
         assert_eq!(Whole::of(0.0, 0.0, 50).part(0.0), Estimate { value: 0, error: 50 });
