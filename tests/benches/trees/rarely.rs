@@ -16,12 +16,14 @@ use nprof_tests::usage::main_thread_time;
 
 /// So many methods are enhanced.
 const METHODS: usize = 30;
+/// So many classes are compiled: a second of work, for many pairs say more than long ones.
+const CLASSES: usize = 60;
 /// So often is everything compiled before: then the JVM has compiled what it will compile.
 const WARM_UP: usize = 12;
 /// So many pairs are measured, of some compilations without and some with: at least,
 const LEAST_PAIRS: usize = 8;
 /// and at most, if the interval is not narrow before.
-const MOST_PAIRS: usize = 12;
+const MOST_PAIRS: usize = 16;
 /// Half of an interval in percent that is narrow.
 const NARROW: f64 = 1.0;
 /// So often is everything compiled on each side of a pair, of which the quickest counts: that is what the host disturbs least.
@@ -48,7 +50,7 @@ pub(crate) fn rarely(jdk: &Jdk, options: &[&str]) -> Result<Rarely> {
     let scratch = tempfile::tempdir()?;
     let [sources, classes] = ["sources", "classes"].map(|name| scratch.path().join(name));
     [&sources, &classes].into_iter().try_for_each(std::fs::create_dir)?;
-    let tree = SourceTree::write(jdk, &sources)?;
+    let tree = SourceTree::generate(&sources, CLASSES)?;
     let mut target = RemoteProcess::compiler(jdk, options, &tree, &classes)?;
     (0..WARM_UP).try_for_each(|_| target.run("compile 1").map(drop))?;
     let plan = plan(&target)?;
