@@ -308,10 +308,12 @@ impl Feeds {
         }
     }
 
-    /// Passes the stacks that are in the ring to `each`. Returns how many there were.
-    pub fn read_stacks(&mut self, mut each: impl FnMut(&StackRecord<'_>)) -> usize {
+    /// Passes the stacks that are in the ring to `each`, no more than `most`. Returns how many there were.
+    pub fn read_stacks(&mut self, most: usize, mut each: impl FnMut(&StackRecord<'_>)) -> usize {
         let mut read = 0;
-        while let Some(record) = self.stacks.next() {
+        while read < most
+            && let Some(record) = self.stacks.next()
+        {
             StackRecord::read(&record, &mut each);
             read += 1;
         }

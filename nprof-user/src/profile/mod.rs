@@ -6,13 +6,14 @@
 //! StackRing  the same for many JVMs: a thread reads the ring ─> JvmStacks, on a thread for each: unwinder ─> naming ─> Sums
 //! SlowCalls  a thread for each JVM: calls above a threshold, from the same ring ─> the slowest
 //! MadeStacks the same for stacks of what native code makes ─> by what was made
-//! rate controller      how likely calls are to be sampled from now on              every 20 ms
+//! rate controller      how likely calls are to be sampled from now on              every 20 ms, sooner if too many are chosen
 //! Sums       chance and times of each sample, added up by function and stack
 //! ```
 
 mod arguments;
 mod callers;
 mod frames;
+mod hurry;
 mod interner;
 mod jvm_stacks;
 mod last_java_frames;

@@ -16,6 +16,9 @@ const AIM: f64 = 0.9;
 const CALLS: f64 = 0.5;
 /// How fast what was seen before is forgotten: a rate counts half after this many seconds.
 const HALF_LIFE: f64 = 0.5;
+/// So long a rate that was seen once is corrected by the looks that follow, in seconds: in some milliseconds a thread has a CPU for itself
+/// that it shares in the long run.
+const CORRECTED: f64 = 0.1;
 /// What may be taken at once after a quiet time, in seconds of the pace: programs work in bursts.
 const BURST: f64 = 1.0;
 /// What may be taken before the first step, in seconds of the pace: calls begin at once, while this thread may still wait
@@ -106,6 +109,8 @@ struct Known {
     flow: Flow,
     /// Calls per second.
     rate: f64,
+    /// For how long that has been looked at since it was last seen to rise, in seconds.
+    looked: f64,
     probability: f64,
 }
 
@@ -203,11 +208,17 @@ impl Rates {
     /// Takes in what a function has done. Returns its time since the last step.
     fn note(&mut self, flow: Flow, passed: f64, forget: f64) -> u64 {
         // A record has none until it is told.
-        let unknown = Known { flow: Flow { calls: 0, self_ns: 0, ..flow }, rate: 0.0, probability: 0.0 };
+        let unknown = Known { flow: Flow { calls: 0, self_ns: 0, ..flow }, rate: 0.0, looked: 0.0, probability: 0.0 };
         let known = self.known.entry(flow.record).or_insert(unknown);
         let calls = flow.calls.saturating_sub(known.flow.calls) as f64 / passed;
-        // What becomes faster is believed at once: too many stacks would be lost, too few are only fewer.
-        known.rate = if calls > known.rate { calls } else { known.rate + (calls - known.rate) * forget };
+        known.looked += passed;
+        if calls > known.rate {
+            // What becomes faster is believed at once: too many stacks would be lost, too few are only fewer.
+            (known.rate, known.looked) = (calls, passed);
+        } else {
+            let forget = if known.looked < CORRECTED { passed / known.looked } else { forget };
+            known.rate += (calls - known.rate) * forget;
+        }
         let time = flow.self_ns.saturating_sub(known.flow.self_ns);
         known.flow = flow;
         time
@@ -309,6 +320,27 @@ mod tests {
         // What has ended is forgotten: its share goes to the other.
         let alone = rate_controller.step_all(&[(9, &flows(1, 100, 200))], STEP, 0);
         assert!(alone[0].probabilities[0].1 > 0.4, "{alone:?}");
+    }
+
+    /// Check that a rate that rises is believed at once, corrected soon by what follows, and forgotten slowly where it has stayed so.
+    #[test]
+    fn what_was_seen_once_is_corrected() {
+        let mut rates = Rates::default();
+        let mut calls = 0;
+        let mut after = |more: u64, ms: f64| {
+            calls += more;
+            rates.note_all(&[Flow { record: 1, calls, self_ns: 0 }], ms / 1e3);
+            rates.calls()
+        };
+        assert!((after(40, 5.0) - 8_000.0).abs() < 1.0);
+        let corrected: Vec<f64> = (0..4).map(|_| after(20, 20.0)).collect();
+        assert!(corrected[0] < 2_500.0 && corrected[3] < 1_500.0, "{corrected:?}");
+        let steady = (0..50).map(|_| after(20, 20.0)).last();
+        let ended = after(0, 20.0);
+        assert!(
+            steady.is_some_and(|steady| (1_000.0..1_300.0).contains(&steady)) && ended > 900.0,
+            "{steady:?} {ended}"
+        );
     }
 
     /// Check that a rare function keeps all of its calls beside a flood of others, and that the sum stays within bounds.

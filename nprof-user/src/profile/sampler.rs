@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nprof_common::StackKind;
 
+use super::hurry::Patience;
 use super::last_java_frames::LastJavaFrames;
 use super::mounted::Mounted;
 use super::namer::{Named, Namer, Read};
@@ -29,8 +30,12 @@ use crate::unwind::{Threads, Unwinder};
 
 /// How often the pace is adapted.
 const PACE_EVERY: Duration = Duration::from_millis(20);
+const PATIENCE: Patience = Patience { usual: PACE_EVERY, in_a_hurry: Duration::from_millis(5) };
 /// How often the ring is looked into. To be woken for each stack would cost more, the thread that was sampled too.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// So many stacks are read before it is looked again whether something else is to be done: the first ones take milliseconds, and meanwhile
+/// more calls may be chosen than are taken.
+const AT_ONCE: usize = 16;
 /// How often libraries and threads are looked for that are new.
 const REFRESH_EVERY: Duration = Duration::from_millis(500);
 /// The same where a thread is seen that was not there.
@@ -100,10 +105,10 @@ struct Shared {
     stacks: AtomicU64,
 }
 
-/// When it was last read what calls were made, and how many stacks had been taken.
+/// When it was last read what calls were made, and what had become of stacks.
 struct Paced {
     at: Instant,
-    taken: u64,
+    taken: Taken,
 }
 
 /// The thread's own.
@@ -199,14 +204,15 @@ impl Worker {
         let mut refreshed = Instant::now();
         // The first step counts as one: of what was called before it no pace can be told.
         let at = Instant::now();
-        let mut paced = Paced { at: at.checked_sub(PACE_EVERY).unwrap_or(at), taken: 0 };
+        let mut paced = Paced { at: at.checked_sub(PACE_EVERY).unwrap_or(at), taken: Taken::default() };
         self.pace(&mut paced);
         // Nobody waits any more if starting has failed.
         let _sent = ready.send(());
         while !self.shared.stop.load(Ordering::Relaxed) && self.finished.error.is_none() {
-            thread::sleep(LOOK_EVERY);
-            self.read();
-            if paced.at.elapsed() >= PACE_EVERY {
+            if self.read() < AT_ONCE {
+                thread::sleep(LOOK_EVERY);
+            }
+            if paced.at.elapsed() >= PATIENCE.after(&paced.taken, &self.feeds.taken()) {
                 self.pace(&mut paced);
             }
             let every = if self.has_new_threads { REFRESH_FOR_NEW } else { REFRESH_EVERY };
@@ -217,7 +223,7 @@ impl Worker {
             }
         }
         self.feeds.allow(0);
-        self.read();
+        while self.read() == AT_ONCE {}
         self.refresh();
         self.end()
     }
@@ -253,9 +259,9 @@ impl Worker {
 
     fn pace(&mut self, paced: &mut Paced) {
         // From one reading to the next: what a step itself takes, while it waits for a CPU perhaps, is time in which calls are made, too.
-        let (flows, taken, now) = (self.functions.flows(), self.feeds.taken().taken, Instant::now());
+        let (flows, taken, now) = (self.functions.flows(), self.feeds.taken(), Instant::now());
         let passed = now - paced.at;
-        let paces = self.rate_controller.step(&flows, passed, taken - paced.taken);
+        let paces = self.rate_controller.step(&flows, passed, taken.taken - paced.taken.taken);
         *paced = Paced { at: now, taken };
         self.functions.pace(&paces);
         self.stacks.forget_classes();
@@ -264,7 +270,8 @@ impl Worker {
         self.feeds.set_stop_probability(self.stop_rate.probability(passed));
     }
 
-    fn read(&mut self) {
+    /// Reads some of the stacks that there are. Returns how many.
+    fn read(&mut self) -> usize {
         let Self {
             proc,
             pid,
@@ -281,7 +288,7 @@ impl Worker {
             ..
         } = self;
         let in_native = collect.inside || collect.everywhere;
-        feeds.read_stacks(|record| {
+        let read = feeds.read_stacks(AT_ONCE, |record| {
             let header = record.header;
             // Its name is asked for at once: the thread may not live to see the next look for new ones.
             last_java_frames.note_name(header.tid);
@@ -313,6 +320,7 @@ impl Worker {
             finished.error.get_or_insert(error);
         }
         finished.timeline.read(feeds, collect, Target { proc, pid: *pid, stacks });
+        read
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nprof_common::{StackHeader, StackKind};
 
+use super::hurry::Patience;
 use super::slow_queue::{SlowEntrance, SlowQueue, slow_queue};
 use super::{Flow, Functions, Paces, RateController};
 use crate::attach::{Feeds, Taken};
@@ -23,10 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How often it is decided anew which calls are taken: all functions of all JVMs are looked at for it. The ring has room for what may
 /// be taken meanwhile.
 const PACE_EVERY: Duration = Duration::from_millis(500);
-/// The same where more calls are chosen than may be taken: what has become frequent all at once pays for each.
-const PACE_IN_A_HURRY: Duration = Duration::from_millis(20);
-/// So many of them are a hurry.
-const HURRY: u64 = 50;
+const PATIENCE: Patience = Patience { usual: PACE_EVERY, in_a_hurry: Duration::from_millis(20) };
 /// Stacks of a JVM that wait to be read: more than are taken in the time that a busy machine makes a reader wait.
 const QUEUED: usize = 64;
 /// The same of what native code makes, of which stacks may be taken one after the other.
@@ -290,7 +288,7 @@ impl Worker {
             self.shared.passes.fetch_add(1, Ordering::Release);
             self.pace_slow();
             let now = self.feeds.taken();
-            if paced.elapsed() >= patience(&before, &now) {
+            if paced.elapsed() >= PATIENCE.after(&before, &now) {
                 self.pace(&mut paced, now.taken - before.taken);
                 before = now;
                 *lock(&self.shared.taken) = now;
@@ -342,11 +340,6 @@ impl Worker {
             self.feeds.allow(first.allow);
         }
     }
-}
-
-/// How long after the last time it is decided anew, by what has become of stacks meanwhile.
-fn patience(before: &Taken, now: &Taken) -> Duration {
-    if now.over_pace - before.over_pace >= HURRY { PACE_IN_A_HURRY } else { PACE_EVERY }
 }
 
 /// What a record is of.
@@ -473,14 +466,6 @@ mod tests {
             [step(0, 0), step(100, 0), step(100, 100), step(120, 200), step(120, 10_000)],
             [100, 0, 20, 20, 100]
         );
-    }
-
-    /// Check that a flood of chosen calls is answered soon.
-    #[test]
-    fn a_flood_is_a_hurry() {
-        let taken = |over_pace| Taken { over_pace, ..Taken::default() };
-        assert_eq!(patience(&taken(5), &taken(6)), PACE_EVERY);
-        assert_eq!(patience(&taken(5), &taken(1_000)), PACE_IN_A_HURRY);
     }
 
     /// Check that a queue ends with what is in it when its JVM is removed, and that nothing is left of that.
