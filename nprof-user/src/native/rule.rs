@@ -241,10 +241,12 @@ mod tests {
         let stack = |base| StackCopy { base: VirtAddr(base), bytes: words.as_flattened(), probed: &[] };
         let mut here = RegisterFile::new(VirtAddr(0x1000), VirtAddr(0x9000), Some(VirtAddr(0x9000)));
         here.set(X86_64::RBX, Some(5));
-        let caller = about_to_end()
-            .follow(&here, &stack(0x9000))
-            .map(|caller| caller.map(|caller| (caller.pc(), caller.sp(), caller.fp(), caller.get(X86_64::RBX))));
-        assert_eq!(caller, Ok(Some((VirtAddr(0x4000), VirtAddr(0x9010), Some(VirtAddr(0x7000)), Some(5)))));
+        let Ok(Some(caller)) = about_to_end().follow(&here, &stack(0x9000)) else { panic!("no caller") };
+        assert_eq!(
+            (caller.pc(), caller.sp(), caller.fp()),
+            (VirtAddr(0x4000), VirtAddr(0x9010), Some(VirtAddr(0x7000)))
+        );
+        assert_eq!(caller.get(X86_64::RBX), Some(5));
         assert_eq!(about_to_end().follow(&here, &stack(0x9010)), Err(CutReason::BadFrame));
     }
 }

@@ -13,7 +13,6 @@
 mod arguments;
 mod callers;
 mod frames;
-mod hurry;
 mod interner;
 mod jvm_stacks;
 mod last_java_frames;
@@ -24,6 +23,7 @@ mod naming;
 mod off_cpu_samples;
 mod open;
 mod open_vm;
+mod pacing;
 mod rate_controller;
 mod sampler;
 mod slow;

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use nprof_common::StackKind;
 
-use super::hurry::Patience;
 use super::last_java_frames::LastJavaFrames;
 use super::mounted::Mounted;
 use super::namer::{Named, Namer, Read};
 use super::off_cpu_samples::StopRate;
+use super::pacing::Pacing;
 use super::rate_controller::UNKNOWN;
 use super::stacks::Stacks;
 use super::timeline::{Target, Timeline};
@@ -30,7 +30,8 @@ use crate::unwind::{Threads, Unwinder};
 
 /// How often the pace is adapted.
 const PACE_EVERY: Duration = Duration::from_millis(20);
-const PATIENCE: Patience = Patience { usual: PACE_EVERY, in_a_hurry: Duration::from_millis(5) };
+/// The same where more calls are chosen than may be taken.
+const PACE_IN_A_HURRY: Duration = Duration::from_millis(5);
 /// How often the ring is looked into. To be woken for each stack would cost more, the thread that was sampled too.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// So many stacks are read before it is looked again whether something else is to be done: the first ones take milliseconds, and meanwhile
@@ -103,12 +104,6 @@ pub struct Finished {
 struct Shared {
     stop: AtomicBool,
     stacks: AtomicU64,
-}
-
-/// When it was last read what calls were made, and what had become of stacks.
-struct Paced {
-    at: Instant,
-    taken: Taken,
 }
 
 /// The thread's own.
@@ -202,18 +197,16 @@ impl Worker {
         // The first stacks should find everything in its place.
         self.refresh();
         let mut refreshed = Instant::now();
-        // The first step counts as one: of what was called before it no pace can be told.
-        let at = Instant::now();
-        let mut paced = Paced { at: at.checked_sub(PACE_EVERY).unwrap_or(at), taken: Taken::default() };
-        self.pace(&mut paced);
+        let mut pacing = Pacing::new(PACE_EVERY, PACE_IN_A_HURRY);
+        self.pace(&mut pacing);
         // Nobody waits any more if starting has failed.
         let _sent = ready.send(());
         while !self.shared.stop.load(Ordering::Relaxed) && self.finished.error.is_none() {
             if self.read() < AT_ONCE {
                 thread::sleep(LOOK_EVERY);
             }
-            if paced.at.elapsed() >= PATIENCE.after(&paced.taken, &self.feeds.taken()) {
-                self.pace(&mut paced);
+            if pacing.is_due(&self.feeds.taken()) {
+                self.pace(&mut pacing);
             }
             let every = if self.has_new_threads { REFRESH_FOR_NEW } else { REFRESH_EVERY };
             if refreshed.elapsed() >= every {
@@ -257,12 +250,10 @@ impl Worker {
         }
     }
 
-    fn pace(&mut self, paced: &mut Paced) {
-        // From one reading to the next: what a step itself takes, while it waits for a CPU perhaps, is time in which calls are made, too.
-        let (flows, taken, now) = (self.functions.flows(), self.feeds.taken(), Instant::now());
-        let passed = now - paced.at;
-        let paces = self.rate_controller.step(&flows, passed, taken.taken - paced.taken.taken);
-        *paced = Paced { at: now, taken };
+    fn pace(&mut self, pacing: &mut Pacing) {
+        let flows = self.functions.flows();
+        let (passed, taken) = pacing.step(self.feeds.taken());
+        let paces = self.rate_controller.step(&flows, passed, taken);
         self.functions.pace(&paces);
         self.stacks.forget_classes();
         self.feeds.set_period(Some(paces.period));

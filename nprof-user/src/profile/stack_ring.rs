@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use nprof_common::{StackHeader, StackKind};
 
-use super::hurry::Patience;
+use super::pacing::Pacing;
 use super::slow_queue::{SlowEntrance, SlowQueue, slow_queue};
 use super::{Flow, Functions, Paces, RateController};
 use crate::attach::{Feeds, Taken};
@@ -24,7 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How often it is decided anew which calls are taken: all functions of all JVMs are looked at for it. The ring has room for what may
 /// be taken meanwhile.
 const PACE_EVERY: Duration = Duration::from_millis(500);
-const PATIENCE: Patience = Patience { usual: PACE_EVERY, in_a_hurry: Duration::from_millis(20) };
+/// The same where more calls are chosen than may be taken.
+const PACE_IN_A_HURRY: Duration = Duration::from_millis(20);
 /// Stacks of a JVM that wait to be read: more than are taken in the time that a busy machine makes a reader wait.
 const QUEUED: usize = 64;
 /// The same of what native code makes, of which stacks may be taken one after the other.
@@ -278,9 +279,8 @@ impl SlowPace {
 
 impl Worker {
     fn run(mut self) {
-        let (now, mut before) = (Instant::now(), Taken::default());
-        let mut paced = now.checked_sub(PACE_EVERY).unwrap_or(now);
-        self.pace(&mut paced, 0);
+        let mut pacing = Pacing::new(PACE_EVERY, PACE_IN_A_HURRY);
+        self.pace(&mut pacing);
         self.pace_slow();
         while !self.shared.stop.load(Ordering::Relaxed) {
             thread::sleep(LOOK_EVERY);
@@ -288,9 +288,8 @@ impl Worker {
             self.shared.passes.fetch_add(1, Ordering::Release);
             self.pace_slow();
             let now = self.feeds.taken();
-            if paced.elapsed() >= PATIENCE.after(&before, &now) {
-                self.pace(&mut paced, now.taken - before.taken);
-                before = now;
+            if pacing.is_due(&now) {
+                self.pace(&mut pacing);
                 *lock(&self.shared.taken) = now;
             }
         }
@@ -315,7 +314,7 @@ impl Worker {
     }
 
     /// Decides which calls are taken from now on.
-    fn pace(&mut self, paced: &mut Instant, taken: u64) {
+    fn pace(&mut self, pacing: &mut Pacing) {
         let sources: Vec<(u64, Source)> = {
             let jvms = lock(&self.shared.jvms);
             jvms.by_number.iter().map(|(number, watched)| (*number, Arc::clone(&watched.functions))).collect()
@@ -325,9 +324,7 @@ impl Worker {
             (*number, flows)
         };
         let flows: Vec<(u64, Vec<Flow>)> = sources.iter().map(flows).collect();
-        // From one reading to the next: what a step itself takes is time in which calls are made, too.
-        let now = Instant::now();
-        let passed = now - std::mem::replace(paced, now);
+        let (passed, taken) = pacing.step(self.feeds.taken());
         let flows: Vec<(u64, &[Flow])> = flows.iter().map(|(number, flows)| (*number, &flows[..])).collect();
         let paces: Vec<Paces> = self.rate_controller.step_all(&flows, passed, taken);
         for ((_, source), paces) in sources.iter().zip(&paces) {
