@@ -125,9 +125,12 @@ fn comes_before(jdk: &Jdk, target: &mut RemoteProcess) -> Result<()> {
     let seen = number(target, "wrapped")? - before;
     let kept = cache.finish()?;
     let methods = kept.functions.iter().find(|row| row.function == "GetMethodID").context("no row")?;
-    // A hit that is timed asks it as well. All that it saw since is counted; some were counted before it was asked how many it saw.
-    let asked = methods.misses + methods.left_alone + methods.timed;
-    ensure!(seen <= asked && seen + 100 >= asked, "{jdk}: {seen} calls, {methods:?}");
+    // A hit that is to be timed asks it as well, which is one of 64 at most; its time is nobody's if the thread is interrupted. All that it
+    // saw since is counted; some were counted before it was asked how many it saw.
+    let alone = methods.misses + methods.left_alone;
+    ensure!(methods.timed > 0, "{jdk}: {methods:?}");
+    ensure!(seen <= alone + methods.hits / 64, "{jdk}: {seen} calls, {methods:?}");
+    ensure!(seen + 100 >= alone + methods.timed, "{jdk}: {seen} calls, {methods:?}");
     let all = methods.hits + methods.misses + methods.left_alone;
     ensure!(methods.hits as f64 > LEAST_HITS_OF_ALL * all as f64, "{jdk}: {methods:?}");
     ensure!(number(target, "replaced")? == 1, "the agent's function is gone");
