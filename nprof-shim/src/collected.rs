@@ -100,16 +100,17 @@ pub(crate) unsafe extern "C" fn collected(call: *mut Call, shard: *const Shard, 
     // SAFETY: the stub's record, which stays mapped.
     let words = unsafe { &*shard };
     // SAFETY: rows stay mapped.
-    let since_ns = unsafe { &raw const (*call.row).since_ns };
-    // SAFETY: as above. Volatile, because the kernel writes to it.
-    if unsafe { since_ns.read_volatile() } != 0 {
-        // The kernel has not told that this thread runs, and so not how long it did not.
-        pool::ask();
-    }
-    // SAFETY: rows stay mapped.
-    let used = unsafe { &raw const (*call.row).used };
+    let (since_ns, used) = unsafe { (&raw const (*call.row).since_ns, &raw const (*call.row).used) };
     // SAFETY: as above. Volatile, because the kernel writes to it; but not while this thread runs here.
-    let now = unsafe { used.read_volatile() };
+    let mut now = unsafe { used.read_volatile() };
+    // SAFETY: as above.
+    if unsafe { since_ns.read_volatile() } != 0 {
+        // The kernel has not told that this thread runs, and so not how long it did not. What asking uses, such as a fault of the page to
+        // which the kernel leads a probe's hits, is not the call's.
+        pool::ask();
+        // SAFETY: as above.
+        now.off_ns = unsafe { used.read_volatile() }.off_ns;
+    }
     let known = |used: &Used| if call.counts == 0 { time_of(used) } else { *used };
     // SAFETY: memory of the shim's own, which no other thread uses.
     let nested = unsafe { &mut *call.nested };
