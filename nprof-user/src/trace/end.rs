@@ -3,8 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
+use super::pace::shared_moment;
 use crate::discover::{FirstThread, Proc, Program};
 use crate::model::Pid;
 use crate::sys::process_end::ProcessEnd;
@@ -40,8 +41,8 @@ impl TargetEnd {
     /// # Errors
     /// `ESRCH` if there is no such process (any more).
     pub fn watch(proc: &Proc, pid: Pid, program: Option<Program>) -> io::Result<Self> {
-        let mut look = interval(LOOK_EVERY);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look = interval_at(shared_moment(Instant::now(), LOOK_EVERY), LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let (process, first_thread) = (ProcessEnd::watch(pid)?, proc.first_thread(pid));
         Ok(Self { process, proc: proc.clone(), pid, program, first_thread, look })
     }

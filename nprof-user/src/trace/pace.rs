@@ -1,5 +1,6 @@
-//! How often a tracer is asked whether it has something to do.
+//! How often a tracer is asked whether it has something to do, and at which moments.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -13,6 +14,15 @@ const MANY: Duration = Duration::from_millis(100);
 /// notice.
 const QUICK: Duration = Duration::from_millis(10);
 const FIRST: Duration = Duration::from_secs(2);
+
+/// The first of the moments after `now` that are so far apart, counted from the same one for all: who looks at something again and again is
+/// woken together with others, and a host with many JVMs that rest is woken as often as one with a single JVM.
+pub(super) fn shared_moment(now: Instant, every: Duration) -> Instant {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    let since = now.saturating_duration_since(*FIRST.get_or_init(|| now));
+    let past = u64::try_from(since.as_nanos() % every.as_nanos().max(1)).unwrap_or(0);
+    now + every - Duration::from_nanos(past)
+}
 
 /// The moments at which tracers are asked.
 #[derive(Debug)]
@@ -51,7 +61,7 @@ impl Pace {
     pub async fn tick(&mut self) {
         tokio::time::sleep_until(self.next).await;
         let now = Instant::now();
-        self.next = now + if now < self.quick_until { QUICK } else { self.steady };
+        self.next = shared_moment(now, if now < self.quick_until { QUICK } else { self.steady });
     }
 }
 
@@ -67,6 +77,16 @@ mod tests {
             ticks += 1;
         }
         ticks
+    }
+
+    /// Check that moments so far apart are the same for all, and that one comes after each.
+    #[test]
+    fn moments_are_shared() {
+        let (now, ms) = (Instant::now(), Duration::from_millis);
+        let first = shared_moment(now, ms(500));
+        assert!(first > now && first <= now + ms(500));
+        assert_eq!([ms(0), ms(1), ms(499)].map(|later| shared_moment(first + later, ms(500))), [first + ms(500); 3]);
+        assert_eq!(shared_moment(first - ms(1), ms(100)), first, "of those that are closer, some are the same");
     }
 
     /// Check that one JVM is watched more closely than many, all the time.
