@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::json::{MeasuredTarget, SCHEMA, as_map, line, nanoseconds};
+use super::document::Head;
+use super::json::{MeasuredTarget, as_map, line, nanoseconds};
 use super::notes::{cost, own_time, plural};
 use super::run::{Run, Scope};
 use super::{names, units, words};
@@ -103,11 +104,7 @@ pub fn json(diagnosis: &Diagnosis, snapshot: &Snapshot, w: &mut impl Write) -> i
     let findings = diagnosis.faults.iter().map(Finding::of).collect();
     let rules = diagnosis.rules.iter().map(|(rule, looks_for)| Rule { rule, looks_for }).collect();
     let document = Document {
-        schema: SCHEMA,
-        nprof: env!("CARGO_PKG_VERSION"),
-        started: snapshot.started.to_string(),
-        elapsed_ns: nanoseconds(snapshot.elapsed),
-        targets: [MeasuredTarget::of(snapshot)],
+        head: Head::of_measured(snapshot),
         findings,
         looked_at: LookedAt {
             calls: diagnosis.calls,
@@ -124,11 +121,8 @@ pub fn json(diagnosis: &Diagnosis, snapshot: &Snapshot, w: &mut impl Write) -> i
 
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: u32,
-    nprof: &'static str,
-    started: String,
-    elapsed_ns: u64,
-    targets: [MeasuredTarget<'a>; 1],
+    #[serde(flatten)]
+    head: Head<MeasuredTarget<'a>>,
     findings: Vec<Finding<'a>>,
     looked_at: LookedAt,
     not_known: &'a [String],

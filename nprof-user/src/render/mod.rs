@@ -9,6 +9,7 @@ pub mod check;
 mod collected;
 pub mod csv;
 pub mod diagnosis;
+mod document;
 pub mod grid;
 mod groups;
 pub mod jni;

@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::model::{ID_FUNCTIONS, IdCacheReport, IdFunctionSum, LookUps};
+use crate::render::document::Head;
 use crate::render::grid::{Align, Elastic, Grid, Screen};
-use crate::render::json::{SCHEMA, Target, line, nanoseconds};
+use crate::render::json::{Target, line, nanoseconds};
 use crate::render::notes::plural;
 use crate::render::{printable, units};
 
@@ -119,11 +120,8 @@ fn notes(report: &IdCacheReport, shown: usize) -> Vec<String> {
 
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: u32,
-    nprof: &'static str,
-    started: String,
-    elapsed_ns: u64,
-    targets: [Target<'a>; 1],
+    #[serde(flatten)]
+    head: Head<Target<'a>>,
     id_cache: Cache<'a>,
 }
 
@@ -178,11 +176,7 @@ pub fn id_cache_json(report: &IdCacheReport, w: &mut impl Write) -> io::Result<(
     let caller = |(name, look_ups): &'_ (Option<String>, LookUps)| (name.clone(), *look_ups);
     let callers: Vec<(Option<String>, LookUps)> = report.callers.iter().map(caller).collect();
     let document = Document {
-        schema: SCHEMA,
-        nprof: env!("CARGO_PKG_VERSION"),
-        started: report.started.to_string(),
-        elapsed_ns: nanoseconds(report.elapsed),
-        targets: [Target::of(&report.jvm)],
+        head: Head::of(Target::of(&report.jvm), report.started, report.elapsed),
         id_cache: Cache {
             functions: report.functions.iter().zip(ID_FUNCTIONS).map(function).collect(),
             callers: callers

@@ -3,14 +3,14 @@
 use serde::Serialize;
 
 use crate::model::{JniCaller, JniSnapshot};
+use crate::render::document::Names;
 
 /// What one caller has of the calls of a JNI function, estimated; without names for what no Java method has called.
 #[derive(Serialize)]
 pub(super) struct Caller<'a> {
     function: &'a str,
-    class: Option<&'a str>,
-    method: Option<&'a str>,
-    signature: Option<&'a str>,
+    #[serde(flatten)]
+    names: Names<'a>,
     samples: u64,
     calls: u64,
     calls_error: u64,
@@ -22,12 +22,9 @@ pub(super) struct Caller<'a> {
 
 impl<'a> Caller<'a> {
     pub(super) fn of(jni: &'a JniSnapshot, of: &'a JniCaller) -> Self {
-        let caller = of.caller.as_ref();
         Self {
             function: jni.function(of.function),
-            class: caller.map(|name| &*name.class),
-            method: caller.map(|name| &*name.method),
-            signature: caller.map(|name| &*name.signature),
+            names: of.caller.as_ref().into(),
             samples: of.samples,
             calls: of.calls.value,
             calls_error: of.calls.error,

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::model::{self, JniHeldGroup, JniLocalsSnapshot, JniResource, JniSnapshot, LocalsKnown, Resources};
+use crate::render::document::Names;
 use crate::render::jni::held;
 use crate::render::json::nanoseconds;
 use crate::render::names;
@@ -67,9 +68,8 @@ pub(super) struct LocalsBeyond<'a> {
 /// Those of one native method.
 #[derive(Serialize)]
 struct LocalsOf<'a> {
-    class: Option<&'a str>,
-    method: Option<&'a str>,
-    signature: Option<&'a str>,
+    #[serde(flatten)]
+    names: Names<'a>,
     calls: u64,
     most: u64,
 }
@@ -107,15 +107,10 @@ impl<'a> Leak<'a> {
 
 impl<'a> LocalsBeyond<'a> {
     pub(super) fn of(jni: &'a JniSnapshot, locals: &JniLocalsSnapshot) -> Option<Self> {
-        let of = |of: &model::LocalsBeyond| {
-            let method = native(jni, of.method);
-            LocalsOf {
-                class: method.map(|method| &*method.class),
-                method: method.map(|method| &*method.name),
-                signature: method.map(|method| &*method.signature),
-                calls: of.calls,
-                most: of.most,
-            }
+        let of = |of: &model::LocalsBeyond| LocalsOf {
+            names: native(jni, of.method).into(),
+            calls: of.calls,
+            most: of.most,
         };
         (locals.known != LocalsKnown::Not).then(|| Self {
             calls: locals.beyond.iter().map(|of| of.calls).sum(),

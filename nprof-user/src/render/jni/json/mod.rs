@@ -19,7 +19,8 @@ use crate::model::{
     CollectionWaits, CollectionsWait, CriticalSections, JniCallback, JniExceptions, JniFamily, JniSnapshot, JniSum,
     JniUse, Losses, MethodSnapshot, jni as functions,
 };
-use crate::render::json::{MeasuredTarget, SCHEMA, as_map, line, nanoseconds};
+use crate::render::document::{Head, Names};
+use crate::render::json::{MeasuredTarget, as_map, line, nanoseconds};
 
 /// Writes what was measured as one document on one line.
 ///
@@ -31,11 +32,8 @@ pub fn json(jni: &JniSnapshot, w: &mut impl Write) -> io::Result<()> {
 
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: u32,
-    nprof: &'static str,
-    started: String,
-    elapsed_ns: u64,
-    targets: [MeasuredTarget<'a>; 1],
+    #[serde(flatten)]
+    head: Head<MeasuredTarget<'a>>,
     /// Who has counted. Stubs do not tell what is optional below.
     tier: &'static str,
     methods: Option<Vec<Method<'a>>>,
@@ -64,9 +62,8 @@ struct Document<'a> {
 /// A native method; without names for the calls that no traced one has made.
 #[derive(Serialize)]
 struct Method<'a> {
-    class: Option<&'a str>,
-    method: Option<&'a str>,
-    signature: Option<&'a str>,
+    #[serde(flatten)]
+    names: Names<'a>,
     calls: Option<u64>,
     total_ns: Option<u64>,
     state: Option<&'static str>,
@@ -101,9 +98,8 @@ struct Use<'a> {
 /// The calls of a Java method; without names for those of which it is not known.
 #[derive(Serialize)]
 struct JavaMethod<'a> {
-    class: Option<&'a str>,
-    method: Option<&'a str>,
-    signature: Option<&'a str>,
+    #[serde(flatten)]
+    names: Names<'a>,
     calls: u64,
     timed: u64,
     self_ns: u64,
@@ -198,11 +194,7 @@ impl<'a> Document<'a> {
         let look_ups = jni.sum_of(|name| JniFamily::of(name) == JniFamily::LookUps);
         let is_told = !jni.is_by_stubs;
         Self {
-            schema: SCHEMA,
-            nprof: env!("CARGO_PKG_VERSION"),
-            started: snapshot.started.to_string(),
-            elapsed_ns: nanoseconds(snapshot.elapsed),
-            targets: [MeasuredTarget::of(snapshot)],
+            head: Head::of_measured(snapshot),
             tier: if jni.is_by_stubs { "stub" } else { "kernel" },
             exceptions: is_told.then(|| Exceptions { pending, cleared, classes: classes(&jni.thrown) }),
             methods: is_told.then_some(methods),
@@ -276,11 +268,8 @@ impl<'a> Method<'a> {
         if sum.calls == 0 && pending == 0 {
             return None;
         }
-        let method = row.and_then(|row| Some(&row.methods.first()?.method));
         Some(Self {
-            class: method.map(|method| &*method.class),
-            method: method.map(|method| &*method.name),
-            signature: method.map(|method| &*method.signature),
+            names: row.and_then(|row| Some(&row.methods.first()?.method)).into(),
             calls: row.map(|row| row.calls),
             total_ns: row.map(|row| row.total_ns),
             state: row.map(|row| row.traced.tracing.as_str()),
@@ -330,9 +319,7 @@ pub(super) fn tells_redundant(jni: &JniSnapshot, made: &JniUse) -> bool {
 fn java<'a>(callbacks: impl IntoIterator<Item = &'a JniCallback>) -> Vec<JavaMethod<'a>> {
     let row = |group: JavaCalls<'a>| {
         let JniSum { calls, timed, self_ns, on_cpu_ns, max_ns, error_ns, .. } = group.sum;
-        let (class, method) = (group.java.map(|java| &*java.class), group.java.map(|java| &*java.name));
-        let signature = group.java.map(|java| &*java.signature);
-        JavaMethod { class, method, signature, calls, timed, self_ns, on_cpu_ns, max_ns, error_ns }
+        JavaMethod { names: group.java.into(), calls, timed, self_ns, on_cpu_ns, max_ns, error_ns }
     };
     callbacks::by_java(callbacks).into_iter().map(row).collect()
 }
