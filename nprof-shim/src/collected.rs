@@ -100,7 +100,9 @@ pub(crate) unsafe extern "C" fn collected(call: *mut Call, shard: *const Shard, 
     // SAFETY: the stub's record, which stays mapped.
     let words = unsafe { &*shard };
     // SAFETY: rows stay mapped.
-    let (since_ns, used) = unsafe { (&raw const (*call.row).since_ns, &raw const (*call.row).used) };
+    let since_ns = unsafe { &raw const (*call.row).since_ns };
+    // SAFETY: as above.
+    let used = unsafe { &raw const (*call.row).used };
     // SAFETY: as above. Volatile, because the kernel writes to it; but not while this thread runs here.
     let mut now = unsafe { used.read_volatile() };
     // SAFETY: as above.
