@@ -38,33 +38,50 @@ fn push_family(out: &mut impl Write, family: &Family, series: &[Series]) -> io::
         unit: family.unit.to_owned(),
         metric: Vec::new(),
     };
-    let with_metric = |series| MetricFamily { metric: vec![metric(family.kind, series)], ..MetricFamily::default() };
-    let length = series.iter().map(|series| with_metric(series).encoded_len()).sum::<usize>();
+    let mut one = One::default();
+    let length = series.iter().map(|series| one.with(family.kind, series).encoded_len()).sum::<usize>();
     let mut bytes = Vec::new();
     encode_length_delimiter(head.encoded_len() + length, &mut bytes)?;
     head.encode(&mut bytes)?;
     for series in series {
-        with_metric(series).encode(&mut bytes)?;
+        one.with(family.kind, series).encode(&mut bytes)?;
         out.write_all(&bytes)?;
         bytes.clear();
     }
     out.write_all(&bytes)
 }
 
-fn metric(kind: MetricType, series: &Series) -> Metric {
-    let pairs = series.labels.pairs();
-    let label = pairs.map(|(name, value)| LabelPair { name: name.to_owned(), value: value.to_owned() }).collect();
-    let mut metric = Metric { label, ..Metric::default() };
-    match (kind, series.value.number()) {
-        (MetricType::Counter, Some(value)) => metric.counter = Some(Counter { value, ..Counter::default() }),
-        (_, Some(value)) => metric.gauge = Some(Gauge { value }),
-        (_, None) => {}
+/// A message with one metric, which is that of one series after the other: its texts and lists keep their memory.
+#[derive(Default)]
+struct One(MetricFamily);
+
+impl One {
+    fn with(&mut self, kind: MetricType, series: &Series) -> &MetricFamily {
+        let metrics = &mut self.0.metric;
+        metrics.resize_with(1, Metric::default);
+        fill(&mut metrics[0], kind, series);
+        &self.0
     }
-    metric.histogram = series.value.distribution().map(|(by, of)| histogram(by, of));
-    metric
 }
 
-fn histogram(by: By, of: &Distribution) -> Histogram {
+fn fill(metric: &mut Metric, kind: MetricType, series: &Series) {
+    let mut pairs = series.labels.pairs();
+    metric.label.resize_with(series.labels.len(), LabelPair::default);
+    for (pair, (name, value)) in metric.label.iter_mut().zip(&mut pairs) {
+        name.clone_into(&mut pair.name);
+        value.clone_into(&mut pair.value);
+    }
+    (metric.counter, metric.gauge) = match (kind, series.value.number()) {
+        (MetricType::Counter, Some(value)) => (Some(Counter { value, ..Counter::default() }), None),
+        (_, value) => (None, value.map(|value| Gauge { value })),
+    };
+    match series.value.distribution() {
+        Some((by, of)) => fill_histogram(metric.histogram.get_or_insert_default(), by, of),
+        None => metric.histogram = None,
+    }
+}
+
+fn fill_histogram(histogram: &mut Histogram, by: By, of: &Distribution) {
     let Native { schema, zero_threshold, zero_count, spans, deltas } = Native::new(by, of);
     let classic = by.classic().iter().zip(of.cumulative(by.classic()));
     let bucket = |(&(last, _), n): (&(i32, _), _)| Bucket {
@@ -72,17 +89,20 @@ fn histogram(by: By, of: &Distribution) -> Histogram {
         upper_bound: by.bound(last),
         ..Bucket::default()
     };
-    Histogram {
+    let mut buckets = std::mem::take(&mut histogram.bucket);
+    buckets.clear();
+    buckets.extend(classic.map(bucket));
+    *histogram = Histogram {
         sample_count: of.count(),
         sample_sum: if by == By::Time { seconds(of.sum) } else { as_float(of.sum) },
-        bucket: classic.map(bucket).collect(),
+        bucket: buckets,
         schema,
         zero_threshold,
         zero_count,
         positive_span: spans.into_iter().map(|(offset, length)| BucketSpan { offset, length }).collect(),
         positive_delta: deltas,
         ..Histogram::default()
-    }
+    };
 }
 
 #[cfg(test)]
