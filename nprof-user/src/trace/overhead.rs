@@ -20,6 +20,9 @@ const FIRST_PERIOD: Duration = Duration::from_millis(100);
 const FIRST: Duration = Duration::from_secs(2);
 /// How long a JVM that was at rest is taken to be.
 const REST: Duration = Duration::from_secs(1);
+/// How often one at rest is asked whether anything is put off there: that asks each function, which is more than all else that is done
+/// for it, and nothing comes to be put off without a call or a look.
+const ASK_EVERY: Duration = Duration::from_secs(5);
 /// A JVM is taken to use at least so many cores where a period's budget is spent before the period is over: then the governor, which
 /// takes it to use less, lowers something.
 const LEAST_CORES: f64 = 0.25;
@@ -79,8 +82,8 @@ pub(super) struct Overhead {
     cpu: Duration,
     spent: Spent,
     start: Instant,
-    /// Whether the JVM was at rest when that was last asked.
-    rests: bool,
+    /// Since when the JVM is known to be at rest; `None` if it was not when that was last asked.
+    rests: Option<Instant>,
     /// The probes on its allocators, if there are to be any: they cost, too.
     allocations: Option<Allocations>,
 }
@@ -113,7 +116,7 @@ impl Overhead {
             cpu,
             spent: Spent::default(),
             start,
-            rests: false,
+            rests: None,
             allocations: None,
         }
     }
@@ -216,7 +219,7 @@ impl Overhead {
         if !self.is_period_over() && !self.is_urgent(traced_jvm) {
             return false;
         }
-        self.rests = false;
+        self.rests = None;
         let period = self.next_period();
         let observed = self.observe(traced_jvm, probes);
         let changes = self.governor.decide(period, &observed);
@@ -242,8 +245,11 @@ impl Overhead {
     /// Passes over a period in which the JVM was at rest, unless something was put off or is to be looked at. The next one is as
     /// long as that JVM's rest, which is to be confirmed within [`REST`].
     pub(super) fn rest(&mut self, traced_jvm: &TracedJvm) {
-        self.rests = self.governor.demoted().next().is_none() && !traced_jvm.switches().are_any_due();
-        if self.rests {
+        if self.rests.is_none_or(|asked| asked.elapsed() >= ASK_EVERY) {
+            let rests = self.governor.demoted().next().is_none() && !traced_jvm.switches().are_any_due();
+            self.rests = rests.then(Instant::now);
+        }
+        if self.rests.is_some() {
             self.next_period();
             traced_jvm.set_cpu(self.spent.cpu);
         }
@@ -251,7 +257,7 @@ impl Overhead {
 
     /// The JVM is not at rest any more.
     pub(super) fn wake(&mut self) {
-        self.rests = false;
+        self.rests = None;
     }
 
     /// Gives back what it has in the kernel, when the target has ended.
@@ -280,7 +286,7 @@ impl Overhead {
     }
 
     fn is_period_over(&self) -> bool {
-        self.looked.elapsed() >= if self.rests { REST } else { self.period() }
+        self.looked.elapsed() >= if self.rests.is_some() { REST } else { self.period() }
     }
 
     fn period(&self) -> Duration {
