@@ -59,11 +59,6 @@ impl Labels {
         jvm.chain(self.own.iter().map(|(name, value)| (*name, value.as_str())))
     }
 
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.jvm.as_ref().map_or(0, |labels| labels.0.len()) + self.own.len()
-    }
-
     /// What stands between the braces, `jvm="Main",class="A"`; empty where there are no labels.
     pub(super) fn text(&self) -> &str {
         &self.text
@@ -95,7 +90,6 @@ mod tests {
         assert_eq!(labels.text(), "jvm=\"a\\\\b\",user=\"é\",method=\"say\\\"\\n\u{1b}\0\",state=\"off\"");
         let pairs: Vec<_> = labels.pairs().collect();
         assert_eq!(pairs, [("jvm", "a\\b"), ("user", "é"), ("method", "say\"\n\u{1b}\0"), ("state", "off")]);
-        assert_eq!(labels.len(), pairs.len());
         assert_eq!(Labels::of_host([]).text(), "");
     }
 

@@ -21,7 +21,7 @@ const FIRST: Duration = Duration::from_secs(2);
 /// How long a JVM that was at rest is taken to be.
 const REST: Duration = Duration::from_secs(1);
 /// How often one at rest is asked whether anything is put off there: that asks each function, which is more than all else that is done
-/// for it, and nothing comes to be put off without a call or a look.
+/// for it. A call or a look, without which nothing comes to be put off, ends the rest; what users switch is settled at once.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 /// A JVM is taken to use at least so many cores where a period's budget is spent before the period is over: then the governor, which
 /// takes it to use less, lowers something.
@@ -82,7 +82,7 @@ pub(super) struct Overhead {
     cpu: Duration,
     spent: Spent,
     start: Instant,
-    /// Since when the JVM is known to be at rest; `None` if it was not when that was last asked.
+    /// When the JVM, which is at rest, was last asked whether anything is put off; `None` if it is not at rest, or something was.
     rests: Option<Instant>,
     /// The probes on its allocators, if there are to be any: they cost, too.
     allocations: Option<Allocations>,

@@ -18,8 +18,8 @@ const FIRST: Duration = Duration::from_secs(2);
 /// The first of the moments after `now` that are so far apart, counted from the same one for all: who looks at something again and again is
 /// woken together with others, and a host with many JVMs that rest is woken as often as one with a single JVM.
 pub(super) fn shared_moment(now: Instant, every: Duration) -> Instant {
-    static FIRST: OnceLock<Instant> = OnceLock::new();
-    let since = now.saturating_duration_since(*FIRST.get_or_init(|| now));
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    let since = now.saturating_duration_since(*BEGAN.get_or_init(|| now));
     let past = u64::try_from(since.as_nanos() % every.as_nanos().max(1)).unwrap_or(0);
     now + every - Duration::from_nanos(past)
 }

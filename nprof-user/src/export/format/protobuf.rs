@@ -65,9 +65,8 @@ impl One {
 }
 
 fn fill(metric: &mut Metric, kind: MetricType, series: &Series) {
-    let mut pairs = series.labels.pairs();
-    metric.label.resize_with(series.labels.len(), LabelPair::default);
-    for (pair, (name, value)) in metric.label.iter_mut().zip(&mut pairs) {
+    metric.label.resize_with(series.labels.pairs().count(), LabelPair::default);
+    for (pair, (name, value)) in metric.label.iter_mut().zip(series.labels.pairs()) {
         name.clone_into(&mut pair.name);
         value.clone_into(&mut pair.value);
     }
