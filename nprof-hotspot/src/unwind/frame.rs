@@ -84,6 +84,14 @@ pub enum End {
     Cut(CutReason),
 }
 
+impl End {
+    /// Whether the stack may be good, and what was read to follow it is not.
+    pub(super) fn is_for_what_was_read(self) -> bool {
+        use CutReason::{BadFrame, BadMethod, BadScope, InvalidPcDesc, UnknownCode};
+        matches!(self, Self::Cut(BadFrame | BadMethod | BadScope | InvalidPcDesc | UnknownCode))
+    }
+}
+
 /// The Java frames of one thread, the innermost first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JavaStack {

@@ -111,6 +111,8 @@ impl Methods {
         let Some(parts) = Parts::read(reader, layout, addr)? else {
             return Ok(None);
         };
+        // Before the texts: a text that is newer than its symbol is noticed.
+        let symbols = symbol_assumptions(reader, layout, &parts.symbols)?;
         let texts = read_texts(reader, &layout.names, &parts.symbols)?;
         let Ok([Some(class), Some(name), Some(signature)]) = <[_; 3]>::try_from(texts) else {
             return Ok(None);
@@ -132,7 +134,7 @@ impl Methods {
         let code = at(parts.const_method, layout.const_method.size);
         let lines = parts.read_lines(reader, layout)?;
         let mut assumptions = parts.assumptions;
-        assumptions.extend(symbol_assumption(reader, layout, parts.symbols[0])?);
+        assumptions.extend(symbols);
         let assumptions = joined(assumptions);
         let read_at = ReadAt::default();
         let (loader, code_size) = (parts.loader, parts.code_size);
@@ -199,7 +201,8 @@ impl Parts {
         let total_bytes = words.saturating_mul(8);
         let fits = const_layout.size + code_size <= total_bytes && total_bytes <= MAX_CONST_METHOD;
         let indices = [name_index, signature_index];
-        let Some((klass, symbols)) = read_symbols(reader, layout, VirtAddr(pool), indices)?.filter(|_| fits) else {
+        let found = read_symbols(reader, layout, VirtAddr(pool), indices)?;
+        let Some(Symbols { klass, symbols, entries }) = found.filter(|_| fits) else {
             return Ok(None);
         };
         let Some([loader]) = reader.numbers([(at(klass, layout.names.klass.loader), 8)])? else {
@@ -213,6 +216,7 @@ impl Parts {
         assumptions.push(pointer(own[0].0, const_method.0));
         assumptions.push(pointer(at(VirtAddr(pool), layout.names.pool.holder), klass.0));
         assumptions.push(pointer(at(klass, layout.names.klass.name), symbols[0].0));
+        assumptions.extend(entries);
         Ok(Some(Self {
             const_method,
             flags,
@@ -258,28 +262,43 @@ fn is_anonymous<M: RemoteMemory>(
     Ok(reader.numbers([(at(loader, offset), 1)])?.is_some_and(|[flag]| flag != 0))
 }
 
-/// What shows that the class's name is still the same, should its memory be used for another name.
-fn symbol_assumption<M: RemoteMemory>(
+/// What shows that names are still the same, should their memory be used for others: the VM frees those of a class that goes, and
+/// the next class may have its own in their places.
+fn symbol_assumptions<M: RemoteMemory>(
     reader: &mut Reader<M>,
     layout: &CodeLayout,
-    symbol: VirtAddr,
-) -> Result<Option<Assumption>, MemoryError> {
+    symbols: &[VirtAddr],
+) -> Result<Vec<Assumption>, MemoryError> {
     let Some(tag) = layout.symbol_tag else {
-        return Ok(None);
+        return Ok(Vec::new());
     };
-    let (addr, width) = number_at(symbol, tag);
-    // One that cannot be read any more is an assumption as well: it will not hold.
-    let value = reader.numbers([(addr, width)])?.map_or(u64::MAX, |[value]| value);
-    Ok(Some(Assumption { addr, width, value }))
+    let tags = reader.numbers_of(symbols, |&symbol| [number_at(symbol, tag)])?;
+    let assumption = |(&symbol, value): (&VirtAddr, Option<[u64; 1]>)| {
+        let (addr, width) = number_at(symbol, tag);
+        // One that cannot be read any more is an assumption as well: it will not hold.
+        Assumption { addr, width, value: value.map_or(u64::MAX, |[value]| value) }
+    };
+    Ok(symbols.iter().zip(tags).map(assumption).collect())
 }
 
-/// The class that a constant pool belongs to, and the symbols of class, name and signature.
+/// What leads from a constant pool to a method's names.
+#[derive(Debug)]
+struct Symbols {
+    /// The class that the pool belongs to.
+    klass: VirtAddr,
+    /// Of class, name and signature.
+    symbols: [VirtAddr; 3],
+    /// The pool's entries for name and signature.
+    entries: [Assumption; 2],
+}
+
+/// What leads from a constant pool to the names at two indices; `None` if nothing does.
 fn read_symbols<M: RemoteMemory>(
     reader: &mut Reader<M>,
     layout: &CodeLayout,
     pool: VirtAddr,
     indices: [u64; 2],
-) -> Result<Option<(VirtAddr, [VirtAddr; 3])>, MemoryError> {
+) -> Result<Option<Symbols>, MemoryError> {
     let names = &layout.names;
     let entry = |index: u64| (at(pool, names.pool.entries + 8 * index), 8);
     let wanted =
@@ -294,8 +313,11 @@ fn read_symbols<M: RemoteMemory>(
         return Ok(None);
     }
     let class = reader.numbers([(at(klass, names.klass.name), 8)])?;
+    let entries = [(wanted[2], name), (wanted[3], signature)];
+    let entries = entries.map(|((addr, width), value)| Assumption { addr, width, value });
     // The lowest bit is a tag.
-    Ok(class.map(|[class]| (klass, [VirtAddr(class), VirtAddr(name & !1), VirtAddr(signature & !1)])))
+    let symbols = |class| [VirtAddr(class), VirtAddr(name & !1), VirtAddr(signature & !1)];
+    Ok(class.map(|[class]| Symbols { klass, symbols: symbols(class), entries }))
 }
 
 fn number_at(base: VirtAddr, number: Number) -> (VirtAddr, usize) {

@@ -269,6 +269,7 @@ impl<M: RemoteMemory> Unwinder<M> {
         go: impl Fn(&mut Walk<'_, Pages<M>>) -> Result<(), Stop>,
         is_there: impl Fn() -> bool,
     ) -> Result<JavaStack, MemoryError> {
+        let mut doubted = false;
         for _ in 0..ATTEMPTS {
             let Self { reader, layout, fixed, known, counter, .. } = self;
             let mut walk = Walk::new(reader, layout, fixed, known, (copies.stack, copies.frozen));
@@ -283,11 +284,18 @@ impl<M: RemoteMemory> Unwinder<M> {
             }
             if let Confirmed::Holds { collections } = confirmed {
                 if walk.may_be_of_later(copies.collections, collections) {
+                    walk.forget_frames();
                     break;
                 }
-                // Most likely it was one, of a class that has gone.
-                if end == End::Cut(CutReason::BadMethod) && freshness::has_begun(copies.collections, collections) {
-                    end = End::Cut(CutReason::Changing);
+                if end.is_for_what_was_read() {
+                    walk.forget_last();
+                    if !std::mem::replace(&mut doubted, true) {
+                        continue;
+                    }
+                    // Most likely it was all right, of a class or of code that has gone.
+                    if freshness::has_begun(copies.collections, collections) {
+                        end = End::Cut(CutReason::Changing);
+                    }
                 }
                 let (frames, crossings, _) = walk.into_parts();
                 self.misses_frozen |= end == End::Cut(CutReason::FrozenFrames);

@@ -130,6 +130,8 @@ pub(super) struct Walk<'a, M> {
     pub(super) frames: Vec<JavaFrame>,
     pub(super) crossings: Vec<Crossing>,
     pub(super) relied: BTreeSet<Relied>,
+    /// The code and the method that were relied on last: where a walk ends too early, it may be for them.
+    last: [Option<Relied>; 2],
     /// The words of the thread's stack that led here.
     pub(super) words: Vec<Assumption>,
     /// How many frames and crossings there were before the first that came from the heap.
@@ -161,6 +163,7 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
             frames,
             crossings,
             relied,
+            last: [None; 2],
             words,
             before_frozen: None,
         }
@@ -197,6 +200,7 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
             frames: std::mem::take(&mut self.frames),
             crossings: std::mem::take(&mut self.crossings),
             relied: std::mem::take(&mut self.relied),
+            last: self.last,
             words: Vec::new(),
             before_frozen: None,
         }
@@ -237,13 +241,42 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
         if changed.is_empty() {
             return Ok(Confirmed::Holds { collections });
         }
-        for &relied in &self.relied {
-            match relied {
-                Relied::Blob(begin) => self.code.forget(begin),
-                Relied::Method(addr) => self.methods.forget(addr),
-            }
+        for relied in std::mem::take(&mut self.relied) {
+            self.forget(relied);
         }
         Ok(Confirmed::Changed)
+    }
+
+    /// Forgets the names of the frames of all code that was relied on: whoever takes them from there relies on no method, and they may
+    /// be of later than the stack.
+    pub(super) fn forget_frames(&mut self) {
+        for relied in &self.relied {
+            if let Relied::Blob(begin) = relied
+                && let Some(nmethod) = self.code.get_mut(*begin).and_then(|blob| blob.nmethod.as_mut())
+            {
+                nmethod.frames.clear();
+            }
+        }
+    }
+
+    /// Forgets the code and the method that were relied on last. The VM may have been making them when they were read: what was
+    /// there before is looked for by its address, too.
+    pub(super) fn forget_last(&mut self) {
+        for relied in std::mem::take(&mut self.last).into_iter().flatten() {
+            self.forget(relied);
+        }
+    }
+
+    fn forget(&mut self, relied: Relied) {
+        match relied {
+            Relied::Blob(begin) => self.code.forget(begin),
+            Relied::Method(addr) => self.methods.forget(addr),
+        }
+    }
+
+    fn rely_on(&mut self, relied: Relied) {
+        self.last[usize::from(matches!(relied, Relied::Method(_)))] = Some(relied);
+        self.relied.insert(relied);
     }
 
     /// Whether a method that was relied on may be of later than the stack, which was taken after so many collections of the
@@ -303,7 +336,7 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
     pub(super) fn rely_on_blob(&mut self, pc: VirtAddr) -> Result<VirtAddr, Stop> {
         let found = self.code.find(self.reader, self.layout, pc)?;
         let begin = found.ok_or(CutReason::UnknownCode)?;
-        self.relied.insert(Relied::Blob(begin));
+        self.rely_on(Relied::Blob(begin));
         Ok(begin)
     }
 
@@ -384,7 +417,7 @@ impl<'a, M: RemoteMemory> Walk<'a, M> {
     }
 
     pub(super) fn method(&mut self, addr: VirtAddr) -> Result<Arc<Method>, Stop> {
-        self.relied.insert(Relied::Method(addr));
+        self.rely_on(Relied::Method(addr));
         let method = self.methods.get(self.reader, self.layout, addr)?;
         Ok(method.ok_or(CutReason::BadMethod)?)
     }

@@ -320,6 +320,47 @@ fn replaced_code_is_read_again() {
     assert_eq!(frames(&unwind(&mut unwinder, &stack()))[2].0, "a.B.other");
 }
 
+/// Check that code which was read while the VM was making it is read again, and that it is said to have changed, not to be
+/// damaged, if the heap was collected since the stack was taken.
+#[test]
+fn half_made_code_is_read_again() {
+    let vm = SmallVm::new();
+    vm.word(OBJECT_HEAP, OBJECT_HEAP);
+    vm.put(OBJECT_HEAP + COLLECTIONS, &4u32.to_le_bytes());
+    let calls = COMPILED + 0x100..COMPILED + 0x110;
+    let made: Vec<u8> = calls.clone().map(|at| vm.bytes.borrow()[&at]).collect();
+    vm.put(calls.start, &[0; 16]);
+    let mut unwinder = vm.unwinder();
+    unwinder.known.lasting.insert(VirtAddr(LOADER));
+    let bytes: Vec<u8> = stack().iter().flat_map(|word| word.to_le_bytes()).collect();
+    let sample = Sample::at_native_entry(VirtAddr(STACK), VirtAddr(1), &bytes).unwrap();
+    let mut end = |collections| unwinder.unwind(&Sample { collections: Some(collections), ..sample }).unwrap().end;
+    assert_eq!([3, 4].map(&mut end), [CutReason::Changing, CutReason::InvalidPcDesc].map(End::Cut));
+    vm.put(calls.start, &made);
+    assert_eq!(end(4), End::Complete);
+}
+
+/// Check that a method is named anew where all of it is as before but a name: the class's constants lead to another one, or
+/// another one has come to lie where it was.
+#[test]
+fn replaced_names_are_read_again() {
+    const TAG: u64 = 0x40;
+    let vm = SmallVm::new();
+    let name = method(0) + 0x300;
+    let tag = |symbol: u64, tag: u8| vm.put(symbol + TAG, &[tag, 0]);
+    [0x5_1000, 0x5_2000, 0x5_3000, name, method(1) + 0x300, method(2) + 0x300].into_iter().for_each(|of| tag(of, 1));
+    let mut unwinder = vm.unwinder();
+    unwinder.layout.symbol_tag = Some(number(TAG, 2));
+    let mut outermost = || frames(&unwind(&mut unwinder, &stack()))[3].0.clone();
+    assert_eq!(outermost(), "a.B.run");
+    vm.put(name, b"\x03\0ran");
+    tag(name, 2);
+    assert_eq!(outermost(), "a.B.ran");
+    vm.put(0x5_3000, b"\x03\0two");
+    vm.word(method(0) + 0x200 + 24, 0x5_3000);
+    assert_eq!(outermost(), "a.B.two");
+}
+
 /// Check that what was read after a later collection of the heap had begun is not taken for what was there before, unless it
 /// had been read before as well.
 #[test]
@@ -331,8 +372,14 @@ fn what_came_later_is_not_shown() {
     let sample = Sample::at_native_entry(VirtAddr(STACK), VirtAddr(1), &bytes).unwrap();
     let after_three = Sample { collections: Some(3), ..sample };
     collected(4);
-    let late = vm.unwinder().unwind(&after_three).unwrap();
-    assert_eq!((late.end, late.frames.len()), (End::Cut(CutReason::Changing), 0));
+    // The second time the frames of compiled code have been named, and of the short copy there are no others.
+    for stack in [&bytes[..], &bytes[..96]] {
+        let mut unwinder = vm.unwinder();
+        for _ in 0..2 {
+            let late = unwinder.unwind(&Sample { stack, ..after_three }).unwrap();
+            assert_eq!((late.end, late.frames.len()), (End::Cut(CutReason::Changing), 0));
+        }
+    }
     collected(3);
     let mut unwinder = vm.unwinder();
     assert_eq!(unwinder.unwind(&after_three).unwrap().end, End::Complete);
