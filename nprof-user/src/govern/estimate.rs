@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::glance::{Glance, Mean, Rate};
+use super::glance::{CallCost, Glance, Mean, Rate};
 use crate::model::{MeanTime, Settled, Unseen};
 
 /// What looks have found of the time of calls that are only counted.
@@ -15,6 +15,7 @@ use crate::model::{MeanTime, Settled, Unseen};
 pub(super) struct Means {
     timed: u64,
     total_ns: u64,
+    squares: f64,
     /// The sums of each look's mean and of its square, and how many there were.
     sums: [f64; 2],
     looks: f64,
@@ -27,6 +28,7 @@ impl Means {
         let Some(mean) = glance.mean() else { return };
         self.timed = self.timed.saturating_add(glance.timed);
         self.total_ns = self.total_ns.saturating_add(glance.total_ns);
+        self.squares += glance.squares;
         self.sums = [self.sums[0] + mean.ns, self.sums[1] + mean.ns.powi(2)];
         self.looks += 1.0;
         self.systematic = mean.systematic;
@@ -34,7 +36,8 @@ impl Means {
 
     /// The mean of a call that looks have timed; `None` until one has.
     pub(super) fn mean(&self) -> Option<MeanTime> {
-        let all = Glance { timed: self.timed, total_ns: self.total_ns, ..Glance::default() }.mean()?;
+        let Self { timed, total_ns, squares, .. } = *self;
+        let all = Glance { timed, total_ns, squares, ..Glance::default() }.mean()?;
         let [sum, squares] = self.sums.map(|sum| sum / self.looks);
         // Calls of one look are more like each other than like those of another.
         let of_looks = (squares - sum.powi(2)).max(0.0).sqrt() / self.looks.sqrt();
@@ -99,18 +102,20 @@ impl Time {
 }
 
 impl Estimate {
-    /// Nobody sees the calls from now on. Before, when a call cost `cost_ns`, there were so many.
-    pub(super) fn pause(&mut self, now: Duration, seen: &Glance, cost_ns: f64) {
+    /// Nobody sees the calls from now on. Before, when a call cost this, there were so many, if that is known.
+    pub(super) fn pause(&mut self, now: Duration, seen: &Glance, cost: CallCost) {
         if self.since.is_some() {
             return;
         }
         self.since = Some(now);
-        self.before = (self.last.is_none() && !seen.length.is_zero()).then(|| seen.rate(cost_ns));
+        if self.last.is_none() && !seen.length.is_zero() {
+            self.before = Some(seen.rate(cost));
+        }
     }
 
-    /// A look shows how often it is called now, where a call costs `cost_ns` under the look's probes.
-    pub(super) fn look(&mut self, now: Duration, glance: &Glance, cost_ns: f64) {
-        let mut rate = glance.rate(cost_ns);
+    /// A look shows how often it is called now, where a call costs this under the look's probes.
+    pub(super) fn look(&mut self, now: Duration, glance: &Glance, cost: CallCost) {
+        let mut rate = glance.rate(cost);
         let before = self.last.and_then(|last| last.mean);
         if let Some((new, old)) = rate.mean.as_mut().zip(before) {
             // Two means differ by the root of two of their deviations.
@@ -186,6 +191,8 @@ mod tests {
     use super::*;
     use crate::govern::terms::factor;
 
+    const FREE: CallCost = CallCost { ns: 0.0, least_ns: 0.0 };
+
     fn at(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }
@@ -198,11 +205,11 @@ mod tests {
     #[test]
     fn begins_at_what_was_seen_before() {
         let mut estimate = Estimate::default();
-        estimate.pause(at(0), &Glance { length: at(100), ..glance(1_000) }, 0.0);
-        estimate.pause(at(50), &Glance { length: at(100), ..glance(0) }, 0.0);
+        estimate.pause(at(0), &Glance { length: at(100), ..glance(1_000) }, FREE);
+        estimate.pause(at(50), &Glance { length: at(100), ..glance(0) }, FREE);
         let unseen = estimate.until(at(1_000)).unwrap();
         assert_eq!((unseen.calls, unseen.error_calls), (10_000, 10_000));
-        estimate.look(at(1_000), &glance(4), 0.0);
+        estimate.look(at(1_000), &glance(4), FREE);
         assert_eq!(estimate.until(at(1_000)).unwrap().calls, 2_000);
     }
 
@@ -211,8 +218,8 @@ mod tests {
     fn what_looks_differ_by_is_in_the_error() {
         let error_of = |looks: &[u64]| {
             let mut estimate = Estimate::default();
-            estimate.pause(at(0), &Glance::default(), 0.0);
-            (1..).zip(looks).for_each(|(n, calls)| estimate.look(at(n * 100), &glance(*calls), 0.0));
+            estimate.pause(at(0), &Glance::default(), FREE);
+            (1..).zip(looks).for_each(|(n, calls)| estimate.look(at(n * 100), &glance(*calls), FREE));
             let unseen = estimate.until(at(5_000)).unwrap();
             factor(unseen.error_calls) / factor(unseen.calls)
         };
@@ -226,10 +233,10 @@ mod tests {
     fn sums_up_what_nobody_saw() {
         let mut estimate = Estimate::default();
         assert_eq!(estimate.until(at(1_000)), None);
-        estimate.pause(at(1_000), &Glance::default(), 0.0);
+        estimate.pause(at(1_000), &Glance::default(), FREE);
         assert_eq!(estimate.until(at(2_000)), None, "there was no look");
         for ms in [1_500, 2_500, 3_000] {
-            estimate.look(at(ms), &glance(20), 0.0);
+            estimate.look(at(ms), &glance(20), FREE);
         }
         let paused = estimate.until(at(5_000)).unwrap();
         assert_eq!((paused.calls, paused.total_ns), (40_000, 4_000_000));
@@ -244,13 +251,13 @@ mod tests {
     #[test]
     fn what_is_settled_only_grows() {
         let mut estimate = Estimate::default();
-        estimate.pause(at(0), &Glance::default(), 0.0);
+        estimate.pause(at(0), &Glance::default(), FREE);
         let (mut before, mut fell) = (Unseen::default(), false);
         for n in 1..200 {
             if n % 10 == 0 {
                 let calls = if n % 20 == 0 { 200 } else { 1 };
                 let glance = glance(calls);
-                estimate.look(at(n * 100), &Glance { timed: if n < 50 { 0 } else { calls }, ..glance }, 0.0);
+                estimate.look(at(n * 100), &Glance { timed: if n < 50 { 0 } else { calls }, ..glance }, FREE);
                 let now = estimate.until(at(n * 100)).unwrap();
                 assert_eq!((now.settled.calls, now.settled.total_ns), (now.calls, now.total_ns));
             }
@@ -267,13 +274,13 @@ mod tests {
     #[test]
     fn looks_need_not_be_even() {
         let mut estimate = Estimate::default();
-        estimate.pause(at(0), &Glance::default(), 0.0);
+        estimate.pause(at(0), &Glance::default(), FREE);
         // Crowded in the first tenth of a second, where it is called often; then once a second.
         for ms in [0, 20, 40, 60, 80, 100] {
-            estimate.look(at(ms), &glance(200), 0.0);
+            estimate.look(at(ms), &glance(200), FREE);
         }
         for ms in [110, 1_100, 2_100, 3_100] {
-            estimate.look(at(ms), &glance(2), 0.0);
+            estimate.look(at(ms), &glance(2), FREE);
         }
         let calls = estimate.until(at(3_100)).unwrap().calls;
         assert!((13_000..14_000).contains(&calls), "{calls}");
@@ -284,8 +291,8 @@ mod tests {
     fn error_has_two_parts() {
         let error_of = |looks: u64, cost_ns: f64| {
             let mut estimate = Estimate::default();
-            estimate.pause(at(0), &Glance::default(), 0.0);
-            (1..=looks).for_each(|n| estimate.look(at(n * 10_000 / looks), &glance(1_000), cost_ns));
+            estimate.pause(at(0), &Glance::default(), FREE);
+            (1..=looks).for_each(|n| estimate.look(at(n * 10_000 / looks), &glance(1_000), CallCost::even(cost_ns)));
             let unseen = estimate.until(at(10_000)).unwrap();
             factor(unseen.error_calls) / factor(unseen.calls)
         };
@@ -301,8 +308,8 @@ mod tests {
         let counted = Glance { timed: 0, ..timed(1_000, 0) };
         let estimated = |glances: &[Glance]| {
             let mut estimate = Estimate::default();
-            estimate.pause(at(0), &Glance::default(), 0.0);
-            (1..).zip(glances).for_each(|(n, glance)| estimate.look(at(n * 100), glance, 0.0));
+            estimate.pause(at(0), &Glance::default(), FREE);
+            (1..).zip(glances).for_each(|(n, glance)| estimate.look(at(n * 100), glance, FREE));
             estimate.until(at(100 * glances.len() as u64)).unwrap()
         };
         let none = estimated(&[counted.clone(), counted.clone()]);

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::terms::{factor, nanoseconds};
+use super::terms::{COOL_NS, factor, nanoseconds};
 
 /// How far the calibrated cost of a probe may be off, as a share of it: a thread is slower while the other one of its core is
 /// busy, and that may have been so when it was measured or may be so now.
@@ -36,10 +36,37 @@ pub struct Glance {
     pub timed: u64,
     /// The sum of those times, in nanoseconds.
     pub total_ns: u64,
-    /// Of that, the time in which their threads did not run; 0 where that is not measured.
+    /// The sum of their squares, as far as a histogram tells.
+    pub squares: f64,
+    /// Of `total_ns`, the time in which their threads did not run; 0 where that is not measured.
     pub off_ns: u64,
+    /// The sum of those times again, each of [`COOL_NS`] at most, as far as a histogram tells.
+    pub cooling_ns: f64,
+    /// The CPU time of the target meanwhile, at most, if that is known.
+    pub ran: Option<Duration>,
     /// How far the time of each call may be off: what is not known of the probes' part of it.
     pub inside_error_ns: u64,
+}
+
+/// What a call costs under the probes of a look, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct CallCost {
+    /// If calls are spread over the look.
+    pub(super) ns: f64,
+    /// If they follow each other at once, with all the pauses in one.
+    pub(super) least_ns: f64,
+}
+
+impl CallCost {
+    /// Whatever calls do.
+    pub(super) fn even(ns: f64) -> Self {
+        Self { ns, least_ns: ns }
+    }
+
+    /// How far it may be off: by what is not known of the machine, or of how the calls are spread.
+    fn error_ns(self) -> f64 {
+        (COST_ERROR * self.ns).max(self.ns - self.least_ns)
+    }
 }
 
 /// The mean time of a call.
@@ -74,7 +101,25 @@ impl Glance {
     /// The calls per second that there are without a probe, where one costs `cost_ns`.
     #[must_use]
     pub fn calls_per_second(&self, cost_ns: f64) -> f64 {
-        self.rate(cost_ns).calls
+        self.rate(CallCost::even(cost_ns)).calls
+    }
+
+    /// How long a thread did other things between two traps, in the mean, where traps take `cost_ns` a call: what is in the caches
+    /// then decides what a trap costs. What is waited for goes by without other work. Times of calls tell of the trap at the return:
+    /// where one of a hundred takes all the time, the others follow each other at once.
+    #[must_use]
+    pub fn gap_ns(&self, cost_ns: f64) -> f64 {
+        let calls = factor(self.all().max(1));
+        let cpus = self.calls.iter().filter(|calls| **calls > 0).count().max(1);
+        let most = nanoseconds(self.length) * factor(cpus as u64);
+        let ran_ns = self.ran.map_or(most, |ran| nanoseconds(ran).min(most)) - calls * cost_ns;
+        if self.timed == 0 {
+            return (ran_ns / calls).max(0.0);
+        }
+        let timed = factor(self.timed);
+        let inside_ns = factor(self.total_ns.saturating_sub(self.off_ns)) / timed * calls;
+        let between_ns = ((ran_ns - inside_ns) / calls).clamp(0.0, COOL_NS);
+        f64::midpoint(between_ns, self.cooling_ns / timed)
     }
 
     /// Adds what was counted in another look, of which nothing was timed.
@@ -84,7 +129,7 @@ impl Glance {
         self.calls.iter_mut().zip(&other.calls).for_each(|(calls, more)| *calls = calls.saturating_add(*more));
     }
 
-    pub(super) fn rate(&self, cost_ns: f64) -> Rate {
+    pub(super) fn rate(&self, cost: CallCost) -> Rate {
         let length_ns = nanoseconds(self.length);
         let mut rate = Rate { mean: self.mean(), ..Rate::default() };
         if length_ns <= 0.0 {
@@ -93,12 +138,12 @@ impl Glance {
         let per_second = 1e9 / length_ns;
         let mut variance = 0.0;
         for calls in self.calls.iter().map(|&calls| factor(calls)) {
-            let paid_ns = calls * cost_ns;
+            let paid_ns = calls * cost.ns;
             let own_ns = (length_ns - paid_ns).max(LEAST_OWN * length_ns);
             // In the time that the probes took there would have been more calls.
             let more = (own_ns + paid_ns) / own_ns;
             rate.calls += calls * more * per_second;
-            rate.systematic += calls * more * per_second * (COST_ERROR * paid_ns / own_ns).min(1.0);
+            rate.systematic += calls * more * per_second * (calls * cost.error_ns() / own_ns).min(1.0);
             // Of n calls that come by chance, the square root of n is one standard deviation. Of none nobody knows.
             variance += (more * per_second).powi(2) * calls.max(1.0);
         }
@@ -111,8 +156,10 @@ impl Glance {
     pub(super) fn mean(&self) -> Option<Mean> {
         let timed = factor(self.timed);
         let ns = factor(self.total_ns) / timed;
-        // Calls are taken to differ by as much as they last.
-        (self.timed > 0).then(|| Mean { ns, random: ns / timed.sqrt(), systematic: factor(self.inside_error_ns) })
+        // Calls are taken to differ by as much as they last, at least: where one of a hundred takes most of the time, by much more.
+        let variance = (self.squares / timed - ns.powi(2)).max(ns.powi(2));
+        let random = (variance / timed).sqrt();
+        (self.timed > 0).then_some(Mean { ns, random, systematic: factor(self.inside_error_ns) })
     }
 }
 
@@ -162,6 +209,54 @@ mod tests {
         assert!(Glance::default().calls_per_second(1.0).is_finite());
     }
 
+    /// Check that other work between traps is that of threads which run, that the time in calls that last counts for the trap at their
+    /// return only, and that what the traps took is none.
+    #[test]
+    fn gaps_are_filled_with_work() {
+        let gap = |glance: &Glance| glance.gap_ns(1_000.0);
+        let even = look(200);
+        assert_eq!(gap(&even), 9_000.0);
+        let idle = Glance { ran: Some(Duration::from_micros(500)), ..even.clone() };
+        assert_eq!(gap(&idle), 1_500.0);
+        let by_two = Glance { calls: vec![200, 200], ran: Some(at(40)), ..even.clone() };
+        assert_eq!(gap(&by_two), 9_000.0);
+        // Two of them take 700 us each, the others nothing, and nothing else is done.
+        let one_takes_all = Glance { timed: 200, total_ns: 1_800_000, cooling_ns: 20_000.0, ..even.clone() };
+        assert_eq!(gap(&one_takes_all), 50.0);
+        let quick = Glance { timed: 200, total_ns: 0, ..even };
+        assert_eq!(gap(&quick), 4_500.0);
+        assert_eq!(gap(&Glance::default()), 0.0);
+    }
+
+    /// Check that what depends on how calls are spread is in the error where it matters: where probes took much of the time.
+    #[test]
+    fn how_calls_are_spread_is_in_the_error() {
+        let error_of = |calls: u64, least_ns: f64| {
+            let rate = look(calls).rate(CallCost { ns: 1_000.0, least_ns });
+            rate.systematic / rate.calls
+        };
+        assert!((error_of(1_000, 1_000.0) - 0.18).abs() < 0.001, "{}", error_of(1_000, 1_000.0));
+        assert!((error_of(1_000, 500.0) - 0.5).abs() < 0.001, "{}", error_of(1_000, 500.0));
+        assert!(error_of(10, 500.0) < 0.01);
+    }
+
+    /// Check that a mean of few long calls among many short ones is known as badly as there are few of them, and one of equal calls as
+    /// if these differed.
+    #[test]
+    fn few_long_calls_make_a_mean_that_is_little_known() {
+        let error_of = |times: &[(u64, u64)]| {
+            let sum =
+                |power: i32| times.iter().map(|(calls, ns)| factor(*calls) * factor(*ns).powi(power)).sum::<f64>();
+            let (timed, total_ns) =
+                times.iter().fold((0, 0), |(timed, all), (calls, ns)| (timed + calls, all + calls * ns));
+            let mean = Glance { timed, total_ns, squares: sum(2), ..Glance::default() }.mean().unwrap();
+            mean.random / mean.ns
+        };
+        let few = error_of(&[(990, 100), (10, 100_000)]);
+        assert!((few * 10f64.sqrt() - 1.0).abs() < 0.15, "{few}");
+        assert!((error_of(&[(1_000, 100)]) * 1_000f64.sqrt() - 1.0).abs() < 0.001);
+    }
+
     /// Check that looks at one function are added up, CPU by CPU.
     #[test]
     fn looks_are_added_up() {
@@ -179,7 +274,7 @@ mod tests {
         assert!((clustering(&burst).sqrt() / 200.0 - 1.0).abs() < 0.01, "{}", clustering(&burst));
         assert_eq!(clustering(&[]) + clustering(&[(at(0), 3)]) + clustering(&[(at(2), 0)]), 0.0);
         let error_of = |clustering: f64| {
-            let rate = Glance { clustering, ..look(200) }.rate(0.0);
+            let rate = Glance { clustering, ..look(200) }.rate(CallCost::even(0.0));
             rate.random / rate.calls
         };
         assert!((error_of(clustering(&even)) - 0.07).abs() < 0.01 && (error_of(clustering(&burst)) - 1.0).abs() < 0.01);

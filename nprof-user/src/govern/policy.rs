@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::estimate::{Estimate, Means};
-use super::glance::Glance;
+use super::glance::{CallCost, Glance};
 use super::held::Held;
 use super::load::{Load, lower, total_ns};
 use super::looks::Looks;
@@ -135,9 +135,10 @@ impl Governor {
     pub fn looked(&mut self, now: Duration, id: u32, glance: &Glance) -> Rung {
         let Some(held) = self.held.get_mut(&id) else { return Rung::Detached };
         let did = if glance.is_timed { Rung::Timed } else { Rung::Counted };
-        let gap_ns = nanoseconds(glance.length) / factor(glance.all().max(1));
         // A look runs no programs of the user's.
-        let call_ns = self.costs.after(gap_ns).of(did, held.by.site().map_or(held.by, By::Probe));
+        let by = held.by.site().map_or(held.by, By::Probe);
+        let least_ns = self.costs.of(did, by);
+        let call_ns = self.costs.after(glance.gap_ns(least_ns)).of(did, by);
         let cost_ns = factor(glance.all().saturating_add(glance.others)) * call_ns;
         self.looks.charge(cost_ns);
         self.spent_ns += cost_ns;
@@ -149,7 +150,7 @@ impl Governor {
             return Rung::Counted;
         }
         let estimate = self.estimates.entry(id).or_default();
-        estimate.look(now, glance, call_ns);
+        estimate.look(now, glance, CallCost { ns: call_ns, least_ns });
         if glance.is_starved {
             held.passed_over(now);
             return Rung::Detached;
@@ -352,7 +353,11 @@ impl Governor {
             match (seen.tracing, *to) {
                 (_, Rung::Detached) => {
                     let glance = Glance { length: period.length, calls: vec![seen.calls], ..Glance::default() };
-                    self.estimates.entry(seen.id).or_default().pause(period.now, &glance, call_ns(seen));
+                    self.estimates.entry(seen.id).or_default().pause(
+                        period.now,
+                        &glance,
+                        CallCost::even(call_ns(seen)),
+                    );
                 }
                 (Rung::Detached, _) => {
                     self.estimates.get_mut(&seen.id).into_iter().for_each(|estimate| estimate.resume(period.now));

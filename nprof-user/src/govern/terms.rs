@@ -180,7 +180,7 @@ impl StubCosts {
 }
 
 /// From this time between two traps of a thread on, in nanoseconds, nothing of what they need is left in the caches.
-const COOL_NS: f64 = 10_000.0;
+pub const COOL_NS: f64 = 10_000.0;
 
 /// What one call of a traced function costs the target, in nanoseconds, as calibrated on this machine in a loop of nothing
 /// else. Each pair is for [`ProbeCost::Emulated`] and [`ProbeCost::SingleStepped`].
