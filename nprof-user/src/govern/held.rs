@@ -47,6 +47,8 @@ pub(super) struct Held {
     pub(super) wanted: Rung,
     /// The state that it is in.
     pub(super) tracing: Rung,
+    /// Whether it was lowered and has not come back. It may be off meanwhile, as the user wants it.
+    pub(super) is_lowered: bool,
     /// How often it was called when it was last lowered, per second.
     pub(super) rate: f64,
     /// Why it was last lowered.
@@ -74,6 +76,7 @@ impl Held {
             by: seen.by,
             wanted: seen.wanted,
             tracing: seen.tracing,
+            is_lowered: false,
             rate: 0.0,
             why,
             raised: None,
@@ -91,6 +94,9 @@ impl Held {
         self.by = seen.by;
         self.wanted = seen.wanted;
         self.tracing = seen.tracing;
+        if self.wanted.is_watched() {
+            self.is_lowered = self.tracing < self.wanted;
+        }
     }
 
     /// Whether it gets less than the user asked for. A function that is to be off misses nothing.
@@ -98,9 +104,10 @@ impl Held {
         self.tracing < self.wanted && self.wanted.is_watched()
     }
 
-    /// Whether nothing is left to remember: it is what the user wants, and has been for long enough.
+    /// Whether nothing is left to remember: it is what the user wants, and has been for long enough. One that the user has switched off
+    /// since it was lowered is to come back when it is wanted again.
     pub(super) fn is_settled(&self, now: Duration) -> bool {
-        !self.is_demoted() && self.raised.is_none_or(|at| now.saturating_sub(at) >= FLAP)
+        !self.is_lowered && self.raised.is_none_or(|at| now.saturating_sub(at) >= FLAP)
     }
 
     /// Notes that it was lowered. What was raised not long ago waits longer from now on.
@@ -114,6 +121,7 @@ impl Held {
             None => {}
         }
         (self.tracing, self.rate, self.why) = (to, rate, why);
+        self.is_lowered = true;
         self.peak = rate;
         self.room_since = None;
         self.due = now.saturating_add(self.trial.wait);
@@ -124,6 +132,7 @@ impl Held {
     /// Notes that it was raised.
     pub(super) fn raised(&mut self, now: Duration, to: Rung) {
         self.tracing = to;
+        self.is_lowered = to < self.wanted;
         self.raised = Some(now);
         self.room_since = None;
     }

@@ -272,7 +272,12 @@ impl Governor {
     /// The functions that get less than the user asked for: how often each was called per second when it was lowered,
     /// and why it was.
     pub fn demoted(&self) -> impl Iterator<Item = (u32, f64, Why)> {
-        self.held.iter().filter(|(_, held)| held.is_demoted()).map(|(id, held)| (*id, held.rate, held.why))
+        self.lowered().filter(|(id, ..)| self.is_demoted(*id))
+    }
+
+    /// The same of all that have not come back since they were lowered, also if the user has switched them off.
+    pub fn lowered(&self) -> impl Iterator<Item = (u32, f64, Why)> {
+        self.held.iter().filter(|(_, held)| held.is_lowered).map(|(id, held)| (*id, held.rate, held.why))
     }
 
     fn note_dearer(&mut self, loads: &[Load<'_>], costs: &Costs) {
@@ -296,9 +301,18 @@ impl Governor {
     fn follow(&mut self, now: Duration, observed: &[Observed]) {
         let seen: HashMap<u32, &Observed> =
             observed.iter().filter(|seen| self.held.contains_key(&seen.id)).map(|seen| (seen.id, seen)).collect();
+        let estimates = &mut self.estimates;
         self.held.retain(|id, held| {
             let Some(seen) = seen.get(id) else { return false };
             held.follow(seen);
+            if let Some(estimate) = estimates.get_mut(id) {
+                match (seen.wanted.is_watched(), seen.tracing) {
+                    (true, Rung::Detached) => estimate.pause(now, &Glance::default(), CallCost::even(0.0)),
+                    // What nobody wants to know is not estimated either.
+                    (false, _) => estimate.resume(now),
+                    (true, _) => {}
+                }
+            }
             !held.is_settled(now)
         });
     }

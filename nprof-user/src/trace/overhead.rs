@@ -423,7 +423,7 @@ impl Overhead {
     /// Lets everybody know what tracing has cost up to now, and what is estimated.
     pub(super) fn publish(&mut self, traced_jvm: &TracedJvm) {
         (self.spent.total, self.spent.share) = (self.governor.spent(), self.governor.share());
-        let functions = self.governor.demoted().filter(|(id, ..)| !allocations::is_meant(*id));
+        let functions = self.governor.lowered().filter(|(id, ..)| !allocations::is_meant(*id));
         self.spent.demoted = functions.map(|(id, rate, why)| (id, (rate, why.to_string()))).collect();
         self.spent.unseen = self.governor.unseen(self.start.elapsed());
         self.spent.means = self.governor.means();

@@ -14,7 +14,8 @@ pub struct Spent {
     pub cpu: Duration,
     /// The share of the JVM's time, lately.
     pub share: f64,
-    /// Functions that are not traced as was asked for, with their calls per second when that was decided, and why.
+    /// Functions that are not traced as was asked for, or were not until the user switched them off, with their calls per second when that
+    /// was decided, and why.
     pub demoted: BTreeMap<u32, (f64, String)>,
     /// How often a function was demoted, and how often one was promoted again.
     pub changes: [u64; 2],

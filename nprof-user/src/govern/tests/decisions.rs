@@ -65,6 +65,43 @@ fn forgets_what_is_gone() {
     assert_eq!((governor.demoted().count(), governor.due_looks().first().copied()), (0, None));
 }
 
+/// Check that a function whose promotion could not be made stays demoted, for however long, and is looked at again.
+#[test]
+fn failed_promotion_is_not_forgotten() {
+    let mut governor = governor();
+    governor.decide(period(1), &[observed(Timed, Timed, 1_000_000)]);
+    assert_eq!(looked(&mut governor, 7, 3, &glance(0, seconds(1))), Timed);
+    for now in 8..100 {
+        governor.decide(period(now), &[observed(Timed, Detached, 0)]);
+    }
+    assert_eq!((governor.demoted().count(), governor.due_looks()), (1, vec![3]));
+}
+
+/// Check that a function that the user switches off while it is demoted, and on again after a time, is looked at and comes back, and that
+/// nothing is estimated of the time between.
+#[test]
+fn off_and_on_again_is_not_forgotten() {
+    let mut governor = governor();
+    governor.decide(period(1), &[observed(Timed, Timed, 1_000_000)]);
+    governor.looked(seconds(2), 3, &glance(1_000, seconds(1)));
+    for now in 3..10 {
+        assert_eq!(governor.decide(period(now), &[observed(Off, Detached, 0)]), []);
+        assert_eq!((governor.is_demoted(3), governor.lowered().count(), governor.due_looks()), (false, 1, Vec::new()));
+    }
+    let unseen = |governor: &Governor, now| governor.unseen(seconds(now))[&3].calls;
+    let before = unseen(&governor, 3);
+    assert_eq!(unseen(&governor, 10), before);
+    assert_eq!(governor.decide(period(10), &[observed(Timed, Detached, 0)]), []);
+    assert!(governor.is_demoted(3) && governor.due_looks() == [3]);
+    assert!((before + 2_000..before + 2_010).contains(&unseen(&governor, 12)));
+    assert_eq!(looked(&mut governor, 20, 3, &glance(0, seconds(1))), Timed);
+    // The same of one that is counted.
+    assert_eq!(governor.decide(period(21), &[observed(Timed, Timed, 30_000)])[0].to, Counted);
+    assert_eq!(governor.decide(period(23), &[observed(Off, Off, 0)]), []);
+    let back = (24..60).find_map(|now| governor.decide(period(now), &[observed(Timed, Counted, 1)]).pop());
+    assert_eq!(back.map(|change| change.to), Some(Timed));
+}
+
 /// Check that a change which the caller could not make is asked for again.
 #[test]
 fn failed_change_is_repeated() {
