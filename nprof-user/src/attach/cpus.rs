@@ -7,14 +7,10 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use procfs::process::{Process, Task};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::model::Pid;
+use super::runners::Runners;
 use crate::sys::priority;
-
-/// The most threads of a target that are asked whether they run, and where.
-const THREADS: usize = 256;
 
 /// Does something before others, on a thread of its own, which is to wait most of the time.
 pub fn before_others<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -26,7 +22,7 @@ pub fn before_others<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 /// Does something on a thread of its own, and not where a target runs, as far as there is another CPU. Threads that it starts are kept from
 /// there, too.
-pub fn beside<T: Send>(target: Pid, work: impl FnOnce(&Beside) -> T + Send) -> T {
+pub fn beside<T: Send>(target: &Runners, work: impl FnOnce(&Beside<'_>) -> T + Send) -> T {
     on_its_own(|| {
         let beside = Beside { target, all: sched_getaffinity(None).ok() };
         beside.step_aside();
@@ -36,18 +32,18 @@ pub fn beside<T: Send>(target: Pid, work: impl FnOnce(&Beside) -> T + Send) -> T
 
 /// A thread that is not to be where a target runs.
 #[derive(Debug)]
-pub struct Beside {
-    target: Pid,
+pub struct Beside<'a> {
+    target: &'a Runners,
     /// The CPUs that the thread may use, if that is known.
     all: Option<CpuSet>,
 }
 
-impl Beside {
+impl Beside<'_> {
     /// Leaves the CPUs where the target runs at the moment.
     pub fn step_aside(&self) {
-        let left = self.all.map(|all| sched_setaffinity(None, &without(all, &cpus_of(self.target))));
+        let left = self.all.map(|all| sched_setaffinity(None, &without(all, &self.target.cpus())));
         if let Some(Err(error)) = left {
-            tracing::debug!("process {}: its CPUs are not left to it: {error}", self.target);
+            tracing::debug!("process {}: its CPUs are not left to it: {error}", self.target.target());
         }
     }
 }
@@ -63,27 +59,10 @@ fn without(all: CpuSet, some: &[usize]) -> CpuSet {
     if others.count() == 0 { all } else { others }
 }
 
-/// The CPUs on which threads of a process run.
-fn cpus_of(target: Pid) -> Vec<usize> {
-    let stats = tasks(target).filter_map(|task| task.stat().ok());
-    stats.filter(|stat| stat.state == 'R').filter_map(|stat| usize::try_from(stat.processor?).ok()).collect()
-}
-
-/// Whether a thread of a process runs, or would if there were a CPU for it.
-#[must_use]
-pub fn wants_a_cpu(target: Pid) -> bool {
-    tasks(target).any(|task| task.stat().is_ok_and(|stat| stat.state == 'R'))
-}
-
-/// The first threads of a process.
-fn tasks(target: Pid) -> impl Iterator<Item = Task> {
-    let process = i32::try_from(target.0).ok().and_then(|pid| Process::new(pid).ok());
-    process.and_then(|process| process.tasks().ok()).into_iter().flatten().flatten().take(THREADS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Pid;
 
     /// Check that the CPUs of others are left, and that all are used where there would be none.
     #[test]
@@ -100,7 +79,7 @@ mod tests {
     fn comes_back() {
         let all = sched_getaffinity(None).unwrap();
         let first = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap();
-        beside(Pid(u32::MAX), |beside| {
+        beside(&Runners::of(Pid(u32::MAX)), |beside| {
             let mut one = CpuSet::new();
             one.set(first);
             sched_setaffinity(None, &one).unwrap();
@@ -108,14 +87,5 @@ mod tests {
             beside.step_aside();
             assert_eq!(sched_getaffinity(None).unwrap(), all);
         });
-    }
-
-    /// Check that a thread which runs is seen where it runs.
-    #[test]
-    fn finds_who_runs() {
-        let me = Pid(std::process::id());
-        assert!(wants_a_cpu(me));
-        assert!(!cpus_of(me).is_empty());
-        assert!(cpus_of(Pid(u32::MAX)).is_empty() && !wants_a_cpu(Pid(u32::MAX)));
     }
 }

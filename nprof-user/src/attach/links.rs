@@ -152,6 +152,11 @@ impl<L> Links<L> {
         self.groups.iter().map(|group| &group.link)
     }
 
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
     /// All links, which this has no more.
     pub(super) fn take(&mut self) -> impl Iterator<Item = L> {
         self.groups.drain(..).map(|group| group.link)

@@ -19,6 +19,7 @@ use super::engine::Engine;
 use super::error::{Error, in_full};
 use super::linker::{Kind, Linker};
 use super::links::{IndexedSite, Links, close, close_gently};
+use super::runners::Runners;
 use super::sites::Outcome;
 use super::switches::{Due, Seen, Switches};
 use super::target::Target;
@@ -215,9 +216,10 @@ impl Session {
         self.switches.stop();
         self.end_programs();
         self.stop_sharing();
-        if Path::new(&format!("/proc/{}", self.target.pid.0)).exists() {
-            let pid = self.target.pid;
-            beside(pid, |_| close_gently(pid, &mut self.entries, &mut self.returns));
+        let pid = self.target.pid;
+        let is_attached = !(self.entries.is_empty() && self.returns.is_empty());
+        if is_attached && Path::new(&format!("/proc/{pid}")).exists() {
+            beside(&Runners::of(pid), |_| close_gently(pid, &mut self.entries, &mut self.returns));
         } else {
             close(self.entries.take().chain(self.returns.take()).collect());
         }

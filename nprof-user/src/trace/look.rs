@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::attach::{Engine, Session, Target, before_others, wants_a_cpu};
+use crate::attach::{Engine, Runners, Session, Target, before_others};
 use crate::collect::Reader;
 use crate::govern::{Glance, clustering};
 use crate::model::{Library, Probe, Tracing};
@@ -57,6 +57,7 @@ struct Instruments {
     reader: Reader,
     target: Target,
     clock: CpuClock,
+    runners: Arc<Runners>,
 }
 
 /// A function that is to be looked at.
@@ -116,7 +117,8 @@ impl LookedAt {
 
 impl Looker {
     pub(super) fn new(engine: Arc<Engine>, reader: Reader, target: Target) -> Self {
-        let with = Instruments { engine, reader, target, clock: CpuClock::of(target.pid) };
+        let (clock, runners) = (CpuClock::of(target.pid), Arc::new(Runners::of(target.pid)));
+        let with = Instruments { engine, reader, target, clock, runners };
         Self { with, looked_at: BTreeMap::new(), under_way: None }
     }
 
@@ -276,7 +278,7 @@ impl Instruments {
         let cpu = self.cpu();
         let seen = self.watch(functions, start, own_time);
         begin_no_more();
-        let is_starved = self.cpu().saturating_sub(cpu) < LOOK && wants_a_cpu(self.target.pid);
+        let is_starved = self.cpu().saturating_sub(cpu) < LOOK && self.runners.want_a_cpu();
         let ending = Instant::now();
         let ended: Vec<u64> = functions.iter().map(|function| self.reader.begun(function.record)).collect();
         let cost_ns = || -> f64 {

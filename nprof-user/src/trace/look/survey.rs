@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, getrlimit};
 
 use super::{ASK, COST, ENOUGH, Instruments, LOOK, Looker, more};
-use crate::attach::{Beside, Session, Target, before_others, beside, wants_a_cpu};
+use crate::attach::{Beside, Session, Target, before_others, beside};
 use crate::govern::Glance;
 use crate::model::{Library, Probe};
 use crate::trace::leaving::Leaving;
@@ -72,7 +72,7 @@ impl Looker {
         budget: f64,
         price: impl Fn(&Probe) -> f64 + Sync,
     ) -> (BTreeMap<u32, Glance>, Leaving) {
-        beside(self.with.target.pid, |beside| {
+        beside(&self.with.runners, |beside| {
             before_others(|| {
                 let with = &self.with;
                 let leaving = Leaving::start(with.reader.clone(), with.most_kept());
@@ -100,7 +100,7 @@ struct Survey<'a, P> {
 }
 
 impl<P: Fn(&Probe) -> f64 + Sync> Survey<'_, P> {
-    fn look_at(&self, beside: &Beside, probes: &[Probe], leaving: &Leaving) -> BTreeMap<u32, Glance> {
+    fn look_at(&self, beside: &Beside<'_>, probes: &[Probe], leaving: &Leaving) -> BTreeMap<u32, Glance> {
         let (mut seen, mut rest) = (BTreeMap::new(), probes);
         while !rest.is_empty() {
             // Where it ran before it need not run now.
@@ -228,7 +228,7 @@ impl Instruments {
         let before = self.cpu();
         let began = Instant::now();
         while !is_enough() {
-            let is_starved = || self.cpu().saturating_sub(before) < LOOK && wants_a_cpu(self.target.pid);
+            let is_starved = || self.cpu().saturating_sub(before) < LOOK && self.runners.want_a_cpu();
             if began.elapsed() < length {
                 thread::sleep(ASK);
             } else if began.elapsed() < STARVED && is_starved() {
