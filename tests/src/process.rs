@@ -143,7 +143,8 @@ impl RemoteProcess {
         Ok(functions.into_values().collect())
     }
 
-    /// Makes `calls` calls that time themselves: `sleep` with nanoseconds, `work` with iterations as argument.
+    /// Makes `calls` calls that time themselves: `sleep` with nanoseconds, `work`, and `uneven` for
+    /// one of a hundred calls, with iterations as argument.
     ///
     /// # Errors
     /// As [`Self::run`].

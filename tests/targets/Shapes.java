@@ -18,6 +18,9 @@ final class Shapes {
     /** Calls that the C code counted so far, by counter. */
     static native long[] counters();
 
+    /** Calls by {@link #workAtTimes}. */
+    private static long uneven;
+
     /** Binds the natives of a class with RegisterNatives. */
     static native void register(Class<?> registered);
 
@@ -33,6 +36,7 @@ final class Shapes {
                 "calls", Shapes::calls,
                 "sleep", (a, out) -> timed(Native.SLEEP, 0, a, Timed::sleep, out),
                 "work", (a, out) -> timed(Native.WORK, 2, a, Timed::work, out),
+                "uneven", (a, out) -> timed(Native.WORK, 2, a, Shapes::workAtTimes, out),
                 "block", (a, out) -> block(Integer.parseInt(a[0])),
                 "release", (a, out) -> release(),
                 "collect", (a, out) -> System.gc(),
@@ -175,6 +179,11 @@ final class Shapes {
         long[] measured = Timed.measured();
         out.println(String.join(" ", "timed", method.owner, method.method, method.signature,
                 "" + calls, "" + measured[at], "" + measured[at + 1]));
+    }
+
+    /** One of a hundred calls works, the others return at once. */
+    private static void workAtTimes(long iterations) {
+        Timed.work(uneven++ % 100 == 0 ? iterations : 0);
     }
 
     /** Puts as many more threads into {@link Blocking#block} and returns when all are inside. */

@@ -236,6 +236,33 @@ fn the_default_does_no_harm() -> Result<()> {
     })
 }
 
+/// Check the time of a native that is too expensive to watch, of which one call of a hundred takes nearly all of the time, as those of
+/// compressors do: the estimate is true within its error.
+#[test]
+fn few_long_calls_are_estimated() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::shapes(jdk)?;
+        // Until it is compiled and called all the time.
+        target.self_timed("uneven", 100_000, 400_000)?;
+        let nprof = start(&["--pid", &target.pid().to_string(), "targets.Timed::work"])?;
+        let truth = target.self_timed("uneven", 2_000_000, 400_000)?;
+        let (report, _) = finish(nprof)?;
+        let row = report.needed_row(&truth.method)?;
+        let (estimated, error) = row.estimated_total_ns.zip(row.estimate_error_ns).context("no estimate")?;
+        let found = row.total_ns.context("no time")?.saturating_add(estimated) as f64;
+        let (share, error) = (found / truth.total_ns as f64, error as f64 / found);
+        let calls = (row.calls + row.estimated_calls.unwrap_or_default()) as f64 / truth.calls as f64;
+        let error_of_calls = row.estimate_error.context("no error of the calls")?;
+        eprintln!(
+            "nprof-tests: JDK {}: time estimated {share:.2} with an error of {error:.2}, calls {calls:.2} with one of {error_of_calls:.2}",
+            jdk.version
+        );
+        ensure!((share - 1.0).abs() < 0.1 + 3.0 * error, "{share} of the time: {row:?}, {truth:?}");
+        ensure!((calls - 1.0).abs() < 0.1 + 3.0 * error_of_calls, "{calls} of the calls: {row:?}, {truth:?}");
+        target.exit()
+    })
+}
+
 /// Check that calls that come in bursts, with as long pauses between them as a server has between requests, are estimated within an error
 /// that says what is not known of them: most looks see either a burst or none.
 #[test]

@@ -24,4 +24,4 @@ mod tests;
 
 pub use glance::{Glance, clustering};
 pub use policy::Governor;
-pub use terms::{Budget, By, Change, Costs, Observed, Period, Programs, Rung, StubCosts, Why};
+pub use terms::{Budget, By, COOL_NS, Change, Costs, Observed, Period, Programs, Rung, StubCosts, Why};

@@ -11,15 +11,18 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::attach::{Engine, Runners, Session, Target, before_others};
+use nprof_common::MethodStats;
+
+use crate::aggregate::quantile::{lower_bound_ns, upper_bound_ns};
+use crate::attach::{Engine, Runners, Session, Target, before_others, beside};
 use crate::collect::Reader;
-use crate::govern::{Glance, clustering};
+use crate::govern::{COOL_NS, Glance, clustering};
 use crate::model::{Library, Probe, Tracing};
 use crate::sys::cpu_clock::CpuClock;
 
 /// What a look at one function costs the target at most, unless it is called all the time, and at least, however many there are to be
 /// looked at.
-const ENOUGH: Duration = Duration::from_micros(200);
+const ENOUGH: Duration = Duration::from_millis(2);
 const LITTLE: Duration = Duration::from_micros(50);
 /// How much time a thread has for itself in a look at a function that is called all the time, and at most in one at a function that is
 /// called less: as much as makes it cost [`ENOUGH`]. The longer it is, the more bursts of calls are in it, and pauses between them.
@@ -28,18 +31,23 @@ const LONG_LOOK: Duration = Duration::from_millis(50);
 /// How much longer one takes than the thread has for itself, at most.
 const LONGER: u32 = 20;
 /// What a look may cost the target: then it ends.
-const COST: Duration = Duration::from_millis(1);
-/// How often it is asked what that costs: of a long look, so many times.
+const COST: Duration = Duration::from_millis(4);
+/// How often it is asked what that costs: of a long look, so many times. Whoever asks may be in the way of the target.
 const ASK: Duration = Duration::from_micros(200);
-const ASKED: u32 = 50;
-/// Of so many looks at a function one times calls, and each of the first ones until one has timed any: without that nothing is
-/// known of the function's time.
-const TIMED_EVERY: u32 = 8;
+const ASKED: u32 = 10;
+/// Of so many looks at a function that is called all the time one times calls, and each of the first ones until one has timed any: without
+/// that nothing is known of the function's time. Timing takes a second probe, which is in the way longer. Others are timed in each look:
+/// where few of the calls take most of the time, it takes many to know their mean.
+const TIMED_EVERY: u32 = 4;
+/// From this share of a core on, which its calls cost in a look, a function is called all the time.
+const ALL_THE_TIME: f64 = 0.6;
 /// How much less of the most that looks have seen counts with each.
 const FADING: f64 = 0.75;
-/// How long calls that have begun in a look may go on, unless others have cost [`ENOUGH`] by then: a thread may wait for a CPU
-/// in one.
+/// How long calls that have begun in a look may go on, unless others have cost so much by then: a thread may wait for a CPU in one.
 const ENDING: Duration = Duration::from_millis(50);
+const MEANWHILE: Duration = Duration::from_micros(200);
+/// The kernel sums up at each tick what a thread has run that goes on: so much may be missing.
+const TICK: Duration = Duration::from_millis(4);
 
 /// Looks at functions of one target.
 #[derive(Debug)]
@@ -160,7 +168,8 @@ impl Looker {
         let is_timed = self.with.target.timed;
         let looked_at = self.looked_at(due.probe.index, due.rate * due.prices[0] / 1e9)?;
         let is_first = looked_at.looks < TIMED_EVERY && !looked_at.has_timed;
-        let is_turn = due.tracing.is_watched() || is_first || looked_at.looks.is_multiple_of(TIMED_EVERY);
+        let is_rare = looked_at.share < ALL_THE_TIME;
+        let is_turn = due.tracing.is_watched() || is_first || is_rare || looked_at.looks.is_multiple_of(TIMED_EVERY);
         Some((looked_at.own_time(cost), is_timed && is_turn, looked_at.record))
     }
 
@@ -177,11 +186,11 @@ impl Looker {
         let mut session = Session::new(Arc::clone(&with.engine), Target { timed: is_timed, ..with.target });
         functions.iter().for_each(|function| session.adopt(function.index, function.record));
         let looked_at = functions.clone();
-        let thread = before_others(|| {
-            let before: Vec<[u64; 3]> = functions.iter().map(|function| with.timed(function.record)).collect();
+        let look = || {
+            let before: Vec<Times> = functions.iter().map(|function| with.timed(function.record)).collect();
             let is_attached = session.attach(libraries, probes).attached.len() == probes.len();
             // The sooner the better: calls take longer from here on, and so it would mostly be at work in them when the look begins.
-            let (began, watched) = (Instant::now(), with.watched(&looked_at));
+            let began = (Instant::now(), with.cpu(), with.watched(&looked_at));
             // It comes before others too, as it is started by a thread that does.
             is_attached.then(|| {
                 thread::spawn(move || {
@@ -189,12 +198,14 @@ impl Looker {
                     // next look.
                     let begin_no_more =
                         || looked_at.iter().for_each(|of| session.switches().allow(of.index, Tracing::Counted));
-                    let glances = with.look(&looked_at, &before, (began, watched), own_time, begin_no_more);
+                    let glances = with.look(&looked_at, &before, began, own_time, begin_no_more);
                     session.let_go();
                     glances
                 })
             })
-        });
+        };
+        // Where a thread of the target is interrupted, its call seems to take longer.
+        let thread = beside(&self.with.runners, |_| before_others(look));
         self.under_way = thread.map(|thread| UnderWay { functions, is_timed, thread });
         self.under_way.is_some()
     }
@@ -270,15 +281,15 @@ impl Instruments {
     fn look(
         &self,
         functions: &[InSight],
-        before: &[[u64; 3]],
-        start: (Instant, Vec<Watched>),
+        before: &[Times],
+        (began, cpu, watched): (Instant, Duration, Vec<Watched>),
         own_time: Duration,
         begin_no_more: impl FnOnce(),
     ) -> Vec<Glance> {
-        let cpu = self.cpu();
-        let seen = self.watch(functions, start, own_time);
+        let seen = self.watch(functions, (began, watched), own_time);
+        let ran = self.cpu().saturating_sub(cpu);
         begin_no_more();
-        let is_starved = self.cpu().saturating_sub(cpu) < LOOK && self.runners.want_a_cpu();
+        let is_starved = ran < LOOK && self.runners.want_a_cpu();
         let ending = Instant::now();
         let ended: Vec<u64> = functions.iter().map(|function| self.reader.begun(function.record)).collect();
         let cost_ns = || -> f64 {
@@ -287,13 +298,12 @@ impl Instruments {
         };
         // Without a probe on the return there is none in flight.
         let is_in_flight = || functions.iter().any(|function| self.engine.in_flight(function.record) > 0);
-        while is_in_flight() && ending.elapsed() < ENDING && cost_ns() < ENOUGH.as_secs_f64() * 1e9 {
+        while is_in_flight() && ending.elapsed() < ENDING && cost_ns() < MEANWHILE.as_secs_f64() * 1e9 {
             thread::sleep(ASK);
         }
-        let glance = |((function, before), seen): ((&InSight, &[u64; 3]), Glance)| {
-            let after = self.timed(function.record);
-            let [timed, total_ns, off_ns] = std::array::from_fn(|at| after[at].saturating_sub(before[at]));
-            Glance { is_starved, timed, total_ns, off_ns, ..seen }
+        let glance = |((function, before), seen): ((&InSight, &Times), Glance)| {
+            let Times { timed, total_ns, off_ns, squares, cooling_ns } = self.timed(function.record).since(*before);
+            Glance { is_starved, ran: Some(ran + TICK), timed, total_ns, off_ns, squares, cooling_ns, ..seen }
         };
         functions.iter().zip(before).zip(seen).map(glance).collect()
     }
@@ -328,11 +338,46 @@ impl Instruments {
         self.clock.read().unwrap_or_default()
     }
 
-    /// The calls of a record that were timed, the sum of their times, and of the times in which threads did not run, in
-    /// nanoseconds.
-    fn timed(&self, record: u32) -> [u64; 3] {
-        let stats = self.reader.sample(record).map_or(nprof_common::MethodStats::ZERO, |sample| sample.stats);
-        [stats.histogram.iter().sum(), stats.total_ns, stats.off_ns]
+    /// The times in a record up to now.
+    fn timed(&self, record: u32) -> Times {
+        self.reader.sample(record).map_or_else(Times::default, |sample| Times::of(&sample.stats))
+    }
+}
+
+/// The calls of a record that were timed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    timed: u64,
+    /// The sum of their times, of those in which threads did not run, and of their squares, in nanoseconds.
+    total_ns: u64,
+    off_ns: u64,
+    squares: f64,
+    /// The sum of their times, each of [`COOL_NS`] at most.
+    cooling_ns: f64,
+}
+
+impl Times {
+    fn of(stats: &MethodStats) -> Self {
+        let square = |bucket| lower_bound_ns(bucket) * upper_bound_ns(bucket);
+        let cooling_ns = |bucket| f64::midpoint(lower_bound_ns(bucket), upper_bound_ns(bucket)).min(COOL_NS);
+        let buckets = || (0..).zip(stats.histogram);
+        Self {
+            timed: stats.histogram.iter().sum(),
+            total_ns: stats.total_ns,
+            off_ns: stats.off_ns,
+            squares: buckets().map(|(bucket, calls)| calls as f64 * square(bucket)).sum(),
+            cooling_ns: buckets().map(|(bucket, calls)| calls as f64 * cooling_ns(bucket)).sum(),
+        }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            timed: self.timed.saturating_sub(before.timed),
+            total_ns: self.total_ns.saturating_sub(before.total_ns),
+            off_ns: self.off_ns.saturating_sub(before.off_ns),
+            squares: (self.squares - before.squares).max(0.0),
+            cooling_ns: (self.cooling_ns - before.cooling_ns).max(0.0),
+        }
     }
 }
 
@@ -377,13 +422,13 @@ mod tests {
     #[test]
     fn as_long_as_it_is_cheap() {
         let mut function = LookedAt { record: 0, looks: 0, has_timed: false, calls: 0, share: 0.9 };
-        assert_eq!(function.own_time(ENOUGH), LOOK);
+        assert_eq!(function.own_time(ENOUGH), ENOUGH.div_f64(0.9));
         (0..30).for_each(|_| function.has_cost(0.0));
         assert_eq!(function.own_time(ENOUGH), LONG_LOOK);
         function.has_cost(0.1);
         assert_eq!(function.own_time(ENOUGH), 10 * ENOUGH);
         function.has_cost(0.9);
-        assert_eq!(function.own_time(ENOUGH), LOOK);
+        assert_eq!(function.own_time(ENOUGH), ENOUGH.div_f64(0.9));
         let looks = (0..).take_while(|_| {
             function.has_cost(0.1);
             function.own_time(ENOUGH) < 10 * ENOUGH

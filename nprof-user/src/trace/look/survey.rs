@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::{ASK, COST, ENOUGH, Instruments, LOOK, Looker, more};
+use super::{ASK, Instruments, LOOK, Looker, more};
 use crate::attach::{Beside, Session, Target, before_others, beside};
 use crate::govern::Glance;
 use crate::model::{Library, Probe};
@@ -18,8 +18,9 @@ const TOGETHER: usize = 64;
 /// How long it takes to see whether a function is called all the time: after that it is so with so many calls.
 const MOMENT: Duration = Duration::from_micros(50);
 const MANY: u64 = 4;
-/// How long such a function is looked at, unless it has cost the target [`ENOUGH`] by then.
+/// How long such a function is looked at, unless it has cost the target so much by then.
 const GLIMPSE: Duration = Duration::from_micros(500);
+const ENOUGH: Duration = Duration::from_micros(200);
 /// From this share of a core on a function is not left with a probe any longer than that.
 const COSTLY: f64 = 0.05;
 /// From this one on it is called all the time, and need not be looked at again.
@@ -29,8 +30,9 @@ const HOT: f64 = 0.5;
 const LOCKED: Duration = Duration::from_millis(4);
 /// No more than this share of the time may be lost by such looks.
 const SLOWED: f64 = 0.1;
-/// How much CPU time a look at many functions sees on average, unless it has cost [`COST`] by then.
+/// How much CPU time a look at many functions sees on average, unless it has cost the target so much by then.
 const SURVEY: Duration = Duration::from_millis(3);
+const COST: Duration = Duration::from_millis(1);
 /// The longest look.
 const LONGEST: Duration = Duration::from_millis(10);
 /// How long such a look waits for a target that wants a CPU and gets none: it would be traced without being known.
