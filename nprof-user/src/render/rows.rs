@@ -113,16 +113,20 @@ impl<'a> Row<'a> {
 
     /// The own time in which threads ran; `None` where it is not known.
     pub(super) fn worked(&self) -> Option<Uncertain> {
-        let MethodSnapshot { self_ns, off_cpu_ns, estimated_off_ns, total_ns, probe_error_ns, .. } = self.measured;
+        let MethodSnapshot { self_ns, off_cpu_ns, estimated_off_ns, total_ns, probe_error_ns, price, .. } =
+            self.measured;
         let ran_ns = self_ns.as_ref()?.saturating_sub((*off_cpu_ns)?);
         let Uncertain { value, error } = self.total();
         let estimated_ns = value.saturating_sub(*total_ns);
         let estimated_ran_ns = estimated_ns.saturating_sub(estimated_off_ns.unwrap_or(0));
-        // Of what is estimated, the error is split as the time is. Of no time nobody knows which part.
+        // Of what is estimated, the error is split as the time is. Of no time nobody knows which part, and the time in probes is never one
+        // of waiting.
         let [part, whole] = if estimated_ns == 0 { [1, 1] } else { [estimated_ran_ns, estimated_ns] };
         let split = |ns: u64| u128::from(ns) * u128::from(part) / u128::from(whole);
-        let of_estimate = u64::try_from(split(error.saturating_sub(*probe_error_ns))).unwrap_or(u64::MAX);
-        let error = (*probe_error_ns).min(error).saturating_add(of_estimate);
+        let of_estimates = error.saturating_sub(*probe_error_ns);
+        let in_probes = price.inside_error_ns.saturating_mul(self.estimated_calls()).min(of_estimates);
+        let of_work = u64::try_from(split(of_estimates)).unwrap_or(u64::MAX).max(in_probes);
+        let error = (*probe_error_ns).min(error).saturating_add(of_work);
         Some(Uncertain { value: ran_ns.saturating_add(estimated_ran_ns), error })
     }
 

@@ -48,3 +48,56 @@ impl Default for Spent {
         }
     }
 }
+
+impl Spent {
+    /// What a function did while nobody watched, as far as looks tell. Where it is known of calls how long their threads ran
+    /// (`off_cpu`), that is not longer than all threads of the JVM have run. What is settled stays: it only grows, and this bound may fall
+    /// when a look finds that calls wait less.
+    #[must_use]
+    pub fn unseen_of(&self, index: u32, off_cpu: bool) -> Option<Unseen> {
+        let unseen = *self.unseen.get(&index)?;
+        let ran = 1.0 - self.waited.get(&index).copied().unwrap_or(0.0);
+        if !off_cpu || ran <= 0.0 {
+            return Some(unseen);
+        }
+        let most_ns = Duration::try_from_secs_f64(self.cpu.as_secs_f64() / ran).map_or(u64::MAX, whole_ns);
+        let total_ns = unseen.total_ns.min(most_ns);
+        // The truth lies between nothing and that.
+        let farthest_ns = total_ns.max(most_ns - total_ns);
+        Some(Unseen { total_ns, error_ns: unseen.error_ns.map(|ns| ns.min(farthest_ns)), ..unseen })
+    }
+}
+
+fn whole_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Settled;
+
+    /// Check that a function is not said to have run for longer than the JVM did, though its calls may have waited longer.
+    #[test]
+    fn nothing_runs_for_longer_than_the_jvm() {
+        let settled = Settled { calls: 8, total_ns: 5_000 };
+        let unseen = Unseen { calls: 10, total_ns: 6_000, error_ns: Some(9_000), settled, ..Unseen::default() };
+        let spent = |cpu_ns, waited| Spent {
+            cpu: Duration::from_nanos(cpu_ns),
+            unseen: BTreeMap::from([(7, unseen)]),
+            waited: BTreeMap::from([(7, waited)]),
+            ..Spent::default()
+        };
+        let total_ns = |spent: Spent, off_cpu| spent.unseen_of(7, off_cpu).unwrap().total_ns;
+        assert_eq!(total_ns(spent(4_000, 0.0), true), 4_000);
+        assert_eq!(spent(4_000, 0.0).unseen_of(7, true).unwrap().settled, settled, "a counter may not fall");
+        assert_eq!(total_ns(spent(4_000, 0.2), true), 5_000);
+        let errors = [4_000, 8_000, 90_000].map(|cpu_ns| spent(cpu_ns, 0.0).unseen_of(7, true).unwrap().error_ns);
+        assert_eq!(errors, [Some(4_000), Some(6_000), Some(9_000)]);
+        assert_eq!(
+            [(1.0, true), (0.5, true), (0.0, false)].map(|(waited, known)| total_ns(spent(4_000, waited), known)),
+            [6_000; 3]
+        );
+        assert_eq!(spent(4_000, 0.0).unseen_of(8, true), None);
+    }
+}

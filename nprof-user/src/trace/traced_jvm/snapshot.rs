@@ -152,7 +152,7 @@ impl TracedJvm {
                 traced,
                 off_cpu: self.measures_off_cpu(),
                 stats: self.reader.sample(record).map(|sample| sample.stats),
-                unseen: spent.and_then(|spent| spent.unseen.get(&probe.index).copied()),
+                unseen: spent.and_then(|spent| spent.unseen_of(probe.index, self.measures_off_cpu())),
                 mean: spent.and_then(|spent| spent.means.get(&probe.index).copied()),
                 waited: spent.and_then(|spent| spent.waited.get(&probe.index).copied()),
                 consumed: self.reader.consumed(record),
