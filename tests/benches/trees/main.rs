@@ -77,7 +77,7 @@ fn main() -> Result<()> {
         "\n| | slowdown of a compilation with 30 methods enhanced (95 %) | pairs | the first after the first change | \
          calls of enhanced methods |\n| --- | --- | --- | --- | --- |"
     );
-    // What has bars comes first: each takes many minutes.
+    // What has bars comes first: each takes some minutes.
     for (compiler, options) in [("C1", CERTAIN), ("all compilers", &[])] {
         for jdk in Jdk::find_all()? {
             let Rarely { slowdown, pairs, first, calls } =

@@ -16,10 +16,10 @@ use nprof_tests::usage::main_thread_time;
 
 /// So many methods are enhanced.
 const METHODS: usize = 30;
-/// So many classes are compiled: a second of work, for many pairs say more than long ones.
-const CLASSES: usize = 60;
+/// So many classes are compiled: some tenths of a second of work, for many compilations say more than long ones.
+const CLASSES: usize = 4;
 /// So often is everything compiled before: then the JVM has compiled what it will compile.
-const WARM_UP: usize = 12;
+const WARM_UP: usize = 40;
 /// So many pairs are measured, of some compilations without and some with: at least,
 const LEAST_PAIRS: usize = 8;
 /// and at most, if the interval is not narrow before.
@@ -27,9 +27,9 @@ const MOST_PAIRS: usize = 16;
 /// Half of an interval in percent that is narrow.
 const NARROW: f64 = 1.0;
 /// So often is everything compiled on each side of a pair, of which the quickest counts: that is what the host disturbs least.
-const COMPILATIONS: usize = 3;
+const COMPILATIONS: usize = 12;
 /// So many before those: then the JVM has compiled again what was changed.
-const SETTLING: usize = 2;
+const SETTLING: usize = 6;
 /// How often what threads tell is read meanwhile, as `nprof tree` does.
 const PACE: Duration = Duration::from_millis(20);
 
