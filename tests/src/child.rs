@@ -12,8 +12,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-/// How long anything may take before a test fails. Far more than is needed: it only ends what hangs.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long anything may take before a test fails. Far more than is needed beside the work of others, too: it only ends what hangs.
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Which of a child's outputs a line comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

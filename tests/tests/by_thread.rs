@@ -20,7 +20,7 @@ const PASSING: u64 = 12_000;
 const NATIVES: [&str; 3] = ["call", "lock", "nap"];
 const ROOM: u64 = 1 << 15;
 /// How long a JVM may take to be found.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// Where calls are whose thread is not known.
 const NOT_KNOWN: &str = "(not known)";
 

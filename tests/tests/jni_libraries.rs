@@ -108,6 +108,8 @@ fn by_probes() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut target = Target::start(jdk)?;
         for (work, package) in LIBRARIES {
+            // A read that begins while the probes come is half seen.
+            target.settle()?;
             let before = target.counted()?;
             let jni = Jni::start(target.process.pid(), &["--format", "json"])?;
             target.process.run(&format!("wrapped {work} {TIMES}"))?;

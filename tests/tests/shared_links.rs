@@ -32,7 +32,7 @@ const TAIL: u32 = 2;
 /// What `p` does: so many threads.
 const THREADS: u64 = 64;
 /// How long sessions may take until all is as they want it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// One for all of them, and none that has to go.
 const ONE: (usize, usize) = (1, 0);
 const NONE: (usize, usize) = (0, 0);

@@ -109,10 +109,15 @@ fn must_be_verified(jdk: &Jdk, parts: &[Vec<String>], at_least: usize, passes: &
     Ok(())
 }
 
-/// Check that the VM takes and verifies every class of the JDK with every method changed, also with each call in it told of.
+/// Check that the VM takes and verifies every class of the JDK with every method changed, and each call in it told of; of the newest also
+/// without that, which is a part of it.
 #[test]
 fn every_class_of_a_jdk_is_verified() -> Result<()> {
-    on_every_jdk(|jdk| must_be_verified(jdk, &parts(jdk), 20_000, &[false, true]))
+    let newest = Jdk::find_all()?.iter().map(|jdk| jdk.version).max();
+    on_every_jdk(|jdk| {
+        let passes: &[bool] = if Some(jdk.version) == newest { &[false, true] } else { &[true] };
+        must_be_verified(jdk, &parts(jdk), 20_000, passes)
+    })
 }
 
 /// Check the same of the other versions, with each call.
