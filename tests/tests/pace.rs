@@ -14,18 +14,17 @@ use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::{say, traced_on_every_jdk};
 use nprof_tests::target::MANY;
 
-/// The promise: in no tenth of a second a piece of work takes so many times as long as in the slowest without nprof. Without pauses between
-/// what is written it is 1.6.
-const MOST: f64 = 1.1;
+/// In the slowest tenth of a second a piece of work takes less than so many times as long as in the slowest without nprof, in the middle of
+/// some rounds: on a host with other work it was 1.02 to 1.05. The promise is 1.1, of which benchmarks tell. Without
+/// pauses between what is written it is 1.23 to 1.6.
+const MOST: f64 = 1.2;
 const TENTH_NS: u64 = 100_000_000;
 /// A JVM that is younger binds natives all the time, and is attached without pauses.
 const GROWN_UP: Duration = Duration::from_secs(5);
-/// How long the thread has a CPU without nprof in each round.
-const WITHOUT_NS: u64 = 5 * TENTH_NS;
 /// How long is waited until it is asked again.
 const STEP: Duration = Duration::from_millis(200);
-/// One round in which something else happened decides nothing.
-const ROUNDS: usize = 3;
+/// Three rounds in which something else happened decide nothing.
+const ROUNDS: usize = 7;
 
 /// How far the thread has come.
 #[derive(Debug, Clone, Copy)]
@@ -61,11 +60,16 @@ fn taken(target: &mut RemoteProcess) -> Result<Vec<Note>> {
 /// What it has noted since the last time, once it has had a CPU for so long: on a machine with much other work that takes a while.
 fn notes(target: &mut RemoteProcess, ns: u64) -> Result<Vec<Note>> {
     let mut notes = taken(target)?;
-    while notes.first().zip(notes.last()).is_none_or(|(first, last)| last.ran_since(first) < ns) {
+    while ran(&notes) < ns {
         spin(STEP);
         notes.extend(taken(target)?);
     }
     Ok(notes)
+}
+
+/// For how long the thread had a CPU from the first to the last, in nanoseconds.
+fn ran(notes: &[Note]) -> u64 {
+    notes.first().zip(notes.last()).map_or(0, |(first, last)| last.ran_since(first))
 }
 
 /// How long a piece of work took in the slowest tenth of a second, in nanoseconds.
@@ -86,7 +90,7 @@ fn spin(time: Duration) {
 }
 
 /// Check that no tenth of a second of a thread that only computes is slower while two thousand functions of its process are attached and
-/// detached than the slowest without nprof, but for the promise.
+/// detached than the slowest without nprof, as far as chance lets that be seen.
 #[test]
 fn who_only_computes_hardly_notices() -> Result<()> {
     traced_on_every_jdk(|jdk| {
@@ -96,16 +100,19 @@ fn who_only_computes_hardly_notices() -> Result<()> {
         let (mut without, mut with) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             taken(&mut target)?;
-            without.push(slowest(&notes(&mut target, WITHOUT_NS)?)?);
             let trace = Trace::start_as_users_do(target.pid(), &["targets.Many::*"])?;
             ensure!(trace.announcement.starts_with(&format!("tracing {MANY} ")), "{}", trace.announcement);
             trace.finish()?;
-            with.push(slowest(&notes(&mut target, TENTH_NS)?)?);
+            let beside_nprof = notes(&mut target, TENTH_NS)?;
+            with.push(slowest(&beside_nprof)?);
+            // Of more tenths the slowest is slower: there must be as many.
+            let alone = notes(&mut target, ran(&beside_nprof))?;
+            without.push(slowest(&alone)?);
         }
         say(&format!(
             "{jdk}: ns for a piece of work in the slowest tenths: {without:.0?} without nprof, {with:.0?} with it"
         ));
-        let (without, with) = (without.into_iter().fold(0.0, f64::max), median(with));
+        let (without, with) = (median(without), median(with));
         ensure!(with < MOST * without, "{with:.0} ns by nprof, {without:.0} without");
         target.exit()
     })

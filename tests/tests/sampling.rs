@@ -2,7 +2,8 @@
 //!
 //! The bounds. Of `n` samples, a path that has the share `p` of all calls is estimated with a variance of at most
 //! `2 p (1 - p) / n`: half of the samples are chosen by calls alone, and each of the others only makes it better. The
-//! tests allow five times the root of that, which chance exceeds once in a million, and one sample for whole numbers.
+//! tests allow five times the root of that, which chance exceeds once in a million, and one sample for whole numbers. Chi-square
+//! may be what chance exceeds as rarely: its distribution has a longer tail, so that five standard deviations are not enough.
 
 use anyhow::{Result, ensure};
 use nprof::model::{FunctionTotals, Profile};
@@ -14,6 +15,8 @@ use crate::callers::{Callers, Truth, function};
 const DESIGN: f64 = 2.0;
 /// How many standard deviations are chance.
 const SIGMAS: f64 = 5.0;
+/// How often chance exceeds that many.
+const NEVER: f64 = 1e-6;
 /// Of so few samples as are expected of a path, chance is not near enough to the normal distribution for chi-square.
 const FEWEST_EXPECTED: f64 = 5.0;
 /// What may be taken above the pace: the burst after a quiet time, in seconds of the pace, and a step of it.
@@ -43,10 +46,15 @@ fn must_agree(profile: &Profile, truth: &Truth, paths: &[&str], native: &str) ->
         shares.push((share, found));
     }
     let (chi_square, freedom) = chi_square(&shares, samples);
-    // The mean of the distribution is its degrees of freedom, the variance twice that.
-    let most = DESIGN * (freedom + SIGMAS * (2.0 * freedom).sqrt());
+    let most = DESIGN * most_by_chance(freedom);
     ensure!(chi_square <= most, "chi-square {chi_square} instead of {freedom}, at most {most}");
     Ok(())
+}
+
+/// What chi-square exceeds by chance [`NEVER`], at most so often: the bound of Laurent and Massart.
+fn most_by_chance(freedom: f64) -> f64 {
+    let rarity = -NEVER.ln();
+    freedom + 2.0 * (freedom * rarity).sqrt() + 2.0 * rarity
 }
 
 /// How far the shares that were found are from those that are true, all together, and in how many degrees of freedom. Paths of too few
