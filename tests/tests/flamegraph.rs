@@ -120,7 +120,7 @@ fn every_stack_is_a_true_one() -> Result<()> {
 /// Check the same while classes with their own natives come and go, and code with them, and with the least memory to keep
 /// code in that there can be. Some stacks have classes that are gone when they are read: they are cut, but none is wrong.
 #[test]
-fn every_stack_is_a_true_one_while_classes_come_and_go() -> Result<()> {
+fn true_ones_while_classes_come_and_go() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut target = Callers::learned(jdk, &["-XX:MetaspaceSize=16m", "-XX:ReservedCodeCacheSize=8m"])?;
         target.run("churn 60")?;

@@ -49,7 +49,6 @@ const SIDE_BY_SIDE: &[&str] = &[
     "enhanced::",
     "errors::",
     "exact::",
-    "flamegraph::",
     "formats::",
     "hidden::",
     "hostile::",
