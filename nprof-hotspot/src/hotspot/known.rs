@@ -9,7 +9,7 @@ use super::natives::{NATIVE_BYTES, Native, NativeClass};
 use super::share;
 use super::stub::{self, Stub};
 use super::walk::{Chain, ChainEnd, Klass, KlassKind, MAX_LOADERS, Mark};
-use crate::model::{Method, NativeCode, VirtAddr};
+use crate::model::{Method, NativeCode, SharedStr, VirtAddr};
 
 /// How many of a loader's newest classes mark where the list was left. One would do if classes whose loading
 /// fails were not taken out again.
@@ -44,46 +44,30 @@ struct KnownLoader {
 #[derive(Debug)]
 pub(super) struct KnownClass {
     pub(super) klass: Klass,
-    pub(super) natives: Vec<KnownNative>,
+    name: SharedStr,
+    /// Whether it is a class of the boot loader.
+    is_boot: bool,
+    pub(super) natives: Box<[KnownNative]>,
 }
 
-/// A native method.
+/// A native method. There are a thousand in each JVM, traced or not: they are kept small.
 #[derive(Debug)]
 pub(super) struct KnownNative {
-    /// As it was last reported.
-    method: Method,
+    /// Where the VM keeps it.
+    pub(super) id: VirtAddr,
+    name: SharedStr,
+    signature: SharedStr,
     pub(super) const_method: VirtAddr,
-    is_intrinsic: bool,
     /// The word that holds its code, once that was seen.
     pub(super) word: Option<VirtAddr>,
-    is_reported: bool,
+    /// What was last reported of its code, if it was.
+    reported: Option<NativeCode>,
 }
 
 impl KnownNative {
-    /// Where the VM keeps it.
-    pub(super) fn id(&self) -> VirtAddr {
-        self.method.id
-    }
-
-    fn new(native: Native, is_boot: bool) -> Self {
-        Self {
-            is_intrinsic: is_boot && stub::is_intrinsic(&native.class, &native.name),
-            const_method: native.const_method,
-            word: None,
-            is_reported: false,
-            method: Method {
-                id: native.method,
-                class: native.class,
-                name: native.name,
-                signature: native.signature,
-                code: NativeCode::Unbound,
-            },
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        let Method { class, name, signature, .. } = &self.method;
-        NATIVE_BYTES + class.len() + name.len() + signature.len()
+    fn new(native: Native) -> Self {
+        let Native { method: id, const_method, name, signature, .. } = native;
+        Self { id, name, signature, const_method, word: None, reported: None }
     }
 }
 
@@ -196,9 +180,10 @@ impl Known {
         if self.classes.get(&klass.key()).is_some_and(|old| old.is_same(&klass, &natives)) {
             return;
         }
+        let Some(name) = natives.first().map(|native| native.class.clone()) else { return };
         let is_boot = boot == Some(klass.loader);
-        let natives = natives.into_iter().map(|native| KnownNative::new(native, is_boot)).collect();
-        self.classes.insert(klass.key(), KnownClass { klass, natives });
+        let natives = natives.into_iter().map(KnownNative::new).collect();
+        self.classes.insert(klass.key(), KnownClass { klass, name, is_boot, natives });
     }
 
     /// Takes out a class that is not what it was, to be looked at again.
@@ -222,30 +207,36 @@ impl Known {
 
     /// The words that method-handle intrinsics hold.
     pub(super) fn intrinsic_words(&self) -> impl Iterator<Item = VirtAddr> {
-        self.classes()
-            .flat_map(|class| &class.natives)
-            .filter(|native| native.is_intrinsic)
-            .filter_map(|native| native.word)
+        let intrinsics =
+            self.classes().flat_map(|class| class.natives.iter().filter(|native| class.is_intrinsic(native)));
+        intrinsics.filter_map(|native| native.word)
     }
 
     /// The methods that were never reported, or whose code is not what was reported last.
     pub(super) fn report(&mut self, stub: Stub, exports: &Exports) -> Vec<Method> {
         let mut changed = Vec::new();
-        for native in self.classes.values_mut().flat_map(|class| &mut class.natives) {
-            let Some(word) = native.word else { continue };
-            let code = stub.classify(exports, native.is_intrinsic, word);
-            if !native.is_reported || native.method.code != code {
-                native.is_reported = true;
-                native.method.code = code;
-                changed.push(native.method.clone());
+        for class in self.classes.values_mut() {
+            for at in 0..class.natives.len() {
+                let native = &class.natives[at];
+                let Some(word) = native.word else { continue };
+                let code = stub.classify(exports, class.is_intrinsic(native), word);
+                if native.reported != Some(code) {
+                    class.natives[at].reported = Some(code);
+                    changed.extend(class.reported(&class.natives[at]));
+                }
             }
         }
         changed
     }
 
     /// Every method that was reported and is still there.
-    pub(super) fn methods(&self) -> impl Iterator<Item = &Method> {
-        self.classes().flat_map(|class| &class.natives).filter(|native| native.is_reported).map(|native| &native.method)
+    pub(super) fn methods(&self) -> impl Iterator<Item = Method> {
+        self.classes().flat_map(|class| class.natives.iter().filter_map(|native| class.reported(native)))
+    }
+
+    /// Where the VM keeps those.
+    pub(super) fn ids(&self) -> impl Iterator<Item = VirtAddr> {
+        self.classes().flat_map(|class| &class.natives).filter(|of| of.reported.is_some()).map(|native| native.id)
     }
 
     /// How many bytes of names may still be added.
@@ -259,7 +250,7 @@ impl Known {
     }
 
     fn native_bytes(&self) -> usize {
-        self.classes().flat_map(|class| &class.natives).map(KnownNative::bytes).sum()
+        self.classes().map(KnownClass::bytes).sum()
     }
 }
 
@@ -269,12 +260,29 @@ impl KnownClass {
         self.natives.iter().map(|native| native.word)
     }
 
+    /// Whether the VM makes the code of a method of this class itself.
+    fn is_intrinsic(&self, native: &KnownNative) -> bool {
+        self.is_boot && stub::is_intrinsic(&self.name, &native.name)
+    }
+
+    /// A method of this class as it was last reported, if it was.
+    fn reported(&self, native: &KnownNative) -> Option<Method> {
+        let KnownNative { id, name, signature, reported, .. } = native;
+        let (class, name, signature) = (self.name.clone(), name.clone(), signature.clone());
+        Some(Method { id: *id, class, name, signature, code: (*reported)? })
+    }
+
+    fn bytes(&self) -> usize {
+        let names = self.natives.iter().map(|native| native.name.len() + native.signature.len()).sum::<usize>();
+        names + self.natives.len() * (NATIVE_BYTES + self.name.len())
+    }
+
     fn is_same(&self, klass: &Klass, natives: &[Native]) -> bool {
         let identity = |klass: &Klass| (klass.name, klass.loader, klass.methods);
         let pairs = self.natives.iter().zip(natives);
         identity(&self.klass) == identity(klass)
             && self.natives.len() == natives.len()
-            && pairs.into_iter().all(|(old, new)| old.method.id == new.method && old.const_method == new.const_method)
+            && pairs.into_iter().all(|(old, new)| old.id == new.method && old.const_method == new.const_method)
     }
 }
 

@@ -51,7 +51,7 @@ impl<M: RemoteMemory> Vm<M> {
         }
         // It is rare, whoever calls it: only what is done time and again has its part of the time.
         self.pause = Duration::ZERO;
-        let mut methods: Vec<Method> = self.known.methods().cloned().collect();
+        let mut methods: Vec<Method> = self.known.methods().collect();
         sort(&mut methods);
         Ok(Inventory { methods, complete })
     }
@@ -72,7 +72,7 @@ impl<M: RemoteMemory> Vm<M> {
 
     /// The ids of the methods that were loaded at the last look. What a caller keeps of others can be forgotten.
     pub fn known_methods(&self) -> impl Iterator<Item = VirtAddr> {
-        self.known.methods().map(|method| method.id)
+        self.known.ids()
     }
 
     /// Looks once, within its share of memory and time. A VM that takes too much is forgotten.

@@ -52,7 +52,7 @@ fn read_words<M: RemoteMemory>(
     natives: &[&KnownNative],
 ) -> Result<Vec<Option<VirtAddr>>, MemoryError> {
     let held = reader.numbers_of(natives, |native| {
-        [(at(native.id(), layout.method.const_method), 8), (at(native.id(), layout.method.native_function), 8)]
+        [(at(native.id, layout.method.const_method), 8), (at(native.id, layout.method.native_function), 8)]
     })?;
     let word = |(native, held): (&&KnownNative, Option<[u64; 2]>)| {
         let [const_method, word] = held?.map(VirtAddr);

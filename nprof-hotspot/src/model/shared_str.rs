@@ -3,6 +3,7 @@
 //! The JVMs of a host have thousands of methods in common, and each name of one is needed in many places. So there is one copy
 //! of each text, as long as anybody has it.
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Deref;
@@ -15,28 +16,30 @@ const FEW: usize = 4096;
 static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
 
 /// A text that is kept once however often it is needed. It is compared as the text that it is.
+///
+/// There are many more of these than texts, so that what tells a text's length is with the text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SharedStr(Arc<str>);
+pub struct SharedStr(Arc<Box<str>>);
 
 #[derive(Debug, Default)]
 struct Pool {
-    texts: HashSet<Arc<str>>,
+    texts: HashSet<SharedStr>,
     /// How many there were when those were last removed that nobody had.
     kept: usize,
 }
 
 impl Pool {
-    fn take(&mut self, text: &str) -> Arc<str> {
+    fn take(&mut self, text: &str) -> SharedStr {
         if let Some(known) = self.texts.get(text) {
-            return Arc::clone(known);
+            return known.clone();
         }
         if self.texts.len() >= FEW.max(2 * self.kept) {
-            self.texts.retain(|text| Arc::strong_count(text) > 1);
+            self.texts.retain(|SharedStr(text)| Arc::strong_count(text) > 1);
             self.texts.shrink_to_fit();
             self.kept = self.texts.len();
         }
-        let text: Arc<str> = Arc::from(text);
-        self.texts.insert(Arc::clone(&text));
+        let text = SharedStr(Arc::new(text.into()));
+        self.texts.insert(text.clone());
         text
     }
 }
@@ -52,13 +55,19 @@ impl SharedStr {
 impl From<&str> for SharedStr {
     fn from(text: &str) -> Self {
         // A panic in between leaves the pool as it was, or with one text more.
-        Self(POOL.lock().unwrap_or_else(PoisonError::into_inner).take(text))
+        POOL.lock().unwrap_or_else(PoisonError::into_inner).take(text)
     }
 }
 
 impl From<String> for SharedStr {
     fn from(text: String) -> Self {
         Self::from(text.as_str())
+    }
+}
+
+impl Borrow<str> for SharedStr {
+    fn borrow(&self) -> &str {
+        self
     }
 }
 
@@ -120,6 +129,6 @@ mod tests {
             pool.take(&n.to_string());
         }
         assert!(pool.texts.len() <= 2 * FEW, "{}", pool.texts.len());
-        assert!(Arc::ptr_eq(&kept, &pool.take("kept")));
+        assert!(Arc::ptr_eq(&kept.0, &pool.take("kept").0));
     }
 }
