@@ -22,6 +22,7 @@ use crate::attach::{Collect, Engine, Feeds};
 use crate::config::Config;
 use crate::discover::Proc;
 use crate::export::Limits;
+use crate::sys::allocator;
 use crate::trace::{Error, Event, Host, Options, Profiles, SlowListener, SlowWatch, Start, TierWanted, VMS, calibrate};
 
 /// The JVMs of a host, as they are to be served.
@@ -70,6 +71,7 @@ impl Service {
         for event in self.host.join_all().await {
             self.take_in(event).await;
         }
+        allocator::give_back();
         self.shared.is_ready();
     }
 
@@ -82,6 +84,7 @@ impl Service {
         self.shared.is_alive();
         if let Some(event) = event {
             self.take_in(event).await;
+            spawn_blocking(allocator::give_back);
         }
         Ok(())
     }
