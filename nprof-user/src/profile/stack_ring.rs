@@ -30,8 +30,9 @@ const PACE_IN_A_HURRY: Duration = Duration::from_millis(20);
 const QUEUED: usize = 64;
 /// The same of what native code makes, of which stacks may be taken one after the other.
 const QUEUED_MADE: usize = 256;
-/// The same of slow calls, several times as many as are kept of them: of more than that the shortest are passed over.
-const QUEUED_SLOW: usize = 1_024;
+/// The same of slow calls: of more than that the shortest are passed over. Few of them have stacks ([`SLOW_STACKS`]), and of a native that is
+/// called a million times in a second they are those of some milliseconds that the reader has to wait for a CPU.
+const QUEUED_SLOW: usize = 1 << 14;
 /// The most stacks of slow calls and of what is made in a second, and at once.
 const SLOW_STACKS: f64 = 200.0;
 const SLOW_BURST: f64 = 100.0;

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use super::slowest::Slowest;
 
-/// The most calls that wait. Of those beyond nobody will know whose they were.
-const MOST_CALLS: usize = 1 << 14;
+/// The most calls that wait, each with 16 bytes: those of a tenth of a second, of a native that is called a million times in one. Of those
+/// beyond nobody will know whose they were.
+const MOST_CALLS: usize = 1 << 17;
 /// The most of them that are kept with all that is said of them.
 const MOST_SAMPLES: usize = 1_000;
 
