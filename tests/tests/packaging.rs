@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use nprof_tests::nprof::binary;
@@ -18,15 +18,18 @@ const DATE: (&str, &str) = ("1700000000", " 2023-11-1");
 
 /// Runs `test` with the package, which is made once for all tests.
 fn with_package(test: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    static PACKAGE: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+    static PACKAGE: Mutex<Option<(TempDir, PathBuf)>> = Mutex::new(None);
     with_tools("package", &TOOLS, || {
-        if PACKAGE.get().is_none() {
+        // The others wait: it takes both CPUs for a while.
+        let mut made = PACKAGE.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.is_none() {
             let directory = tempfile::tempdir()?;
             let package = make(directory.path())?;
-            // Another test may have been quicker: its package is as good.
-            drop(PACKAGE.set((directory, package)));
+            *made = Some((directory, package));
         }
-        test(&PACKAGE.get().context("the package is made")?.1)
+        let package = made.as_ref().map(|(_, package)| package.clone()).context("the package is made")?;
+        drop(made);
+        test(&package)
     })
 }
 
