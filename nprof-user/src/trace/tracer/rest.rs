@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// A JVM is looked at so often whatever it does: what tells that it rests is the names of its threads, which are its own to
 /// choose.
-const LOOK_EVERY_AT_REST: Duration = Duration::from_secs(30);
+const LOOK_EVERY_AT_REST: Duration = Duration::from_secs(120);
 /// The same of a walk over all classes: what a collection unloads while nothing runs can be forgotten later, as nothing takes its
 /// place in memory.
 const FULL_WALK_EVERY_AT_REST: Duration = Duration::from_secs(600);
