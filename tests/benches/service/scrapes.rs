@@ -21,8 +21,8 @@ const SCRAPES: usize = 20;
 const INTERVAL: f64 = 15.0;
 /// The coding of what is not compressed.
 const PLAIN: &str = "identity";
-/// How long nobody scrapes.
-const REST: Duration = Duration::from_secs(30);
+/// How long nobody scrapes. Once a minute a thread of the JDK wakes up in each JVM, which is looked at then: that is to be in it.
+const REST: Duration = Duration::from_secs(60);
 
 /// Selects exactly [`METHODS`] of the target's natives, so that none is left out.
 const NATIVES: [&str; 3] = ["targets.Many::m[0-9]", "targets.Many::m[0-9][0-9]", "targets.Many::m[1-4][0-9][0-9]"];
