@@ -69,6 +69,18 @@ impl KnownNative {
         let Native { method: id, const_method, name, signature, .. } = native;
         Self { id, name, signature, const_method, word: None, reported: None }
     }
+
+    /// Whether the VM makes its code itself, if it is of this class of the boot loader.
+    fn is_intrinsic(&self, class: &str) -> bool {
+        stub::is_intrinsic(class, &self.name)
+    }
+
+    /// As it was last reported, if it was; its class has this name.
+    fn reported_of(&self, class: &SharedStr) -> Option<Method> {
+        let code = self.reported?;
+        let (class, name, signature) = (class.clone(), self.name.clone(), self.signature.clone());
+        Some(Method { id: self.id, class, name, signature, code })
+    }
 }
 
 impl Known {
@@ -207,22 +219,22 @@ impl Known {
 
     /// The words that method-handle intrinsics hold.
     pub(super) fn intrinsic_words(&self) -> impl Iterator<Item = VirtAddr> {
+        let of_boot = self.classes().filter(|class| class.is_boot);
         let intrinsics =
-            self.classes().flat_map(|class| class.natives.iter().filter(|native| class.is_intrinsic(native)));
+            of_boot.flat_map(|class| class.natives.iter().filter(|native| native.is_intrinsic(&class.name)));
         intrinsics.filter_map(|native| native.word)
     }
 
     /// The methods that were never reported, or whose code is not what was reported last.
     pub(super) fn report(&mut self, stub: Stub, exports: &Exports) -> Vec<Method> {
         let mut changed = Vec::new();
-        for class in self.classes.values_mut() {
-            for at in 0..class.natives.len() {
-                let native = &class.natives[at];
+        for KnownClass { name, is_boot, natives, .. } in self.classes.values_mut() {
+            for native in natives {
                 let Some(word) = native.word else { continue };
-                let code = stub.classify(exports, class.is_intrinsic(native), word);
+                let code = stub.classify(exports, *is_boot && native.is_intrinsic(name), word);
                 if native.reported != Some(code) {
-                    class.natives[at].reported = Some(code);
-                    changed.extend(class.reported(&class.natives[at]));
+                    native.reported = Some(code);
+                    changed.extend(native.reported_of(name));
                 }
             }
         }
@@ -231,7 +243,7 @@ impl Known {
 
     /// Every method that was reported and is still there.
     pub(super) fn methods(&self) -> impl Iterator<Item = Method> {
-        self.classes().flat_map(|class| class.natives.iter().filter_map(|native| class.reported(native)))
+        self.classes().flat_map(|class| class.natives.iter().filter_map(|native| native.reported_of(&class.name)))
     }
 
     /// Where the VM keeps those.
@@ -258,18 +270,6 @@ impl KnownClass {
     /// What its natives hold, as far as it was seen.
     pub(super) fn words(&self) -> impl Iterator<Item = Option<VirtAddr>> {
         self.natives.iter().map(|native| native.word)
-    }
-
-    /// Whether the VM makes the code of a method of this class itself.
-    fn is_intrinsic(&self, native: &KnownNative) -> bool {
-        self.is_boot && stub::is_intrinsic(&self.name, &native.name)
-    }
-
-    /// A method of this class as it was last reported, if it was.
-    fn reported(&self, native: &KnownNative) -> Option<Method> {
-        let KnownNative { id, name, signature, reported, .. } = native;
-        let (class, name, signature) = (self.name.clone(), name.clone(), signature.clone());
-        Some(Method { id: *id, class, name, signature, code: (*reported)? })
     }
 
     fn bytes(&self) -> usize {
