@@ -5,7 +5,7 @@
 //! frame, by what the instructions around do to the stack (`cfa_offset`, `simulate`, and `not_entrant` for code that the VM has
 //! changed). `threads` lists the VM's threads, with what it takes to find the last Java frame of one that is in native code.
 //!
-//! `sender` knows how each kind of frame leads to its caller, by what `code_cache` and `blob` say of the code that an
+//! `sender` knows how each kind of frame leads to its caller, by what `fixed`, `code_cache` and `blob` say of the code that an
 //! address lies in; `scopes` and `methods` name the frames. `layout` holds where all of it lies in this VM. Frames of
 //! virtual threads that are frozen in the heap are found by `frozen`, with `objects` and `classes`.
 //!
@@ -25,6 +25,7 @@ mod code_cache;
 mod collections_layout;
 mod entered;
 mod entered_layout;
+mod fixed;
 mod frame;
 mod freshness;
 mod frozen;
@@ -63,8 +64,9 @@ use crate::hotspot::{
 };
 use crate::model::{CutReason, Library, VirtAddr};
 use crate::sys::remote_memory::MemoryError;
+use fixed::Fixed;
 use layout::CodeLayout;
-use sender::{Confirmed, Fixed, Known, Registers, Stop, Walk};
+use sender::{Confirmed, Known, Registers, Stop, Walk};
 use stack_copy::StackCopy;
 
 /// A stack with more frames is cut, visibly.

@@ -8,12 +8,13 @@ use super::assumption::{Assumption, changed};
 use super::blob::BlobKind;
 use super::code_cache::CodeCache;
 use super::entered::Entered;
+use super::fixed::Fixed;
 use super::layout::CodeLayout;
 use super::methods::{Method, Methods};
 use super::objects::Objects;
 use super::stack_copy::{FrozenCopy, StackCopy, slot_address};
 use super::{Crossing, CrossingKind, FrameKind, JavaFrame, MAX_FRAMES};
-use crate::hotspot::{Error, Reader, RemoteMemory, at, is_plausible};
+use crate::hotspot::{Reader, RemoteMemory, at};
 use crate::model::{CutReason, VirtAddr};
 use crate::sys::remote_memory::MemoryError;
 
@@ -45,37 +46,6 @@ impl From<CutReason> for Stop {
 impl From<MemoryError> for Stop {
     fn from(error: MemoryError) -> Self {
         Self::Memory(error)
-    }
-}
-
-/// Code that stays where it is for the life of the VM.
-#[derive(Debug, Clone)]
-pub(super) struct Fixed {
-    pub(super) interpreter: std::ops::Range<VirtAddr>,
-    pub(super) call_stub_return: VirtAddr,
-    /// All memory that is set aside for code.
-    pub(super) code: std::ops::Range<VirtAddr>,
-}
-
-impl Fixed {
-    pub(super) fn read<M: RemoteMemory>(reader: &mut Reader<M>, layout: &CodeLayout) -> Result<Self, Error> {
-        let statics = [(layout.statics.interpreter, 8), (layout.statics.call_stub_return, 8)];
-        let [queue, call_stub_return] = reader.numbers(statics)?.ok_or(Error::NotReady)?.map(VirtAddr);
-        let limit = layout.heap.stub_limit;
-        let wanted = [(at(queue, layout.heap.stub_buffer), 8), (at(queue, limit.offset), limit.width)];
-        let [buffer, bytes] = reader.numbers(wanted)?.ok_or(Error::NotReady)?;
-        let interpreter = VirtAddr(buffer)..at(VirtAddr(buffer), bytes);
-        let bounds = [(layout.statics.code_low, 8), (layout.statics.code_high, 8)];
-        let [low, high] = reader.numbers(bounds)?.ok_or(Error::NotReady)?.map(VirtAddr);
-        if ![call_stub_return, interpreter.start, low, high].into_iter().all(is_plausible) {
-            return Err(Error::NotReady);
-        }
-        Ok(Self { interpreter, call_stub_return, code: low..high })
-    }
-
-    /// Whether an address lies where the VM puts code.
-    pub(super) fn contains_code(&self, pc: VirtAddr) -> bool {
-        self.code.contains(&pc)
     }
 }
 

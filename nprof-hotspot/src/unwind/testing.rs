@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::collections_layout::CollectionsLayout;
+use super::fixed::Fixed;
 use super::freshness::counter;
 use super::layout::{
     BlobLayout, CodeLayout, ConstMethodLayout, EntryLayout, HeapLayout, HiddenFlag, NmethodLayout, Place, Statics,
     Versioned,
 };
-use super::sender::{Fixed, Known};
+use super::sender::Known;
 use super::{CrossingKind, End, FrameKind, JavaStack, Sample, Unwinder};
 use crate::hotspot::{Layout, Number, Pages, Reader, RemoteMemory};
 use crate::model::{CutReason, VirtAddr};
