@@ -14,10 +14,9 @@ use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::{say, traced_on_every_jdk};
 use nprof_tests::target::MANY;
 
-/// In the slowest tenth of a second a piece of work takes less than so many times as long as in the slowest without nprof, in the middle of
-/// some rounds: on a host with other work it was 1.02 to 1.05. The promise is 1.1, of which benchmarks tell. Without
-/// pauses between what is written it is 1.23 to 1.6.
-const MOST: f64 = 1.2;
+/// The promise: in no tenth of a second a piece of work takes so many times as long as in the slowest without nprof. Without pauses between
+/// what is written it is 1.23 to 1.6.
+const MOST: f64 = 1.1;
 const TENTH_NS: u64 = 100_000_000;
 /// A JVM that is younger binds natives all the time, and is attached without pauses.
 const GROWN_UP: Duration = Duration::from_secs(5);
@@ -90,7 +89,7 @@ fn spin(time: Duration) {
 }
 
 /// Check that no tenth of a second of a thread that only computes is slower while two thousand functions of its process are attached and
-/// detached than the slowest without nprof, as far as chance lets that be seen.
+/// detached than the slowest without nprof, but for the promise.
 #[test]
 fn who_only_computes_hardly_notices() -> Result<()> {
     traced_on_every_jdk(|jdk| {
@@ -112,7 +111,7 @@ fn who_only_computes_hardly_notices() -> Result<()> {
         say(&format!(
             "{jdk}: ns for a piece of work in the slowest tenths: {without:.0?} without nprof, {with:.0?} with it"
         ));
-        let (without, with) = (median(without), median(with));
+        let (without, with) = (without.into_iter().fold(0.0, f64::max), median(with));
         ensure!(with < MOST * without, "{with:.0} ns by nprof, {without:.0} without");
         target.exit()
     })

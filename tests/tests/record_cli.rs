@@ -130,7 +130,9 @@ fn existing_file_is_replaced() -> Result<()> {
         nprof.signal(Signal::INT)?;
         let said = outcome(nprof)?;
         // Where nprof waits for a CPU, not each call has a stack, and that is said first.
-        ensure!(said.code == Some(0) && said.stderr.ends_with(&format!("nprof: wrote {file}\n")), "{said:?}");
+        let mut lines: Vec<&str> = said.stderr.lines().collect();
+        let wrote = lines.pop().is_some_and(|last| last == format!("nprof: wrote {file}"));
+        ensure!(said.code == Some(0) && wrote && lines.iter().all(|line| line.contains("stack")), "{said:?}");
         ensure!(function(&read(Path::new(&file))?, "tick")?.calls == TURNS);
         ensure!(fs::read_dir(directory.path())?.count() == 1, "something else is left beside the file");
         target.exit()
