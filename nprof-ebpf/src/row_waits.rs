@@ -29,24 +29,37 @@ pub(crate) unsafe fn note(task: *mut task_struct, until_ns: u64, away_ns: u64, i
     let Some(waits) = own_or_free(unsafe { threads::tid_of(task) }) else { return };
     // SAFETY: the map gave the pointer, and the thread's own programs do not run meanwhile.
     let waits = unsafe { &mut *waits };
-    let wait = waits.keep(until_ns.wrapping_sub(away_ns), away_ns);
+    waits.keep(until_ns.wrapping_sub(away_ns), away_ns);
     if is_there {
         // SAFETY: the caller's promise.
-        unsafe { slow::take_stack(task, wait) };
+        let bytes = unsafe { slow::take_stack(task, waits.next_stack()) };
+        waits.keep_stack(bytes);
     }
 }
 
-/// The longest wait of the current thread in a call at whose end its row said this, and by so much less at its beginning.
+/// Writes the longest wait of the current thread in a call at whose end its row said this, and by so much less at its beginning, if that is
+/// known.
+///
+/// # Safety
+/// `into` is what is to be written.
 #[inline(always)]
-pub(crate) fn longest(end_ns: u64, off_ns: u64) -> Option<*const Wait> {
+pub(crate) unsafe fn tell_longest(into: *mut Wait, end_ns: u64, off_ns: u64) {
     let tid = threads::current_tid();
-    let waits = place(tid)?;
+    let Some(waits) = place(tid) else { return };
     // SAFETY: the map gave the pointer. Volatile, because other threads take and leave places.
     if unsafe { (&raw const (*waits).owner).read_volatile() } != tid {
-        return None;
+        return;
     }
     // SAFETY: as above, and nobody else writes to it while its thread is here.
-    unsafe { &*waits }.longest_between(end_ns.wrapping_sub(off_ns), end_ns).map(core::ptr::from_ref)
+    let waits = unsafe { &*waits };
+    let Some(wait) = waits.longest_between(end_ns.wrapping_sub(off_ns), end_ns) else { return };
+    // SAFETY: the caller's promise.
+    unsafe {
+        (*into).ns = wait.ns;
+        if let Some(stack) = waits.stack_of(wait) {
+            ((*into).bytes, (*into).frames) = (stack.bytes, stack.frames);
+        }
+    }
 }
 
 /// A thread ends: its place is the next one's.
@@ -87,7 +100,7 @@ fn own_or_free(tid: u32) -> Option<*mut RowWaits> {
         return None;
     }
     // SAFETY: as above; nobody but the new owner has it.
-    unsafe { ((*waits).first, (*waits).count, (*waits).forgotten_ns) = (0, 0, 0) };
+    unsafe { (*waits).clear() };
     Some(waits)
 }
 

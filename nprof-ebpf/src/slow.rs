@@ -3,7 +3,6 @@
 //! Whether a call is slow is decided at its return by one look at its function's threshold. What a thread waits for is only
 //! looked at when it runs again after a while: its kernel stack is then still the one that it left the CPU with.
 
-use core::ffi::c_void;
 use core::mem::offset_of;
 
 use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_RB_NO_WAKEUP, pt_regs, task_struct};
@@ -168,20 +167,19 @@ pub(crate) unsafe fn note_wait(task: *mut task_struct, away_ns: u64, is_there: b
     (wait.start_ns, wait.ns, wait.bytes) = (open.start_ns, away_ns, 0);
     if is_there {
         // SAFETY: the caller's promise.
-        unsafe { take_stack(task, wait) };
+        wait.bytes = unsafe { take_stack(task, &mut wait.frames) };
     }
 }
 
-/// Keeps where a thread is that waits.
+/// Takes where a thread is that waits. Returns how many bytes of it are known.
 ///
 /// # Safety
 /// `task` is a live task that the kernel has given.
 #[inline(always)]
-pub(crate) unsafe fn take_stack(task: *mut task_struct, wait: &mut Wait) {
-    let into = (&raw mut wait.frames).cast::<c_void>();
-    // SAFETY: the caller's promise, and there is room for so many addresses.
-    let bytes = unsafe { bpf_get_task_stack(task, into, (WAIT_FRAMES * size_of::<u64>()) as u32, 0) };
-    wait.bytes = if bytes < 0 { 0 } else { bytes as u64 };
+pub(crate) unsafe fn take_stack(task: *mut task_struct, into: &mut [u64; WAIT_FRAMES]) -> u64 {
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { bpf_get_task_stack(task, into.as_mut_ptr().cast(), size_of_val(into) as u32, 0) };
+    if bytes < 0 { 0 } else { bytes as u64 }
 }
 
 /// What a call that has been taken off `frames` waited for was also within the call that made it.
@@ -395,9 +393,8 @@ unsafe fn detail_of_stub(into: *mut SlowDetails, &OfStub { used, .. }: &OfStub) 
             (*into).off_ns = off_ns;
             if off_ns != SlowDetails::UNKNOWN
                 && let Some(end_ns) = vm::word(used.wrapping_sub(size_of::<u64>() as u64))
-                && let Some(wait) = row_waits::longest(end_ns, off_ns)
             {
-                (*into).wait = *wait;
+                row_waits::tell_longest(&raw mut (*into).wait, end_ns, off_ns);
             }
         }
         if counters::are_wanted() {

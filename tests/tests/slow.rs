@@ -275,15 +275,18 @@ fn consumed_by(jdk: &Jdk, tier: &str) -> Result<()> {
     let consumed = |name: &str, method: &str| -> Vec<Option<u64>> {
         calls(method).iter().map(|call| call.collected.as_ref()?.get(name).copied()).collect()
     };
-    ensure!(consumed("syscalls", "call") == [Some(7); 10], "{slow:?}");
-    ensure!(consumed("read_bytes", "call") == [Some(0); 10], "{slow:?}");
-    ensure!(consumed("written_bytes", "copy") == [Some(5_000); 3], "{slow:?}");
+    ensure!(consumed("syscalls", "call") == [Some(7); 10], "system calls: {slow:?}");
+    ensure!(consumed("read_bytes", "call") == [Some(0); 10], "read: {slow:?}");
+    ensure!(consumed("written_bytes", "copy") == [Some(5_000); 3], "written: {slow:?}");
     let nested = consumed("syscalls", "outer");
-    ensure!(nested.len() == 2 && nested.iter().all(|syscalls| *syscalls >= Some(6)), "{slow:?}");
-    ensure!(slow.calls.iter().all(|call| call.tier == tier), "{slow:?}");
-    ensure!(calls("nap").len() == 4 && calls("nap").iter().all(|call| call.off_cpu_ns > call.on_cpu_ns), "{slow:?}");
+    ensure!(nested.len() == 2 && nested.iter().all(|syscalls| *syscalls >= Some(6)), "nested: {slow:?}");
+    ensure!(slow.calls.iter().all(|call| call.tier == tier), "tiers: {slow:?}");
+    ensure!(
+        calls("nap").len() == 4 && calls("nap").iter().all(|call| call.off_cpu_ns > call.on_cpu_ns),
+        "off the CPU: {slow:?}"
+    );
     let waited = |call: &&SlowCallRow| call.wait.as_ref().is_some_and(|wait| Some(wait.ns) <= call.off_cpu_ns);
-    ensure!(calls("nap").iter().all(waited), "{slow:?}");
+    ensure!(calls("nap").iter().all(waited), "waited: {slow:?}");
     target.exit()
 }
 
