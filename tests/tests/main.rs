@@ -85,6 +85,7 @@ mod tree_tasks;
 mod unwind;
 mod user_programs;
 mod versions;
+mod waiting;
 mod weights;
 
 /// Selects every native method of the targets.

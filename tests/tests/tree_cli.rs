@@ -7,20 +7,15 @@ use nprof_tests::child::{Child, PATIENCE, Stream};
 use nprof_tests::nprof::{Outcome, outcome, run, spawn};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::traced_on_every_jdk;
-use nprof_tests::stolen::Stolen;
 use rustix::process::Signal;
 use serde_json::Value;
 
 const ENTRY: &str = "targets.Trees$Work::entry";
 /// So many invocations are shown.
 const SHOWN: u64 = 20;
-/// Works, and then waits.
-const BOTH: &str = "targets.Trees$Waiting::both";
-/// So many times.
-const WAITS: u64 = 5;
 
 /// A command that follows a method of a target, with everything in place.
-fn follow(target: &RemoteProcess, entry: &str, args: &[&str]) -> Result<Child> {
+pub(crate) fn follow(target: &RemoteProcess, entry: &str, args: &[&str]) -> Result<Child> {
     let pid = target.pid().to_string();
     let mut child = spawn(&[&["tree", "--pid", &pid, entry, "--package", "targets.**"], args].concat())?;
     child.line_with_prefix(Stream::Stderr, "following ")?;
@@ -51,7 +46,7 @@ fn must_be_the_tree_of(seed: u64, tree: &Value) -> Result<()> {
 }
 
 /// The invocations that a command has printed, and the last line.
-fn printed(outcome: Outcome) -> Result<(Vec<Value>, Value)> {
+pub(crate) fn printed(outcome: Outcome) -> Result<(Vec<Value>, Value)> {
     let Outcome { code, stdout, stderr } = outcome;
     ensure!(code == Some(0), "{code:?}: {stderr:?}");
     let mut lines = stdout.lines().map(|line| Ok(serde_json::from_str(line)?)).collect::<Result<Vec<Value>>>()?;
@@ -77,59 +72,6 @@ fn a_line_for_each_invocation() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut target = RemoteProcess::trees(jdk, &[])?;
         must_be_lines(&mut target)?;
-        target.exit()
-    })
-}
-
-/// The invocations of a method that works and then waits, so many times, and the last line.
-fn working_and_waiting(target: &mut RemoteProcess, args: &[&str]) -> Result<(Vec<Value>, Value)> {
-    let rounds = WAITS.to_string();
-    let child = follow(target, BOTH, &[&["--format", "json", "-n", &rounds], args].concat())?;
-    target.run(&format!("waiting {rounds}"))?;
-    let (trees, last) = printed(outcome(child)?)?;
-    ensure!(trees.len() as u64 == WAITS, "{trees:?}");
-    Ok((trees, last))
-}
-
-fn number(value: &Value) -> Result<f64> {
-    value.as_f64().with_context(|| format!("{value} is no number"))
-}
-
-/// Check that a target's waiting is told from its work, in each method and in all of an invocation: what a host has stolen is work to the
-/// scheduler, and not to the target's clock. Returns the invocations.
-pub(crate) fn must_tell_waiting(target: &mut RemoteProcess) -> Result<Vec<Value>> {
-    /// What each of both takes, by the target's own clocks.
-    const NS: f64 = 20e6;
-    let stolen = Stolen::from_now_on()?;
-    let (trees, last) = working_and_waiting(target, &[])?;
-    let mut more = stolen.ns()? / NS;
-    for tree in &trees {
-        let (of_works, of_waits) = (&tree["root"]["children"][0], &tree["root"]["children"][1]);
-        ensure!(of_works["method"] == "works" && of_waits["method"] == "waits", "{tree}");
-        let on_cpu = |node: &Value| Ok::<f64, anyhow::Error>(number(&node["total_ns"])? - number(&node["off_cpu_ns"])?);
-        let (works, waits) = (on_cpu(of_works)? / NS, number(&of_waits["self_off_cpu_ns"])? / NS);
-        let told = format!("{works} of work, {more} stolen, {waits} of waiting: {tree}");
-        ensure!((0.95..1.3 + more).contains(&works) && waits > 0.95, "{told}");
-        more -= (works - 1.3).max(0.0);
-        ensure!(on_cpu(of_waits)? < NS * (0.25 + more), "{told}");
-        let both = number(&of_works["off_cpu_ns"])? + number(&of_waits["off_cpu_ns"])?;
-        ensure!(number(&tree["off_cpu_ns"])? >= both, "{tree}");
-    }
-    ensure!(number(&last["summary"]["entries"][0]["off_cpu_ns"])? > 0.95 * NS * WAITS as f64, "{last}");
-    Ok(trees)
-}
-
-/// Check that waiting is told from work, in each method and in all of an invocation, and that it is not known where it was not asked for.
-#[test]
-fn waiting_is_told_from_work() -> Result<()> {
-    traced_on_every_jdk(|jdk| {
-        let mut target = RemoteProcess::trees(jdk, &[])?;
-        must_tell_waiting(&mut target)?;
-        let (trees, last) = working_and_waiting(&mut target, &["--no-off-cpu"])?;
-        for tree in trees {
-            ensure!(tree["off_cpu_ns"].is_null() && tree["root"]["self_off_cpu_ns"].is_null(), "{tree}");
-        }
-        ensure!(last["summary"]["entries"][0]["off_cpu_ns"].is_null(), "{last}");
         target.exit()
     })
 }
