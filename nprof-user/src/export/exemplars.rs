@@ -13,7 +13,7 @@ const NAMES: usize = "thread".len() + "caller".len();
 const THREAD: usize = 32;
 
 /// The exemplars of a distribution, by the classic bucket.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Exemplars(BTreeMap<usize, Exemplar>);
 
 impl Exemplars {

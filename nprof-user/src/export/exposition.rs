@@ -10,12 +10,15 @@ use super::families::{Family, Id, TABLE};
 use super::labels::Labels;
 use super::registered::register;
 use super::series::{Series, Value};
+use super::totals::Shown;
 use crate::model::JvmLabels;
 
 /// All series at one moment.
 #[derive(Debug)]
 pub struct Exposition {
-    /// The series of each family, in the order of the table.
+    /// The methods. Their series are made of them when they are written: all together they would be megabytes.
+    methods: Vec<Arc<Shown>>,
+    /// The other series of each family, in the order of the table.
     families: Vec<Arc<Vec<Series>>>,
     /// Since when the counters count.
     began: Began,
@@ -25,15 +28,41 @@ pub struct Exposition {
 
 impl Exposition {
     /// The families that have series, in the order of the table.
-    pub(super) fn families(&self) -> impl Iterator<Item = (&'static Family, &[Series])> {
-        let all = TABLE.iter().zip(self.families.iter().map(|series| series.as_slice()));
-        all.filter(|(_, series)| !series.is_empty())
+    pub(super) fn families(&self) -> impl Iterator<Item = (&'static Family, AllSeries<'_>)> {
+        let all = Id::ALL.iter().zip(&self.families);
+        let all = all.map(|(family, others)| AllSeries { methods: &self.methods, family: *family, others });
+        all.filter(|series| !series.is_empty()).map(|series| (&TABLE[series.family as usize], series))
     }
 
     /// Since when a counter with these labels counts: it was 0 then.
     pub(super) fn began(&self, labels: &Labels) -> Timestamp {
         let of_jvm = labels.jvm().and_then(|jvm| self.began.jvms.get(jvm));
         of_jvm.copied().unwrap_or(self.began.host)
+    }
+}
+
+/// All series of a family.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AllSeries<'a> {
+    methods: &'a [Arc<Shown>],
+    family: Id,
+    others: &'a [Series],
+}
+
+impl<'a> AllSeries<'a> {
+    /// One after the other.
+    pub(super) fn iter(self) -> impl Iterator<Item = Series> + use<'a> {
+        let is_of_methods = TABLE[self.family as usize].is_of_methods();
+        let methods = if is_of_methods { self.methods } else { &[] };
+        let of_method = move |method: &Arc<Shown>| {
+            let value = method.value(self.family)?;
+            Some(Series { labels: Arc::clone(&method.labels), value })
+        };
+        methods.iter().filter_map(of_method).chain(self.others.iter().cloned())
+    }
+
+    fn is_empty(self) -> bool {
+        self.iter().next().is_none()
     }
 }
 
@@ -49,6 +78,7 @@ struct Began {
 /// The series of a moment as long as more of them come.
 #[derive(Debug)]
 pub(super) struct Collected {
+    methods: Vec<Arc<Shown>>,
     families: Vec<Vec<Series>>,
     began: Began,
 }
@@ -56,12 +86,21 @@ pub(super) struct Collected {
 impl Collected {
     /// None yet; nprof itself counts since `host`.
     pub(super) fn new(host: Timestamp) -> Self {
-        Self { families: TABLE.iter().map(|_| Vec::new()).collect(), began: Began { host, jvms: BTreeMap::new() } }
+        Self {
+            methods: Vec::new(),
+            families: TABLE.iter().map(|_| Vec::new()).collect(),
+            began: Began { host, jvms: BTreeMap::new() },
+        }
     }
 
     /// Says since when the counters of the JVMs with these labels count.
     pub(super) fn began(&mut self, jvm: &Arc<JvmLabels>, at: Timestamp) {
         self.began.jvms.insert(Arc::clone(jvm), at);
+    }
+
+    /// Adds the series of a method. There must be no other with its labels.
+    pub(super) fn show(&mut self, method: &Arc<Shown>) {
+        self.methods.push(Arc::clone(method));
     }
 
     /// Adds a series. There must be no other with these labels in the family.
@@ -76,6 +115,6 @@ impl Collected {
         for (family, series) in TABLE.iter().zip(&families).filter(|(family, _)| !family.is_of_methods()) {
             register(&mut registry, family, series);
         }
-        Exposition { families, began: self.began, registry }
+        Exposition { methods: self.methods, families, began: self.began, registry }
     }
 }

@@ -49,7 +49,7 @@ macro_rules! families {
 
         impl Id {
             /// Every one, by its place.
-            const ALL: &[Self] = &[$(Self::$id),*];
+            pub(super) const ALL: &[Self] = &[$(Self::$id),*];
         }
 
         /// All families, in the order of output.

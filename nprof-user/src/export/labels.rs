@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::model::{JvmLabels, SharedStr};
 
 /// The labels of one series, in the order of output.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Labels {
     jvm: Option<Arc<JvmLabels>>,
     own: Vec<(&'static str, SharedStr)>,

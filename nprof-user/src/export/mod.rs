@@ -26,6 +26,7 @@ mod process;
 mod registered;
 pub mod samples;
 mod series;
+mod totals;
 
 pub use backlog::Backlog;
 pub use exporter::Exporter;

@@ -7,14 +7,14 @@ use super::exemplars::Exemplars;
 use super::labels::Labels;
 
 /// One series and its value.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Series {
     pub(super) labels: Arc<Labels>,
     pub(super) value: Value,
 }
 
 /// The value of a series.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Value {
     /// A number of things.
     Whole(u64),
@@ -25,7 +25,7 @@ pub(super) enum Value {
     /// A part of a whole: 0.02 is 2 %.
     Share(f64),
     /// A distribution of times, and single ones of them.
-    Durations(Arc<Distribution>, Arc<Exemplars>),
+    Durations(Arc<Distribution>, Option<Arc<Exemplars>>),
     /// A distribution of bytes.
     Bytes(Arc<Distribution>),
 }
@@ -53,7 +53,7 @@ impl Value {
 
     /// Single calls of a distribution.
     pub(super) fn exemplars(&self) -> Option<&Exemplars> {
-        if let Self::Durations(_, exemplars) = self { Some(exemplars) } else { None }
+        if let Self::Durations(_, exemplars) = self { exemplars.as_deref() } else { None }
     }
 }
 

@@ -8,12 +8,13 @@ use jiff::Timestamp;
 use super::as_u64;
 use super::assignments::{Assigned, Assignments, Name};
 use super::jni::JniSeries;
-use super::series::{Series, nanoseconds};
+use super::series::Series;
 use crate::export::exposition::Collected;
 use crate::export::families::Id;
 use crate::export::input::Limits;
 use crate::export::labels::Labels;
 use crate::export::series::Value;
+use crate::export::totals::nanoseconds;
 use crate::model::{JvmLabels, MethodSnapshot, SkipReason, Snapshot, States, Tracing};
 
 /// The series of one set of JVM labels.

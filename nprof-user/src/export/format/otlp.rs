@@ -74,8 +74,8 @@ impl Exposition {
         let mut requests = Requests::new(origin, each);
         for (family, series) in self.families() {
             let mut points = Points::new(family.kind);
-            for one in series {
-                let point = Point::new(one, self.began(&one.labels), at);
+            for one in series.iter() {
+                let point = Point::new(&one, self.began(&one.labels), at);
                 let length = point.encoded_len();
                 if requests.bytes > 0 && requests.bytes + length > REQUEST_BYTES {
                     requests.add(family, points.take());

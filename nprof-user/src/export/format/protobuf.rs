@@ -15,7 +15,7 @@ use prometheus_client::metrics::MetricType;
 use prost::{Message, encode_length_delimiter};
 
 use crate::export::distribution::{By, Distribution};
-use crate::export::exposition::Exposition;
+use crate::export::exposition::{AllSeries, Exposition};
 use crate::export::families::Family;
 use crate::export::native::Native;
 use crate::export::series::{Series, as_float, seconds};
@@ -30,7 +30,7 @@ pub(in crate::export) fn protobuf(exposition: &Exposition, out: &mut impl Write)
 
 /// Writes a family after its length. Messages that stand behind each other are one, with the metrics of all. Each is made
 /// twice, as the length comes first: less than it takes to keep them.
-fn push_family(out: &mut impl Write, family: &Family, series: &[Series]) -> io::Result<()> {
+fn push_family(out: &mut impl Write, family: &Family, series: AllSeries<'_>) -> io::Result<()> {
     let head = MetricFamily {
         name: format!("{}{}", family.name, family.suffix()),
         help: family.help.to_owned(),
@@ -39,12 +39,12 @@ fn push_family(out: &mut impl Write, family: &Family, series: &[Series]) -> io::
         metric: Vec::new(),
     };
     let mut one = One::default();
-    let length = series.iter().map(|series| one.with(family.kind, series).encoded_len()).sum::<usize>();
+    let length = series.iter().map(|series| one.with(family.kind, &series).encoded_len()).sum::<usize>();
     let mut bytes = Vec::new();
     encode_length_delimiter(head.encoded_len() + length, &mut bytes)?;
     head.encode(&mut bytes)?;
-    for series in series {
-        one.with(family.kind, series).encode(&mut bytes)?;
+    for series in series.iter() {
+        one.with(family.kind, &series).encode(&mut bytes)?;
         out.write_all(&bytes)?;
         bytes.clear();
     }

@@ -6,9 +6,9 @@ use super::Format;
 use super::number::{push_seconds, push_whole};
 use crate::export::distribution::{By, Distribution};
 use crate::export::exemplars::{self, Exemplars};
-use crate::export::exposition::Exposition;
+use crate::export::exposition::{AllSeries, Exposition};
 use crate::export::families::Family;
-use crate::export::series::{Series, Value};
+use crate::export::series::Value;
 use crate::model::Exemplar;
 
 /// Writes the text format of Prometheus.
@@ -37,8 +37,8 @@ pub(in crate::export) fn open_metrics(exposition: &Exposition, out: &mut impl Wr
     push_all(out, &["# EOF\n"])
 }
 
-fn push_series(out: &mut impl Write, family: &Family, all: &[Series], format: Format) -> io::Result<()> {
-    for series in all {
+fn push_series(out: &mut impl Write, family: &Family, all: AllSeries<'_>, format: Format) -> io::Result<()> {
+    for series in all.iter() {
         let labels = series.labels.text();
         if let Some(of) = series.value.distribution() {
             let exemplars = series.value.exemplars().filter(|_| format.shows_exemplars());

@@ -77,7 +77,7 @@ fn families_are_those_of_a_scrape() {
                     _ => (family.name, "By"),
                 };
                 assert_eq!((metric.name.as_str(), metric.unit.as_str()), expected);
-                assert_eq!(histograms(metric).len(), series.len());
+                assert_eq!(histograms(metric).len(), series.iter().count());
                 continue;
             }
             MetricType::Counter => {
@@ -90,7 +90,7 @@ fn families_are_those_of_a_scrape() {
             }
         }
         assert_eq!(metric.name, family.name);
-        assert_eq!(numbers(metric).len(), series.len(), "{}", family.name);
+        assert_eq!(numbers(metric).len(), series.iter().count(), "{}", family.name);
         assert!(numbers(metric).iter().all(|point| point.time_unix_nano == 1_800_000_000_000_000_005));
     }
 }
@@ -215,7 +215,7 @@ fn requests_are_limited() {
     exposition.otlp(&origin(), AT, |bytes, _| lengths.push(bytes.len()));
     assert!(lengths.len() > 3 && lengths.iter().all(|length| *length < REQUEST_BYTES * 11 / 10), "{lengths:?}");
     let requests = pushed(&exposition);
-    let series: usize = exposition.families().map(|(_, series)| series.len()).sum();
+    let series: usize = exposition.families().map(|(_, series)| series.iter().count()).sum();
     assert_eq!(requests.iter().map(|(_, points)| points).sum::<u64>(), series as u64);
     let metrics = metrics(requests);
     let calls = metrics.iter().filter(|metric| metric.name == "nprof_native_calls").flat_map(numbers);
