@@ -295,6 +295,9 @@ impl RowWait {
     }
 }
 
+/// The bytes of a thread's name, with the 0 at its end.
+pub const THREAD_NAME: usize = 16;
+
 /// What is said of a slow call besides its [`StackHeader`](crate::StackHeader).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(target_arch = "bpf"), derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
@@ -307,13 +310,15 @@ pub struct SlowDetails {
     pub has_consumed: u64,
     /// Whether [`crate::CallArgs`] stand before: 1, or 0.
     pub has_args: u64,
+    /// The thread's name, up to the first byte that is 0.
+    pub thread: [u8; THREAD_NAME],
     /// What it has consumed of the wanted counters, with nested traced calls.
     pub consumed: ThreadCounts,
     /// The longest time that it was not running.
     pub wait: Wait,
 }
 
-const _: () = assert!(size_of::<SlowDetails>() == 24 + 8 * THREAD_COUNTERS + 216);
+const _: () = assert!(size_of::<SlowDetails>() == 24 + THREAD_NAME + 8 * THREAD_COUNTERS + 216);
 
 impl SlowDetails {
     /// In place of a time.
@@ -324,6 +329,13 @@ impl SlowDetails {
     #[must_use]
     pub fn at_end_of(record: &[u8]) -> Option<Self> {
         Self::read_from_suffix(record).ok().map(|(_, details)| details)
+    }
+
+    /// The thread's name.
+    #[cfg(not(target_arch = "bpf"))]
+    #[must_use]
+    pub fn thread(&self) -> &[u8] {
+        self.thread.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 }
 
@@ -503,12 +515,15 @@ mod tests {
     #[test]
     fn details_come_last() {
         let mut details = SlowDetails { off_ns: 7, has_consumed: 1, ..SlowDetails::new_zeroed() };
+        details.thread[..9].copy_from_slice(b"pool-1\0-7");
         details.wait.bytes = 16;
         details.wait.frames[..2].copy_from_slice(&[0xff01, 0xff02]);
         let mut record = std::vec![9; 100];
         record.extend(details.as_bytes());
         let read = SlowDetails::at_end_of(&record).unwrap();
         assert_eq!((read, read.wait.frames()), (details, &[0xff01, 0xff02][..]));
+        assert_eq!(read.thread(), b"pool-1");
+        assert_eq!(SlowDetails { thread: [b'x'; THREAD_NAME], ..read }.thread().len(), THREAD_NAME);
         assert_eq!(SlowDetails::at_end_of(&record[..100]), None);
         assert_eq!(Wait { bytes: u64::MAX, ..details.wait }.frames().len(), WAIT_FRAMES);
     }

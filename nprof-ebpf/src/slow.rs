@@ -8,10 +8,12 @@ use core::mem::offset_of;
 use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_RB_NO_WAKEUP, pt_regs, task_struct};
 use aya_ebpf::btf_maps::Array;
 use aya_ebpf::helpers::bpf_get_smp_processor_id;
-use aya_ebpf::helpers::generated::{bpf_get_task_stack, bpf_probe_read_user, bpf_ringbuf_reserve, bpf_ringbuf_submit};
+use aya_ebpf::helpers::generated::{
+    bpf_get_current_comm, bpf_get_task_stack, bpf_probe_read_user, bpf_ringbuf_reserve, bpf_ringbuf_submit,
+};
 use aya_ebpf::macros::btf_map;
 use nprof_common::rows::Used;
-use nprof_common::slow::{ABOVE, WAIT_FRAMES};
+use nprof_common::slow::{ABOVE, THREAD_NAME, WAIT_FRAMES};
 use nprof_common::stack::{PAGE, collect};
 use nprof_common::{
     CallArgs, Frame, Frames, SLOTS, SlowDetails, SlowPace, SlowStats, StackHeader, StackKind, THREAD_COUNTERS,
@@ -351,6 +353,8 @@ unsafe fn detail(mut into: *mut u8, result: Option<u64>, known: Known<'_>) {
     // SAFETY: the caller's promise.
     unsafe {
         (*into).has_args = has_args as u64;
+        // Read later, it is that of nobody any more: many threads end right after their call.
+        bpf_get_current_comm((&raw mut (*into).thread).cast(), THREAD_NAME as u32);
         (*into).off_ns = SlowDetails::UNKNOWN;
         (*into).has_consumed = 0;
         (*into).consumed = [0; THREAD_COUNTERS];

@@ -285,6 +285,8 @@ fn consumed_by(jdk: &Jdk, tier: &str) -> Result<()> {
         calls("nap").len() == 4 && calls("nap").iter().all(|call| call.off_cpu_ns > call.on_cpu_ns),
         "off the CPU: {slow:?}"
     );
+    // They have ended, and their names are those at the ends of their calls.
+    ensure!(calls("nap").iter().all(|call| call.thread.starts_with("Thread-")), "names: {slow:?}");
     let waited = |call: &&SlowCallRow| call.wait.as_ref().is_some_and(|wait| Some(wait.ns) <= call.off_cpu_ns);
     ensure!(calls("nap").iter().all(waited), "waited: {slow:?}");
     target.exit()

@@ -43,7 +43,7 @@ impl Reader {
             ended: ended(header.now_ns),
             ended_ns: header.now_ns,
             tid: header.tid,
-            thread: self.proc.thread(self.pid, header.tid).map(|thread| thread.name).unwrap_or_default(),
+            thread: String::from_utf8_lossy(details.thread()).into_owned(),
             record: header.index,
             by_stub: header.kind != StackKind::Slow as u32,
             time_ns: header.time_ns,
