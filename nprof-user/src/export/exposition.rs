@@ -10,14 +10,14 @@ use super::families::{Family, Id, TABLE};
 use super::labels::Labels;
 use super::registered::register;
 use super::series::{Series, Value};
-use super::totals::Shown;
+use super::totals::{Methods, Shown};
 use crate::model::JvmLabels;
 
 /// All series at one moment.
 #[derive(Debug)]
 pub struct Exposition {
     /// The methods. Their series are made of them when they are written: all together they would be megabytes.
-    methods: Vec<Arc<Shown>>,
+    methods: Methods,
     /// The other series of each family, in the order of the table.
     families: Vec<Arc<Vec<Series>>>,
     /// Since when the counters count.
@@ -44,7 +44,7 @@ impl Exposition {
 /// All series of a family.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AllSeries<'a> {
-    methods: &'a [Arc<Shown>],
+    methods: &'a Methods,
     family: Id,
     others: &'a [Series],
 }
@@ -53,7 +53,7 @@ impl<'a> AllSeries<'a> {
     /// One after the other.
     pub(super) fn iter(self) -> impl Iterator<Item = Series> + use<'a> {
         let is_of_methods = TABLE[self.family as usize].is_of_methods();
-        let methods = if is_of_methods { self.methods } else { &[] };
+        let methods = if is_of_methods { self.methods.that_may_have(self.family) } else { &[] };
         let of_method = move |method: &Arc<Shown>| {
             let value = method.value(self.family)?;
             Some(Series { labels: Arc::clone(&method.labels), value })
@@ -78,7 +78,7 @@ struct Began {
 /// The series of a moment as long as more of them come.
 #[derive(Debug)]
 pub(super) struct Collected {
-    methods: Vec<Arc<Shown>>,
+    methods: Methods,
     families: Vec<Vec<Series>>,
     began: Began,
 }
@@ -87,7 +87,7 @@ impl Collected {
     /// None yet; nprof itself counts since `host`.
     pub(super) fn new(host: Timestamp) -> Self {
         Self {
-            methods: Vec::new(),
+            methods: Methods::default(),
             families: TABLE.iter().map(|_| Vec::new()).collect(),
             began: Began { host, jvms: BTreeMap::new() },
         }
@@ -100,7 +100,7 @@ impl Collected {
 
     /// Adds the series of a method. There must be no other with its labels.
     pub(super) fn show(&mut self, method: &Arc<Shown>) {
-        self.methods.push(Arc::clone(method));
+        self.methods.push(method);
     }
 
     /// Adds a series. There must be no other with these labels in the family.

@@ -26,6 +26,40 @@ pub(super) struct Shown {
     pub(super) exemplars: Option<Arc<Exemplars>>,
 }
 
+/// The families in which most methods have a series. In the others few or none have one.
+const OF_MOST: [Id; 7] = [
+    Id::NativeCalls,
+    Id::NativeCallDuration,
+    Id::NativeCallSelf,
+    Id::NativeCallOnCpu,
+    Id::NativeCallOffCpu,
+    Id::NativeCallProbe,
+    Id::NativeCallsInFlight,
+];
+
+/// All methods at one moment.
+#[derive(Debug, Default)]
+pub(super) struct Methods {
+    all: Vec<Arc<Shown>>,
+    /// Those with a series in a family that is not [`OF_MOST`].
+    with_others: Vec<Arc<Shown>>,
+}
+
+impl Methods {
+    /// Adds a method.
+    pub(super) fn push(&mut self, method: &Arc<Shown>) {
+        self.all.push(Arc::clone(method));
+        if method.has_others() {
+            self.with_others.push(Arc::clone(method));
+        }
+    }
+
+    /// Those that may have a series in a family of methods: there are dozens, and to ask each method for each takes as long as to write.
+    pub(super) fn that_may_have(&self, family: Id) -> &[Arc<Shown>] {
+        if OF_MOST.contains(&family) { &self.all } else { &self.with_others }
+    }
+}
+
 impl Shown {
     /// Nothing yet.
     pub(super) fn new(labels: Arc<Labels>) -> Self {
@@ -55,6 +89,12 @@ impl Shown {
             Id::NativeCallsInFlight => self.timed.then_some(Value::Whole(self.in_flight)),
             _ => self.consumed(family).or_else(|| self.sizes(family)),
         }
+    }
+
+    /// Whether it may have a series in a family that is not [`OF_MOST`].
+    fn has_others(&self) -> bool {
+        let Totals { untimed, unwatched_ns, estimated, sizes, consumed, .. } = &self.totals;
+        *untimed > 0 || *unwatched_ns > 0 || estimated.is_some() || consumed.is_some() || !sizes.is_empty()
     }
 
     /// What the calls have consumed, where that is collected.

@@ -21,7 +21,7 @@ use super::page::{self, Page};
 use super::slots::Slot;
 use crate::export::{Format, negotiate};
 
-/// Scrapes that are made at a time: each may take a core, and its series, some megabytes, are there until its last piece is made.
+/// Scrapes that are made at a time: each may take a core, and what it shows of methods stays until its last piece is made.
 /// One whose client does not take it gives its place back when the time for the answer is over.
 const SCRAPES: usize = 4;
 /// Other pages that are made at a time. They are short; this bounds the threads that hang if one ever does.
