@@ -20,6 +20,7 @@ pub mod histogram;
 pub mod jni;
 pub mod jni_locals;
 pub mod loss;
+pub mod row_waits;
 pub mod rows;
 pub mod shared;
 pub mod slow;
@@ -50,7 +51,8 @@ pub use jni::{
 };
 pub use jni_locals::JniLocals;
 pub use loss::Loss;
-pub use slow::{RowWaits, SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
+pub use row_waits::RowWaits;
+pub use slow::{SlowDetails, SlowPace, SlowStats, WAITS, Wait, Waits};
 pub use stack::{
     CallEvent, Chunk, FrozenPlaces, LastJavaFrame, LastJavaFramePlace, OffCpu, Pace, StackHeader, StackKind, VmPlaces,
 };
