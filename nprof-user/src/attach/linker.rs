@@ -1,7 +1,6 @@
 //! Asks the kernel for links to sites of a target.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use nprof_common::{Cookie, Lane};
@@ -13,6 +12,7 @@ use super::switches::Switches;
 use super::target::Target;
 use crate::model::{Library, LibraryId, Pid};
 use crate::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi};
+use crate::sys::probe_link::ProbeLink;
 
 /// The end of a call that a probe is on, or one that does nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Linker {
         sites: &[IndexedSite],
         kind: Kind,
         switches: &Switches,
-    ) -> io::Result<OwnedFd> {
+    ) -> io::Result<ProbeLink> {
         let path = c_path(&library.open_path)?;
         let offsets: Vec<u64> = sites.iter().map(|site| site.offset).collect();
         let cookies: Option<Vec<u64>> = sites.iter().map(|site| self.cookie(*site, kind, switches)).collect();
@@ -74,7 +74,7 @@ impl Linker {
         library: &Library,
         (lane, spots): (Lane, &Spots),
         on_return: bool,
-    ) -> io::Result<OwnedFd> {
+    ) -> io::Result<ProbeLink> {
         let path = c_path(&library.open_path)?;
         let offsets: Vec<u64> = spots.keys().copied().collect();
         let cookie = |spot: &Spot| Cookie::shared(spot.number, spot.distance, lane).0;
@@ -96,7 +96,7 @@ impl Linker {
     }
 
     /// Waits until every hit of these sites is over that began before this was called: the kernel does so when it takes
-    /// a probe away, even one that did nothing.
+    /// a probe away, even one that did nothing, and [`ProbeLink`] waits for that much.
     pub(super) fn wait_for_hits(
         &self,
         libraries: &[Library],

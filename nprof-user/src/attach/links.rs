@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
@@ -10,6 +9,7 @@ use super::Error;
 use super::gentle::Gentle;
 use super::sites::{Outcome, link_all};
 use crate::model::{Library, LibraryId, Pid, Probe};
+use crate::sys::probe_link::ProbeLink;
 
 /// How many links are closed at the same time, each by a thread, for all targets together.
 const CLOSED_TOGETHER: usize = 64;
@@ -44,7 +44,7 @@ struct Group<L> {
 
 /// Links of one kind.
 #[derive(Debug)]
-pub(super) struct Links<L = OwnedFd> {
+pub(super) struct Links<L = ProbeLink> {
     groups: Vec<Group<L>>,
 }
 
@@ -55,11 +55,11 @@ impl<L> Default for Links<L> {
 }
 
 /// Makes a link for sites of a library.
-pub(super) type Link<'a, L = OwnedFd> = dyn FnMut(&Library, &[IndexedSite]) -> io::Result<L> + 'a;
+pub(super) type Link<'a, L = ProbeLink> = dyn FnMut(&Library, &[IndexedSite]) -> io::Result<L> + 'a;
 
 /// Links that are to be closed: their other sites have been linked again.
 #[derive(Debug)]
-pub(super) struct Replaced<L = OwnedFd> {
+pub(super) struct Replaced<L = ProbeLink> {
     pub links: Vec<L>,
     /// The sites that they held and that have another link now.
     pub kept: Vec<(LibraryId, Vec<IndexedSite>)>,

@@ -16,6 +16,7 @@ use super::features::{instruction, load_own, operation};
 use crate::model::Reach;
 use crate::sys::bpf::{UprobeMulti, create_words, link_uprobe_multi};
 use crate::sys::mapped_array::MappedArray;
+use crate::sys::probe_link::ProbeLink;
 use crate::sys::probe_target::ProbeTarget;
 
 /// So many processes are tried as one that is not nprof: the first may have ended, or be another namespace's.
@@ -79,14 +80,14 @@ impl Trial {
         hits() - before
     }
 
-    fn link(&self, pid: u32) -> io::Result<OwnedFd> {
+    fn link(&self, pid: u32) -> io::Result<ProbeLink> {
         let path = CString::from(c"/proc/self/exe");
         let to = UprobeMulti { path: &path, offsets: &[self.offset], cookies: &[0], on_return: false, pid: Some(pid) };
         link_uprobe_multi(self.program.as_fd(), to)
     }
 
     /// A link for a process that is not this one; `None` if there is none.
-    fn link_for_other(&self) -> io::Result<Option<OwnedFd>> {
+    fn link_for_other(&self) -> io::Result<Option<ProbeLink>> {
         for pid in others()?.into_iter().take(OTHERS) {
             match self.link(pid) {
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}

@@ -25,6 +25,7 @@ use super::switches::{Due, Seen, Switches};
 use super::target::Target;
 use super::user_programs::{ProgramLinks, UserPrograms};
 use crate::model::{CallEnd, Library, LibraryId, Probe, Tracing};
+use crate::sys::probe_link::{self, ProbeLink};
 
 /// Tells hand-overs apart.
 static EPOCH: AtomicU32 = AtomicU32::new(1);
@@ -220,6 +221,8 @@ impl Session {
         let is_attached = !(self.entries.is_empty() && self.returns.is_empty());
         if is_attached && Path::new(&format!("/proc/{pid}")).exists() {
             beside(&Runners::of(pid), |_| close_gently(pid, &mut self.entries, &mut self.returns));
+        } else if probe_link::are_many_left() {
+            self.entries.take().chain(self.returns.take()).for_each(ProbeLink::bury);
         } else {
             close(self.entries.take().chain(self.returns.take()).collect());
         }

@@ -12,6 +12,8 @@ use aya::maps::MapData;
 use aya_obj::generated::bpf_insn;
 use zerocopy::FromBytes;
 
+use super::probe_link::ProbeLink;
+
 const BPF_MAP_CREATE: i64 = 0;
 const BPF_MAP_LOOKUP_ELEM: i64 = 1;
 const BPF_MAP_UPDATE_ELEM: i64 = 2;
@@ -246,11 +248,11 @@ fn prog_load(program: Program<'_>) -> io::Result<ProgLoad> {
     Ok(attr)
 }
 
-/// Attaches a program at many places of a file at once. The link lives as long as the descriptor.
+/// Attaches a program at many places of a file at once.
 ///
 /// # Errors
 /// What the kernel answers. One place that it refuses refuses them all.
-pub fn link_uprobe_multi(program: BorrowedFd<'_>, to: UprobeMulti<'_>) -> io::Result<OwnedFd> {
+pub fn link_uprobe_multi(program: BorrowedFd<'_>, to: UprobeMulti<'_>) -> io::Result<ProbeLink> {
     if to.offsets.len() != to.cookies.len() {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
@@ -265,7 +267,7 @@ pub fn link_uprobe_multi(program: BorrowedFd<'_>, to: UprobeMulti<'_>) -> io::Re
         pid: to.pid.unwrap_or(0),
         ..LinkCreate::default()
     };
-    bpf(BPF_LINK_CREATE, &attr)
+    bpf(BPF_LINK_CREATE, &attr).map(ProbeLink::new)
 }
 
 /// A path as the system call takes it.

@@ -10,6 +10,7 @@ pub mod mount_namespace;
 pub mod notify;
 pub mod peer_groups;
 pub mod privileges;
+pub mod probe_link;
 pub mod probe_target;
 pub mod process_end;
 pub mod ring;

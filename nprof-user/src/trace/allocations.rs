@@ -1,7 +1,6 @@
 //! What the threads of a JVM ask allocators for: a probe on each function of those that it has mapped, for as long as the budget
 //! allows.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::error::Error;
@@ -11,6 +10,7 @@ use crate::discover::Proc;
 use crate::govern::{By, Observed, Rung};
 use crate::model::{AllocatorSite, Collectors, Jvm, Library, Pid, ProbeCost};
 use crate::resolve::allocator_sites;
+use crate::sys::probe_link::ProbeLink;
 
 /// What the governor knows the allocators by, for each kind of site. No function and no method with a stub has such a number.
 const IDS: [(u32, ProbeCost); 2] = [(1 << 30, ProbeCost::Emulated), ((1 << 30) + 1, ProbeCost::SingleStepped)];
@@ -35,7 +35,7 @@ struct Group {
     /// Where hits are counted.
     record: u32,
     /// Hold the probes.
-    links: Vec<OwnedFd>,
+    links: Vec<ProbeLink>,
 }
 
 impl Allocations {

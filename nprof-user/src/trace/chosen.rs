@@ -1,7 +1,6 @@
 //! Calls that stubs choose: a stub passes a dedicated place with them, and a probe there takes the stack of the caller. Other
 //! calls do not come near it. Slow calls are chosen by their time, those for a recording by chance.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::error::Error;
@@ -9,6 +8,7 @@ use crate::attach::Engine;
 use crate::discover::Proc;
 use crate::model::{Jvm, VirtAddr};
 use crate::shim;
+use crate::sys::probe_link::ProbeLink;
 
 /// Which calls stubs are to choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) struct Chosen {
     /// Where slow ones of them are counted.
     record: Option<u32>,
     /// Holds the probe.
-    link: Option<OwnedFd>,
+    link: Option<ProbeLink>,
 }
 
 impl Chosen {

@@ -1,7 +1,5 @@
 //! Whether a VM's collector waits for the end of critical sections, and where it can be seen how long it does.
 
-use std::os::fd::OwnedFd;
-
 use super::Error;
 use super::jvm_jni::java_version;
 use super::prepared::Prepared;
@@ -10,6 +8,7 @@ use crate::attach::{Engine, in_full};
 use crate::hotspot;
 use crate::model::{CollectionsWait, Library, LockerSites, Pid};
 use crate::resolve::locker_sites;
+use crate::sys::probe_link::ProbeLink;
 use crate::sys::remote_memory::ProcessMemory;
 
 /// Those that wait by the lock that all threads in critical sections share, whichever version.
@@ -76,7 +75,7 @@ impl Prepared {
 /// Watches how long collections wait as long as it is kept.
 #[derive(Debug)]
 pub(super) struct LockerWatch {
-    links: Vec<OwnedFd>,
+    links: Vec<ProbeLink>,
     /// What is known besides what is counted.
     pub(super) collections: CollectionsWait,
 }

@@ -1,18 +1,17 @@
 //! Threads that have no row yet: they pass a dedicated place in the shim, once, and a probe there gives them one.
 
-use std::os::fd::OwnedFd;
-
 use super::error::Error;
 use crate::attach::{Engine, RowMap};
 use crate::discover::Proc;
 use crate::model::{Jvm, VirtAddr};
 use crate::shim;
+use crate::sys::probe_link::ProbeLink;
 
 /// The rows of a JVM's threads, and the probe that gives them to the threads. Both end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Rows {
     // First: afterwards no thread gets a row of a map that is gone.
-    _probe: OwnedFd,
+    _probe: ProbeLink,
     map: RowMap,
 }
 

@@ -6,11 +6,12 @@ use std::path::Path;
 use anyhow::Result;
 use aya_obj::generated::bpf_insn;
 use nprof::sys::bpf::{Program, UprobeMulti, c_path, link_uprobe_multi, load_uprobe_multi};
+use nprof::sys::probe_link::ProbeLink;
 
 /// An empty program on entry and one on return of one function: what the kernel charges for being there at all.
 pub(crate) struct EmptyPair {
-    _entry: OwnedFd,
-    _leave: OwnedFd,
+    _entry: ProbeLink,
+    _leave: ProbeLink,
     _program: OwnedFd,
 }
 

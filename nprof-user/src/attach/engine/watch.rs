@@ -13,6 +13,7 @@ use crate::attach::Error;
 use crate::attach::row_maps::RowMap;
 use crate::model::{AllocatorSite, Library, LockerSites, Pid, Reach, VirtAddr};
 use crate::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi};
+use crate::sys::probe_link::ProbeLink;
 
 impl Engine {
     /// Has the stack taken of each call that passes an address of a library in a process: the place where stubs say that they
@@ -26,7 +27,7 @@ impl Engine {
         library: &Library,
         site: VirtAddr,
         record: Option<u32>,
-    ) -> Result<OwnedFd, Error> {
+    ) -> Result<ProbeLink, Error> {
         let cookie = Cookie::new(pid.0, record.unwrap_or(IDLE_RECORD), 0, Lane::A);
         self.watch_site(pid, library, site, (self.object.chosen.as_ref(), cookie))
     }
@@ -36,7 +37,13 @@ impl Engine {
     ///
     /// # Errors
     /// If the address is not in the library, the kernel refuses, or there are to be no rows.
-    pub fn watch_rowless(&self, pid: Pid, library: &Library, site: VirtAddr, rows: &RowMap) -> Result<OwnedFd, Error> {
+    pub fn watch_rowless(
+        &self,
+        pid: Pid,
+        library: &Library,
+        site: VirtAddr,
+        rows: &RowMap,
+    ) -> Result<ProbeLink, Error> {
         let cookie = rows.for_program().cookie(pid.0);
         self.watch_site(pid, library, site, (self.object.rowless.as_ref(), cookie))
     }
@@ -52,7 +59,7 @@ impl Engine {
         library: &Library,
         sites: &[AllocatorSite],
         record: u32,
-    ) -> Result<OwnedFd, Error> {
+    ) -> Result<ProbeLink, Error> {
         if self.reach == Reach::Everyone {
             return Err(Error::AllocatorReachesOthers);
         }
@@ -71,7 +78,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the kernel refuses, or would put the probes into other processes too.
-    pub fn watch_locker(&self, pid: Pid, library: &Library, sites: &LockerSites) -> Result<Vec<OwnedFd>, Error> {
+    pub fn watch_locker(&self, pid: Pid, library: &Library, sites: &LockerSites) -> Result<Vec<ProbeLink>, Error> {
         let failed = |source| Error::Library { library: library.path.clone(), source };
         let refused = |kind: io::ErrorKind| failed(kind.into());
         if self.reach == Reach::Everyone {
@@ -99,7 +106,7 @@ impl Engine {
         library: &Library,
         site: VirtAddr,
         (program, cookie): (Option<&OwnedFd>, Cookie),
-    ) -> Result<OwnedFd, Error> {
+    ) -> Result<ProbeLink, Error> {
         if self.reach == Reach::Everyone {
             // The place is one that the target names.
             return Err(Error::StubSiteReachesOthers);

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,6 +14,7 @@ use crate::attach::links::{IndexedSite, Replaced, close};
 use crate::attach::sharing::{Due, Made, Neighbours, Sharing, Spots, Terms, View, Wish};
 use crate::attach::switches::Placed;
 use crate::model::{FileId, FileOffset, Library, LibraryId, Pid, Probe, Tracing};
+use crate::sys::probe_link::{self, ProbeLink};
 
 /// A function, and where its probes are.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +72,9 @@ impl Session {
         let pid = self.target.pid;
         let functions = self.located(libraries, probes);
         sharing.declare(pid, self.wishes(libraries, &functions));
-        for due in sharing.due(pid, neighbours) {
+        // A new one takes the place of others, which count what they are to count. What has to go goes in any case.
+        let due = if probe_link::are_many_left() { Vec::new() } else { sharing.due(pid, neighbours) };
+        for due in due {
             let file = due.file;
             let made = self.make(&sharing, libraries, due, neighbours);
             close(sharing.made(file, made));
@@ -183,7 +185,7 @@ impl Session {
     }
 
     /// The return comes first, as in [`Self::attach`].
-    fn link_shared(&self, library: &Library, spots: (Lane, &Spots)) -> io::Result<Vec<OwnedFd>> {
+    fn link_shared(&self, library: &Library, spots: (Lane, &Spots)) -> io::Result<Vec<ProbeLink>> {
         let linker = Linker::of(&self.engine, self.target);
         let mut links = Vec::new();
         if self.target.timed {

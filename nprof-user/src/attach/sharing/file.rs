@@ -1,13 +1,13 @@
 //! One library file: which members want which of its sites, and the groups of sites that shared links hold. No kernel here.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nprof_common::Lane;
 
 use crate::model::Pid;
+use crate::sys::probe_link::ProbeLink;
 
 /// A link is worth sharing from so many members on.
 const WORTH: usize = 2;
@@ -72,7 +72,7 @@ pub(super) struct Group {
     /// The members whose hits it answers, or did a moment ago.
     pub users: BTreeSet<Pid>,
     /// Taken from here when they are being closed.
-    pub links: Vec<OwnedFd>,
+    pub links: Vec<ProbeLink>,
     pub is_closing: bool,
 }
 

@@ -10,7 +10,6 @@ mod strangers;
 mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -24,6 +23,7 @@ use self::state::{Registered, State};
 pub(super) use self::tables::Tables;
 use super::links::close;
 use crate::model::{FileId, FileOffset, Library, Pid};
+use crate::sys::probe_link::ProbeLink;
 
 /// What is asked before a link may reach everyone who has a library mapped.
 pub trait Neighbours {
@@ -58,7 +58,7 @@ pub(super) struct Made {
     pub spots: Spots,
     /// A moment before the kernel was asked.
     pub since: Instant,
-    pub links: Vec<OwnedFd>,
+    pub links: Vec<ProbeLink>,
 }
 
 /// A group as a member sees it.
@@ -198,7 +198,7 @@ impl Sharing {
     }
 
     /// Links that were due are there, or could not be made. Returns those that nobody can use any more.
-    pub(super) fn made(&self, id: FileId, made: Vec<Made>) -> Vec<OwnedFd> {
+    pub(super) fn made(&self, id: FileId, made: Vec<Made>) -> Vec<ProbeLink> {
         let (mut state, now) = (self.lock(), Instant::now());
         let mut unused = Vec::new();
         let State { files, next_group, changes, .. } = &mut *state;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use super::UserPrograms;
@@ -11,11 +11,12 @@ use crate::attach::error::in_full;
 use crate::attach::links::{IndexedSite, Links};
 use crate::model::{CallEnd, Library, LibraryId, Pid};
 use crate::sys::bpf::{UprobeMulti, c_path, link_uprobe_multi};
+use crate::sys::probe_link::ProbeLink;
 
 /// A link, which is closed before its gate is free for another.
 #[derive(Debug)]
 pub(in crate::attach) struct GatedLink {
-    _link: OwnedFd,
+    _link: ProbeLink,
     gate: Gate,
 }
 
