@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::attach::Session;
 use crate::collect::Reader;
-use crate::sys::priority;
+use crate::sys::{priority, probe_link};
 
 /// How many probes that are not hit go in a step, if none is: that is how many one that is hit has to wait for.
 const TOGETHER: usize = 8;
@@ -94,7 +94,8 @@ fn receive(receiver: &Receiver<Left>, left: &mut Vec<Left>) -> bool {
 
 /// Has the next probes go, of more than `kept`.
 fn step(left: &mut [Left], kept: usize) {
-    let under_way: usize = left.iter_mut().map(|one| one.session.closing()).sum();
+    let closing: usize = left.iter_mut().map(|one| one.session.closing()).sum();
+    let under_way = closing + probe_link::left();
     let is_any_hit = left.iter().flat_map(|one| &one.functions).any(Function::is_hit);
     let functions = left.iter().map(|one| one.functions.len()).sum();
     let mut room = if is_any_hit { 0 } else { room(functions, kept, under_way) };

@@ -19,6 +19,7 @@ use crate::collect::Reader;
 use crate::govern::{COOL_NS, Glance, clustering};
 use crate::model::{Library, Probe, Tracing};
 use crate::sys::cpu_clock::CpuClock;
+use crate::sys::probe_link;
 
 /// What a look at one function costs the target at most, unless it is called all the time, and at least, however many there are to be
 /// looked at.
@@ -134,7 +135,7 @@ impl Looker {
     /// no more than `cost`. Returns how many there are: none, if the first cannot be looked at now. Only every so often calls are timed,
     /// if others do not count them all the time: that takes a second probe, which is in the way longer.
     pub(super) fn start(&mut self, libraries: &[Library], due: &[Due<'_>], cost: Duration) -> usize {
-        if self.under_way.is_some() {
+        if self.under_way.is_some() || probe_link::are_many_left() {
             return 0;
         }
         let turns: Vec<(Duration, bool, u32)> = due.iter().map_while(|due| self.turn(due, cost)).collect();
