@@ -16,7 +16,7 @@ use crate::jdk::{Jdk, OLDEST_SUPPORTED};
 use crate::shape_source;
 
 /// The C libraries: name and sources.
-const LIBRARIES: [(&str, &[&str]); 19] = [
+const LIBRARIES: [(&str, &[&str]); 20] = [
     ("libshapes.so", &["shapes.c", "shapes_time.c", "shapes_threads.c", "entries.S", "onward.S"]),
     ("liblate.so", &["late.c"]),
     ("libguest.so", &["guest.c"]),
@@ -33,6 +33,7 @@ const LIBRARIES: [(&str, &[&str]); 19] = [
     ("libasking.so", &["asking.c"]),
     ("libfaulty.so", &["faulty.c"]),
     ("libfunctions.so", &["functions.c"]),
+    ("liblingering.so", &["lingering.c"]),
     ("liblooking.so", &["looking.c"]),
     ("libsoaked.so", &["soaked.c"]),
     ("libtable.so", &["table.c", "table_calls.S"]),

@@ -9,6 +9,7 @@
 
 mod all;
 mod at_start;
+mod borrowing;
 mod browser;
 mod by_thread;
 mod callers;

@@ -208,6 +208,16 @@ impl RemoteProcess {
         Self::start(jdk, command.args(options).arg("targets.Looking").arg(targets.library("liblooking.so")))
     }
 
+    /// A thread that stays inside a native and makes calls there (`Lingering.java`).
+    ///
+    /// # Errors
+    /// When it cannot be built or started.
+    pub fn lingering(jdk: &Jdk) -> Result<Self> {
+        let targets = Targets::get()?;
+        let mut command = java(jdk, &targets.classes());
+        Self::start(jdk, command.arg("targets.Lingering").arg(targets.library("liblingering.so")))
+    }
+
     /// Methods that call each other in known numbers (`Trees.java`), on a JVM with these options.
     ///
     /// # Errors
