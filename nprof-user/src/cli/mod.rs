@@ -37,6 +37,7 @@ mod view;
 
 use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -50,12 +51,14 @@ use crate::attach::{probe_uprobe_multi, reach};
 use crate::discover::Proc;
 use crate::model::Reach;
 use crate::render::ps::Uncounted;
-use crate::sys::allocator;
+use crate::sys::{allocator, probe_link};
 
 /// Nothing matched what was asked for.
 const NOTHING_MATCHED: u8 = 1;
 /// Something went wrong.
 const FAILED: u8 = 2;
+/// How long the kernel may take for the last probes before it is said what it waits for.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Where the log says that a method is demoted or promoted.
 const CHANGES: &str = concat!(env!("CARGO_CRATE_NAME"), "::trace::overhead");
 
@@ -113,7 +116,7 @@ pub fn main() -> ExitCode {
     log_to_stderr(&cli);
     allocator::be_frugal();
     raise_descriptor_limit();
-    match run(&cli) {
+    let code = match run(&cli) {
         Ok(code) => code,
         // Whoever read our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -124,6 +127,19 @@ pub fn main() -> ExitCode {
             }
             ExitCode::from(FAILED)
         }
+    };
+    tell_of_left();
+    code
+}
+
+/// Says why this process is still there although its work is done: the kernel ends it when its removals have ended.
+fn tell_of_left() {
+    if probe_link::wait_for_left(PATIENCE) > 0 {
+        say(format_args!(
+            "all probes are gone, but the kernel keeps this process: a thread of another traced process stays inside a traced \
+             call and makes others there; the process ends when that thread leaves the call or makes none for a tenth of a \
+             second"
+        ));
     }
 }
 
