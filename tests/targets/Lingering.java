@@ -30,8 +30,14 @@ public final class Lingering {
         stay(() -> hot(1_000));
         Target.serve(Map.of(
                 "hot", (a, out) -> out.println("took " + order(Integer.parseInt(a[0]))),
-                "leave", (a, out) -> order(0),
+                "leave", (a, out) -> out.println("paused " + order(0)),
                 "stay", (a, out) -> begin()));
+    }
+
+    /** Has the thread make so many calls, and returns how long that takes; or leave, and returns its longest pause. In nanoseconds. */
+    private static long order(int calls) throws InterruptedException {
+        ORDERS.put(calls);
+        return ANSWERS.take();
     }
 
     /** Has the thread go into the native, and returns when it is there and has beaten. */
@@ -42,23 +48,25 @@ public final class Lingering {
         ANSWERS.take();
     }
 
-    private static long order(int calls) throws InterruptedException {
-        ORDERS.put(calls);
-        return ANSWERS.take();
-    }
-
     private static void beatOn() {
         try {
             beat();
             ANSWERS.put(0L);
+            long last = System.nanoTime();
+            long longest = 0;
             while (true) {
                 Integer calls = ORDERS.poll(BEAT_MS, TimeUnit.MILLISECONDS);
                 beat();
+                long now = System.nanoTime();
+                longest = Math.max(longest, now - last);
+                last = now;
+                if (calls != null && calls == 0) {
+                    ANSWERS.put(longest);
+                    return;
+                }
                 if (calls != null) {
                     ANSWERS.put(hot(calls));
-                    if (calls == 0) {
-                        return;
-                    }
+                    last = System.nanoTime();
                 }
             }
         } catch (InterruptedException e) {

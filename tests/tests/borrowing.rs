@@ -9,7 +9,7 @@ use nprof_tests::name::MethodName;
 use nprof_tests::nprof::{outcome, spawn};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::report::Report;
-use nprof_tests::require::traced_on_every_jdk;
+use nprof_tests::require::{say, traced_on_every_jdk};
 use nprof_tests::serve::{Serve, UNGOVERNED};
 use rustix::process::Signal;
 
@@ -20,6 +20,8 @@ const JVM: &str = "targets.Lingering";
 const HOT_CALLS: u32 = 50_000;
 /// A native that is called all the time is demoted in the first few of so many.
 const ROUNDS: usize = 60;
+/// Who pauses for so long, nearly a tenth of a second, may have given back what it has borrowed.
+const GIVEN_BACK_NS: u64 = 80_000_000;
 /// A probe makes a call that does nothing ten to forty times as long.
 const SLOWED: u64 = 4;
 
@@ -34,9 +36,13 @@ fn staying(jdk: &Jdk, serve: &Serve) -> Result<RemoteProcess> {
 
 /// How long a round of calls takes, made inside the native, in nanoseconds.
 fn hot_ns(target: &mut RemoteProcess) -> Result<u64> {
-    let answer = target.run(&format!("hot {HOT_CALLS}"))?;
-    let took = answer.first().and_then(|line| line.strip_prefix("took ")).context("no time")?;
-    Ok(took.parse()?)
+    number(&target.run(&format!("hot {HOT_CALLS}"))?, "took ")
+}
+
+/// The number behind a word that a target has answered.
+fn number(answer: &[String], word: &str) -> Result<u64> {
+    let number = answer.first().and_then(|line| line.strip_prefix(word)).with_context(|| format!("{answer:?}"))?;
+    Ok(number.parse()?)
 }
 
 /// Check that nprof ends while the call goes on, with every call that was made counted, and the open one told.
@@ -72,17 +78,23 @@ fn who_is_kept_says_so() -> Result<()> {
         let mut target = staying(jdk, &serve)?;
         let mut other = RemoteProcess::shapes(jdk)?;
         let pid = other.pid().to_string();
-        let mut nprof = spawn(&["trace", "--format", "json", "--pid", &pid, "targets.Plain"])?;
+        let options = [&UNGOVERNED[..], &["--format", "json", "--pid", &pid, "targets.Plain"]].concat();
+        let mut nprof = spawn(&[&["trace"], &options[..]].concat())?;
         nprof.line_with_prefix(Stream::Stderr, "tracing ")?;
         other.calls("instance", 2, 50)?;
         nprof.signal(Signal::INT)?;
-        let report: Report = serde_json::from_str(&nprof.line(Stream::Stdout)?)?;
-        ensure!(report.needed_row(&MethodName::new("targets.Plain", "twice", "(J)J"))?.calls == 100);
-        if lends_return_probes()? {
-            nprof.line_with_prefix(Stream::Stderr, "nprof: all probes are gone, but the kernel keeps this process")?;
+        let document = nprof.line(Stream::Stdout);
+        let is_kept = lends_return_probes()?;
+        let told = is_kept.then(|| nprof.line_with_prefix(Stream::Stderr, "nprof: all is done, but the kernel keeps"));
+        // So is what the other nprof has of it. Before anything can fail: until then nprof does not even end by SIGKILL.
+        let paused = number(&target.run("leave")?, "paused ")?;
+        if paused < GIVEN_BACK_NS {
+            told.transpose()?;
+        } else {
+            say(&format!("not looked at with {jdk}: the machine was so busy that the thread paused for {paused} ns"));
         }
-        // So is what the other nprof has of it.
-        target.run("leave")?;
+        let report: Report = serde_json::from_str(&document?)?;
+        ensure!(report.needed_row(&MethodName::new("targets.Plain", "twice", "(J)J"))?.calls == 100);
         let run = outcome(nprof)?;
         ensure!(run.code == Some(0), "{run:?}");
         ensure!(serve.finish()?.success(), "the service has not ended well");

@@ -134,9 +134,9 @@ pub fn main() -> ExitCode {
 
 /// Says why this process is still there although its work is done: the kernel ends it when its removals have ended.
 fn tell_of_left() {
-    if probe_link::wait_for_left(PATIENCE) > 0 {
+    if !probe_link::have_ended_within(PATIENCE) {
         say(format_args!(
-            "all probes are gone, but the kernel keeps this process: a thread of another traced process stays inside a traced \
+            "all is done, but the kernel keeps this process: a thread of another traced process stays inside a traced \
              call and makes others there; the process ends when that thread leaves the call or makes none for a tenth of a \
              second"
         ));
