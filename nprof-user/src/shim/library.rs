@@ -7,6 +7,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use procfs::process::{Process, Task};
 
@@ -32,6 +34,10 @@ const ROWLESS_SITE: &str = "nprof_stub_rowless";
 
 /// The name of its thread, which lives as long as a conversation with nprof.
 const THREAD: &str = "nprof-shim";
+
+/// How long that thread may take to notice that its nprof has ended, and how often it is asked.
+const ENDING: Duration = Duration::from_secs(1);
+const ENDING_STEP: Duration = Duration::from_millis(5);
 
 /// The size of a page, in which files are mapped.
 const PAGE: u64 = 4096;
@@ -63,9 +69,21 @@ pub fn find(proc: &Proc, jvm: &Jvm) -> Result<Option<Loaded>, discover::Error> {
     Ok(among(&proc.libraries(jvm.pid)?))
 }
 
-/// Whether another nprof has the shim in a process count: then a thread of the shim waits for that nprof's messages.
+/// Whether another nprof has the shim in a process count: then a thread of the shim waits for that nprof's messages. One that has just
+/// ended is waited for.
 #[must_use]
 pub fn is_in_use(pid: Pid) -> bool {
+    let began = Instant::now();
+    while has_thread(pid) {
+        if began.elapsed() >= ENDING {
+            return true;
+        }
+        thread::sleep(ENDING_STEP);
+    }
+    false
+}
+
+fn has_thread(pid: Pid) -> bool {
     let tasks = i32::try_from(pid.0).ok().and_then(|pid| Process::new(pid).ok()?.tasks().ok());
     let is_shim = |task: Task| task.stat().is_ok_and(|stat| stat.comm == THREAD);
     tasks.is_some_and(|mut tasks| tasks.any(|task| task.is_ok_and(is_shim)))
@@ -179,6 +197,8 @@ fn is_own_file(path: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
     use object::elf::DT_NEEDED;
     use object::read::elf::{Dyn as _, ElfFile64, FileHeader};
     use object::{LittleEndian, Object as _, ObjectSymbol as _};
@@ -197,6 +217,22 @@ mod tests {
             Mapping { start, end, offset: FileOffset(own.offset), executable: true, file: id, path: path.clone() };
         let open_path = file.path().to_owned();
         (Loaded { library: Library { file: id, path, deleted: false, open_path, mappings: vec![mapping] } }, file)
+    }
+
+    /// Check that a thread of the shim that goes on is in use, and one that ends while it is asked is not.
+    #[test]
+    fn who_is_ending_is_not_in_use() {
+        let ((hold, held), (tell, told)) = (channel::<()>(), channel());
+        let wait = move || (tell.send(()).unwrap(), held.recv());
+        let shim = thread::Builder::new().name(THREAD.to_owned()).spawn(wait).unwrap();
+        // It names itself before it does anything.
+        told.recv().unwrap();
+        let own = Pid(std::process::id());
+        assert!(is_in_use(own));
+        let asked = thread::spawn(move || is_in_use(own));
+        drop(hold);
+        assert!(!asked.join().unwrap());
+        shim.join().unwrap().1.unwrap_err();
     }
 
     /// Check that a shim is known by its content, whatever it is called, and that neither a name nor a mapping makes one.
