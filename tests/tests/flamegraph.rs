@@ -108,7 +108,7 @@ fn every_stack_is_a_true_one() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut target = Callers::learned(jdk, &[])?;
         for round in ["first", "again"] {
-            let args = ["--max-stacks", "5000", "--stack-size", "64k"];
+            let args = ["--max-stacks", "2500", "--stack-size", "64k"];
             let (profile, truth) = target.recorded(&args, "all 8 100000 2500")?;
             must_be_true(&profile, &truth, &format!("JDK {} {round}", jdk.version))?;
             must_be_counted(&profile, &truth)?;
