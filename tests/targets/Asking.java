@@ -268,6 +268,7 @@ public final class Asking {
                 callBackOf(new Loader().other());
                 System.gc();
                 break;
+            case "leaf": leaf(); break;
             case "outside": outside(amount); break;
             case "read": new Asking().read(amount); break;
             default: throw new IllegalArgumentException(what);

@@ -7,7 +7,7 @@ use nprof_tests::jdk::Jdk;
 use nprof_tests::jni_report::{
     BuffersRow, CriticalRow, ExceptionsRow, JavaRow, Jni, JniReport, LookUpsRow, ReferencesRow,
 };
-use nprof_tests::nprof;
+use nprof_tests::nprof::{self, UNGOVERNED};
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::traced_on_every_jdk;
 use serde_json::Value;
@@ -175,6 +175,30 @@ fn java_called_back() -> Result<()> {
         ensure!(text.contains("JAVA METHOD / CALLED BY") && text.contains("targets.Asking::twice(long)\n"), "{text}");
         ensure!(text.contains("Java called: 2,520 calls of 4 methods: "), "{text}");
         target.exit()
+    })
+}
+
+/// Check that nobody's are only the calls of natives that were running when a trace began, wherever natives are when it begins and ends.
+#[test]
+fn nobody_calls_at_either_end() -> Result<()> {
+    const EACH: u64 = 3;
+    traced_on_every_jdk(|jdk| {
+        let mut target = RemoteProcess::asking(jdk, &[])?;
+        target.run("ask leaf 1 1 0")?;
+        target.leave_to(&format!("ask leaf {THREADS} {} 0", i32::MAX))?;
+        let pid = target.pid().to_string();
+        // Ended as soon as it has begun, it may have seen nothing.
+        let traced = [&["jni", "--pid", &pid, "-d", "500ms"], &UNGOVERNED[..], &JSON].concat();
+        for trace in 0..5 {
+            let ended = nprof::run(&traced)?;
+            ensure!(ended.code == Some(0), "{ended:?}");
+            let report: JniReport = serde_json::from_str(&ended.stdout)?;
+            let nobodys = report.calls_of(None).ok().and_then(|calls| calls.get("GetVersion").copied());
+            ensure!(nobodys <= Some(THREADS * EACH), "trace {trace}: {nobodys:?} calls of nobody");
+            let calls = report.method(Some("leaf"))?.calls;
+            ensure!(calls > Some(10 * THREADS), "trace {trace}: hardly anything was called: {calls:?}");
+        }
+        target.kill()
     })
 }
 

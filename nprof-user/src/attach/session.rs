@@ -126,9 +126,9 @@ impl Session {
         }
         self.switches.abandon(&result.refused);
         result.failed.iter().for_each(|(_, indices)| self.switches.abandon(indices));
+        result.attached.extend(served);
         self.switches.attached(result.attached.iter().copied(), false, true);
         self.follow(libraries, probes);
-        result.attached.extend(served);
         result
     }
 

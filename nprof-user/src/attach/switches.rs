@@ -251,6 +251,7 @@ impl Switches {
 
     /// Says whether functions have a probe on the entry, or on the return.
     pub(super) fn attached(&self, indices: impl IntoIterator<Item = u32>, on_return: bool, is_there: bool) {
+        let indices = self.callers_first(&self.lock(), indices);
         self.change(indices, |function| {
             *(if on_return { &mut function.has_return } else { &mut function.has_entry }) = is_there;
             if is_there && !on_return && !function.lane.is_shared() {
@@ -328,7 +329,8 @@ impl Switches {
     pub(super) fn stop(&self) {
         let mut state = self.lock();
         state.stopped.get_or_insert_with(Instant::now);
-        for function in state.functions.values() {
+        for index in self.callers_first(&state, state.functions.keys().copied()).iter().rev() {
+            let function = &state.functions[index];
             self.engine.switch(function.record, Switch::settled(Mode::Off, function.lane));
         }
     }
@@ -341,6 +343,16 @@ impl Switches {
 
     fn usual(&self) -> Tracing {
         if self.timed { Tracing::Timed } else { Tracing::Counted }
+    }
+
+    /// Native methods before the JNI functions that they call: as long as only these are switched on, their calls are nobody's.
+    fn callers_first(&self, state: &State, indices: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        let is_function = |index: &u32| {
+            state.functions.get(index).is_some_and(|function| self.engine.is_jni_function(function.record))
+        };
+        let mut indices: Vec<u32> = indices.into_iter().collect();
+        indices.sort_by_key(is_function);
+        indices
     }
 
     fn change(&self, indices: impl IntoIterator<Item = u32>, mut change: impl FnMut(&mut Function)) {

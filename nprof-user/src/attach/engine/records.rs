@@ -43,9 +43,18 @@ impl Engine {
 
     /// A call that begins while the probes of its function are taken away may be left without its end, and is no loss.
     pub(in crate::attach) fn may_outlast(&self, record: u32) {
-        let offset = offset_of!(MethodStats, brief);
-        let before = self.shards_of(record).next().map_or(0, |first| self.word(first + offset / size_of::<u64>()));
-        self.store(record, offset, before | BRIEF);
+        self.store(record, offset_of!(MethodStats, brief), self.described(record) | BRIEF);
+    }
+
+    /// Whether a record is that of a JNI function.
+    pub(in crate::attach) fn is_jni_function(&self, record: u32) -> bool {
+        self.described(record) >> KIND_SHIFT & 0xff != JniKind::Method as u64
+    }
+
+    /// What has been said of a record's function.
+    fn described(&self, record: u32) -> u64 {
+        let offset = offset_of!(MethodStats, brief) / size_of::<u64>();
+        self.shards_of(record).next().map_or(0, |first| self.word(first + offset))
     }
 
     /// Says what the arguments of a function are, for the programs that tell those of slow calls.

@@ -98,7 +98,7 @@ impl Session {
         }
     }
 
-    /// Has shared links that are there already serve functions that have no probe yet. Returns which they are.
+    /// Has shared links that are there already serve functions that have no probe yet. Returns which they are: these can be switched on.
     pub(super) fn join_shared(&self, libraries: &[Library], probes: &[Probe]) -> Vec<u32> {
         let Some(sharing) = self.sharing() else { return Vec::new() };
         let usual = if self.target.timed { Tracing::Timed } else { Tracing::Counted };
@@ -125,7 +125,6 @@ impl Session {
         if self.target.timed {
             self.switches.attached(served.iter().copied(), true, true);
         }
-        self.switches.attached(served.iter().copied(), false, true);
         served
     }
 
