@@ -11,6 +11,8 @@ pub(super) const NAME: &str = "lock-waits";
 
 /// How often threads have to wait in a second.
 const LEAST_PER_SECOND: f64 = 1.0;
+/// How often in all: from one wait nobody knows how often there are others. The VM stops a thread for a safepoint in whichever native it is.
+const LEAST: f64 = 5.0;
 
 /// The native methods.
 pub(super) fn find(measured: &Measured<'_>) -> Vec<Fault> {
@@ -31,7 +33,7 @@ pub(super) fn shares(native: Native<'_>) -> [f64; 2] {
 fn of_native(native: Native<'_>) -> Option<Fault> {
     let [share, _] = shares(native);
     let waits = native.of_a_call(&[Counter::LockWaits]) * native.calls() as f64;
-    (share > 0.0 && native.per_second(waits) >= LEAST_PER_SECOND).then(|| {
+    (share > 0.0 && waits >= LEAST && native.per_second(waits) >= LEAST_PER_SECOND).then(|| {
         let certainty = if share < 1.0 { Certainty::About } else { Certainty::Measured };
         Fault {
             rule: NAME,
@@ -98,6 +100,13 @@ mod tests {
         let mut rare = sample.clone();
         rare.consumed(Counter::LockWaits, 9);
         assert_eq!(find(&rare.measured()), []);
+        let mut short = Sample::seconds(1);
+        short.native("store", 80, 9_000_000);
+        for (waits, faults) in [(1, 0), (4, 0), (5, 1)] {
+            short.consumed(Counter::LockWaits, waits);
+            short.consumed(Counter::VoluntarySwitches, waits);
+            assert_eq!(find(&short.measured()).len(), faults, "{waits} waits in a second");
+        }
         sample.row(NATIVE).methods[0].method.class = "jdk.internal.misc.Unsafe".into();
         sample.row(NATIVE).methods[0].method.name = "park".into();
         assert_eq!(find(&sample.measured()), []);
