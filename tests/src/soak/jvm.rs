@@ -155,7 +155,9 @@ impl Soaked {
     /// What it holds. Its threads are to be stopped.
     pub(super) fn footprint(&self) -> Result<Footprint> {
         let pid = self.process.pid();
-        let entries = |what: &str| -> Result<usize> { Ok(std::fs::read_dir(format!("/proc/{pid}/{what}"))?.count()) };
+        let entries = |what: &str| -> Result<usize> {
+            Ok(std::fs::read_dir(format!("/proc/{pid}/{what}")).context("it has ended")?.count())
+        };
         Ok(Footprint { mappings: mappings(pid)?.len(), descriptors: entries("fd")?, threads: entries("task")? })
     }
 }
@@ -215,7 +217,7 @@ fn another_program(mut process: RemoteProcess) -> Result<RemoteProcess> {
     process.leave_to("become")?;
     let name = format!("/proc/{}/comm", process.pid());
     let deadline = Instant::now() + PATIENCE;
-    while std::fs::read_to_string(&name)? != OTHER {
+    while std::fs::read_to_string(&name).with_context(|| format!("it has ended: {name}"))? != OTHER {
         ensure!(Instant::now() < deadline, "it is still a JVM");
         std::thread::sleep(PAUSE);
     }
