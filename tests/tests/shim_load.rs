@@ -164,7 +164,7 @@ fn another_users() -> Result<()> {
     let classes = Targets::get()?.classes();
     let reads = Command::new(NOBODY[0]).args(&NOBODY[1..]).args(["test", "-r"]).arg(&classes).status()?;
     if !reads.success() {
-        say(&format!("not checked: the JVM of another user on the host: that user cannot read {}", classes.display()));
+        say(&format!("not run: shim_load::another_users: that user cannot read {}", classes.display()));
         return Ok(());
     }
     on_every_jdk(|jdk| works_on_with_it(RemoteProcess::shapes_by(jdk, &NOBODY)?).map(drop))
