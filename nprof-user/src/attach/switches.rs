@@ -329,6 +329,7 @@ impl Switches {
     pub(super) fn stop(&self) {
         let mut state = self.lock();
         state.stopped.get_or_insert_with(Instant::now);
+        // JNI functions go before the natives that call them.
         for index in self.callers_first(&state, state.functions.keys().copied()).iter().rev() {
             let function = &state.functions[index];
             self.engine.switch(function.record, Switch::settled(Mode::Off, function.lane));
@@ -345,7 +346,7 @@ impl Switches {
         if self.timed { Tracing::Timed } else { Tracing::Counted }
     }
 
-    /// Native methods before the JNI functions that they call: as long as only these are switched on, their calls are nobody's.
+    /// Native methods before the JNI functions that they call: where only the functions are switched on, their calls are nobody's.
     fn callers_first(&self, state: &State, indices: impl IntoIterator<Item = u32>) -> Vec<u32> {
         let is_function = |index: &u32| {
             state.functions.get(index).is_some_and(|function| self.engine.is_jni_function(function.record))
