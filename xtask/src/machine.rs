@@ -22,6 +22,8 @@ pub(crate) struct Machine {
     pub(crate) emulator: PathBuf,
     /// The directory with kernels of suites of Debian, for the tests.
     pub(crate) kernels: PathBuf,
+    /// The directory with jars for the benchmark of real programs.
+    pub(crate) programs: PathBuf,
     /// The directory of the active toolchain's own programs.
     pub(crate) toolchain_bin: PathBuf,
     /// Whether this process may install packages and load BPF programs.
@@ -47,6 +49,7 @@ impl Machine {
             jvms: cargo::target_directory().join("test-jvms"),
             emulator: cargo::target_directory().join("test-emulator"),
             kernels: cargo::target_directory().join("test-kernels"),
+            programs: cargo::target_directory().join("bench-programs"),
             toolchain_bin: PathBuf::new(),
             is_root: rustix::process::geteuid().is_root(),
         };
@@ -141,6 +144,7 @@ pub(crate) mod fake {
                 jvms: root.join("target/test-jvms"),
                 emulator: root.join("target/test-emulator"),
                 kernels: root.join("target/test-kernels"),
+                programs: root.join("target/bench-programs"),
                 toolchain_bin: root.join("root/.rustup/toolchains/stable/bin"),
                 is_root: true,
                 root,

@@ -38,7 +38,9 @@ fn main() -> Result<()> {
     for program in PROGRAMS.iter().filter(|program| program.name.contains(&wanted.only)) {
         println!("### {}\n", program.name);
         match program.missing() {
-            Some(missing) => println!("**Not measured**: {missing} is missing. {}\n", program.remedy),
+            Some(missing) => {
+                println!("**Not measured**: {missing} is missing. `cargo xtask bench programs` installs it.\n")
+            }
             None => {
                 let (rounds, switched) = measure(program, &jdk, wanted.rounds).with_context(|| program.name)?;
                 println!("{}\n{switched}", table::of(&rounds)?);

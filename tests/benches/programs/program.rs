@@ -41,12 +41,10 @@ pub(crate) struct Program {
     pub name: &'static str,
     /// Its class, in `tests/targets/programs`.
     class: &'static str,
-    /// Jars that it needs: names of Debian's, or the beginning of the name of one in `target/bench-programs`.
+    /// Jars that it needs: names of Debian's, or the beginning of the name of one that was unpacked into `target/bench-programs`.
     jars: &'static [&'static str],
     /// A native library that it needs.
     library: Option<&'static str>,
-    /// How to get what is missing.
-    pub remedy: &'static str,
     /// Its arguments, made in an empty directory, and who else is needed.
     prepare: fn(&Jdk, &Path) -> Result<Prepared>,
 }
@@ -76,8 +74,6 @@ pub(crate) struct Progress {
     pub operations: f64,
 }
 
-const APT: &str = "`cargo xtask bench programs` installs it.";
-
 /// All of them.
 pub(crate) const PROGRAMS: [Program; 6] = [
     Program {
@@ -85,7 +81,6 @@ pub(crate) const PROGRAMS: [Program; 6] = [
         class: "TlsServer",
         jars: &TOMCAT,
         library: Some("libtcnative-1.so"),
-        remedy: APT,
         prepare: tls,
     },
     Program {
@@ -93,7 +88,6 @@ pub(crate) const PROGRAMS: [Program; 6] = [
         class: "Sqlite",
         jars: &["jna"],
         library: Some("libjnidispatch.system.so"),
-        remedy: APT,
         prepare: nothing,
     },
     Program {
@@ -101,7 +95,6 @@ pub(crate) const PROGRAMS: [Program; 6] = [
         class: "SqliteJdbc",
         jars: &["sqlite-jdbc"],
         library: None,
-        remedy: APT,
         prepare: nothing,
     },
     Program {
@@ -109,17 +102,14 @@ pub(crate) const PROGRAMS: [Program; 6] = [
         class: "Rocks",
         jars: &["rocksdbjni"],
         library: None,
-        remedy: "PyPI's pyspark has it: `pip download --no-deps pyspark==3.5.*`, then unpack \
-                 `deps/jars/rocksdbjni-*.jar` of the archive into `target/bench-programs`.",
         prepare: |_, scratch| Ok(Prepared { arguments: vec![scratch.display().to_string()], client: None }),
     },
-    Program { name: "javac in process", class: "Javac", jars: &[], library: None, remedy: "", prepare: sources },
+    Program { name: "javac in process", class: "Javac", jars: &[], library: None, prepare: sources },
     Program {
         name: "small natives, two million a second",
         class: "SmallNatives",
         jars: &[],
         library: None,
-        remedy: "",
         prepare: |_, _| {
             let library = Targets::get()?.library("libmany.so").display().to_string();
             Ok(Prepared { arguments: vec![library], client: None })
@@ -187,7 +177,7 @@ impl Running {
     }
 }
 
-/// A jar of Debian's, or one that was put into `target/bench-programs`.
+/// A jar of Debian's, or one that was unpacked into `target/bench-programs`.
 fn jar(name: &str) -> Option<PathBuf> {
     let debian = Path::new(JARS).join(format!("{name}.jar"));
     if debian.exists() {

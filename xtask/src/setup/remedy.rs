@@ -12,6 +12,7 @@ use crate::process;
 use super::jvms;
 use super::kernels;
 use super::needs::LLVM;
+use super::pip;
 use super::service;
 
 /// The version of bpf-linker that is known to build with the [`LLVM`] below.
@@ -56,6 +57,13 @@ pub(crate) enum Remedy {
         /// The package's.
         version: &'static str,
     },
+    /// A jar from Spark's Python package, for the benchmark of real programs.
+    JarOfSpark {
+        /// The package's version.
+        version: &'static str,
+        /// The beginning of the jar's name.
+        jar: &'static str,
+    },
     /// A JVM that no release of Debian has.
     Unreleased {
         /// Its version.
@@ -84,7 +92,7 @@ impl Remedy {
             Self::RustupComponents(_) => rustup,
             Self::CargoInstall { .. } => true,
             Self::BpfLinker => apt || has_llvm(machine),
-            Self::Wheel { .. } => apt || has_pip(machine),
+            Self::Wheel { .. } | Self::JarOfSpark { .. } => apt || pip::is_there(machine),
             Self::Unreleased { .. } | Self::Emulator | Self::Kernel { .. } => apt,
         }
     }
@@ -105,6 +113,10 @@ impl Remedy {
             Self::Wheel { feature, version } => format!(
                 "pip download --no-deps {}, and unpack its java-runtime as target/test-jvms/{feature}",
                 jvms::requirement(version)
+            ),
+            Self::JarOfSpark { version, jar } => format!(
+                "pip download --no-deps {}, and unpack its deps/jars/{jar}-*.jar into target/bench-programs",
+                pip::spark(version)
             ),
             Self::Unreleased { feature } => format!(
                 "make a JVM from Debian's unreleased {} that runs in target/test-jvms/{feature}",
@@ -141,10 +153,12 @@ impl Remedy {
                 install_bpf_linker()
             }
             Self::Wheel { feature, version } => {
-                if !has_pip(machine) {
-                    install_packages(&["python3-pip"])?;
-                }
+                install_pip(machine)?;
                 jvms::from_wheel(machine, *feature, version)
+            }
+            Self::JarOfSpark { version, jar } => {
+                install_pip(machine)?;
+                pip::jar_of_spark(machine, version, jar)
             }
             Self::Unreleased { feature } => {
                 if machine.program("patchelf").is_none() {
@@ -164,8 +178,8 @@ fn has_llvm(machine: &Machine) -> bool {
         .all(|file| machine.existing(&format!("{LLVM_PREFIX}/{file}")).is_some())
 }
 
-fn has_pip(machine: &Machine) -> bool {
-    machine.program("python3").is_some() && machine.program("pip3").is_some()
+fn install_pip(machine: &Machine) -> Result<()> {
+    if pip::is_there(machine) { Ok(()) } else { install_packages(&["python3-pip"]) }
 }
 
 fn rust_source() -> Command {
