@@ -41,12 +41,13 @@ fn interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-/// Runs `command` with the terminal as its output and waits for its success, at most for `limit`.
+/// Runs `command`, with all that it says on standard error, and waits for its success, at most for `limit`.
 ///
 /// # Errors
 /// When it cannot be started, exceeds the limit, is interrupted or does not succeed.
 pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<()> {
-    let status = Group::start(command)?.wait(limit)?;
+    // What is on standard output is a result, and what this says is none.
+    let status = Group::start(command.stdout(std::io::stderr()))?.wait(limit)?;
     check(command, status)
 }
 
