@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nprof_tests::nprof::Trace;
+use nprof_tests::report::Row;
 use nprof_tests::usage::cpu_time;
 
 use crate::log::{CpuNotes, Pace, now};
@@ -72,7 +73,7 @@ pub(crate) struct Measured {
     /// Window by window.
     pub start: Vec<Pace>,
     pub end: Vec<Pace>,
-    /// Calls of natives per second that nprof told of.
+    /// Calls of natives per second that nprof told of, those that it estimated among them.
     pub natives: f64,
     /// nprof's share of a core.
     pub own: f64,
@@ -128,8 +129,9 @@ fn measured(running: &mut Running, beside: Beside) -> Result<Measured> {
     let report = trace.map(Trace::finish).transpose()?;
     sleep(AFTER);
     let log = notes.with(&running.log()?)?;
+    let told = |row: &Row| row.estimated_calls.unwrap_or(row.calls);
     let (elapsed, calls) =
-        report.map_or((1, 0), |report| (report.elapsed_ns, report.methods.iter().map(|row| row.calls).sum::<u64>()));
+        report.map_or((1, 0), |report| (report.elapsed_ns, report.methods.iter().map(told).sum::<u64>()));
     let windows = |around: u64, [before, after]: [u32; 2]| -> Result<Vec<Pace>> {
         let first = around - nanoseconds(WINDOW * before);
         let at = |number: u32| first + nanoseconds(WINDOW * number);
