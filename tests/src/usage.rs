@@ -10,6 +10,8 @@ use nix::unistd::Pid;
 
 use crate::kernel::BpfObjects;
 
+/// The beginnings of the names of HotSpot's threads that compile, collect and keep house.
+const OF_THE_VM: [&str; 5] = ["C1 ", "C2 ", "GC ", "VM ", "Sweeper "];
 /// The name of a process that nprof reads targets by.
 const READER: &str = "(nprof-runner)";
 
@@ -87,6 +89,24 @@ pub fn main_thread_time(pid: u32) -> Result<f64> {
     let thread = threads.next().context("no thread runs main")?;
     let times = fs::read_to_string(thread.path().join("schedstat"))?;
     let ran: u64 = times.split_whitespace().next().context("schedstat")?.parse()?;
+    Ok(Duration::from_nanos(ran).as_secs_f64())
+}
+
+/// The time so far of all threads of a JVM but those that compile, collect and keep house for it, in seconds, to the nanosecond. Of threads
+/// that have ended nothing is known: it is for programs whose threads stay.
+///
+/// # Errors
+/// When it does not run.
+pub fn java_threads_time(pid: u32) -> Result<f64> {
+    let mut ran = 0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let thread = thread?.path();
+        let name = fs::read_to_string(thread.join("comm"))?;
+        if !OF_THE_VM.iter().any(|of_vm| name.starts_with(of_vm)) {
+            let times = fs::read_to_string(thread.join("schedstat"))?;
+            ran += times.split_whitespace().next().context("schedstat")?.parse::<u64>()?;
+        }
+    }
     Ok(Duration::from_nanos(ran).as_secs_f64())
 }
 

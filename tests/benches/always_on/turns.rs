@@ -17,14 +17,16 @@ pub(crate) const STATES: [(&str, &[&str]); 3] =
 const TURNS: [usize; 2 * STATES.len()] = [0, 1, 2, 2, 1, 0];
 /// So many turns works a JVM before it is measured, with stubs: then it has compiled what it will compile, however busy the
 /// machine is.
-const WARM_UP: usize = 60;
+const WARM_UP: usize = 300;
+/// Rounds are made by so many, and after each of these it is looked at whether they are enough.
+const BATCH: usize = 100;
 /// How long the stubs are left alone after they were switched.
 const REST: Duration = Duration::from_millis(5);
 
 /// What the turns of one state in one round took.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct State {
-    /// CPU time of the JVM, all of its threads, in seconds.
+    /// CPU time of the JVM's Java threads, in seconds.
     pub cpu: f64,
     /// Mean of the turns' 99th percentiles of the time to an answer, in seconds; 0 where nobody waits for one.
     pub p99: f64,
@@ -38,8 +40,9 @@ pub(crate) struct Measured {
     pub calls: f64,
 }
 
-/// Starts the program under a service that puts stubs before all of its natives, and measures.
-pub(crate) fn measure(work: &Work, jdk: &Jdk, count: usize) -> Result<Measured> {
+/// Starts the program under a service that puts stubs before all of its natives, and measures until that is enough, at most so many
+/// rounds.
+pub(crate) fn measure(work: &Work, jdk: &Jdk, most: usize, is_enough: fn(&Measured) -> bool) -> Result<Measured> {
     let mut running = work.start(jdk)?;
     let options = [&UNGOVERNED[..], &["--jvm", running.main, "--stubs-for", running.main]].concat();
     let serve = Serve::start(&options)?;
@@ -47,10 +50,18 @@ pub(crate) fn measure(work: &Work, jdk: &Jdk, count: usize) -> Result<Measured> 
         running.turn()?;
     }
     let calls = calls_per_second(&mut running, &serve)?;
-    let rounds = (0..count).map(|number| round(&mut running, &serve, number)).collect::<Result<_>>()?;
+    let mut measured = Measured { rounds: Vec::new(), calls };
+    loop {
+        for number in 0..BATCH.min(most - measured.rounds.len()) {
+            measured.rounds.push(round(&mut running, &serve, number)?);
+        }
+        if measured.rounds.len() >= most || is_enough(&measured) {
+            break;
+        }
+    }
     ensure!(serve.finish()?.success(), "the service has not ended well");
     running.exit()?;
-    Ok(Measured { rounds, calls })
+    Ok(measured)
 }
 
 /// Which state is the outermost changes from round to round: its turns are next to those of another round.
