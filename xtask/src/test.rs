@@ -94,7 +94,7 @@ const SIDE_BY_SIDE: &[&str] = &[
 const LANES: usize = 3;
 
 const UNIT_LIMIT: Duration = Duration::from_secs(10 * 60);
-/// Half an hour is enough on a quiet machine. This only ends what hangs, also beside the work of others.
+/// Three quarters of an hour are enough on a quiet machine. This only ends what hangs, also beside the work of others.
 const REAL_LIMIT: Duration = Duration::from_secs(90 * 60);
 
 /// Which tests to run.
