@@ -45,12 +45,18 @@ pub fn counted(n: u64, unit: CountedIn) -> String {
     }
 }
 
-/// A share as a percentage: `2 %`, `0.25 %`.
+/// A share as a percentage: `2 %`, `0.25 %`; with its first digit where two are none, `0.003 %`: what there is little of is not nothing.
 #[must_use]
 pub fn percent(share: f64) -> String {
-    let text = format!("{:.2}", share * 100.0);
+    let percent = share * 100.0;
+    let mut texts = (2..=MOST_DIGITS).map(|digits| format!("{percent:.digits$}"));
+    let is_something = |text: &String| text.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    let text = texts.find(is_something).unwrap_or_else(|| format!("{percent:.2}"));
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
+
+/// Digits behind the point of a percentage.
+const MOST_DIGITS: usize = 6;
 
 /// A whole number with thousands separators: `1,234,567`.
 #[must_use]
@@ -94,7 +100,25 @@ fn three_digits(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, count, duration, rate};
+    use super::{bytes, count, duration, percent, rate};
+
+    /// Check that zeros behind the point go, and that what is there is never shown as nothing unless it is next to nothing.
+    #[test]
+    fn percentages() {
+        for (share, text) in [
+            (0.0, "0 %"),
+            (1.0, "100 %"),
+            (0.02, "2 %"),
+            (0.0025, "0.25 %"),
+            (-0.5, "-50 %"),
+            (0.000_034, "0.003 %"),
+            (0.000_000_3, "0.00003 %"),
+            (1e-12, "0 %"),
+            (f64::NAN, "NaN %"),
+        ] {
+            assert_eq!(percent(share), text, "{share}");
+        }
+    }
 
     /// Check each unit, and the values at which rounding carries into the next digit or unit.
     #[test]
