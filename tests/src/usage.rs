@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -87,9 +88,7 @@ pub fn main_thread_time(pid: u32) -> Result<f64> {
             && fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name == "java\n")
     });
     let thread = threads.next().context("no thread runs main")?;
-    let times = fs::read_to_string(thread.path().join("schedstat"))?;
-    let ran: u64 = times.split_whitespace().next().context("schedstat")?.parse()?;
-    Ok(Duration::from_nanos(ran).as_secs_f64())
+    Ok(Duration::from_nanos(ran_ns(&thread.path())?).as_secs_f64())
 }
 
 /// The time so far of all threads of a JVM but those that compile, collect and keep house for it, in seconds, to the nanosecond. Of threads
@@ -99,15 +98,20 @@ pub fn main_thread_time(pid: u32) -> Result<f64> {
 /// When it does not run.
 pub fn java_threads_time(pid: u32) -> Result<f64> {
     let mut ran = 0;
-    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let thread = thread?.path();
-        let name = fs::read_to_string(thread.join("comm"))?;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+        // Those that compile end when there is little to do, also in this moment.
+        let Ok(name) = fs::read_to_string(thread.path().join("comm")) else { continue };
         if !OF_THE_VM.iter().any(|of_vm| name.starts_with(of_vm)) {
-            let times = fs::read_to_string(thread.join("schedstat"))?;
-            ran += times.split_whitespace().next().context("schedstat")?.parse::<u64>()?;
+            ran += ran_ns(&thread.path())?;
         }
     }
     Ok(Duration::from_nanos(ran).as_secs_f64())
+}
+
+/// How long a thread has run, by its directory.
+fn ran_ns(thread: &Path) -> Result<u64> {
+    let times = fs::read_to_string(thread.join("schedstat"))?;
+    Ok(times.split_whitespace().next().context("schedstat")?.parse()?)
 }
 
 /// `bytes` in units of a million.

@@ -18,7 +18,7 @@ const TURNS: [usize; 2 * STATES.len()] = [0, 1, 2, 2, 1, 0];
 /// So many turns works a JVM before it is measured, with stubs: then it has compiled what it will compile, however busy the
 /// machine is.
 const WARM_UP: usize = 300;
-/// Rounds are made by so many, and after each of these it is looked at whether they are enough.
+/// After each so many rounds it is looked at whether they are enough.
 const BATCH: usize = 100;
 /// How long the stubs are left alone after they were switched.
 const REST: Duration = Duration::from_millis(5);
@@ -51,11 +51,9 @@ pub(crate) fn measure(work: &Work, jdk: &Jdk, most: usize, is_enough: fn(&Measur
     }
     let calls = calls_per_second(&mut running, &serve)?;
     let mut measured = Measured { rounds: Vec::new(), calls };
-    loop {
-        for number in 0..BATCH.min(most - measured.rounds.len()) {
-            measured.rounds.push(round(&mut running, &serve, number)?);
-        }
-        if measured.rounds.len() >= most || is_enough(&measured) {
+    for number in 1..=most {
+        measured.rounds.push(round(&mut running, &serve, number)?);
+        if number % BATCH == 0 && is_enough(&measured) {
             break;
         }
     }

@@ -23,8 +23,7 @@ pub(crate) const WORKS: [Work; 2] =
 const CLASSES: usize = 2;
 /// A turn of the server: so many requests on each connection.
 const REQUESTS: usize = 100;
-/// A collection takes the same few milliseconds again and again: each turn has as many. One that comes in every third
-/// turn would be the largest part of what turns differ by.
+/// Collections are many and short. Their time is not measured, but what they throw out of the caches is: each turn has its share.
 const HEAP: [&str; 4] = ["-XX:+UseSerialGC", "-Xms512m", "-Xmx512m", "-Xmn16m"];
 
 /// A program.
