@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use crate::govern;
+
 /// What tracing may cost.
 #[derive(Debug, Clone, Args)]
 pub(super) struct BudgetArgs {
@@ -16,9 +18,14 @@ pub(super) struct BudgetArgs {
 pub(super) struct Budget(pub(super) Option<f64>);
 
 impl BudgetArgs {
-    /// The share of the JVM's time; `None` for any cost.
-    pub(super) fn share(&self) -> Option<f64> {
-        self.max_overhead.0
+    /// What it allows, of which one of so many that share it has its part; `None` for any cost.
+    pub(super) fn part(&self, parts: f64) -> Option<govern::Budget> {
+        self.max_overhead.0.map(|share| govern::Budget::once(share / parts))
+    }
+
+    /// The whole of it; `None` for any cost.
+    pub(super) fn whole(&self) -> Option<govern::Budget> {
+        self.part(1.0)
     }
 }
 

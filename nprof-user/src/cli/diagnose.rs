@@ -62,7 +62,7 @@ impl DiagnoseArgs {
         let slow = diagnose::waiters().map(|pattern| format!("{pattern}=off"));
         let slow = Thresholds::parse(&[SLOW.to_owned()].into_iter().chain(slow).collect::<Vec<_>>())?;
         let selection = self.selection.parse()?;
-        Ok(Options { collectors, slow: Some(slow), budget: self.budget.share(), ..Options::by_probes(selection) })
+        Ok(Options { collectors, slow: Some(slow), budget: self.budget.whole(), ..Options::by_probes(selection) })
     }
 }
 

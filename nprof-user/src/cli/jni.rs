@@ -123,7 +123,7 @@ impl JniArgs {
         let Ok(collectors) = Collectors::named(&[RESULTS]) else { bail!("there is no collector `{RESULTS}`") };
         let exclude = self.excluded().0;
         let selection = SelectionArgs { exclude, ..self.selection.clone() }.parse()?;
-        Ok(Options { collectors, budget: self.budget.share(), ..Options::by_probes(selection) })
+        Ok(Options { collectors, budget: self.budget.whole(), ..Options::by_probes(selection) })
     }
 
     /// What is left out: native methods, and JNI functions of trees.
@@ -165,7 +165,7 @@ impl JniArgs {
     }
 
     fn stubs_args(&self) -> JniStubsArgs {
-        JniStubsArgs { pid: Pid(self.pid), duration: self.duration, budget: self.budget.share() }
+        JniStubsArgs { pid: Pid(self.pid), duration: self.duration, budget: self.budget.whole() }
     }
 
     fn view(&self) -> JniView {

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::terminal::harmless;
 use super::trace::{Stop, read};
+use crate::govern::Budget;
 use crate::model::{JniSnapshot, Pid};
 use crate::resolve::select::Selection;
 use crate::trace::{JniStubs, Options, Pace, TierWanted};
@@ -20,8 +21,8 @@ const EVERYTHING: &str = "*";
 pub(super) struct JniStubsArgs {
     pub(super) pid: Pid,
     pub(super) duration: Option<Duration>,
-    /// The share of the JVM's time that it may cost.
-    pub(super) budget: Option<f64>,
+    /// What it may cost.
+    pub(super) budget: Option<Budget>,
 }
 
 /// Counts and times until there is a reason to stop, then has printed what was measured.

@@ -15,6 +15,7 @@ use super::tier::TierArg;
 use super::trace::{Stop, every, refuse_unmatched};
 use super::tree::{self, Following};
 use crate::discover::Proc;
+use crate::govern::Budget;
 use crate::model::{ArgsWanted, Jvm, Pid, Profile, RecordedTrees};
 use crate::render::units;
 use crate::resolve::select::Selection;
@@ -149,7 +150,7 @@ impl LiveArgs {
                     let Some(tracer) = following.open(&mut stop, &proc, &jvm).await? else {
                         return Ok(Outcome::NothingMatched);
                     };
-                    let share = self.share_of_each(&needs);
+                    let share = self.share_of_each(&needs).map(|budget| budget.share);
                     Some(tree::begin(tracer, TreeTracer::enhance, share, &mut stop, quiet).await?)
                 }
                 None => None,
@@ -187,9 +188,8 @@ impl LiveArgs {
     }
 
     /// What probes may cost, and what enhanced methods may cost: what there is is shared where both cost something.
-    fn share_of_each(&self, needs: &Needs) -> Option<f64> {
-        let parts = if needs.following.is_some() && !self.on_cpu { 2.0 } else { 1.0 };
-        self.budget.share().map(|share| share / parts)
+    fn share_of_each(&self, needs: &Needs) -> Option<Budget> {
+        self.budget.part(if needs.following.is_some() && !self.on_cpu { 2.0 } else { 1.0 })
     }
 
     /// Who counts: what only probes can see needs these.

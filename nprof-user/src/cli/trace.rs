@@ -143,7 +143,7 @@ impl TraceArgs {
             rules,
             off_cpu: timed && !self.no_off_cpu,
             max_functions: self.max_methods.map(|most| most as usize),
-            budget: self.budget.share(),
+            budget: self.budget.whole(),
             slow: self.thresholds()?,
             args: self.args(),
             by_thread,

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::terms::{By, Costs, Observed, Rung, factor};
+use super::terms::{By, Costs, Limits, Observed, Rung, factor};
 
 /// A function is only counted instead of timed by its probe if that saves at least this part of its cost. Else it is detached at
 /// once, as it would be in the next period.
@@ -55,7 +55,7 @@ impl<'a> Load<'a> {
     }
 
     /// The next lower rung that is of use; `None` at the bottom.
-    fn below(&self, costs: &Costs) -> Option<Rung> {
+    pub(super) fn below(&self, costs: &Costs) -> Option<Rung> {
         let cost_ns = self.cost_ns(costs);
         let least = if self.seen.by == By::Stub { WORTH_A_RUNG } else { WORTH_COUNTING };
         let is_of_use =
@@ -71,9 +71,19 @@ impl<'a> Load<'a> {
     }
 }
 
+/// Whether its calls are seen by a stub.
+pub(super) fn is_by_stub(load: &Load<'_>) -> bool {
+    load.seen.by == By::Stub
+}
+
 /// What all functions cost in the states that they will be in, in nanoseconds.
 pub(super) fn total_ns(loads: &[Load<'_>], costs: &Costs) -> f64 {
-    loads.iter().map(|load| load.cost_ns(costs)).sum()
+    sum_ns(loads, costs, |_| true)
+}
+
+/// The same of those that are meant.
+pub(super) fn sum_ns(loads: &[Load<'_>], costs: &Costs, is_meant: fn(&Load<'_>) -> bool) -> f64 {
+    loads.iter().filter(|load| is_meant(load)).map(|load| load.cost_ns(costs)).sum()
 }
 
 /// A load in the order of what it costs; of equals, the first in the list is the greatest.
@@ -104,24 +114,33 @@ impl PartialEq for Costly {
 impl Eq for Costly {}
 
 /// Lowers what costs most, step by step, until all together cost no more than the limit. First stubs time fewer calls: that
-/// leaves every count exact, and the times good estimates. A function that is off stays: it is so because the user wants it.
+/// leaves every count exact, and the times good estimates. For their own limit they do no more than that. A function that is off
+/// stays: it is so because the user wants it.
 ///
 /// What stubs cost at least does not leave the rest with nothing: to detach probes of quiet functions for it would save little.
-pub(super) fn lower(loads: &mut [Load<'_>], costs: &Costs, limit_ns: f64) {
+pub(super) fn lower(loads: &mut [Load<'_>], costs: &Costs, limits: Limits) {
     let least_ns: f64 = loads.iter().map(|load| load.least_ns(costs)).sum();
-    let limit_ns = limit_ns.max(least_ns + LEFT * limit_ns);
-    descend(loads, costs, limit_ns, Rung::is_sampled);
-    descend(loads, costs, limit_ns, |_| true);
-    spare(loads, costs, limit_ns);
+    let limits = Limits { all_ns: limits.all_ns.max(least_ns + LEFT * limits.all_ns), ..limits };
+    descend(loads, costs, limits.stubs_ns, is_by_stub, Rung::is_sampled);
+    descend(loads, costs, limits.all_ns, |_| true, Rung::is_sampled);
+    descend(loads, costs, limits.all_ns, |_| true, |_| true);
+    spare(loads, costs, limits);
 }
 
-/// Lowers what costs most, as far as the rung below is one that `may_take` allows.
-fn descend(loads: &mut [Load<'_>], costs: &Costs, limit_ns: f64, may_take: impl Fn(Rung) -> bool) {
-    let mut total = total_ns(loads, costs);
+/// Lowers what costs most of those that are meant, until these cost no more than the limit, as far as the rung below is one that
+/// `may_take` allows.
+fn descend(
+    loads: &mut [Load<'_>],
+    costs: &Costs,
+    limit_ns: f64,
+    is_meant: fn(&Load<'_>) -> bool,
+    may_take: fn(Rung) -> bool,
+) {
+    let mut total = sum_ns(loads, costs, is_meant);
     let mut costliest: BinaryHeap<Costly> = loads
         .iter()
         .enumerate()
-        .filter(|(_, load)| load.to.is_watched())
+        .filter(|(_, load)| load.to.is_watched() && is_meant(load))
         .map(|(place, load)| Costly { cost_ns: load.cost_ns(costs), place })
         .collect();
     while total > limit_ns
@@ -137,16 +156,22 @@ fn descend(loads: &mut [Load<'_>], costs: &Costs, limit_ns: f64, may_take: impl 
 }
 
 /// Takes back what proved needless when more expensive functions were lowered further, the cheapest first.
-fn spare(loads: &mut [Load<'_>], costs: &Costs, limit_ns: f64) {
+fn spare(loads: &mut [Load<'_>], costs: &Costs, limits: Limits) {
     let mut total = total_ns(loads, costs);
+    let mut of_stubs = sum_ns(loads, costs, is_by_stub);
     let mut lowered: Vec<&mut Load<'_>> = loads.iter_mut().filter(|load| load.to < load.seen.tracing).collect();
     lowered.sort_by(|a, b| a.saved_ns(costs).total_cmp(&b.saved_ns(costs)));
     for load in lowered {
-        let others_ns = total - load.cost_ns(costs);
-        let fits = |rung: &Rung| others_ns + load.cost_in(*rung, costs) <= limit_ns;
+        let before_ns = load.cost_ns(costs);
+        let fits = |rung: &Rung| {
+            let more_ns = load.cost_in(*rung, costs) - before_ns;
+            total + more_ns <= limits.all_ns && (!is_by_stub(load) || of_stubs + more_ns <= limits.stubs_ns)
+        };
         let Some(back) = load.given_up().find(fits) else { continue };
         load.to = back;
-        total = others_ns + load.cost_ns(costs);
+        let more_ns = load.cost_ns(costs) - before_ns;
+        total += more_ns;
+        of_stubs += if is_by_stub(load) { more_ns } else { 0.0 };
     }
 }
 
@@ -164,12 +189,16 @@ mod tests {
     }
 
     fn lowered_all(functions: impl Iterator<Item = (By, Rung, u64)>, limit_ns: f64) -> Vec<Rung> {
+        lowered_within(functions, Limits { all_ns: limit_ns, stubs_ns: limit_ns })
+    }
+
+    fn lowered_within(functions: impl Iterator<Item = (By, Rung, u64)>, limits: Limits) -> Vec<Rung> {
         let observed: Vec<Observed> = (0..)
             .zip(functions)
             .map(|(id, (by, tracing, calls))| Observed { id, by, wanted: tracing, tracing, calls })
             .collect();
         let mut loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
-        lower(&mut loads, &COSTS, limit_ns);
+        lower(&mut loads, &COSTS, limits);
         loads.iter().map(|load| load.to).collect()
     }
 
@@ -218,6 +247,20 @@ mod tests {
         assert_eq!(lowered_all(probe_and_stub.into_iter(), 23e3), [Timed, Sixteenth]);
         assert_eq!(lowered_all(probe_and_stub.into_iter(), 21.5e3), [Timed, SixtyFourth]);
         assert_eq!(lowered_all(probe_and_stub.into_iter(), 12e3), [Counted, Sixteenth]);
+    }
+
+    /// Check that stubs keep to a limit of their own by timing fewer calls, some they always time for it, and that probes are not
+    /// lowered for it.
+    #[test]
+    fn stubs_have_a_limit_of_their_own() {
+        let functions = [(By::Probe(ProbeCost::Emulated), Timed, 20), (By::Stub, Timed, 1_000), (By::Stub, Timed, 100)];
+        let within = |stubs_ns| lowered_within(functions.into_iter(), Limits { all_ns: 100e3, stubs_ns });
+        assert_eq!(within(40e3), [Timed; 3]);
+        assert_eq!(within(8e3), [Timed, Sixteenth, Timed]);
+        assert_eq!(within(3e3), [Timed, SixtyFourth, Sixteenth]);
+        assert_eq!(within(0.0), [Timed, SixtyFourth, SixtyFourth]);
+        let all = Limits { all_ns: 0.0, stubs_ns: 0.0 };
+        assert_eq!(lowered_within(functions.into_iter(), all), [Detached, Counted, Counted]);
     }
 
     /// Check that what the user switched off stays as it is, even if its cost is known.

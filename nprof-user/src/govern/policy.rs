@@ -10,9 +10,9 @@ use std::time::Duration;
 use super::estimate::{Estimate, Means};
 use super::glance::{CallCost, Glance};
 use super::held::Held;
-use super::load::{Load, lower, total_ns};
+use super::load::{Load, is_by_stub, lower, sum_ns, total_ns};
 use super::looks::Looks;
-use super::terms::{Budget, By, Change, Costs, Observed, Period, Rung, Why, factor, nanoseconds};
+use super::terms::{Budget, By, Change, Costs, Limits, Observed, Period, Rung, Why, factor, nanoseconds};
 use crate::model::{MeanTime, ProbeCost, Unseen};
 
 /// The part of the budget up to which functions are raised.
@@ -78,14 +78,15 @@ impl Governor {
     /// Decides, before functions are attached, which are too expensive to begin with as they are wanted. `observed` are their
     /// calls in a second of `period`, as found out by looks.
     pub fn begin(&mut self, period: Period, observed: &[Observed]) -> Vec<Change> {
-        let Some(Budget { share }) = self.budget else { return Vec::new() };
+        let Some(budget) = self.budget else { return Vec::new() };
         let mut loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
         let costs = self.costs.cooled();
         // Nothing was paid for these calls yet. Functions that are bound later come on top of those that are traced.
         let own_ns = period.own_ns(0.0);
         let others_ns = self.outlook.cost * period.length.as_secs_f64();
         let would_cost = (others_ns + total_ns(&loads, &costs)) / own_ns;
-        lower(&mut loads, &costs, (ROOM * share * own_ns - others_ns).max(0.0));
+        let limits = budget.limits(own_ns);
+        lower(&mut loads, &costs, Limits { all_ns: (ROOM * limits.all_ns - others_ns).max(0.0), ..limits });
         let changes = self.changes(&loads, period, Why::OverBudget { share: would_cost }, |_| 0.0);
         if self.outlook.own <= 0.0 {
             self.outlook.own = own_ns / period.length.as_secs_f64();
@@ -99,7 +100,9 @@ impl Governor {
     /// could not apply is decided again at the end of the next period.
     pub fn decide(&mut self, period: Period, observed: &[Observed]) -> Vec<Change> {
         let mut loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
-        let costs = self.costs.after(gap_ns(period, &loads, &self.costs));
+        let of_stubs = self.costs.with_stubs_after(gap_ns(period, &loads, &self.costs, is_by_stub));
+        let costs = of_stubs.after(gap_ns(period, &loads, &of_stubs, |load| !is_by_stub(load)));
+        let lasting = of_stubs.cooled();
         let cost_ns = total_ns(&loads, &costs);
         self.spent_ns += cost_ns;
         self.note_dearer(&loads, &costs);
@@ -116,17 +119,17 @@ impl Governor {
                 self.give_back(&mut loads);
                 self.changes(&loads, period, Why::NoBudget, call_ns)
             }
-            Some(Budget { share: limit }) if cost_ns > limit * own_ns => {
+            Some(budget) if is_over(&loads, &costs, budget.limits(own_ns)) => {
                 self.held.values_mut().for_each(Held::had_no_room);
-                lower(&mut loads, &self.costs.cooled(), limit * own_ns);
+                lower(&mut loads, &lasting, budget.limits(own_ns));
                 self.changes(&loads, period, Why::OverBudget { share: cost_ns / own_ns }, call_ns)
             }
-            Some(Budget { share: limit }) => {
-                self.raise(&mut loads, period, limit * own_ns);
+            Some(budget) => {
+                self.raise(&mut loads, period, &lasting, budget.limits(own_ns));
                 self.changes(&loads, period, Why::RoomAgain, call_ns)
             }
         };
-        self.look_ahead(&loads, period, own_ns);
+        self.look_ahead(&loads, period, &lasting, own_ns);
         changes
     }
 
@@ -318,22 +321,27 @@ impl Governor {
     }
 
     /// Times functions again, or more of their calls, for which there has been room for long enough, the cheapest first.
-    fn raise(&mut self, loads: &mut [Load<'_>], period: Period, limit_ns: f64) {
-        let costs = self.costs.cooled();
-        let mut cost_ns = total_ns(loads, &costs);
-        let extra_ns = |load: &Load<'_>, to| load.cost_in(to, &costs) - load.cost_ns(&costs);
+    fn raise(&mut self, loads: &mut [Load<'_>], period: Period, costs: &Costs, limits: Limits) {
+        let mut cost_ns = total_ns(loads, costs);
+        let mut stubs_ns = sum_ns(loads, costs, is_by_stub);
+        let extra_ns = |load: &Load<'_>, to| load.cost_in(to, costs) - load.cost_ns(costs);
         let mut lowered: Vec<&mut Load<'_>> =
             loads.iter_mut().filter(|load| load.to.is_watched() && load.to < load.seen.wanted).collect();
         lowered.sort_by(|a, b| extra_ns(a, a.seen.wanted).total_cmp(&extra_ns(b, b.seen.wanted)));
         for load in lowered {
             let Some(held) = self.held.get_mut(&load.seen.id) else { continue };
-            let affordable = |to: &Rung| has_room(cost_ns, extra_ns(load, *to), limit_ns);
+            let affordable = |to: &Rung| {
+                let extra_ns = extra_ns(load, *to);
+                let is_within = !is_by_stub(load) || has_room(stubs_ns, extra_ns, limits.stubs_ns);
+                is_within && has_room(cost_ns, extra_ns, limits.all_ns)
+            };
             let Some(to) = load.above().find(affordable) else {
                 held.had_no_room();
                 continue;
             };
             if held.had_room(period.now.saturating_sub(period.length), period.now) {
                 cost_ns += extra_ns(load, to);
+                stubs_ns += if is_by_stub(load) { extra_ns(load, to) } else { 0.0 };
                 load.to = to;
             }
         }
@@ -347,9 +355,9 @@ impl Governor {
     }
 
     /// Notes what the period leads to, and pays for looks out of it.
-    fn look_ahead(&mut self, loads: &[Load<'_>], period: Period, own_ns: f64) {
+    fn look_ahead(&mut self, loads: &[Load<'_>], period: Period, costs: &Costs, own_ns: f64) {
         let seconds = period.length.as_secs_f64();
-        self.outlook = Outlook { own: own_ns / seconds, cost: total_ns(loads, &self.costs.cooled()) / seconds };
+        self.outlook = Outlook { own: own_ns / seconds, cost: total_ns(loads, costs) / seconds };
         self.looks.pay(self.budget.map_or(f64::INFINITY, |budget| budget.share * own_ns));
     }
 
@@ -391,10 +399,19 @@ impl Governor {
     }
 }
 
-/// How long a thread did other things between two of its traps, in the mean.
-fn gap_ns(period: Period, loads: &[Load<'_>], costs: &Costs) -> f64 {
-    let probed = loads.iter().filter(|load| load.seen.by.site().is_some());
-    let (calls, cost_ns) = probed
+/// Whether something is to be lowered: all together costs too much, or stubs do that can time fewer calls.
+fn is_over(loads: &[Load<'_>], costs: &Costs, limits: Limits) -> bool {
+    let can_time_fewer = |load: &Load<'_>| load.below(costs).is_some_and(Rung::is_sampled);
+    total_ns(loads, costs) > limits.all_ns
+        || (sum_ns(loads, costs, is_by_stub) > limits.stubs_ns
+            && loads.iter().filter(|load| is_by_stub(load)).any(can_time_fewer))
+}
+
+/// How long a thread did other things between two calls that one tier sees, in the mean.
+fn gap_ns(period: Period, loads: &[Load<'_>], costs: &Costs, is_of_tier: fn(&Load<'_>) -> bool) -> f64 {
+    let (calls, cost_ns) = loads
+        .iter()
+        .filter(|load| is_of_tier(load))
         .fold((0.0, 0.0), |(calls, cost_ns), load| (calls + factor(load.seen.calls), cost_ns + load.cost_ns(costs)));
     // Without a floor for the JVM's own time: a loop of nothing else has none.
     if calls > 0.0 { (nanoseconds(period.target_cpu) - cost_ns).max(0.0) / calls } else { 0.0 }

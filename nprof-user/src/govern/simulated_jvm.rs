@@ -11,7 +11,14 @@ pub(super) const COSTS: Costs = Costs {
     counted_ns: [500.0, 5_000.0],
     off_ns: [450.0, 4_900.0],
     cool: [1.0; 2],
-    stub: StubCosts { timed_ns: 28.0, sixteenth_ns: 3.75, sixty_fourth_ns: 2.5, counted_ns: 1.75, off_ns: 0.5 },
+    stub: StubCosts {
+        timed_ns: 28.0,
+        sixteenth_ns: 3.75,
+        sixty_fourth_ns: 2.5,
+        counted_ns: 1.75,
+        off_ns: 0.5,
+        cool: 1.0,
+    },
 };
 
 /// How finely time runs. Rates change at its multiples.
@@ -111,7 +118,7 @@ pub(super) struct SimulatedJvm {
 
 impl SimulatedJvm {
     pub(super) fn new(budget: f64, cores: f64, functions: Vec<Function>) -> Self {
-        let governor = Governor::new(COSTS, Some(Budget { share: budget }));
+        let governor = Governor::new(COSTS, Some(Budget::once(budget)));
         let made = vec![0; functions.len()];
         Self { governor, functions, cores, now: Duration::ZERO, look: None, made }
     }

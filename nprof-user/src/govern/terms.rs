@@ -164,9 +164,25 @@ pub struct StubCosts {
     pub counted_ns: f64,
     /// That is passed on.
     pub off_ns: f64,
+    /// How many times as much any of these costs after other work.
+    pub cool: f64,
 }
 
 impl StubCosts {
+    /// The same where a thread did other things for so many nanoseconds since its last call of a stub.
+    fn after(&self, gap_ns: f64) -> Self {
+        let times = dearer(self.cool, gap_ns / STUBS_COOL_NS);
+        let Self { timed_ns, sixteenth_ns, sixty_fourth_ns, counted_ns, off_ns, .. } = *self;
+        Self {
+            timed_ns: timed_ns * times,
+            sixteenth_ns: sixteenth_ns * times,
+            sixty_fourth_ns: sixty_fourth_ns * times,
+            counted_ns: counted_ns * times,
+            off_ns: off_ns * times,
+            cool: 1.0,
+        }
+    }
+
     fn of(&self, rung: Rung) -> f64 {
         match rung {
             Rung::Detached => 0.0,
@@ -181,6 +197,13 @@ impl StubCosts {
 
 /// From this time between two traps of a thread on, in nanoseconds, nothing of what they need is left in the caches.
 pub const COOL_NS: f64 = 10_000.0;
+/// The same of stubs, which need what lies in the nearest ones.
+const STUBS_COOL_NS: f64 = 5_000.0;
+
+/// How many times as much a call costs after `part` of the work after which it costs `cool` times as much.
+fn dearer(cool: f64, part: f64) -> f64 {
+    1.0 + (cool - 1.0).max(0.0) * part.clamp(0.0, 1.0)
+}
 
 /// What one call of a traced function costs the target, in nanoseconds, as calibrated on this machine in a loop of nothing
 /// else. Each pair is for [`ProbeCost::Emulated`] and [`ProbeCost::SingleStepped`].
@@ -205,11 +228,17 @@ impl Costs {
     /// this was calibrated.
     #[must_use]
     pub fn after(&self, gap_ns: f64) -> Self {
-        let part = (gap_ns / COOL_NS).clamp(0.0, 1.0);
-        let times: [f64; 2] = self.cool.map(|cool| 1.0 + (cool - 1.0).max(0.0) * part);
-        let dearer = |ns: [f64; 2]| [ns[0] * times[0], ns[1] * times[1]];
-        let [timed_ns, counted_ns, off_ns] = [self.timed_ns, self.counted_ns, self.off_ns].map(dearer);
+        let times = self.cool.map(|cool| dearer(cool, gap_ns / COOL_NS));
+        let after = |ns: [f64; 2]| [ns[0] * times[0], ns[1] * times[1]];
+        let [timed_ns, counted_ns, off_ns] = [self.timed_ns, self.counted_ns, self.off_ns].map(after);
         Self { timed_ns, counted_ns, off_ns, cool: [1.0; 2], stub: self.stub }
+    }
+
+    /// The same where a thread did other things for so many nanoseconds since its last call of a stub. That is the program's way: it
+    /// does not call less often where less is done at its calls.
+    #[must_use]
+    pub fn with_stubs_after(&self, gap_ns: f64) -> Self {
+        Self { stub: self.stub.after(gap_ns), ..*self }
     }
 
     /// The same where traps are rare.
@@ -243,6 +272,41 @@ impl Costs {
 pub struct Budget {
     /// The share of the JVM's own time, above 0: 0.02 is 2 %.
     pub share: f64,
+    /// The part of it that stubs may take to time each call: beyond that they time some, and count all.
+    of_stubs: f64,
+}
+
+impl Budget {
+    /// What stubs may take of it where tracing is always on. With 2 % that is half a percent, which nobody can measure, and it
+    /// leaves the rest to probes.
+    const ALWAYS: f64 = 0.25;
+
+    /// Where somebody looks at a JVM for a while: stubs time each call as long as the whole of it has room.
+    #[must_use]
+    pub fn once(share: f64) -> Self {
+        Self { share, of_stubs: 1.0 }
+    }
+
+    /// Where tracing is always on.
+    #[must_use]
+    pub fn always(share: f64) -> Self {
+        Self { share, of_stubs: Self::ALWAYS }
+    }
+
+    /// What it allows in a time in which a JVM had so many nanoseconds for itself.
+    pub(super) fn limits(self, own_ns: f64) -> Limits {
+        let all_ns = self.share * own_ns;
+        Limits { all_ns, stubs_ns: all_ns * self.of_stubs }
+    }
+}
+
+/// What tracing may cost, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Limits {
+    /// All of it.
+    pub(super) all_ns: f64,
+    /// Stubs, as long as they can time fewer calls.
+    pub(super) stubs_ns: f64,
 }
 
 /// One function in one period, or one method with a stub. A function that is being tried counts as [`Rung::Detached`].
@@ -341,8 +405,14 @@ mod tests {
     /// Check that a calibration that went wrong gives no cost that is not a number, and that each state has its own.
     #[test]
     fn costs_are_numbers() {
-        let stub =
-            StubCosts { timed_ns: 30.0, sixteenth_ns: 4.0, sixty_fourth_ns: f64::NAN, counted_ns: 2.0, off_ns: 0.5 };
+        let stub = StubCosts {
+            timed_ns: 30.0,
+            sixteenth_ns: 4.0,
+            sixty_fourth_ns: f64::NAN,
+            counted_ns: 2.0,
+            off_ns: 0.5,
+            cool: 1.0,
+        };
         let bad = Costs {
             timed_ns: [f64::NAN, f64::INFINITY],
             counted_ns: [-1.0, 7.0],
@@ -371,7 +441,8 @@ mod tests {
         assert_eq!(by.ladder(), By::Probe(ProbeCost::Emulated).ladder());
     }
 
-    /// Check that traps cost more the longer ago the last one was, up to what they cost after other work, and stubs do not.
+    /// Check that traps cost more the longer ago the last one was, up to what they cost after other work, and that
+    /// stubs do not cost more where traps are rare, but after other work.
     #[test]
     fn rare_traps_cost_more() {
         let stub = StubCosts { timed_ns: 30.0, ..StubCosts::default() };
@@ -381,6 +452,13 @@ mod tests {
         assert_eq!([timed(0.0), timed(5_000.0)], [[1_000.0, 10_000.0], [1_500.0, 10_500.0]]);
         assert_eq!([timed(1e9), timed(f64::INFINITY), costs.cooled().timed_ns], [[2_000.0, 11_000.0]; 3]);
         assert_eq!((costs.cooled().stub, costs.cooled().cooled()), (stub, costs.cooled()));
+        // Stubs have a gap of their own.
+        let stub = StubCosts { counted_ns: 2.0, cool: 3.0, ..stub };
+        let of_stubs = |gap| {
+            let costs = Costs { stub, ..costs }.with_stubs_after(gap);
+            (costs.stub.timed_ns, costs.stub.counted_ns, costs.timed_ns == pair)
+        };
+        assert_eq!([0.0, 2_500.0, 1e9].map(of_stubs), [(30.0, 2.0, true), (60.0, 4.0, true), (90.0, 6.0, true)]);
         // A calibration on a busy machine may say that they cost less.
         assert_eq!(Costs { cool: [0.7, f64::NAN], ..costs }.cooled().timed_ns, pair);
     }

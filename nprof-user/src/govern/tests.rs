@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::Rung::{self, Counted, Detached, Off, Sixteenth, Timed};
 use super::simulated_jvm::{COSTS, Calls, Function, Passed, SimulatedJvm};
-use super::{Budget, By, Glance, Governor, Observed, Period, Why};
+use super::terms::factor;
+use super::{Budget, By, Costs, Glance, Governor, Observed, Period, StubCosts, Why};
 use crate::model::ProbeCost::{Emulated, SingleStepped};
 
 /// The budget of most tests.
@@ -34,7 +35,7 @@ fn observed(wanted: Rung, tracing: Rung, calls: u64) -> Observed {
 }
 
 fn governor() -> Governor {
-    Governor::new(COSTS, Some(Budget { share: BUDGET }))
+    Governor::new(COSTS, Some(Budget::once(BUDGET)))
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -205,14 +206,14 @@ fn budget_changes_at_run_time() {
     let states = |jvm: &SimulatedJvm| jvm.functions.iter().map(|f| f.tracing).collect::<Vec<_>>();
     jvm.run_until(1);
     assert_eq!(states(&jvm), [Timed, Timed, Detached]);
-    jvm.governor.set_budget(Some(Budget { share: 0.005 }));
+    jvm.governor.set_budget(Some(Budget::once(0.005)));
     jvm.run_until(2);
     assert_eq!(states(&jvm), [Timed, Detached, Detached]);
     jvm.run_until(300);
-    jvm.governor.set_budget(Some(Budget { share: BUDGET }));
+    jvm.governor.set_budget(Some(Budget::once(BUDGET)));
     jvm.run_until(302);
     assert_eq!(states(&jvm), [Timed, Timed, Detached]);
-    jvm.governor.set_budget(Some(Budget { share: 0.5 }));
+    jvm.governor.set_budget(Some(Budget::once(0.5)));
     jvm.run_until(330);
     assert_eq!(states(&jvm), [Timed, Timed, Counted], "timed, all would be at 41 %: above 70 % of the budget");
     jvm.governor.set_budget(None);
@@ -225,7 +226,7 @@ fn budget_changes_at_run_time() {
 /// Check that the estimate is what tracing truly cost, and that it is there without a budget too.
 #[test]
 fn estimate_is_the_truth() {
-    for budget in [Some(Budget { share: BUDGET }), None] {
+    for budget in [Some(Budget::once(BUDGET)), None] {
         let mut jvm = one_hot(Function::steady(HOT));
         jvm.governor.set_budget(budget);
         let passed = jvm.run_until(60);
@@ -273,6 +274,35 @@ fn hot_stub_is_never_left_out() {
     assert_eq!(changes, [(0, Sixteenth)]);
     assert!(jvm.functions[1..].iter().all(|function| function.tracing == Timed));
     assert!(passed.iter().all(|p| p.looks == 0), "nothing has to be looked at");
+}
+
+/// Check that where tracing is always on, a stub that is hot times fewer calls long before all of the budget is spent, that probes
+/// have the rest, and that it times all calls again when there is room by its own limit.
+#[test]
+fn always_on_stubs_cost_a_quarter() {
+    let rate = |now| Calls::PerSecond(if now < seconds(20) { 300_000.0 } else { 100_000.0 });
+    let probed = Function::steady(Calls::PerSecond(10_000.0));
+    let mut jvm = SimulatedJvm::new(BUDGET, 1.0, vec![Function::stubbed(rate), probed]);
+    jvm.governor.set_budget(Some(Budget::always(BUDGET)));
+    jvm.run_until(20);
+    assert_eq!(jvm.functions.iter().map(|f| f.tracing).collect::<Vec<_>>(), [Sixteenth, Timed]);
+    jvm.run_until(30);
+    assert_eq!(jvm.functions.iter().map(|f| f.tracing).collect::<Vec<_>>(), [Timed; 2]);
+}
+
+/// Check that stubs which a program calls now and then, between other work, are taken to cost what they do there.
+#[test]
+fn rare_stubs_are_dearer() {
+    let costs = Costs { stub: StubCosts { cool: 3.0, ..COSTS.stub }, ..COSTS };
+    let cost_of = |calls| {
+        let mut governor = Governor::new(costs, None);
+        let stub = Observed { id: u32::MAX, by: By::Stub, ..observed(Timed, Timed, calls) };
+        governor.decide(period(1), &[stub]);
+        governor.spent().as_nanos() as f64 / factor(calls)
+    };
+    // A second of CPU time: 10 us from one call to the next and more, and a loop of little else.
+    assert!((83.9..84.1).contains(&cost_of(1_000)), "{}", cost_of(1_000));
+    assert!((28.0..28.2).contains(&cost_of(30_000_000)), "{}", cost_of(30_000_000));
 }
 
 /// Check that stubs which cost too much however few calls they time still count all of them, and that nothing is detached.

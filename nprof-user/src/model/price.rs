@@ -81,6 +81,8 @@ pub struct StubPrice {
     pub inside_ns: f64,
     /// How far that may be off for the calls of a real program, up or down.
     pub inside_error_ns: f64,
+    /// How many times as much a call that is timed costs after other work, which has the stub out of the caches.
+    pub cool: f64,
 }
 
 impl StubPrice {

@@ -22,6 +22,7 @@ use crate::attach::{Collect, Engine, Feeds};
 use crate::config::Config;
 use crate::discover::Proc;
 use crate::export::Limits;
+use crate::govern::Budget;
 use crate::sys::allocator;
 use crate::trace::{Error, Event, Host, Options, Profiles, SlowListener, SlowWatch, Start, TierWanted, VMS, calibrate};
 
@@ -136,7 +137,7 @@ fn start(config: &Config) -> Start {
         off_cpu: config.off_cpu,
         collectors: config.collectors,
         max_functions: config.max_functions,
-        budget: config.max_overhead,
+        budget: config.max_overhead.map(Budget::always),
         // A JVM that was started with the shim has been told to have stubs.
         tier: TierWanted::Auto,
         ..Options::by_probes(config.selection.clone())

@@ -84,6 +84,7 @@ pub use vm::{check_stacks, survey, wait_until_ready};
 
 use crate::attach::Collect;
 use crate::discover;
+use crate::govern::Budget;
 use crate::model::{ArgsWanted, Collectors, Reach, Tracing};
 use crate::resolve::rule::Rule;
 use crate::resolve::select::Selection;
@@ -110,8 +111,8 @@ pub struct Options {
     pub off_cpu: bool,
     /// What else to collect of calls that are timed. Of an engine that others use too, it decides.
     pub collectors: Collectors,
-    /// The share of a JVM's time that tracing may cost it. Without it nothing is demoted, whatever it costs.
-    pub budget: Option<f64>,
+    /// What tracing may cost a JVM. Without it nothing is demoted, whatever it costs.
+    pub budget: Option<Budget>,
     /// From which time on a call is slow: it is told with its stack. Whether any is, an engine decides that others use too.
     pub slow: Option<Thresholds>,
     /// Tell what slow calls were made with. Of an engine that others use too, it decides.

@@ -69,7 +69,7 @@ const TOGETHER: usize = 8;
 pub(super) struct Overhead {
     governor: Governor,
     calibrated: Calibrated,
-    budget: Option<f64>,
+    budget: Option<Budget>,
     looker: Looker,
     /// Functions that were called in the last period, and others that may be called a lot in the next.
     watched: Vec<Watched>,
@@ -102,10 +102,10 @@ pub(super) type Plan<'a> = (&'a [Library], &'a [Probe]);
 
 impl Overhead {
     /// Nothing is attached yet. `start` is when the measurement began.
-    pub(super) fn new(calibrated: Calibrated, budget: Option<f64>, looker: Looker, start: Instant) -> Self {
+    pub(super) fn new(calibrated: Calibrated, budget: Option<Budget>, looker: Looker, start: Instant) -> Self {
         let cpu = looker.cpu();
         Self {
-            governor: Governor::new(calibrated.costs, budget.map(|share| Budget { share })),
+            governor: Governor::new(calibrated.costs, budget),
             calibrated,
             budget,
             looker,
@@ -135,9 +135,9 @@ impl Overhead {
         self.is_period_over() || self.may_look() || self.is_urgent(traced_jvm)
     }
 
-    pub(super) fn set_budget(&mut self, share: Option<f64>) {
-        self.budget = share;
-        self.governor.set_budget(share.map(|share| Budget { share }));
+    pub(super) fn set_budget(&mut self, budget: Option<Budget>) {
+        self.budget = budget;
+        self.governor.set_budget(budget);
     }
 
     /// Finds out, before functions are attached, which are too expensive to begin with.
@@ -146,7 +146,7 @@ impl Overhead {
         let wanted = |probe: &Probe| session.switches().attachable(probe.index).unwrap_or(Tracing::Off);
         let is_wanted = |probe: &&Probe| wanted(probe).is_watched();
         let probes: Vec<Probe> = plan.1.iter().filter(is_wanted).cloned().collect();
-        let (observed, leaving) = self.survey(traced_jvm, budget, wanted, (plan.0, &probes));
+        let (observed, leaving) = self.survey(traced_jvm, budget.share, wanted, (plan.0, &probes));
         let second = Duration::from_secs(1);
         let period = Period { now: self.start.elapsed(), length: second, target_cpu: second.mul_f64(self.cores) };
         let changes = self.governor.begin(period, &observed);
@@ -272,7 +272,7 @@ impl Overhead {
     /// Whether a whole period's budget is spent, though the period is not over.
     fn is_urgent(&self, traced_jvm: &TracedJvm) -> bool {
         let Some(budget) = self.budget else { return false };
-        let most_ns = budget * self.period().as_secs_f64() * 1e9 * self.cores.max(LEAST_CORES);
+        let most_ns = budget.share * self.period().as_secs_f64() * 1e9 * self.cores.max(LEAST_CORES);
         // Probes have not cost more than the JVM has used. That is quickly asked, and mostly enough.
         if self.looker.cpu().saturating_sub(self.cpu).as_secs_f64() * 1e9 <= most_ns {
             return false;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::event::Event;
 use super::{Options, TracedJvm, Tracer};
+use crate::govern::Budget;
 use crate::model::Snapshot;
 use crate::resolve::select::Selection;
 
@@ -26,7 +27,7 @@ pub(super) struct Slot {
 #[derive(Debug, Clone)]
 pub(super) enum Task {
     Tick,
-    Reselect(Box<Selection>, Option<usize>, Option<f64>),
+    Reselect(Box<Selection>, Option<usize>, Option<Budget>),
     Stop,
 }
 

@@ -22,6 +22,7 @@ use super::{Calibrated, Error, Options, downcalls, losses};
 use crate::attach::{Attached, Engine, LossLog, Session, Target, in_full};
 use crate::collect::Reader;
 use crate::discover::{Activity, Proc};
+use crate::govern::Budget;
 use crate::hotspot::Vm;
 use crate::model::{Inventory, Jvm, Library, SkipReason, Skipped, Snapshot};
 use crate::resolve::select::Selection;
@@ -252,8 +253,8 @@ impl Tracer {
     }
 
     /// Changes what tracing may cost.
-    pub fn set_budget(&mut self, share: Option<f64>) {
-        self.overhead.set_budget(share);
+    pub fn set_budget(&mut self, budget: Option<Budget>) {
+        self.overhead.set_budget(budget);
     }
 
     /// Detaches all probes. The records stay readable; calls that have not returned by now stay in flight.

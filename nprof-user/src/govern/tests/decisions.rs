@@ -33,7 +33,7 @@ fn numbers_stay_numbers() {
         crate::govern::Costs { timed_ns: [f64::NAN; 2], counted_ns: [f64::INFINITY; 2], off_ns: [-1.0; 2], ..COSTS };
     for costs in [COSTS, nan] {
         for share in [BUDGET, 0.0, f64::NAN, f64::INFINITY] {
-            let mut governor = Governor::new(costs, Some(Budget { share }));
+            let mut governor = Governor::new(costs, Some(Budget::once(share)));
             for length in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
                 for calls in [0, 1, u64::MAX] {
                     let period = Period { now: seconds(9), length, target_cpu: Duration::ZERO };
@@ -200,7 +200,7 @@ fn rare_traps_are_dearer() {
     let (quick, dearer, _) = share_of(950_000, None);
     // The JVM has at least a tenth of a core for itself.
     assert!((9.5..9.7).contains(&quick) && dearer < 1.02, "{quick} {dearer}");
-    let of_budget = |share| share_of(10_000, Some(Budget { share })).2;
+    let of_budget = |share| share_of(10_000, Some(Budget::once(share))).2;
     assert_eq!([of_budget(0.02), of_budget(0.04)], [1, 0]);
 }
 

@@ -65,7 +65,7 @@ pub(super) fn times(function: ProbeTarget, warm_ns: f64, untraced: f64) -> f64 {
 }
 
 /// At least 1: after other work nothing is cheaper.
-fn ratio(cool_ns: f64, warm_ns: f64) -> f64 {
+pub(super) fn ratio(cool_ns: f64, warm_ns: f64) -> f64 {
     if warm_ns > 0.0 { (cool_ns / warm_ns).clamp(1.0, MOST) } else { 1.0 }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! A stub finds its CPU's part of a record in one of three ways, by what the target's C library and CPU offer, with and without a
 //! lock. All that work here are measured, and each JVM has the costs of its own. In a loop of nothing else all that a stub
-//! needs is in the nearest cache and its jumps are foreseen; the calls of real programs lie between that and many stubs in turn.
+//! needs is in the nearest cache and its jumps are foreseen; the calls of programs that make many lie between that and many stubs in
+//! turn. Where a program does other work between two calls, they cost more the more of it.
 
 use std::io;
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use nprof_common::rows::ROWS;
 use nprof_shim::clock::{Clock, is_steady};
@@ -13,6 +15,7 @@ use nprof_shim::pool::{self, Mode, configure};
 use nprof_shim::records::{Records as OfStubs, Run};
 use nprof_shim::sharding::Sharding;
 
+use super::cool;
 use crate::collect::Reader;
 use crate::model::StubPrice;
 use crate::shim::Records;
@@ -25,6 +28,11 @@ const IN_TURN: u32 = 256;
 const CALLS: u32 = 4 * IN_TURN;
 /// Rounds of each measurement, of which the middle one counts.
 const ROUNDS: usize = 15;
+/// What a program does between two calls is stood in for by so many stubs that are off, one after the other. Their code, as their
+/// parameters, are as much as a core's nearest caches hold, each with a jump of its own; with a line of each they take some microseconds.
+const BETWEEN: usize = 1024;
+/// Calls after that, of which the middle one counts.
+const AFTER_WORK: usize = 512;
 /// One of so many calls is timed where some are.
 const EVERY: u32 = 16;
 
@@ -63,6 +71,8 @@ fn measure_all(collects: bool) -> io::Result<ByWay> {
 /// Stubs with records that nobody else reads.
 struct Bench {
     stubs: Vec<StubTarget>,
+    /// Those that are always off.
+    between: Vec<extern "C" fn()>,
     reader: Reader,
     clock: CpuClock,
 }
@@ -86,11 +96,13 @@ impl Bench {
         pool::collect(of_stubs.collecting());
         let target = |index| StubTarget::new(of_stubs.place(index)?);
         let stubs: Vec<StubTarget> = (0..records.records).filter_map(target).collect();
-        if stubs.len() < IN_TURN as usize {
+        let off = (0..records.records).cycle().take(BETWEEN).filter_map(target);
+        let between: Vec<extern "C" fn()> = off.map(StubTarget::entry).collect();
+        if stubs.len() < IN_TURN as usize || between.len() < BETWEEN {
             return Err(io::Error::other("no stub is left"));
         }
         let reader = Reader::new(records.mapped(), records.mapped(), records.shards);
-        Ok(Self { stubs, reader, clock: CpuClock::of_this_thread() })
+        Ok(Self { stubs, between, reader, clock: CpuClock::of_this_thread() })
     }
 
     /// What calls cost where stubs find their CPU's part in this way.
@@ -105,6 +117,7 @@ impl Bench {
         let timed_ns = if is_steady() { cost(Mode::Time) } else { counted_ns };
         let sampled_ns = if is_steady() { cost(Mode::one_of(EVERY)) } else { counted_ns };
         let [in_loop, in_turn] = self.readings();
+        let cool = cool::ratio(self.after_work(Mode::Time) - self.after_work(Mode::Off) + off_ns, timed_ns);
         self.stubs.iter().for_each(|stub| stub.set_mode(Mode::Off));
         let every = f64::from(EVERY);
         StubPrice {
@@ -115,6 +128,7 @@ impl Bench {
             timed_ns,
             inside_ns: f64::midpoint(in_loop, in_turn),
             inside_error_ns: (f64::midpoint(in_loop, in_turn) * LEAST_ERROR).max((in_turn - in_loop).abs() / 2.0),
+            cool: if is_steady() { cool } else { 1.0 },
         }
     }
 
@@ -129,6 +143,24 @@ impl Bench {
 
     fn per_call(&self, functions: &[extern "C" fn()]) -> PerCall {
         PerCall { loop_ns: self.middle(|| in_loop(functions[0])), turn_ns: self.middle(|| in_turn(functions)) }
+    }
+
+    /// Nanoseconds that the call of a stub takes after other work.
+    fn after_work(&self, mode: Mode) -> f64 {
+        let mut taken: Vec<f64> = self
+            .entries(mode)
+            .iter()
+            .cycle()
+            .take(AFTER_WORK)
+            .map(|stub| {
+                self.between.iter().for_each(|off| off());
+                let began = Instant::now();
+                stub();
+                began.elapsed().as_secs_f64() * 1e9
+            })
+            .collect();
+        taken.sort_by(f64::total_cmp);
+        taken[AFTER_WORK / 2]
     }
 
     /// What calls read as in a loop, and of many in turn: the middle ones of some rounds.

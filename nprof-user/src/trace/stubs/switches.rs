@@ -125,6 +125,7 @@ impl StubSwitches {
             sixty_fourth_ns: one_of(Rung::SixtyFourth.every()),
             counted_ns: if needs_all { timed_ns } else { price.counted_ns },
             off_ns: price.off_ns,
+            cool: price.cool,
         }
     }
 

@@ -5,8 +5,15 @@ use crate::model::{NativeCode, StubPrice, VirtAddr};
 use crate::shim::Records;
 use crate::trace::stubs::Collected;
 
-const PRICE: StubPrice =
-    StubPrice { off_ns: 0.5, counted_ns: 1.75, passed_ns: 2.0, timed_ns: 28.0, inside_ns: 8.0, inside_error_ns: 1.0 };
+const PRICE: StubPrice = StubPrice {
+    off_ns: 0.5,
+    counted_ns: 1.75,
+    passed_ns: 2.0,
+    timed_ns: 28.0,
+    inside_ns: 8.0,
+    inside_error_ns: 1.0,
+    cool: 2.0,
+};
 
 fn options() -> StubOptions {
     StubOptions {
