@@ -34,7 +34,7 @@ fn main() -> Result<()> {
     for jdk in Jdk::find_all()? {
         println!("## {jdk}\n");
         println!(
-            "| | calls/s | rounds | CPU time | slow-down by CPU time | p99 | longer p99 |\n| --- | --- | --- | --- | --- | --- | --- |"
+            "| | calls/s | of them timed | rounds | CPU time | slow-down by CPU time | p99 | longer p99 |\n| --- | --- | --- | --- | --- | --- | --- | --- |"
         );
         for work in WORKS {
             let measured =
@@ -63,7 +63,15 @@ fn rounds_wanted() -> Result<usize> {
 
 fn print_row(name: &str, measured: &Measured, state: usize) {
     let off = |value: fn(&turns::State) -> f64| median(measured.rounds.iter().map(|round| value(&round[0])));
-    print!("| {name}: {} | {:.0} | {} | ", STATES[state].0, measured.calls, measured.rounds.len());
+    // The last state times.
+    let timed = if state + 1 == STATES.len() { measured.timed } else { 0.0 };
+    print!(
+        "| {name}: {} | {:.0} | {:.0} % | {} | ",
+        STATES[state].0,
+        measured.calls,
+        100.0 * timed,
+        measured.rounds.len()
+    );
     print!("{:.2} ms | ", 1e3 * off(|one| one.cpu));
     print!("{:.2} | ", by_cpu(measured, state));
     match off(|one| one.p99) {

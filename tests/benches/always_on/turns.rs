@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use nprof_tests::jdk::Jdk;
-use nprof_tests::serve::{Serve, UNGOVERNED};
+use nprof_tests::serve::Serve;
 
 use crate::work::{Running, Work};
 
@@ -38,19 +38,20 @@ pub(crate) struct Measured {
     pub rounds: Vec<[State; STATES.len()]>,
     /// Calls of natives per second of a turn.
     pub calls: f64,
+    /// The share of them that is timed where calls are timed: the budget may have room for some only.
+    pub timed: f64,
 }
 
 /// Starts the program under a service that puts stubs before all of its natives, and measures until that is enough, at most so many
 /// rounds.
 pub(crate) fn measure(work: &Work, jdk: &Jdk, most: usize, is_enough: fn(&Measured) -> bool) -> Result<Measured> {
     let mut running = work.start(jdk)?;
-    let options = [&UNGOVERNED[..], &["--jvm", running.main, "--stubs-for", running.main]].concat();
-    let serve = Serve::start(&options)?;
+    let serve = Serve::start(&["--jvm", running.main, "--stubs-for", running.main])?;
     for _ in 0..WARM_UP {
         running.turn()?;
     }
-    let calls = calls_per_second(&mut running, &serve)?;
-    let mut measured = Measured { rounds: Vec::new(), calls };
+    let (calls, timed) = calls_per_second(&mut running, &serve)?;
+    let mut measured = Measured { rounds: Vec::new(), calls, timed };
     for number in 1..=most {
         measured.rounds.push(round(&mut running, &serve, number)?);
         if number % BATCH == 0 && is_enough(&measured) {
@@ -76,16 +77,20 @@ fn round(running: &mut Running, serve: &Serve, number: usize) -> Result<[State; 
     Ok(states)
 }
 
-fn calls_per_second(running: &mut Running, serve: &Serve) -> Result<f64> {
-    let counted = || -> Result<f64> {
-        Ok(serve.samples()?.with("nprof_native_calls_total", &[]).map(|sample| sample.value).sum())
+/// Calls per second, and the share of them that is timed.
+fn calls_per_second(running: &mut Running, serve: &Serve) -> Result<(f64, f64)> {
+    let counted = || -> Result<[f64; 2]> {
+        let samples = serve.samples()?;
+        let sum = |name| samples.with(name, &[]).map(|sample| sample.value).sum();
+        Ok(["nprof_native_calls_total", "nprof_native_calls_untimed_total"].map(sum))
     };
     let (before, begun) = (counted()?, Instant::now());
     for _ in 0..5 {
         running.turn()?;
     }
     let elapsed = begun.elapsed().as_secs_f64();
-    let calls = counted()? - before;
+    let after = counted()?;
+    let [calls, untimed] = [0, 1].map(|number| after[number] - before[number]);
     ensure!(calls > 0.0, "no call was counted");
-    Ok(calls / elapsed)
+    Ok((calls / elapsed, 1.0 - untimed / calls))
 }
