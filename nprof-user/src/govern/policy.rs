@@ -119,14 +119,16 @@ impl Governor {
                 self.give_back(&mut loads);
                 self.changes(&loads, period, Why::NoBudget, call_ns)
             }
-            Some(budget) if is_over(&loads, &costs, budget.limits(own_ns)) => {
-                self.held.values_mut().for_each(Held::had_no_room);
-                lower(&mut loads, &lasting, budget.limits(own_ns));
-                self.changes(&loads, period, Why::OverBudget { share: cost_ns / own_ns }, call_ns)
-            }
             Some(budget) => {
-                self.raise(&mut loads, period, &lasting, budget.limits(own_ns));
-                self.changes(&loads, period, Why::RoomAgain, call_ns)
+                let limits = budget.limits(own_ns);
+                let why = excess(&loads, &costs, limits, own_ns);
+                if why.is_some() {
+                    self.held.values_mut().for_each(Held::had_no_room);
+                    lower(&mut loads, &lasting, limits);
+                } else {
+                    self.raise(&mut loads, period, &lasting, limits);
+                }
+                self.changes(&loads, period, why.unwrap_or(Why::RoomAgain), call_ns)
             }
         };
         self.look_ahead(&loads, period, &lasting, own_ns);
@@ -399,12 +401,15 @@ impl Governor {
     }
 }
 
-/// Whether something is to be lowered: all together costs too much, or stubs do that can time fewer calls.
-fn is_over(loads: &[Load<'_>], costs: &Costs, limits: Limits) -> bool {
-    let can_time_fewer = |load: &Load<'_>| load.below(costs).is_some_and(Rung::is_sampled);
-    total_ns(loads, costs) > limits.all_ns
-        || (sum_ns(loads, costs, is_by_stub) > limits.stubs_ns
-            && loads.iter().filter(|load| is_by_stub(load)).any(can_time_fewer))
+/// Why something is to be lowered: all together costs too much, or stubs do that can time fewer calls.
+fn excess(loads: &[Load<'_>], costs: &Costs, limits: Limits, own_ns: f64) -> Option<Why> {
+    let (all_ns, stubs_ns) = (total_ns(loads, costs), sum_ns(loads, costs, is_by_stub));
+    if all_ns > limits.all_ns {
+        return Some(Why::OverBudget { share: all_ns / own_ns });
+    }
+    let can_time_fewer = |load: &Load<'_>| is_by_stub(load) && load.below(costs).is_some_and(Rung::is_sampled);
+    let is_over = stubs_ns > limits.stubs_ns && loads.iter().any(can_time_fewer);
+    is_over.then_some(Why::OverPartOfStubs { share: stubs_ns / own_ns })
 }
 
 /// How long a thread did other things between two calls that one tier sees, in the mean.

@@ -356,6 +356,11 @@ pub enum Why {
         /// What tracing cost, as a share of the JVM's own time.
         share: f64,
     },
+    /// Stubs cost more than their part of the budget.
+    OverPartOfStubs {
+        /// What they cost, as a share of the JVM's own time.
+        share: f64,
+    },
     /// The budget has had room for it for long enough.
     RoomAgain,
     /// A look ([`Governor::looked`](super::Governor::looked)) showed that the budget has room for it.
@@ -368,6 +373,9 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OverBudget { share } => write!(f, "over the budget ({:.1} %)", share * 100.0),
+            Self::OverPartOfStubs { share } => {
+                write!(f, "over the part of the budget that stubs have ({:.1} %)", share * 100.0)
+            }
             Self::RoomAgain => f.write_str("the budget has room again"),
             Self::Retry => f.write_str("called less often now"),
             Self::NoBudget => f.write_str("the budget was lifted"),
@@ -492,5 +500,7 @@ mod tests {
     #[test]
     fn reasons_have_numbers() {
         assert_eq!(Why::OverBudget { share: 0.4837 }.to_string(), "over the budget (48.4 %)");
+        let of_stubs = Why::OverPartOfStubs { share: 0.0061 };
+        assert_eq!(of_stubs.to_string(), "over the part of the budget that stubs have (0.6 %)");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Rung::{self, Counted, Detached, Off, Sixteenth, Timed};
 use super::simulated_jvm::{COSTS, Calls, Function, Passed, SimulatedJvm};
 use super::terms::factor;
-use super::{Budget, By, Costs, Glance, Governor, Observed, Period, StubCosts, Why};
+use super::{Budget, By, Change, Costs, Glance, Governor, Observed, Period, StubCosts, Why};
 use crate::model::ProbeCost::{Emulated, SingleStepped};
 
 /// The budget of most tests.
@@ -284,7 +284,9 @@ fn always_on_stubs_cost_a_quarter() {
     let probed = Function::steady(Calls::PerSecond(10_000.0));
     let mut jvm = SimulatedJvm::new(BUDGET, 1.0, vec![Function::stubbed(rate), probed]);
     jvm.governor.set_budget(Some(Budget::always(BUDGET)));
-    jvm.run_until(20);
+    let passed = jvm.run_until(20);
+    let changes: Vec<_> = passed.iter().flat_map(|p| &p.changes).collect();
+    assert!(matches!(changes[..], [Change { id: 0, why: Why::OverPartOfStubs { .. }, .. }]), "{changes:?}");
     assert_eq!(jvm.functions.iter().map(|f| f.tracing).collect::<Vec<_>>(), [Sixteenth, Timed]);
     jvm.run_until(30);
     assert_eq!(jvm.functions.iter().map(|f| f.tracing).collect::<Vec<_>>(), [Timed; 2]);

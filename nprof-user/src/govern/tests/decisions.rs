@@ -29,8 +29,7 @@ fn wanted_is_the_most() {
 /// Check that periods without length, counters gone mad and costs that are not numbers give no panic and no `NaN`.
 #[test]
 fn numbers_stay_numbers() {
-    let nan =
-        crate::govern::Costs { timed_ns: [f64::NAN; 2], counted_ns: [f64::INFINITY; 2], off_ns: [-1.0; 2], ..COSTS };
+    let nan = Costs { timed_ns: [f64::NAN; 2], counted_ns: [f64::INFINITY; 2], off_ns: [-1.0; 2], ..COSTS };
     for costs in [COSTS, nan] {
         for share in [BUDGET, 0.0, f64::NAN, f64::INFINITY] {
             let mut governor = Governor::new(costs, Some(Budget::once(share)));
@@ -188,7 +187,7 @@ fn without_a_budget_nothing_changes() {
 /// Check that rare traps are paid for as what they cost after other work, and quick ones as what they cost in a loop.
 #[test]
 fn rare_traps_are_dearer() {
-    let costs = crate::govern::Costs { cool: [3.0, 1.0], ..COSTS };
+    let costs = Costs { cool: [3.0, 1.0], ..COSTS };
     // 10,000 timed calls of a microsecond are 1 % of a second, or 3 %.
     let share_of = |calls, budget| {
         let mut governor = Governor::new(costs, budget);
