@@ -1,5 +1,6 @@
 package targets;
 
+import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
@@ -67,7 +68,7 @@ public final class Faulty {
     }
 
     /** All faults in each of so many rounds. */
-    private static void faults(int rounds) throws InterruptedException {
+    private static void faults(int rounds) throws InterruptedException, IOException {
         List<Thread> asking = new ArrayList<>();
         boolean[] over = new boolean[1];
         for (int i = 0; i < 4; i++) {
@@ -95,6 +96,9 @@ public final class Faulty {
                 list(100);
             }
             storing();
+            for (int i = 0; i < 4; i++) {
+                new ProcessBuilder("true").start().waitFor();
+            }
         }
         synchronized (over) {
             over[0] = true;

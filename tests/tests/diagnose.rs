@@ -11,8 +11,8 @@ use nprof_tests::require::traced_on_every_jdk;
 use rustix::process::Signal;
 use serde::Deserialize;
 
-/// The rules, each with the native that it has to find.
-const PLANTED: [(&str, &str); 13] = [
+/// The rules, each with the native that it has to find, of the target if it has no class.
+const PLANTED: [(&str, &str); 14] = [
     ("waiting-threads", "ask"),
     ("one-slow-call", "answer"),
     ("lock-waits", "store"),
@@ -25,6 +25,7 @@ const PLANTED: [(&str, &str); 13] = [
     ("page-faults", "fill"),
     ("system-calls", "list"),
     ("references-kept", "keep"),
+    ("programs-started", "java.lang.ProcessImpl::forkAndExec"),
     ("single-stepped", "stepped"),
 ];
 /// Some of them in the order of what they cost, which is far apart: those of a group come before those of the next.
@@ -70,6 +71,11 @@ struct Rule {
     rule: String,
 }
 
+/// Its class and name.
+fn method(native: &str) -> String {
+    if native.contains("::") { native.to_owned() } else { format!("targets.Faulty::{native}") }
+}
+
 /// Starts it; everything is attached then.
 fn start(target: &RemoteProcess, options: &[&str]) -> Result<Child> {
     let mut nprof = spawn(&[&["diagnose", "--pid", &target.pid().to_string()], options].concat())?;
@@ -92,7 +98,7 @@ impl Diagnosis {
 
     /// The place of what a rule has found in a native of the target.
     fn place(&self, rule: &str, native: &str) -> Result<usize> {
-        let method = format!("targets.Faulty::{native}");
+        let method = method(native);
         let place = self.findings.iter().position(|found| found.rule == rule && found.method == method);
         place.with_context(|| format!("{rule} has not found {method}: {self:#?}"))
     }
@@ -136,7 +142,7 @@ fn planted_faults() -> Result<()> {
 
 /// Whether a finding is a planted one. What is said of the probes themselves is about other methods, too.
 fn is_planted(found: &Finding) -> bool {
-    let is_it = |rule: &str, native: &str| found.rule == rule && found.method == format!("targets.Faulty::{native}");
+    let is_it = |rule: &str, native: &str| found.rule == rule && found.method == method(native);
     found.rule == "single-stepped" || PLANTED.iter().any(|(rule, native)| is_it(rule, native))
 }
 

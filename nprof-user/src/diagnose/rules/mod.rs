@@ -6,6 +6,7 @@ mod exceptions;
 mod lock_waits;
 mod one_slow_call;
 mod page_faults;
+mod programs_started;
 mod redundant_look_ups;
 mod references_kept;
 mod single_stepped;
@@ -31,7 +32,7 @@ pub(super) struct Rule {
 }
 
 /// Every rule. A new one is a file and a row here.
-pub(super) const RULES: [Rule; 13] = [
+pub(super) const RULES: [Rule; 14] = [
     rule(tiny_calls::NAME, "calls too short to be worth crossing into native code", tiny_calls::find),
     rule(redundant_look_ups::NAME, "ids and classes that are looked up again and again", redundant_look_ups::find),
     Rule {
@@ -47,6 +48,7 @@ pub(super) const RULES: [Rule; 13] = [
     rule(waiting_threads::NAME, "many threads that wait in one native method at a time", waiting_threads::find),
     rule(page_faults::NAME, "page faults in native methods", page_faults::find),
     rule(system_calls::NAME, "many system calls in one call", system_calls::find),
+    rule(programs_started::NAME, "programs that are started again and again", programs_started::find),
     rule(single_stepped::NAME, "probes at expensive places, which distort what is measured", single_stepped::find),
 ];
 

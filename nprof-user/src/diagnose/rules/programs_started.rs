@@ -1,0 +1,60 @@
+//! Programs that are started again and again.
+
+use crate::diagnose::measured::{Measured, Native};
+use crate::model::{Certainty, CostKind, Fault};
+use crate::render::units;
+
+pub(super) const NAME: &str = "programs-started";
+
+/// The native method of the class library that starts them, whoever asks for it.
+const STARTS: (&str, &str) = ("java.lang.ProcessImpl", "forkAndExec");
+/// How many in a second are many: a program that asks others now and then has no fault.
+const MANY: f64 = 1.0;
+
+/// The native method.
+pub(super) fn find(measured: &Measured<'_>) -> Vec<Fault> {
+    let starts = |native: &Native<'_>| (&*native.method.class, &*native.method.name) == STARTS;
+    let natives = measured.natives().filter(starts);
+    natives.filter(|native| native.per_second(native.calls() as f64) >= MANY).map(of).collect()
+}
+
+fn of(native: Native<'_>) -> Fault {
+    let rate = native.per_second(native.calls() as f64);
+    let each = native.average_ns().map_or_else(String::new, |ns| format!(", {} until each runs", units::duration(ns)));
+    Fault {
+        rule: NAME,
+        method: native.name(),
+        // The thread waits for most of that, while the kernel makes the process.
+        cost: native.cost(native.total_ns() as f64, CostKind::Wait, Certainty::AtLeast),
+        what: format!("starts {} programs a second{each}", units::rate(rate)),
+        evidence: format!("{} calls; what these programs do comes on top", units::count(native.calls())),
+        stack: Vec::new(),
+        advice: "call what the class library has for it (java.nio.file.Files for chmod, ls, ln or df), or keep one program running and \
+                 talk to it; `nprof record` says who starts them"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find;
+    use crate::diagnose::testing::{NATIVE, Sample};
+
+    /// Check that many programs are found with what their start takes at least, and neither a few nor what has another name.
+    #[test]
+    fn many_programs() {
+        let sample = |class: &str, calls| {
+            let mut sample = Sample::seconds(10);
+            sample.native("forkAndExec", calls, calls * 1_500_000);
+            sample.row(NATIVE).methods[0].method.class = class.into();
+            sample
+        };
+        let fault = sample("java.lang.ProcessImpl", 460).only(find);
+        assert_eq!(
+            (fault.cost.ns_per_s, &*fault.what),
+            (69_000_000, "starts 46.0 programs a second, 1.50 ms until each runs")
+        );
+        assert_eq!(find(&sample("java.lang.ProcessImpl", 9).measured()), []);
+        assert_eq!(find(&sample("a.N", 460).measured()), []);
+    }
+}
