@@ -15,6 +15,8 @@
 mod turns;
 mod work;
 
+use std::ops::ControlFlow;
+
 use anyhow::{Context, Result, bail};
 use nprof_tests::bars::{Bars, median};
 use nprof_tests::jdk::Jdk;
@@ -38,7 +40,7 @@ fn main() -> Result<()> {
         );
         for work in WORKS {
             let measured =
-                turns::measure(&work, &jdk, rounds, is_enough).with_context(|| format!("{} on {jdk}", work.name))?;
+                turns::measure(&work, &jdk, rounds, look).with_context(|| format!("{} on {jdk}", work.name))?;
             for (state, (name, _)) in STATES.iter().enumerate().skip(1) {
                 print_row(work.name, &measured, state);
                 let name = format!("{}, JDK {}, {name}: slow-down at most, %", work.name, jdk.version);
@@ -83,12 +85,13 @@ fn print_row(name: &str, measured: &Measured, state: usize) {
     }
 }
 
-/// Whether it is known of each state that it costs no more than the limit. Says how far it is, to whoever waits for hours.
-fn is_enough(measured: &Measured) -> bool {
+/// A look at the rounds so far, which is told to whoever waits for hours. There need be no more when it is known of each state that it costs
+/// no more than the limit.
+fn look(measured: &Measured) -> ControlFlow<()> {
     let mut costs = (1..STATES.len()).map(|state| by_cpu(measured, state));
     let said = costs.clone().map(|cost| format!("{cost:.2}")).collect::<Vec<_>>().join(", ");
     eprintln!("{} rounds: {said}", measured.rounds.len());
-    costs.all(|cost| cost.most <= LIMIT)
+    if costs.all(|cost| cost.most <= LIMIT) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 fn by_cpu(measured: &Measured, state: usize) -> Slowdown {

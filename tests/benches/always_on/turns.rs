@@ -1,24 +1,25 @@
 //! Turns: the same work with stubs in one state after the other.
 
+use std::ops::ControlFlow;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use nprof::control::{Request, ask};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::serve::Serve;
 
 use crate::work::{Running, Work};
 
-const ALL: &str = "*::*";
-/// What is done at a call. The first costs next to nothing.
-pub(crate) const STATES: [(&str, &[&str]); 3] =
-    [("off", &["disable", ALL]), ("count", &["mode", "count", ALL]), ("count and time", &["mode", "time", ALL])];
+/// What is done at a call, and the rule for it. The first costs next to nothing.
+pub(crate) const STATES: [(&str, &str); 3] =
+    [("off", "*::*=off"), ("count", "*::*=count"), ("count and time", "*::*=time")];
 /// The turns of a round: each state is as far from its middle as any other, so that what drifts is not taken for a difference.
 const TURNS: [usize; 2 * STATES.len()] = [0, 1, 2, 2, 1, 0];
 /// So many turns works a JVM before it is measured, with stubs: then it has compiled what it will compile, however busy the
 /// machine is.
-const WARM_UP: usize = 300;
-/// After each so many rounds it is looked at whether they are enough.
+const WARM_UP: usize = 500;
+/// After each so many rounds it is looked at what they say.
 const BATCH: usize = 100;
 /// How long the stubs are left alone after they were switched.
 const REST: Duration = Duration::from_millis(5);
@@ -44,7 +45,7 @@ pub(crate) struct Measured {
 
 /// Starts the program under a service that puts stubs before all of its natives, and measures until that is enough, at most so many
 /// rounds.
-pub(crate) fn measure(work: &Work, jdk: &Jdk, most: usize, is_enough: fn(&Measured) -> bool) -> Result<Measured> {
+pub(crate) fn measure(work: &Work, jdk: &Jdk, most: usize, look: fn(&Measured) -> ControlFlow<()>) -> Result<Measured> {
     let mut running = work.start(jdk)?;
     let serve = Serve::start(&["--jvm", running.main, "--stubs-for", running.main])?;
     for _ in 0..WARM_UP {
@@ -54,7 +55,7 @@ pub(crate) fn measure(work: &Work, jdk: &Jdk, most: usize, is_enough: fn(&Measur
     let mut measured = Measured { rounds: Vec::new(), calls, timed };
     for number in 1..=most {
         measured.rounds.push(round(&mut running, &serve, number)?);
-        if number % BATCH == 0 && is_enough(&measured) {
+        if number % BATCH == 0 && look(&measured).is_break() {
             break;
         }
     }
@@ -68,7 +69,7 @@ fn round(running: &mut Running, serve: &Serve, number: usize) -> Result<[State; 
     let mut states = [State::default(); STATES.len()];
     for turn in TURNS {
         let state = (turn + number) % STATES.len();
-        serve.ctl_succeeds(STATES[state].1)?;
+        ask(&serve.control(), &Request::Rule { rules: vec![STATES[state].1.to_owned()] })?;
         sleep(REST);
         let took = running.turn()?;
         states[state].cpu += took.cpu / 2.0;

@@ -18,11 +18,11 @@ use crate::turns::State;
 pub(crate) const WORKS: [Work; 2] =
     [Work { name: "javac in process", start: compiler }, Work { name: "HTTP server of the JDK", start: server }];
 
-/// The compiler compiles so many classes at once, in a few hundredths of a second: what else the machine does makes two turns differ by a
+/// The compiler compiles so many classes at once, in some hundredths of a second: what else the machine does makes two turns differ by a
 /// tenth, however short they are, so the more of them, the better.
-const CLASSES: usize = 2;
+const CLASSES: usize = 1;
 /// A turn of the server: so many requests on each connection.
-const REQUESTS: usize = 100;
+const REQUESTS: usize = 25;
 /// Collections are many and short. Their time is not measured, but what they throw out of the caches is: each turn has its share.
 const HEAP: [&str; 4] = ["-XX:+UseSerialGC", "-Xms512m", "-Xmx512m", "-Xmn16m"];
 
