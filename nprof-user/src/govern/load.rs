@@ -43,6 +43,12 @@ impl<'a> Load<'a> {
         bottom.map_or(0.0, |bottom| self.cost_in(*bottom, costs))
     }
 
+    /// What they would have cost at least where some of them are timed.
+    fn least_timed_ns(&self, costs: &Costs) -> f64 {
+        let fewest = self.seen.by.ladder().iter().copied().rfind(|rung| rung.is_sampled());
+        fewest.map_or(f64::INFINITY, |rung| self.cost_in(rung, costs)).min(self.cost_ns(costs))
+    }
+
     /// What it costs less than before, in nanoseconds.
     fn saved_ns(&self, costs: &Costs) -> f64 {
         self.cost_in(self.seen.tracing, costs) - self.cost_ns(costs)
@@ -55,7 +61,7 @@ impl<'a> Load<'a> {
     }
 
     /// The next lower rung that is of use; `None` at the bottom.
-    pub(super) fn below(&self, costs: &Costs) -> Option<Rung> {
+    fn below(&self, costs: &Costs) -> Option<Rung> {
         let cost_ns = self.cost_ns(costs);
         let least = if self.seen.by == By::Stub { WORTH_A_RUNG } else { WORTH_COUNTING };
         let is_of_use =
@@ -112,6 +118,14 @@ impl PartialEq for Costly {
 }
 
 impl Eq for Costly {}
+
+/// The limits, with one for stubs that they can keep by timing fewer calls. What the hot ones cost even so leaves a part of the limit for the
+/// quiet ones: to time fewer calls of these would save next to nothing.
+pub(super) fn in_reach(limits: Limits, loads: &[Load<'_>], costs: &Costs) -> Limits {
+    let stubs = loads.iter().filter(|load| is_by_stub(load));
+    let least_ns: f64 = stubs.map(|load| load.least_timed_ns(costs)).sum();
+    Limits { stubs_ns: limits.stubs_ns.max(least_ns + LEFT * limits.stubs_ns), ..limits }
+}
 
 /// Lowers what costs most, step by step, until all together cost no more than the limit. First stubs time fewer calls: that
 /// leaves every count exact, and the times good estimates. For their own limit they do no more than that. A function that is off
@@ -198,6 +212,7 @@ mod tests {
             .map(|(id, (by, tracing, calls))| Observed { id, by, wanted: tracing, tracing, calls })
             .collect();
         let mut loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
+        let limits = in_reach(limits, &loads, &COSTS);
         lower(&mut loads, &COSTS, limits);
         loads.iter().map(|load| load.to).collect()
     }
@@ -259,6 +274,10 @@ mod tests {
         assert_eq!(within(8e3), [Timed, Sixteenth, Timed]);
         assert_eq!(within(3e3), [Timed, SixtyFourth, Sixteenth]);
         assert_eq!(within(0.0), [Timed, SixtyFourth, SixtyFourth]);
+        // However hot one is, the quiet ones time each call.
+        let hot = [(By::Stub, Timed, 1_000_000), (By::Stub, Timed, 5)];
+        let limits = Limits { all_ns: 1e9, stubs_ns: 2e3 };
+        assert_eq!(lowered_within(hot.into_iter(), limits), [SixtyFourth, Timed]);
         let all = Limits { all_ns: 0.0, stubs_ns: 0.0 };
         assert_eq!(lowered_within(functions.into_iter(), all), [Detached, Counted, Counted]);
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::estimate::{Estimate, Means};
 use super::glance::{CallCost, Glance};
 use super::held::Held;
-use super::load::{Load, is_by_stub, lower, sum_ns, total_ns};
+use super::load::{Load, in_reach, is_by_stub, lower, sum_ns, total_ns};
 use super::looks::Looks;
 use super::terms::{Budget, By, Change, Costs, Limits, Observed, Period, Rung, Why, factor, nanoseconds};
 use crate::model::{MeanTime, ProbeCost, Unseen};
@@ -120,7 +120,7 @@ impl Governor {
                 self.changes(&loads, period, Why::NoBudget, call_ns)
             }
             Some(budget) => {
-                let limits = budget.limits(own_ns);
+                let limits = in_reach(budget.limits(own_ns), &loads, &lasting);
                 let why = excess(&loads, &costs, limits, own_ns);
                 if why.is_some() {
                     self.held.values_mut().for_each(Held::had_no_room);
@@ -401,15 +401,13 @@ impl Governor {
     }
 }
 
-/// Why something is to be lowered: all together costs too much, or stubs do that can time fewer calls.
+/// Why something is to be lowered: all together costs too much, or stubs do.
 fn excess(loads: &[Load<'_>], costs: &Costs, limits: Limits, own_ns: f64) -> Option<Why> {
     let (all_ns, stubs_ns) = (total_ns(loads, costs), sum_ns(loads, costs, is_by_stub));
     if all_ns > limits.all_ns {
         return Some(Why::OverBudget { share: all_ns / own_ns });
     }
-    let can_time_fewer = |load: &Load<'_>| is_by_stub(load) && load.below(costs).is_some_and(Rung::is_sampled);
-    let is_over = stubs_ns > limits.stubs_ns && loads.iter().any(can_time_fewer);
-    is_over.then_some(Why::OverPartOfStubs { share: stubs_ns / own_ns })
+    (stubs_ns > limits.stubs_ns).then_some(Why::OverPartOfStubs { share: stubs_ns / own_ns })
 }
 
 /// How long a thread did other things between two calls that one tier sees, in the mean.

@@ -292,6 +292,21 @@ fn always_on_stubs_cost_a_quarter() {
     assert_eq!(jvm.functions.iter().map(|f| f.tracing).collect::<Vec<_>>(), [Timed; 2]);
 }
 
+/// Check that a stub which is over the stubs' part on every rung that times some calls takes nothing from quiet ones, nor from probes that
+/// wait for room.
+#[test]
+fn always_on_hot_stub_leaves_the_quiet_alone() {
+    let rate = |now| if now < seconds(5) { HOT } else { Calls::PerSecond(100.0) };
+    let hot = Function::stubbed(|_| Calls::PerSecond(4_000_000.0));
+    let quiet = (0..20).map(|_| Function::stubbed(|_| Calls::PerSecond(10.0)));
+    let probed = Function::new(Emulated, rate);
+    let mut jvm = SimulatedJvm::new(BUDGET, 1.0, [hot, probed].into_iter().chain(quiet).collect());
+    jvm.governor.set_budget(Some(Budget::always(BUDGET)));
+    jvm.run_until(60);
+    assert_eq!(jvm.functions[..2].iter().map(|f| f.tracing).collect::<Vec<_>>(), [Rung::SixtyFourth, Timed]);
+    assert!(jvm.functions[2..].iter().all(|function| function.tracing == Timed));
+}
+
 /// Check that stubs which a program calls now and then, between other work, are taken to cost what they do there.
 #[test]
 fn rare_stubs_are_dearer() {
