@@ -37,6 +37,9 @@ const QUICK: &[&str] = &["kernel::", "inventory::", "inflight::", "losses::"];
 /// - does anything to a process or a file that it has not made itself.
 const SIDE_BY_SIDE: &[&str] = &[
     "browser::",
+    "by_thread::each_",
+    "by_thread::no_",
+    "by_thread::recordings_",
     "cli::",
     "collectors::by_one_",
     "collectors::bytes_",
