@@ -277,8 +277,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// What stubs may take of it where tracing is always on. With 2 % that is half a percent, which nobody can measure, and it
-    /// leaves the rest to probes.
+    /// What stubs may take of it where tracing is always on. With 2 % that is half a percent, and it leaves the rest to
+    /// probes.
     const ALWAYS: f64 = 0.25;
 
     /// Where somebody looks at a JVM for a while: stubs time each call as long as the whole of it has room.
