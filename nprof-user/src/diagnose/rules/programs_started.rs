@@ -19,13 +19,14 @@ pub(super) fn find(measured: &Measured<'_>) -> Vec<Fault> {
 }
 
 fn of(native: Native<'_>) -> Fault {
+    // Usually the thread waits while the kernel makes the process.
+    let kind = if native.waited_ns() > native.total_ns() / 2 { CostKind::Wait } else { CostKind::Cpu };
     let rate = native.per_second(native.calls() as f64);
     let each = native.average_ns().map_or_else(String::new, |ns| format!(", {} until each runs", units::duration(ns)));
     Fault {
         rule: NAME,
         method: native.name(),
-        // The thread waits for most of that, while the kernel makes the process.
-        cost: native.cost(native.total_ns() as f64, CostKind::Wait, Certainty::AtLeast),
+        cost: native.cost(native.total_ns() as f64, kind, Certainty::AtLeast),
         what: format!("starts {} programs a second{each}", units::rate(rate)),
         evidence: format!("{} calls; what these programs do comes on top", units::count(native.calls())),
         stack: Vec::new(),
@@ -39,6 +40,7 @@ fn of(native: Native<'_>) -> Fault {
 mod tests {
     use super::find;
     use crate::diagnose::testing::{NATIVE, Sample};
+    use crate::model::CostKind;
 
     /// Check that many programs are found with what their start takes at least, and neither a few nor what has another name.
     #[test]
@@ -47,12 +49,13 @@ mod tests {
             let mut sample = Sample::seconds(10);
             sample.native("forkAndExec", calls, calls * 1_500_000);
             sample.row(NATIVE).methods[0].method.class = class.into();
+            sample.row(NATIVE).off_cpu_ns = Some(calls * 1_000_000);
             sample
         };
         let fault = sample("java.lang.ProcessImpl", 460).only(find);
         assert_eq!(
-            (fault.cost.ns_per_s, &*fault.what),
-            (69_000_000, "starts 46.0 programs a second, 1.50 ms until each runs")
+            (fault.cost.ns_per_s, fault.cost.kind, &*fault.what),
+            (69_000_000, CostKind::Wait, "starts 46.0 programs a second, 1.50 ms until each runs")
         );
         assert_eq!(find(&sample("java.lang.ProcessImpl", 9).measured()), []);
         assert_eq!(find(&sample("a.N", 460).measured()), []);
