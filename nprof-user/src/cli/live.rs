@@ -150,7 +150,7 @@ impl LiveArgs {
                     let Some(tracer) = following.open(&mut stop, &proc, &jvm).await? else {
                         return Ok(Outcome::NothingMatched);
                     };
-                    let share = self.share_of_each(&needs).map(|budget| budget.share);
+                    let share = self.budget_of_each(&needs).map(|budget| budget.share);
                     Some(tree::begin(tracer, TreeTracer::enhance, share, &mut stop, quiet).await?)
                 }
                 None => None,
@@ -188,7 +188,7 @@ impl LiveArgs {
     }
 
     /// What probes may cost, and what enhanced methods may cost: what there is is shared where both cost something.
-    fn share_of_each(&self, needs: &Needs) -> Option<Budget> {
+    fn budget_of_each(&self, needs: &Needs) -> Option<Budget> {
         self.budget.part(if needs.following.is_some() && !self.on_cpu { 2.0 } else { 1.0 })
     }
 
@@ -231,7 +231,7 @@ impl LiveArgs {
         if collectors.have_results() {
             bail!("`--collect results` is for `nprof trace --pid`: recordings do not keep how calls ended");
         }
-        let (budget, off_cpu) = (self.share_of_each(&needs), !self.no_off_cpu);
+        let (budget, off_cpu) = (self.budget_of_each(&needs), !self.no_off_cpu);
         let args = if self.args { ArgsWanted::Values } else { ArgsWanted::No };
         let options = Options { budget, tier, off_cpu, collectors, args, ..Options::by_probes(selection) };
         let prepared = Prepared::new(proc, jvm, options)?;

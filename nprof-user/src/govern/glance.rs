@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use super::terms::{COOL_NS, factor, nanoseconds};
+use super::costs::COOL_NS;
+use super::terms::{factor, nanoseconds};
 
 /// How far the calibrated cost of a probe may be off, as a share of it: a thread is slower while the other one of its core is
 /// busy, and that may have been so when it was measured or may be so now.

@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::terms::{By, Costs, Limits, Observed, Rung, factor};
+use super::costs::Costs;
+use super::terms::{By, Limits, Observed, Rung, factor};
 
 /// A function is only counted instead of timed by its probe if that saves at least this part of its cost. Else it is detached at
 /// once, as it would be in the next period.

@@ -5,11 +5,13 @@
 //! the looks. `docs/overhead.md` tells users what it does.
 //!
 //! - `terms`: the values that go in and out.
+//! - `costs`: what a call costs.
 //! - `policy`: when functions are lowered, and when and which are raised again.
 //! - `load`: which functions are lowered.
 //! - `looks`: when a detached function may be looked at, and what that may cost.
 //! - `held`: what is remembered of a function that was lowered.
 
+mod costs;
 mod estimate;
 mod glance;
 mod held;
@@ -22,6 +24,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
+pub use costs::{COOL_NS, Costs, Dearer, StubCosts};
 pub use glance::{Glance, clustering};
 pub use policy::Governor;
-pub use terms::{Budget, By, COOL_NS, Change, Costs, Observed, Period, Programs, Rung, StubCosts, Why};
+pub use terms::{Budget, By, Change, Observed, Period, Programs, Rung, Why};

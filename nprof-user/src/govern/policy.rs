@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use super::costs::{Costs, Dearer};
 use super::estimate::{Estimate, Means};
 use super::glance::{CallCost, Glance};
 use super::held::Held;
 use super::load::{Load, in_reach, is_by_stub, lower, sum_ns, total_ns};
 use super::looks::Looks;
-use super::terms::{Budget, By, Change, Costs, Limits, Observed, Period, Rung, Why, factor, nanoseconds};
+use super::terms::{Budget, By, Change, Limits, Observed, Period, Rung, Why, factor, nanoseconds};
 use crate::model::{MeanTime, ProbeCost, Unseen};
 
 /// The part of the budget up to which functions are raised.
@@ -43,8 +44,8 @@ pub struct Governor {
     outlook: Outlook,
     share: Option<f64>,
     spent_ns: f64,
-    /// What the probes of each kind of site have cost, and what they would have in a loop of nothing else.
-    dearer: [[f64; 2]; 2],
+    /// What the probes of each kind of site have cost, and stubs, and what they would have as calibrated in a loop.
+    dearer: [[f64; 2]; 3],
 }
 
 /// What the last period leads to, in nanoseconds per second.
@@ -71,7 +72,7 @@ impl Governor {
             outlook: Outlook::default(),
             share: None,
             spent_ns: 0.0,
-            dearer: [[0.0; 2]; 2],
+            dearer: [[0.0; 2]; 3],
         }
     }
 
@@ -252,10 +253,12 @@ impl Governor {
         Duration::try_from_secs_f64(self.spent_ns / 1e9).unwrap_or(Duration::MAX)
     }
 
-    /// How many times as much as in a loop of nothing else the probes of each kind of site have cost so far.
+    /// How many times as much as in a loop calls have cost so far.
     #[must_use]
-    pub fn dearer(&self) -> [f64; 2] {
-        self.dearer.map(|[cost, least]| if least > 0.0 { cost / least } else { 1.0 })
+    pub fn dearer(&self) -> Dearer {
+        let times = |[cost, least]: [f64; 2]| if least > 0.0 { cost / least } else { 1.0 };
+        let [emulated, single_stepped, stubs] = self.dearer.map(times);
+        Dearer { sites: [emulated, single_stepped], stubs }
     }
 
     /// Changes the budget. When it grows, functions are raised as if they had just been lowered; without a budget the
@@ -287,10 +290,13 @@ impl Governor {
 
     fn note_dearer(&mut self, loads: &[Load<'_>], costs: &Costs) {
         for load in loads {
-            let Some(kind) = load.seen.by.site() else { continue };
-            let [cost, least] = &mut self.dearer[usize::from(kind == ProbeCost::SingleStepped)];
             // What programs of the user's cost is measured where they run.
-            let ns = |costs: &Costs| factor(load.seen.calls) * costs.of(load.to, By::Probe(kind));
+            let (place, by) = match load.seen.by.site() {
+                Some(kind) => (usize::from(kind == ProbeCost::SingleStepped), By::Probe(kind)),
+                None => (2, By::Stub),
+            };
+            let [cost, least] = &mut self.dearer[place];
+            let ns = |costs: &Costs| factor(load.seen.calls) * costs.of(load.to, by);
             *cost += ns(costs);
             *least += ns(&self.costs);
         }

@@ -315,6 +315,10 @@ fn rare_stubs_are_dearer() {
         let mut governor = Governor::new(costs, None);
         let stub = Observed { id: u32::MAX, by: By::Stub, ..observed(Timed, Timed, calls) };
         governor.decide(period(1), &[stub]);
+        // What is told of each method, too.
+        assert!(
+            (governor.dearer().stubs * 28.0 * factor(calls) / governor.spent().as_nanos() as f64 - 1.0).abs() < 1e-3
+        );
         governor.spent().as_nanos() as f64 / factor(calls)
     };
     // A second of CPU time: 10 us from one call to the next and more, and a loop of little else.

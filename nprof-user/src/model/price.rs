@@ -86,6 +86,14 @@ pub struct StubPrice {
 }
 
 impl StubPrice {
+    /// The same where calls have cost so many times as much.
+    #[must_use]
+    pub fn dearer(self, times: f64) -> Self {
+        let Self { off_ns, counted_ns, passed_ns, timed_ns, .. } = self;
+        let [off_ns, counted_ns, passed_ns, timed_ns] = [off_ns, counted_ns, passed_ns, timed_ns].map(|ns| ns * times);
+        Self { off_ns, counted_ns, passed_ns, timed_ns, ..self }
+    }
+
     /// The same in whole nanoseconds.
     #[must_use]
     pub fn rounded(&self) -> Price {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::govern::Dearer;
 use crate::model::{MeanTime, Unseen};
 
 /// What tracing has cost a JVM, estimated from the number of calls and the cost of a probe.
@@ -25,8 +26,8 @@ pub struct Spent {
     pub means: BTreeMap<u32, MeanTime>,
     /// In which share of the time of these threads did not run, as far as looks tell.
     pub waited: BTreeMap<u32, f64>,
-    /// How many times as much as in a loop of nothing else the probes of each kind of site have cost.
-    pub dearer: [f64; 2],
+    /// How many times as much as in a loop calls have cost.
+    pub dearer: Dearer,
     /// Whether it is not counted any more what threads ask allocators for, since that cost too much.
     pub allocations_end: bool,
 }
@@ -43,7 +44,7 @@ impl Default for Spent {
             unseen: BTreeMap::new(),
             means: BTreeMap::new(),
             waited: BTreeMap::new(),
-            dearer: [1.0; 2],
+            dearer: Dearer::default(),
             allocations_end: false,
         }
     }

@@ -192,7 +192,7 @@ fn rare_traps_are_dearer() {
     let share_of = |calls, budget| {
         let mut governor = Governor::new(costs, budget);
         let changes = governor.decide(period(1), &[observed(Timed, Timed, calls)]);
-        (governor.share(), governor.dearer()[0], changes.len())
+        (governor.share(), governor.dearer().sites[0], changes.len())
     };
     let (rare, dearer, _) = share_of(10_000, None);
     assert!((0.0300..0.0315).contains(&rare) && dearer == 3.0, "{rare} {dearer}");

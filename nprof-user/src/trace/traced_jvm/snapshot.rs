@@ -130,7 +130,7 @@ impl TracedJvm {
 
     /// What calls have cost this JVM, which depends on how often it makes them.
     fn prices(&self, spent: Option<&Spent>) -> Prices {
-        self.known.prices.dearer(spent.map_or([1.0; 2], |spent| spent.dearer))
+        self.known.prices.dearer(spent.map_or([1.0; 2], |spent| spent.dearer.sites))
     }
 
     /// What each function has, and each method that stubs told apart.
@@ -139,7 +139,7 @@ impl TracedJvm {
         let mut tables = self.tables.get().map(Tables::read).unwrap_or_default();
         let functions = self.switches.functions();
         let prices = self.prices(spent);
-        let mut stubs = self.stub_samples(listed);
+        let mut stubs = self.stub_samples(listed, spent);
         let of_probe = |probe: &Probe| {
             let place = functions.binary_search_by_key(&probe.index, |(index, ..)| *index).ok()?;
             let (_, record, traced) = functions[place];
@@ -168,8 +168,9 @@ impl TracedJvm {
     }
 
     /// What stubs have recorded, by the index of the function.
-    fn stub_samples(&self, listed: &Listed) -> HashMap<Option<u32>, Vec<aggregate::StubSample>> {
+    fn stub_samples(&self, listed: &Listed, spent: Option<&Spent>) -> HashMap<Option<u32>, Vec<aggregate::StubSample>> {
         let mut samples: HashMap<_, Vec<_>> = HashMap::new();
+        let times = spent.map_or(1.0, |spent| spent.dearer.stubs);
         for stub in &listed.stubs {
             let (record, switches) = (stub.about.record, self.stubs.as_ref().map(|stubs| &stubs.switches));
             let now = || switches?.reader().sample(record).map(|sample| sample.stats);
@@ -181,7 +182,8 @@ impl TracedJvm {
                 let bytes = |consumed: &_| switches?.reader().bytes_per_call(record, consumed);
                 let bytes_per_call = consumed.as_ref().and_then(bytes);
                 let about = aggregate::StubSample { consumed, bytes_per_call, ..stub.about.clone() };
-                let sample = aggregate::StubSample { stats, estimated_ns, traced, ..about };
+                let price = about.price.dearer(times);
+                let sample = aggregate::StubSample { stats, estimated_ns, traced, price, ..about };
                 samples.entry(stub.probe).or_default().push(sample);
             }
         }
