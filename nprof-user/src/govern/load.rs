@@ -120,12 +120,12 @@ impl PartialEq for Costly {
 
 impl Eq for Costly {}
 
-/// The limits, with one for stubs that they can keep by timing fewer calls. What the hot ones cost even so leaves a part of the limit for the
-/// quiet ones: to time fewer calls of these would save next to nothing.
+/// The limits, with one for stubs that they can keep by timing fewer calls. What the hot ones cost even so leaves a part of the budget for
+/// the quiet ones: to time fewer calls of these would save next to nothing.
 pub(super) fn in_reach(limits: Limits, loads: &[Load<'_>], costs: &Costs) -> Limits {
     let stubs = loads.iter().filter(|load| is_by_stub(load));
     let least_ns: f64 = stubs.map(|load| load.least_timed_ns(costs)).sum();
-    Limits { stubs_ns: limits.stubs_ns.max(least_ns + LEFT * limits.stubs_ns), ..limits }
+    Limits { stubs_ns: limits.stubs_ns.max(least_ns + LEFT * limits.all_ns), ..limits }
 }
 
 /// Lowers what costs most, step by step, until all together cost no more than the limit. First stubs time fewer calls: that
@@ -213,7 +213,6 @@ mod tests {
             .map(|(id, (by, tracing, calls))| Observed { id, by, wanted: tracing, tracing, calls })
             .collect();
         let mut loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
-        let limits = in_reach(limits, &loads, &COSTS);
         lower(&mut loads, &COSTS, limits);
         loads.iter().map(|load| load.to).collect()
     }
@@ -275,12 +274,21 @@ mod tests {
         assert_eq!(within(8e3), [Timed, Sixteenth, Timed]);
         assert_eq!(within(3e3), [Timed, SixtyFourth, Sixteenth]);
         assert_eq!(within(0.0), [Timed, SixtyFourth, SixtyFourth]);
-        // However hot one is, the quiet ones time each call.
-        let hot = [(By::Stub, Timed, 1_000_000), (By::Stub, Timed, 5)];
-        let limits = Limits { all_ns: 1e9, stubs_ns: 2e3 };
-        assert_eq!(lowered_within(hot.into_iter(), limits), [SixtyFourth, Timed]);
         let all = Limits { all_ns: 0.0, stubs_ns: 0.0 };
         assert_eq!(lowered_within(functions.into_iter(), all), [Detached, Counted, Counted]);
+    }
+
+    /// Check that the limit of stubs is one that they can keep, with a tenth of the budget for those that are quiet.
+    #[test]
+    fn stubs_can_keep_their_limit() {
+        let stub = |rung, calls| Observed { id: 0, by: By::Stub, wanted: rung, tracing: rung, calls };
+        let probe = Observed { by: By::Probe(ProbeCost::Emulated), ..stub(Timed, 1_000) };
+        let observed = [stub(Timed, 10_000), stub(Counted, 100), probe];
+        let loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
+        let of = |stubs_ns| in_reach(Limits { all_ns: 30e3, stubs_ns }, &loads, &COSTS);
+        // 10,000 calls of which one of 64 is timed, 100 that are counted, and a tenth of 30 us.
+        assert_eq!(of(7.5e3), Limits { all_ns: 30e3, stubs_ns: 25e3 + 175.0 + 3e3 });
+        assert_eq!(of(29e3), Limits { all_ns: 30e3, stubs_ns: 29e3 });
     }
 
     /// Check that what the user switched off stays as it is, even if its cost is known.

@@ -298,7 +298,8 @@ fn always_on_stubs_cost_a_quarter() {
 fn always_on_hot_stub_leaves_the_quiet_alone() {
     let rate = |now| if now < seconds(5) { HOT } else { Calls::PerSecond(100.0) };
     let hot = Function::stubbed(|_| Calls::PerSecond(4_000_000.0));
-    let quiet = (0..20).map(|_| Function::stubbed(|_| Calls::PerSecond(10.0)));
+    // 0.1 % of the time together, and less than a tenth of the budget.
+    let quiet = (0..20).map(|_| Function::stubbed(|_| Calls::PerSecond(2_000.0)));
     let probed = Function::new(Emulated, rate);
     let mut jvm = SimulatedJvm::new(BUDGET, 1.0, [hot, probed].into_iter().chain(quiet).collect());
     jvm.governor.set_budget(Some(Budget::always(BUDGET)));
