@@ -28,6 +28,16 @@ pub struct Method {
     pub code: NativeCode,
 }
 
+impl Method {
+    /// Whether both are the same method, whatever it was bound to when they were read.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let is_named_alike =
+            || (&self.class, &self.name, &self.signature) == (&other.class, &other.name, &other.signature);
+        self.id == other.id && is_named_alike()
+    }
+}
+
 /// Every native method of every loaded class of one JVM, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inventory {

@@ -25,7 +25,8 @@ impl Exemplars {
     pub(super) fn add(&mut self, exemplar: Exemplar) {
         let key = (exemplar.method.id, power_of_four(exemplar.time_ns));
         let stays = |kept: &Kept| {
-            !kept.is_shown && kept.exemplar.method == exemplar.method && kept.exemplar.time_ns >= exemplar.time_ns
+            let is_same = kept.exemplar.method.is_same(&exemplar.method);
+            !kept.is_shown && is_same && kept.exemplar.time_ns >= exemplar.time_ns
         };
         match self.kept.get(&key) {
             Some(kept) if stays(kept) => return,

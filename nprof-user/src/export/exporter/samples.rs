@@ -10,8 +10,8 @@ use crate::export::samples::{exemplar, planned};
 pub(in crate::export) use crate::export::samples::{function, host, jvm, limits, measured};
 use crate::export::{Exposition, Format, Limits};
 use crate::model::{
-    BytesPerCall, Collectors, Histogram, JniReferences, JniResource, JniThrownSum, JniTotals, JvmLabels, Resources,
-    Settled, SkipReason, Skipped, SlowCalls, States, Tracing, Unseen,
+    BytesPerCall, Collectors, Histogram, JniReferences, JniResource, JniThrownSum, JniTotals, JvmLabels, NativeCode,
+    Resources, Settled, SkipReason, Skipped, SlowCalls, States, Tracing, Unseen, VirtAddr,
 };
 
 /// A scrape as it is written in a format.
@@ -53,7 +53,9 @@ pub(in crate::export) fn everything() -> Exposition {
     first.collectors = Collectors::named(&["io"]).unwrap();
     first.cost = Some(Duration::from_micros(174));
     first.cpu = Some(Duration::from_millis(8_700));
-    let exemplars = [400, 900, 1_000_000_000].map(exemplar).to_vec();
+    let mut exemplars = [400, 900, 1_000_000_000].map(exemplar).to_vec();
+    // It is bound once it has been called, and it may be bound anew after a slow call.
+    exemplars.iter_mut().for_each(|of| of.method.code = NativeCode::Bound(VirtAddr(0x1000)));
     first.slow = Some(SlowCalls { exemplars, ..SlowCalls::default() });
     first.jni = Some(Box::new(asked()));
     first.skipped = vec![Skipped { method: planned("Skipped", "call"), reason: SkipReason::NoFile }].into();

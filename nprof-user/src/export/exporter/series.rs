@@ -68,7 +68,7 @@ impl Series {
         next.totals.add(function, jvm.collectors);
         next.in_flight = next.in_flight.saturating_add(function.in_flight);
         for exemplar in jvm.slow.iter().flat_map(|slow| &slow.exemplars) {
-            if function.methods.iter().any(|known| known.method == exemplar.method) {
+            if function.methods.iter().any(|known| known.method.is_same(&exemplar.method)) {
                 next.exemplars.get_or_insert_default().add(exemplar);
             }
         }
