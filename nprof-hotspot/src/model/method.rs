@@ -32,9 +32,7 @@ impl Method {
     /// Whether both are the same method, whatever it was bound to when they were read.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        let is_named_alike =
-            || (&self.class, &self.name, &self.signature) == (&other.class, &other.name, &other.signature);
-        self.id == other.id && is_named_alike()
+        self.id == other.id && self.class == other.class && self.name == other.name && self.signature == other.signature
     }
 }
 

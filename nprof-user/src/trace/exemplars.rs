@@ -86,6 +86,10 @@ mod tests {
         assert_eq!(shown(&mut exemplars), [(1, 1_024), (1, 1_025), (2, 5)]);
         assert_eq!(shown(&mut exemplars), [(1, 1_024), (1, 1_025), (2, 5)]);
         exemplars.add(exemplar(1, 700, 1));
+        // Bound since, it is the same method.
+        let mut quicker = exemplar(1, 650, 1);
+        quicker.method.code = NativeCode::Bound(VirtAddr(0x1000));
+        exemplars.add(quicker);
         exemplars.add(exemplar(1, 600, 1));
         assert_eq!(shown(&mut exemplars), [(1, 700), (1, 1_025), (2, 5)]);
     }

@@ -54,7 +54,7 @@ pub(in crate::export) fn everything() -> Exposition {
     first.cost = Some(Duration::from_micros(174));
     first.cpu = Some(Duration::from_millis(8_700));
     let mut exemplars = [400, 900, 1_000_000_000].map(exemplar).to_vec();
-    // It is bound once it has been called, and it may be bound anew after a slow call.
+    // The method has been bound anew since these calls.
     exemplars.iter_mut().for_each(|of| of.method.code = NativeCode::Bound(VirtAddr(0x1000)));
     first.slow = Some(SlowCalls { exemplars, ..SlowCalls::default() });
     first.jni = Some(Box::new(asked()));
