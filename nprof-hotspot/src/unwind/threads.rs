@@ -9,6 +9,8 @@ use crate::sys::remote_memory::MemoryError;
 
 /// How often the list is read when threads come and go meanwhile.
 const ATTEMPTS: usize = 4;
+/// How many threads of a list that does not stay as it is are looked at. The first ones live as long as the VM.
+const PASSING_THREADS: usize = 16;
 /// The entries of the JNI function table that are reserved, and hold zero.
 const RESERVED: u64 = 3;
 
@@ -116,17 +118,33 @@ impl<M: RemoteMemory> Threads<M> {
     /// # Errors
     /// What makes all reads fail.
     pub fn jni_env(&mut self) -> Result<Option<(u64, VirtAddr)>, MemoryError> {
-        let Some(thread) = self.list.first() else {
-            return Ok(None);
-        };
-        let offset = self.layout.jni_env;
-        let Some([table]) = self.reader.numbers([(at(thread.address, offset), 8)])? else {
+        if let Some(thread) = self.list.first()
+            && let Some(table) = self.table_of(thread.address)?
+        {
+            return Ok(Some((self.layout.jni_env, table)));
+        }
+        // Where threads come and go all the time, the list may never stay as it is for long enough to be known. Any thread will do here,
+        // and one that has ended meanwhile shows no table.
+        for _ in 0..ATTEMPTS {
+            let listed = self.layout.list.read(&mut self.reader)?;
+            for thread in listed.into_iter().flat_map(|listed| listed.threads).take(PASSING_THREADS) {
+                if let Some(table) = self.table_of(thread)? {
+                    return Ok(Some((self.layout.jni_env, table)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The table of functions that a thread's `JNIEnv` begins with; `None` if what lies there is none.
+    fn table_of(&mut self, thread: VirtAddr) -> Result<Option<VirtAddr>, MemoryError> {
+        let Some([table]) = self.reader.numbers([(at(thread, self.layout.jni_env), 8)])? else {
             return Ok(None);
         };
         let entry = |index| (at(VirtAddr(table), 8 * index), 8);
         let entries = self.reader.numbers([entry(0), entry(1), entry(2), entry(RESERVED + 1)])?;
         let good = entries.is_some_and(|[a, b, c, function]| [a, b, c] == [0; 3] && is_plausible(VirtAddr(function)));
-        Ok(good.then_some((offset, VirtAddr(table))))
+        Ok(good.then_some(VirtAddr(table)))
     }
 
     /// The addresses in the first so many places of the JNI functions' table, as they are now; zero where there is none. `None`
@@ -292,6 +310,15 @@ mod tests {
         restless.list = replaced.list().to_vec();
         restless.refresh().unwrap();
         assert_eq!(restless.list(), replaced.list());
+    }
+
+    /// Check that the environment is found where the list never stays as it is, by a thread that has a function table.
+    #[test]
+    fn finds_the_environment_among_restless_threads() {
+        let mut restless = threads(&[0x2_0000, 1, 0x2_0000, 1, 0x2_0000, 1, 0x2_0000, 1, 0x2_0000]);
+        restless.refresh().unwrap();
+        assert_eq!(restless.list(), []);
+        assert_eq!(restless.jni_env().unwrap(), Some((0x48, VirtAddr(0x6_0000))));
     }
 
     /// Check that a `JNIEnv` that leads to no function table is not offered.
