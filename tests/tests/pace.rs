@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use nprof_tests::bars::median;
+use nprof_tests::jdk::Jdk;
 use nprof_tests::nprof::Trace;
 use nprof_tests::process::RemoteProcess;
 use nprof_tests::require::{say, traced_on_every_jdk};
@@ -18,12 +19,14 @@ use nprof_tests::target::MANY;
 /// what is written it is 1.23 to 1.6.
 const MOST: f64 = 1.1;
 const TENTH_NS: u64 = 100_000_000;
-/// A JVM that is younger binds natives all the time, and is attached without pauses.
+/// A JVM that is younger binds natives all the time, and is attached with fewer pauses.
 const GROWN_UP: Duration = Duration::from_secs(5);
 /// How long is waited until it is asked again.
 const STEP: Duration = Duration::from_millis(200);
 /// Three rounds in which something else happened decide nothing.
 const ROUNDS: usize = 7;
+/// The same of young JVMs, of which each round starts one: two rounds.
+const YOUNG_ROUNDS: usize = 5;
 
 /// How far the thread has come.
 #[derive(Debug, Clone, Copy)]
@@ -88,31 +91,58 @@ fn spin(time: Duration) {
     }
 }
 
-/// Check that no tenth of a second of a thread that only computes is slower while two thousand functions of its process are attached and
-/// detached than the slowest without nprof, but for the promise.
+/// The slowest tenths of the thread of a JVM: without nprof, and while that attaches two thousand functions and detaches them.
+fn round(target: &mut RemoteProcess) -> Result<[f64; 2]> {
+    taken(target)?;
+    let trace = Trace::start_as_users_do(target.pid(), &["targets.Many::*"])?;
+    ensure!(trace.announcement.starts_with(&format!("tracing {MANY} ")), "{}", trace.announcement);
+    trace.finish()?;
+    let beside_nprof = notes(target, TENTH_NS)?;
+    // Of more tenths the slowest is slower: there must be as many.
+    let alone = notes(target, ran(&beside_nprof))?;
+    Ok([slowest(&alone)?, slowest(&beside_nprof)?])
+}
+
+fn computing(jdk: &Jdk) -> Result<RemoteProcess> {
+    let mut target = RemoteProcess::computing(jdk)?;
+    target.run("begin")?;
+    Ok(target)
+}
+
+/// Checks that the slowest tenth is no slower with nprof than the slowest without, but for the promise.
+fn must_keep_the_promise(jdk: &Jdk, rounds: &[[f64; 2]]) -> Result<()> {
+    let of = |which: usize| rounds.iter().map(move |round| round[which]);
+    let (without, with) = (of(0).fold(0.0, f64::max), median(of(1)));
+    say(&format!("{jdk}: ns for a piece of work in the slowest tenths, without nprof and with it: {rounds:.0?}"));
+    ensure!(with < MOST * without, "{with:.0} ns by nprof, {without:.0} without");
+    Ok(())
+}
+
+/// Check that nprof keeps its promise to a JVM that has run for a while.
 #[test]
 fn who_only_computes_hardly_notices() -> Result<()> {
     traced_on_every_jdk(|jdk| {
-        let mut target = RemoteProcess::computing(jdk)?;
-        target.run("begin")?;
+        let mut target = computing(jdk)?;
         sleep(GROWN_UP);
-        let (mut without, mut with) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            taken(&mut target)?;
-            let trace = Trace::start_as_users_do(target.pid(), &["targets.Many::*"])?;
-            ensure!(trace.announcement.starts_with(&format!("tracing {MANY} ")), "{}", trace.announcement);
-            trace.finish()?;
-            let beside_nprof = notes(&mut target, TENTH_NS)?;
-            with.push(slowest(&beside_nprof)?);
-            // Of more tenths the slowest is slower: there must be as many.
-            let alone = notes(&mut target, ran(&beside_nprof))?;
-            without.push(slowest(&alone)?);
-        }
-        say(&format!(
-            "{jdk}: ns for a piece of work in the slowest tenths: {without:.0?} without nprof, {with:.0?} with it"
-        ));
-        let (without, with) = (without.into_iter().fold(0.0, f64::max), median(with));
-        ensure!(with < MOST * without, "{with:.0} ns by nprof, {without:.0} without");
+        let rounds: Vec<_> = (0..ROUNDS).map(|_| round(&mut target)).collect::<Result<_>>()?;
+        must_keep_the_promise(jdk, &rounds)?;
         target.exit()
+    })
+}
+
+/// Check that it does so where it finds a JVM that has only just been started, whose methods it is to count from their first calls on.
+#[test]
+fn nor_in_a_young_jvm() -> Result<()> {
+    traced_on_every_jdk(|jdk| {
+        let fresh = |_| {
+            let mut target = computing(jdk)?;
+            // Until it is compiled.
+            notes(&mut target, TENTH_NS)?;
+            let seen = round(&mut target)?;
+            target.exit()?;
+            Ok(seen)
+        };
+        let rounds: Vec<_> = (0..YOUNG_ROUNDS).map(fresh).collect::<Result<_>>()?;
+        must_keep_the_promise(jdk, &rounds)
     })
 }

@@ -149,14 +149,12 @@ impl Tracer {
     /// most of all. What is traced already is watched meanwhile.
     fn attach_gently(&mut self, probes: &[Probe], all: &[Probe]) -> Attached {
         let mut attached = Attached::default();
-        let mut gentle = Gentle::begin(self.jvm.pid, probes.len());
+        let gentle = Gentle::begin(self.jvm.pid, probes.len());
+        let mut gentle = if self.is_young() { gentle.while_young() } else { gentle };
         let mut waiting: BTreeSet<u32> = all.iter().map(|probe| probe.index).collect();
         let is_tracing = !self.traced_jvm.listed().probes.is_empty();
         for some in probes.chunks(TOGETHER) {
-            // One that has just been started binds methods all the time, each of which is to be counted.
-            if !self.is_young() {
-                gentle.wait_for(some.len());
-            }
+            gentle.wait_for(some.len());
             if is_tracing {
                 self.keep_within_budget(&waiting);
             }
