@@ -122,9 +122,19 @@ impl Native<'_> {
 
     /// The mean of the calls that this is the time of.
     pub(super) fn average_ns(&self) -> Option<u64> {
+        self.of_each_timed(self.total_ns())
+    }
+
+    /// The same without what threads have waited in the method itself: on a machine that is busy with other work one call of a thousand
+    /// waits for a CPU, for longer than all others take together.
+    pub(super) fn average_without_waits_ns(&self) -> Option<u64> {
+        self.of_each_timed(self.total_ns().saturating_sub(self.waited_ns()))
+    }
+
+    fn of_each_timed(&self, ns: u64) -> Option<u64> {
         let of_estimate = if self.row.estimated_ns.is_some() { self.row.counted } else { 0 };
         let unseen = self.row.unseen.filter(Unseen::has_time).map_or(0, |unseen| unseen.calls);
-        self.total_ns().checked_div(self.row.timed_calls() + of_estimate + unseen)
+        ns.checked_div(self.row.timed_calls() + of_estimate + unseen)
     }
 
     /// Its own time in which threads ran; `None` where that is not known, or lost in what is not known of the probes' part.

@@ -39,8 +39,10 @@ pub(super) fn find(measured: &Measured<'_>) -> Vec<Fault> {
         .collect()
 }
 
+/// Whether the probes' part matters to the time that threads ran.
 fn is_distorted(row: &MethodSnapshot) -> bool {
-    row.calls >= LEAST_CALLS && row.probe_error_ns as f64 >= SHARE * row.total_ns as f64 && row.probe_error_ns > 0
+    let ran_ns = row.total_ns.saturating_sub(row.off_cpu_ns.unwrap_or(0));
+    row.calls >= LEAST_CALLS && row.probe_error_ns as f64 >= SHARE * ran_ns as f64 && row.probe_error_ns > 0
 }
 
 #[cfg(test)]
@@ -66,5 +68,7 @@ mod tests {
         let row = sample.row(NATIVE);
         (row.calls, row.total_ns) = (1_000, 40_000_000);
         assert_eq!(find(&sample.measured()), []);
+        sample.row(NATIVE).off_cpu_ns = Some(30_000_000);
+        assert_eq!(sample.only(find).cost, fault.cost);
     }
 }

@@ -13,7 +13,7 @@ const CROSSING_NS: f64 = 10.0;
 
 /// The native methods.
 pub(super) fn find(measured: &Measured<'_>) -> Vec<Fault> {
-    let tiny = measured.natives().filter_map(|native| Some((native, native.average_ns()?)));
+    let tiny = measured.natives().filter_map(|native| Some((native, native.average_without_waits_ns()?)));
     let tiny = tiny.filter(|(_, average_ns)| *average_ns < TINY_NS);
     tiny.map(|(native, average_ns)| {
         let rate = native.per_second(native.calls() as f64);
@@ -24,7 +24,7 @@ pub(super) fn find(measured: &Measured<'_>) -> Vec<Fault> {
             cost,
             what: format!("is called {} times a second and does next to nothing", units::rate(rate)),
             evidence: format!(
-                "{} calls, {} each as far as that can be told from the probes' own part; no call costs less than {CROSSING_NS} ns",
+                "{} calls, {} each without waits, as far as that can be told from the probes' own part; no call costs less than {CROSSING_NS} ns",
                 units::count(native.calls()),
                 units::duration(average_ns)
             ),
@@ -54,5 +54,8 @@ mod tests {
         let row = sample.row(NATIVE);
         (row.total_ns, row.self_ns) = (5_000_000 * 1_000, Some(5_000_000 * 1_000));
         assert_eq!(find(&sample.measured()), []);
+        // Its threads have waited for a CPU.
+        sample.row(NATIVE).off_cpu_ns = Some(5_000_000 * 999);
+        assert_eq!(sample.only(find).cost, fault.cost);
     }
 }
