@@ -77,25 +77,15 @@ public final class Faulty {
         byte[] small = new byte[64];
         byte[] large = new byte[4 << 20];
         for (int round = 0; round < rounds; round++) {
-            often();
+            inThreads(8, () -> working(large));
             answer(round == rounds / 2 ? 1_000 : 0);
             for (int i = 0; i < 50; i++) {
                 answer(0);
             }
-            lookUp(12_000);
             keep(small, 250);
             holdUp(small);
-            for (int i = 0; i < 10; i++) {
-                copy(large);
-            }
             throwing();
-            for (int i = 0; i < 40; i++) {
-                fill(256);
-            }
-            for (int i = 0; i < 200; i++) {
-                list(100);
-            }
-            storing();
+            inThreads(4, Faulty::storing);
             for (int i = 0; i < 4; i++) {
                 new ProcessBuilder("true").start().waitFor();
             }
@@ -129,15 +119,26 @@ public final class Faulty {
         }
     }
 
-    private static void often() {
-        for (int i = 0; i < 150_000; i++) {
+    /** What costs nothing but CPU time. */
+    private static void working(byte[] array) {
+        for (int i = 0; i < 50_000; i++) {
             nothing();
         }
-        for (int i = 0; i < 15_000; i++) {
+        for (int i = 0; i < 4_000; i++) {
             put(i);
         }
-        for (int i = 0; i < 1_000; i++) {
+        for (int i = 0; i < 250; i++) {
             stepped();
+        }
+        lookUp(7_000);
+        for (int i = 0; i < 3; i++) {
+            copy(array);
+        }
+        for (int i = 0; i < 12; i++) {
+            fill(256);
+        }
+        for (int i = 0; i < 60; i++) {
+            list(100);
         }
     }
 
@@ -152,15 +153,18 @@ public final class Faulty {
         }
     }
 
-    /** Four threads that are in each other's way. */
-    private static void storing() throws InterruptedException {
+    /** For threads that are in each other's way. */
+    private static void storing() {
+        for (int i = 0; i < 5; i++) {
+            store();
+        }
+    }
+
+    /** At once: what many threads do costs something, too, on a machine that is busy with other work. */
+    private static void inThreads(int count, Runnable work) throws InterruptedException {
         List<Thread> threads = new ArrayList<>();
-        for (int i = 0; i < 4; i++) {
-            threads.add(start(() -> {
-                for (int j = 0; j < 5; j++) {
-                    store();
-                }
-            }));
+        for (int i = 0; i < count; i++) {
+            threads.add(start(work));
         }
         for (Thread thread : threads) {
             thread.join();

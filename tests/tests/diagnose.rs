@@ -7,7 +7,7 @@ use nprof_tests::child::{Child, Stream};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::nprof::{ATTACHED, Outcome, UNGOVERNED, outcome, spawn};
 use nprof_tests::process::RemoteProcess;
-use nprof_tests::require::traced_on_every_jdk;
+use nprof_tests::require::{say, traced_on_every_jdk};
 use rustix::process::Signal;
 use serde::Deserialize;
 
@@ -35,7 +35,7 @@ const ORDER: [&[&str]; 4] = [
     &["page-faults", "system-calls"],
     &["references-kept"],
 ];
-const ROUNDS: u32 = 20;
+const ROUNDS: u32 = 15;
 const CLEAN_ROUNDS: u64 = 20_000;
 
 /// A document.
@@ -119,6 +119,9 @@ fn planted_faults() -> Result<()> {
     traced_on_every_jdk(|jdk| {
         let mut target = RemoteProcess::faulty(jdk, &["-XX:+UseSerialGC"])?;
         let diagnosis = faults(&mut target)?;
+        let costs =
+            diagnosis.findings.iter().map(|found| format!("{} {:.1}", found.rule, found.cost_ns_per_s as f64 / 1e6));
+        say(&format!("{jdk}: in ms a second: {}", costs.collect::<Vec<String>>().join(", ")));
         ensure!(diagnosis.schema == 1 && diagnosis.elapsed_ns > 0, "{diagnosis:?}");
         for (rule, native) in PLANTED {
             let finding = &diagnosis.findings[diagnosis.place(rule, native)?];
