@@ -93,7 +93,6 @@ impl Mark {
                 is_paused && measured.unseen.is_none()
             }
             Self::OnlyCounted => row.is_demoted() && measured.traced.tracing == Tracing::Counted,
-            // With --count-only there are no times to misread.
             // Where no call is timed, because the user wants that, there are no times to misread.
             Self::PartlyCounted => {
                 let is_counting = matches!(measured.traced.wanted, Tracing::Counted | Tracing::Returned);

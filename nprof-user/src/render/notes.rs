@@ -56,8 +56,8 @@ fn stubs(run: Run<'_>, rows: &[Row<'_>]) -> Option<String> {
     Some(format!("{STUBS}{alone}"))
 }
 
-/// The lines below a table of `rows`; the losses are the last.
-pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
+/// The lines below a table of `rows`, of which the first `shown` are shown; the losses are the last.
+pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>], shown: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if !rows.is_empty() {
         lines.push(totals(run, rows));
@@ -88,11 +88,12 @@ pub(super) fn lines(run: Run<'_>, rows: &[Row<'_>]) -> Vec<String> {
     }
     lines.extend(programs(run.programs()));
     lines.extend(stubs(run, rows));
-    if run.names_jvms() && rows.iter().any(|row| row.snapshot.ended) {
+    let shown = &rows[..shown.min(rows.len())];
+    if run.names_jvms() && shown.iter().any(|row| row.snapshot.ended) {
         lines.push(format!("{ENDED} this JVM has ended"));
     }
-    lines.extend(Mark::legend(|mark| rows.iter().any(|row| mark.applies_to(row))));
-    lines.extend(aliases(rows));
+    lines.extend(Mark::legend(|mark| shown.iter().any(|row| mark.applies_to(row))));
+    lines.extend(aliases(shown));
     lines.extend(words::losses(&run.losses()));
     lines
 }
@@ -298,7 +299,7 @@ pub(super) fn per_second(calls: u64, elapsed: Duration) -> f64 {
 mod tests {
     use std::time::Duration;
 
-    use super::{cost, lines};
+    use super::{Snapshot, cost, lines};
     use crate::render::run::{Run, Scope};
     use crate::render::{order, samples};
 
@@ -313,13 +314,19 @@ mod tests {
         assert_eq!(said, "tracing cost: about 30.0 ms of CPU time, 12 % of what was used without it");
     }
 
+    /// The lines below a table with all rows.
+    fn lines_of(jvms: &[Snapshot], scope: Scope) -> Vec<String> {
+        let rows = order::all(jvms, super::Order::default());
+        lines(Run::new(jvms, scope), &rows, rows.len())
+    }
+
     /// Check that calls are told apart that were left open as their JVM ended: those go on no more.
     #[test]
     fn calls_that_ended_with_their_jvm() {
         let mut jvms = samples::several();
         jvms.iter_mut().for_each(|jvm| jvm.methods.iter_mut().for_each(|row| row.in_flight = 0));
         jvms[1].methods[0].in_flight = 3;
-        let said = |jvms: &[_]| lines(Run::new(jvms, Scope::All), &order::all(jvms, super::Order::default())).remove(0);
+        let said = |jvms: &[_]| lines_of(jvms, Scope::All).remove(0);
         assert!(
             jvms[1].ended && said(&jvms).ends_with(", 3 in flight, 3 of them when their JVM ended"),
             "{}",
@@ -344,7 +351,7 @@ mod tests {
             })
             .collect();
         let jvms = [snapshot];
-        let lines = lines(Run::new(&jvms, Scope::One), &order::all(&jvms, super::Order::default()));
+        let lines = lines_of(&jvms, Scope::One);
         let spelled: Vec<&String> = lines.iter().filter(|l| l.starts_with("  ")).collect();
         assert_eq!(spelled.len(), 6);
         assert_eq!(spelled[0], "  p.C0::m0 = p.C0::m1 = p.C0::m2 = p.C0::m3 = p.C0::m4 and 3 more");

@@ -53,10 +53,11 @@ pub fn table(jvms: &[Snapshot], view: impl Into<View>, screen: Screen, w: &mut i
         writeln!(w, "{left_out}")?;
     }
     let lost = run.losses().total() > 0;
-    if screen.ansi && run.view.by.is_none() && rows.iter().any(Row::only_waited) {
+    let shown = listed(run, &rows);
+    if screen.ansi && run.view.by.is_none() && rows[..shown].iter().any(Row::only_waited) {
         writeln!(w, "{DIM}")?;
     }
-    for line in notes::lines(run, &rows) {
+    for line in notes::lines(run, &rows, shown) {
         let warn = screen.ansi && lost && line.starts_with("losses:");
         writeln!(w, "{}", bold(&line, warn))?;
     }
@@ -69,9 +70,14 @@ fn shown<'a>(run: Run<'a>, rows: &[Row<'_>]) -> (Grid<'a>, Option<String>) {
         let (groups, shape) = groups::of(by, run.view.order, rows);
         return groups.grid(shape, run.view.top);
     }
-    let (shown, left_out) = rows.split_at(run.view.top.unwrap_or(rows.len()).min(rows.len()));
+    let (shown, left_out) = rows.split_at(listed(run, rows));
     let rate = |row: &Row<'_>| row.all_calls().rate(|calls| notes::per_second(calls, row.called_for()));
     (grid(run, shown, rate), rest(left_out, rows))
+}
+
+/// How many of these rows stand in the table, each by itself or in its group.
+fn listed(run: Run<'_>, rows: &[Row<'_>]) -> usize {
+    run.view.top.filter(|_| run.view.by.is_none()).map_or(rows.len(), |top| top.min(rows.len()))
 }
 
 /// What the rows add up to that are not shown, if there are any.
@@ -454,6 +460,17 @@ mod tests {
         let by_calls = text(Order::Calls, 1);
         assert!(by_calls.lines().nth(1).unwrap().contains("b.B::"), "{by_calls}");
         assert!(!text(Order::Calls, 3).contains("left out") && !text(Order::Calls, 9).contains("left out"));
+        // A mark that stands nowhere needs no explanation.
+        snapshot.methods[2].untimed = 1;
+        let explains = |top| text_of_first(&snapshot, top).contains("\n? some of its calls");
+        assert!(explains(3) && !explains(2));
+    }
+
+    fn text_of_first(snapshot: &Snapshot, top: usize) -> String {
+        let mut out = Vec::new();
+        let view = View { top: Some(top), ..View::from(Scope::One) };
+        table(from_ref(snapshot), view, Screen::default(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
     }
 
     /// Check what is said where there was no JVM.
