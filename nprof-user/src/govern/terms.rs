@@ -255,15 +255,20 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OverBudget { share } => write!(f, "over the budget ({:.1} %)", share * 100.0),
+            Self::OverBudget { share } => write!(f, "over the budget ({})", in_words(*share)),
             Self::OverPartOfStubs { share } => {
-                write!(f, "over the part of the budget that stubs have ({:.1} %)", share * 100.0)
+                write!(f, "over the part of the budget that stubs have ({})", in_words(*share))
             }
             Self::RoomAgain => f.write_str("the budget has room again"),
             Self::Retry => f.write_str("called less often now"),
             Self::NoBudget => f.write_str("the budget was lifted"),
         }
     }
+}
+
+/// A share of the JVM's own time. A burst may cost many times that, which is no error.
+fn in_words(share: f64) -> String {
+    if share < 1.0 { format!("{:.1} %", share * 100.0) } else { format!("{share:.1} times the JVM's own time") }
 }
 
 /// A function that is to be put into another state.
@@ -322,6 +327,8 @@ mod tests {
     #[test]
     fn reasons_have_numbers() {
         assert_eq!(Why::OverBudget { share: 0.4837 }.to_string(), "over the budget (48.4 %)");
+        let burst = Why::OverBudget { share: 24.071 };
+        assert_eq!(burst.to_string(), "over the budget (24.1 times the JVM's own time)");
         let of_stubs = Why::OverPartOfStubs { share: 0.0061 };
         assert_eq!(of_stubs.to_string(), "over the part of the budget that stubs have (0.6 %)");
     }

@@ -19,8 +19,9 @@ pub(super) fn find(measured: &Measured<'_>) -> Vec<Fault> {
 }
 
 fn of(native: Native<'_>) -> Fault {
-    // Usually the thread waits while the kernel makes the process.
-    let kind = if native.waited_ns() > native.total_ns() / 2 { CostKind::Wait } else { CostKind::Cpu };
+    // Where nobody knows: usually the thread waits while the kernel makes the process.
+    let ran = native.row.off_cpu_ns.is_some() && native.waited_ns() <= native.total_ns() / 2;
+    let kind = if ran { CostKind::Cpu } else { CostKind::Wait };
     let rate = native.per_second(native.calls() as f64);
     let each = native.average_ns().map_or_else(String::new, |ns| format!(", {} until each runs", units::duration(ns)));
     Fault {
@@ -57,6 +58,11 @@ mod tests {
             (fault.cost.ns_per_s, fault.cost.kind, &*fault.what),
             (69_000_000, CostKind::Wait, "starts 46.0 programs a second, 1.50 ms until each runs")
         );
+        for (off_cpu_ns, kind) in [(Some(0), CostKind::Cpu), (None, CostKind::Wait)] {
+            let mut sample = sample("java.lang.ProcessImpl", 460);
+            sample.row(NATIVE).off_cpu_ns = off_cpu_ns;
+            assert_eq!(sample.only(find).cost.kind, kind);
+        }
         assert_eq!(find(&sample("java.lang.ProcessImpl", 9).measured()), []);
         assert_eq!(find(&sample("a.N", 460).measured()), []);
     }
