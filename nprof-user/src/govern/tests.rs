@@ -279,8 +279,8 @@ fn hot_stub_is_never_left_out() {
 /// Check that where tracing is always on, a stub that is hot times fewer calls long before all of the budget is spent, that probes
 /// have the rest, and that it times all calls again when there is room by its own limit.
 #[test]
-fn always_on_stubs_cost_a_quarter() {
-    let rate = |now| Calls::PerSecond(if now < seconds(20) { 300_000.0 } else { 100_000.0 });
+fn always_on_stubs_cost_a_tenth() {
+    let rate = |now| Calls::PerSecond(if now < seconds(20) { 100_000.0 } else { 30_000.0 });
     let probed = Function::steady(Calls::PerSecond(10_000.0));
     let mut jvm = SimulatedJvm::new(BUDGET, 1.0, vec![Function::stubbed(rate), probed]);
     jvm.governor.set_budget(Some(Budget::always(BUDGET)));
