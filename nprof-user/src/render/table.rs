@@ -53,11 +53,11 @@ pub fn table(jvms: &[Snapshot], view: impl Into<View>, screen: Screen, w: &mut i
         writeln!(w, "{left_out}")?;
     }
     let lost = run.losses().total() > 0;
-    let shown = listed(run, &rows);
-    if screen.ansi && run.view.by.is_none() && rows[..shown].iter().any(Row::only_waited) {
+    let listed = listed(run, &rows);
+    if screen.ansi && run.view.by.is_none() && rows[..listed].iter().any(Row::only_waited) {
         writeln!(w, "{DIM}")?;
     }
-    for line in notes::lines(run, &rows, shown) {
+    for line in notes::lines(run, &rows, listed) {
         let warn = screen.ansi && lost && line.starts_with("losses:");
         writeln!(w, "{}", bold(&line, warn))?;
     }
@@ -448,12 +448,7 @@ mod tests {
             samples::function(1, "b.B", 50, 3_000),
             samples::function(2, "c.C", 1, 1_000),
         ];
-        let text = |order, top| {
-            let mut out = Vec::new();
-            let view = View { order, top: Some(top), ..View::from(Scope::One) };
-            table(from_ref(&snapshot), view, Screen::default(), &mut out).unwrap();
-            String::from_utf8(out).unwrap()
-        };
+        let text = |order, top| first_rows(&snapshot, order, top);
         let two = text(Order::default(), 2);
         assert!(two.lines().nth(2).unwrap().contains("b.B::") && !two.contains("c.C"), "{two}");
         assert!(two.contains("\nleft out: 1 further function with 1.00 us, 10 % of the time (--top)\n"), "{two}");
@@ -462,13 +457,13 @@ mod tests {
         assert!(!text(Order::Calls, 3).contains("left out") && !text(Order::Calls, 9).contains("left out"));
         // A mark that stands nowhere needs no explanation.
         snapshot.methods[2].untimed = 1;
-        let explains = |top| text_of_first(&snapshot, top).contains("\n? some of its calls");
+        let explains = |top| first_rows(&snapshot, Order::default(), top).contains("\n? some of its calls");
         assert!(explains(3) && !explains(2));
     }
 
-    fn text_of_first(snapshot: &Snapshot, top: usize) -> String {
+    fn first_rows(snapshot: &Snapshot, order: Order, top: usize) -> String {
         let mut out = Vec::new();
-        let view = View { top: Some(top), ..View::from(Scope::One) };
+        let view = View { order, top: Some(top), ..View::from(Scope::One) };
         table(from_ref(snapshot), view, Screen::default(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
