@@ -100,13 +100,24 @@ pub fn calibrate(proc: &Proc, engine: &Arc<Engine>) -> Result<Calibrated, Error>
     // Each target says how its stubs work.
     let stub = StubCosts::default();
     let costs = Costs { timed_ns: cost(timed), counted_ns: cost(counted), off_ns: cost(off), cool, stub };
-    let [emulated, single_stepped] = [0, 1].map(|kind| {
+    let insides = [0, 1].map(|kind| {
         let varies = [timed[kind], off[kind], counted[kind]].map(PerCall::varies).into_iter().fold(0.0, f64::max);
-        price(&costs, kind, insides[kind].unwrap_or_default().varying(varies))
+        insides[kind].unwrap_or_default().varying(varies)
     });
+    let insides = [insides[0], insides[1].reaching(most_inside(&costs, insides[0]))];
+    let [emulated, single_stepped] = [0, 1].map(|kind| price(&costs, kind, insides[kind]));
     let calibrated = Calibrated { costs, prices: Prices { emulated, single_stepped }, detaches };
     tracing::debug!("what probes cost here: {calibrated:?}");
     Ok(calibrated)
+}
+
+/// What loops of calls say of the part at a single-stepped site, where the emulated one has this part: outside of it is the same
+/// at both, so that the rest of a call is inside. Some hosts take half as long again to step an instruction from one moment to the
+/// next; the loops and the single calls, from which the part is known, have then been measured at two speeds. A call
+/// that is only counted takes no longer than one that is timed, unless it was such a moment.
+fn most_inside(costs: &Costs, emulated: Inside) -> f64 {
+    let outside_ns = (costs.timed_ns[0] - emulated.ns).max(0.0);
+    costs.timed_ns[1].max(costs.counted_ns[1]) - outside_ns
 }
 
 /// What is known of one kind of site, in whole nanoseconds.
@@ -190,5 +201,24 @@ mod tests {
         let price = |kind, ns| price(&costs, kind, Inside { ns, error_ns: ns / 3.0 });
         assert_eq!((price(0, 400.0).timed_ns, price(0, 400.0).inside_ns), (900, 400));
         assert_eq!((price(1, 12_226.0).timed_ns, price(1, 12_226.0).inside_ns), (12_227, 12_226));
+    }
+
+    /// Check that a part that was measured while the host was quick is said to be off by as much as the loops took longer, those
+    /// of timed or of counted calls, and that nothing is where they agree.
+    #[test]
+    fn two_speeds_are_an_error() {
+        let emulated = Inside { ns: 400.0, error_ns: 120.0 };
+        let costs = |timed, counted| Costs {
+            timed_ns: [900.0, timed],
+            counted_ns: [500.0, counted],
+            off_ns: [400.0, 5_000.0],
+            cool: [1.0; 2],
+            stub: StubCosts::default(),
+        };
+        let quick = Inside { ns: 12_500.0, error_ns: 3_750.0 };
+        let error_ns = |costs: &Costs| quick.reaching(most_inside(costs, emulated)).error_ns;
+        assert_eq!(error_ns(&costs(20_000.0, 12_000.0)), 7_000.0);
+        assert_eq!(error_ns(&costs(13_000.0, 17_500.0)), 4_500.0);
+        assert_eq!(error_ns(&costs(13_000.0, 12_000.0)), 3_750.0);
     }
 }

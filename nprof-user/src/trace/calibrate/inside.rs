@@ -28,6 +28,11 @@ impl Inside {
     pub(super) fn varying(self, varies: f64) -> Self {
         Self { error_ns: self.error_ns.max(self.ns * varies), ..self }
     }
+
+    /// Where it has been as much as `most_ns` at another time, the error reaches as far.
+    pub(super) fn reaching(self, most_ns: f64) -> Self {
+        Self { error_ns: self.error_ns.max(most_ns - self.ns), ..self }
+    }
 }
 
 /// Measures it with a function that is being timed, with the number `record`, and that takes `bare_ns` by itself.
@@ -85,6 +90,8 @@ mod tests {
         assert_eq!(between(Vec::new(), Vec::new(), 2.0), Inside { ns: 0.0, error_ns: 0.0 });
         assert_eq!(inside.varying(0.5).error_ns, inside.ns / 2.0);
         assert_eq!(inside.varying(0.0), inside);
+        assert_eq!(inside.reaching(1_000.0).error_ns, 1_000.0 - inside.ns);
+        assert_eq!([inside.reaching(700.0), inside.reaching(-1.0)], [inside; 2]);
         assert_eq!(between(vec![1; 9], vec![1; 9], 2.0), Inside { ns: 0.0, error_ns: 0.0 });
     }
 }
