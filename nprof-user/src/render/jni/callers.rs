@@ -73,18 +73,19 @@ impl<'a> Labels<'a> {
     /// The callers of one function.
     pub(super) fn of_function(&self, jni: &JniSnapshot, function: usize) -> Vec<Part> {
         let callers = jni.callers.all.iter().filter(|caller| caller.function == function);
-        sorted(callers.map(|caller| part(self.label(caller), caller)).collect())
+        sorted(callers.map(|caller| part(self.label(caller), None, caller)).collect())
     }
 
     /// Each caller with the functions that it calls; `function` names one.
     pub(super) fn by_caller(&self, jni: &JniSnapshot, function: impl Fn(usize) -> String) -> Vec<Group> {
         let mut parts: BTreeMap<String, Vec<Part>> = BTreeMap::new();
         for caller in &jni.callers.all {
-            parts.entry(self.label(caller)).or_default().push(part(function(caller.function), caller));
+            let part = part(function(caller.function), Some(caller.function), caller);
+            parts.entry(self.label(caller)).or_default().push(part);
         }
         let group = |(label, parts): (String, Vec<Part>)| {
             let sum = parts.iter().filter_map(|part| part.estimates).fold(Estimates::default(), Estimates::and);
-            Group { label, of: None, sum: sum.into(), estimates: Some(sum), parts: sorted(parts) }
+            Group { label, place: None, of: None, sum: sum.into(), estimates: Some(sum), parts: sorted(parts) }
         };
         let mut groups: Vec<Group> = parts.into_iter().map(group).collect();
         groups.sort_by_key(|group| std::cmp::Reverse((group.sum.on_cpu_ns, group.sum.calls)));
@@ -92,10 +93,10 @@ impl<'a> Labels<'a> {
     }
 }
 
-fn part(label: String, caller: &JniCaller) -> Part {
+fn part(label: String, place: Option<usize>, caller: &JniCaller) -> Part {
     let estimates = Estimates::from(caller);
     let (function, calls_of_method, java) = (String::new(), None, Vec::new());
-    Part { label, function, calls_of_method, sum: estimates.into(), estimates: Some(estimates), java }
+    Part { label, place, function, calls_of_method, sum: estimates.into(), estimates: Some(estimates), java }
 }
 
 fn sorted(mut parts: Vec<Part>) -> Vec<Part> {

@@ -19,6 +19,8 @@ pub(super) const OUTSIDE: &str = "(outside of traced native methods)";
 pub(super) struct Group {
     /// Its name, with marks.
     pub(super) label: String,
+    /// The place of the native method or the function in the snapshot, whose marks those are.
+    pub(super) place: Option<usize>,
     /// The native method's own calls and their time; `None` for everything else.
     pub(super) of: Option<Calls>,
     pub(super) sum: JniSum,
@@ -39,6 +41,8 @@ pub(super) struct Calls {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Part {
     pub(super) label: String,
+    /// As in [`Group`].
+    pub(super) place: Option<usize>,
     pub(super) function: String,
     /// How often the native method was called; `None` for calls outside.
     pub(super) calls_of_method: Option<u64>,
@@ -94,6 +98,7 @@ impl Names<'_> {
         parts.sort_by(|a, b| cost(&a.sum).cmp(&cost(&b.sum)).then_with(|| a.label.cmp(&b.label)));
         Group {
             label: self.label(key).to_owned(),
+            place: key,
             of: key.filter(|_| by == JniBy::Method).and_then(|place| self.jni.snapshot.methods.get(place)).map(calls),
             sum: parts.iter().map(|part| part.sum).sum(),
             estimates: None,
@@ -106,14 +111,15 @@ impl Names<'_> {
 
     fn part(&self, made: &JniUse, by: JniBy) -> Part {
         let function = self.jni.function(made.function).to_owned();
-        let label = match by {
-            JniBy::Method => function_label(&function, &marks(self.jni, made.function)),
-            JniBy::Function | JniBy::Java => self.label(made.method).to_owned(),
+        let (label, place) = match by {
+            JniBy::Method => (function_label(&function, &marks(self.jni, made.function)), Some(made.function)),
+            JniBy::Function | JniBy::Java => (self.label(made.method).to_owned(), made.method),
         };
         let of_use = self.made.get(&made.method).map(|known| callbacks::of_use(known, made.function));
         let java = callbacks::by_java(of_use.into_iter().flatten());
         Part {
             label,
+            place,
             function,
             calls_of_method: self.calls_of(made.method),
             sum: made.into(),
@@ -131,6 +137,7 @@ impl Names<'_> {
             }
             let part = |(method, sum)| Part {
                 label: self.label(method).to_owned(),
+                place: method,
                 function: String::new(),
                 calls_of_method: self.calls_of(method),
                 sum,
@@ -139,7 +146,8 @@ impl Names<'_> {
             };
             let mut parts: Vec<Part> = callers.into_iter().map(part).collect();
             parts.sort_by(|a, b| cost(&a.sum).cmp(&cost(&b.sum)).then_with(|| a.label.cmp(&b.label)));
-            Group { label: self.java.label(group.java).to_owned(), of: None, sum: group.sum, estimates: None, parts }
+            let label = self.java.label(group.java).to_owned();
+            Group { label, place: None, of: None, sum: group.sum, estimates: None, parts }
         };
         callbacks::by_java(&self.jni.callbacks).into_iter().map(group).collect()
     }

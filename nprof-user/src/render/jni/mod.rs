@@ -12,6 +12,7 @@ mod locals;
 mod made;
 mod notes;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::grid::{Align, Elastic, Grid, Screen};
@@ -82,10 +83,16 @@ pub fn table(jni: &JniSnapshot, view: JniView, screen: Screen, w: &mut impl Writ
     if !held.is_empty() {
         writeln!(w)?;
     }
-    for line in notes::lines(jni) {
+    for line in notes::lines(jni, &named(&groups[..shown])) {
         writeln!(w, "{line}")?;
     }
     Ok(())
+}
+
+/// The rows of the snapshot that are named in these, and so many of their parts as are shown.
+fn named(groups: &[Group]) -> BTreeSet<usize> {
+    let parts = |group: &Group| group.parts.iter().take(PARTS).filter_map(|part| part.place).collect::<Vec<_>>();
+    groups.iter().flat_map(|group| group.place.into_iter().chain(parts(group))).collect()
 }
 
 fn grid(groups: &[Group], by: JniBy) -> Grid<'static> {

@@ -1,6 +1,6 @@
 //! What stands below the table of `jni`: sums, what was not seen, what marks mean, losses, and what would be won.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::groups::is_function;
 use super::{callbacks, callers, exceptions, held, lost, share};
@@ -21,10 +21,10 @@ const TIME_BY_STUBS: &str = "ON-CPU is the part of TIME that threads ran. Both a
 const NOT_BY_STUBS: &str = "not told by stubs: which Java is called, redundant look-ups, references, direct buffers, exceptions, critical \
                             sections (--tier kernel)";
 
-/// The lines.
-pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
+/// The lines below a table that names these rows of the snapshot.
+pub(super) fn lines(jni: &JniSnapshot, named: &BTreeSet<usize>) -> Vec<String> {
     if jni.is_by_stubs {
-        return by_stubs(jni);
+        return by_stubs(jni, named);
     }
     let mut lines = vec![total(jni)];
     lines.extend(families(jni));
@@ -39,13 +39,13 @@ pub(super) fn lines(jni: &JniSnapshot) -> Vec<String> {
     lines.extend(unseen(jni));
     lines.extend(cost(Run::new(std::slice::from_ref(&jni.snapshot), Scope::One)));
     lines.extend(demoted(jni));
-    lines.extend(of_measuring(jni));
+    lines.extend(of_measuring(jni, named));
     lines.push(won(jni));
     lines
 }
 
 /// What there is to say where stubs have counted.
-fn by_stubs(jni: &JniSnapshot) -> Vec<String> {
+fn by_stubs(jni: &JniSnapshot, named: &BTreeSet<usize>) -> Vec<String> {
     let all = jni.sum_of(|_| true);
     let mut lines = vec![format!(
         "total: {} of JNI functions in {}: {} on CPU, {} in all (sum over threads)",
@@ -63,15 +63,17 @@ fn by_stubs(jni: &JniSnapshot) -> Vec<String> {
         let why = "to keep to the budget (--max-overhead; off for any cost), or because another agent's function is behind a stub";
         lines.push(format!("not all calls were timed, {why}: times above are of those that were"));
     }
-    lines.extend(of_measuring(jni));
+    lines.extend(of_measuring(jni, named));
     lines
 }
 
-/// What probes and stubs have done to the times, what marks mean, and losses.
-fn of_measuring(jni: &JniSnapshot) -> Vec<String> {
-    let rows: Vec<Row<'_>> = jni.snapshot.methods.iter().filter_map(|row| Row::of(&jni.snapshot, row)).collect();
-    let mut lines: Vec<String> = taken_off(&rows).into_iter().collect();
-    lines.extend(Mark::legend(|mark| rows.iter().any(|row| mark.applies_to(row))));
+/// What probes and stubs have done to the times, what marks mean that stand in the table, and losses.
+fn of_measuring(jni: &JniSnapshot, named: &BTreeSet<usize>) -> Vec<String> {
+    let row = |row| Row::of(&jni.snapshot, row);
+    let all: Vec<Row<'_>> = jni.snapshot.methods.iter().filter_map(row).collect();
+    let shown = || named.iter().filter_map(|&place| row(jni.snapshot.methods.get(place)?));
+    let mut lines: Vec<String> = taken_off(&all).into_iter().collect();
+    lines.extend(Mark::legend(|mark| shown().any(|row| mark.applies_to(&row))));
     lines.extend(words::losses(&jni.snapshot.losses));
     lines
 }

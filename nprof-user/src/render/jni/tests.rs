@@ -9,7 +9,7 @@ use super::{JniBy, JniView, csv, json, table};
 use crate::model::{
     Bound, BuffersMade, CollectionWaits, CollectionsWait, CriticalSections, Estimate, JavaName, JniCallback, JniCaller,
     JniCallers, JniExceptions, JniHeldSnapshot, JniLocalsSnapshot, JniSnapshot, JniUse, LocalsBeyond, LocalsKnown,
-    MethodSnapshot,
+    MethodSnapshot, ProbeCost,
 };
 use crate::render::grid::Screen;
 use crate::render::samples;
@@ -112,6 +112,22 @@ fn by_method() {
             " 300 ns   300 ns     30      6.00   10 ns     0 ns    DeleteGlobalRef [references]",
         ]
     );
+}
+
+/// Check that the marks of methods and of functions are explained whose rows are shown, and no others.
+#[test]
+fn marks_of_rows_that_are_shown() {
+    let mut jni = sample();
+    jni.snapshot.methods[1].untimed = 1;
+    jni.snapshot.methods[2].cost = Some(ProbeCost::SingleStepped);
+    let explained = |by, top| {
+        let mut out = Vec::new();
+        table(&jni, JniView { by, top: Some(top) }, Screen::default(), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        ["\n? ", "\n! "].map(|mark| text.contains(mark))
+    };
+    assert_eq!([1, 2, 3].map(|top| explained(JniBy::Method, top)), [[false, true], [false, true], [true, true]]);
+    assert_eq!([0, 1, 2].map(|top| explained(JniBy::Function, top)), [[false; 2], [false, true], [true, true]]);
 }
 
 /// So many of the calls of a function by a method of a class, give or take four.
