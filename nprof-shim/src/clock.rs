@@ -4,6 +4,7 @@
 
 use std::arch::x86_64::{__cpuid, _rdtsc};
 use std::hint::black_box;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// How long a first estimate takes. It is good to about a ten thousandth.
@@ -70,8 +71,15 @@ impl Clock {
 }
 
 /// Whether the counter runs at one speed in all states of the CPU. Times would be wrong without.
+///
+/// The CPU is asked once: in a virtual machine its host answers, which takes microseconds, and each method that is to be timed asks.
 #[must_use]
 pub fn is_steady() -> bool {
+    static IS_STEADY: LazyLock<bool> = LazyLock::new(asked_whether_steady);
+    *IS_STEADY
+}
+
+fn asked_whether_steady() -> bool {
     const LEAF: u32 = 0x8000_0007;
     const INVARIANT_IN_EDX: u32 = 1 << 8;
     __cpuid(0x8000_0000).eax >= LEAF && __cpuid(LEAF).edx & INVARIANT_IN_EDX != 0
