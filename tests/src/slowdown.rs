@@ -5,6 +5,8 @@ use std::fmt;
 
 /// The normal distribution's 97.5 % quantile: 95 % lie within that many standard deviations.
 const Z: f64 = 1.959_964;
+/// After so many halvings a range of logarithms is smaller than what a number of its size can differ by.
+const HALVINGS: usize = 64;
 
 /// A slow-down in percent, shown as `+0.4 % (-0.1 .. 0.9)`, or with as many digits as the format says.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,17 +43,15 @@ impl Slowdown {
     /// half as many pairs again to know as much.
     #[must_use]
     pub fn middle(pairs: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        let logarithms: Vec<f64> = pairs.into_iter().map(|(without, with)| (with / without).ln()).collect();
-        let mut means: Vec<f64> = (0..logarithms.len())
-            .flat_map(|last| logarithms[..=last].iter().map(move |one| (last, one)))
-            .map(|(last, one)| f64::midpoint(logarithms[last], *one))
-            .collect();
+        let mut logarithms: Vec<f64> = pairs.into_iter().map(|(without, with)| (with / without).ln()).collect();
+        logarithms.sort_unstable_by(f64::total_cmp);
         let count = count_of(&logarithms);
         let squares = count * (count + 1.0) * (2.0 * count + 1.0);
         let rank = (count * (count + 1.0) / 4.0 - Z * (squares / 24.0).sqrt()).floor();
-        let mut at = |place: usize| 100.0 * means.select_nth_unstable_by(place, f64::total_cmp).1.exp_m1();
+        let all = logarithms.len() * (logarithms.len() + 1) / 2;
+        let at = |place: usize| 100.0 * mean_at(&logarithms, place).exp_m1();
         if rank < 1.0 {
-            let percent = if logarithms.is_empty() { f64::NAN } else { at(count_of_means(&logarithms) / 2) };
+            let percent = if all == 0 { f64::NAN } else { at(all / 2) };
             return Self { percent, least: f64::NEG_INFINITY, most: f64::INFINITY };
         }
         #[expect(
@@ -59,7 +59,7 @@ impl Slowdown {
             clippy::cast_sign_loss,
             reason = "a rank of these, and not negative"
         )]
-        let (rank, all) = (rank as usize, count_of_means(&logarithms));
+        let rank = rank as usize;
         Self { percent: at(all / 2), least: at(rank - 1), most: at(all - rank) }
     }
 }
@@ -77,9 +77,27 @@ fn count_of(values: &[f64]) -> f64 {
     values.len() as f64
 }
 
-/// How many means there are of two of them, or of one and itself.
-fn count_of_means(values: &[f64]) -> usize {
-    values.len() * (values.len() + 1) / 2
+/// The mean of two of these values, which are sorted, or of one and itself, that so many of all such means are less than. There are too many
+/// of them for a list: where it can be is halved until nothing is left to halve.
+fn mean_at(sorted: &[f64], place: usize) -> f64 {
+    let (mut low, mut high) = (sorted[0], sorted[sorted.len() - 1]);
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(low, high);
+        if means_up_to(sorted, middle) > place { high = middle } else { low = middle }
+    }
+    high
+}
+
+/// How many means of two of these values, or of one and itself, are not more than `most`.
+fn means_up_to(sorted: &[f64], most: f64) -> usize {
+    let mut partners = sorted.len();
+    let of_each = sorted.iter().enumerate().map(|(place, one)| {
+        while partners > 0 && one + sorted[partners - 1] > 2.0 * most {
+            partners -= 1;
+        }
+        partners.saturating_sub(place)
+    });
+    of_each.sum()
 }
 
 /// The 97.5 % quantile of Student's distribution, by its series in the inverse of the degrees of freedom: right to one in

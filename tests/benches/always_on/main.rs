@@ -26,7 +26,7 @@ use self::turns::{Measured, STATES};
 use self::work::WORKS;
 
 /// The most rounds without `--rounds`.
-const ROUNDS: usize = 4_000;
+const ROUNDS: usize = 40_000;
 /// The most that stubs may cost, in percent: the upper end of the interval.
 const LIMIT: f64 = 0.5;
 

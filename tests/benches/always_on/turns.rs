@@ -18,14 +18,14 @@ pub(crate) const STATES: [(&str, &str); 3] =
 const TURNS: [usize; 2 * STATES.len()] = [0, 1, 2, 2, 1, 0];
 /// So many turns works a JVM before it is measured, with stubs: then it has compiled what it will compile, however busy the
 /// machine is.
-const WARM_UP: usize = 500;
+const WARM_UP: usize = 5_000;
 /// After each so many rounds it is looked at what they say.
-const BATCH: usize = 100;
+const BATCH: usize = 500;
 /// The governor looks at longer times than a turn, in a third of which calls are timed: with the whole budget of a service (2 %) it would let
 /// them cost three times in each of these turns what it lets them cost a program whose calls are timed all the time.
 const THIRD_OF_THE_BUDGET: &str = "0.67%";
 /// So many rounds follow that only tell how often natives are called.
-const COUNTED: usize = 5;
+const COUNTED: usize = 50;
 /// How long the stubs are left alone after they were switched.
 const REST: Duration = Duration::from_millis(5);
 
