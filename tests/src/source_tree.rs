@@ -14,6 +14,8 @@ const MODULE: &str = "jdk.compiler";
 const PART: &str = "jdk.compiler/com/sun/tools/javac";
 /// How many classes are made up for a large one.
 pub const GENERATED: usize = 250;
+/// Members of each kind that a class has of these.
+const MEMBERS: usize = 8;
 
 /// Sources, and how they are compiled.
 #[derive(Debug)]
@@ -50,8 +52,20 @@ impl SourceTree {
     /// # Errors
     /// When they cannot be written.
     pub fn generate(into: &Path, classes: usize) -> Result<Self> {
+        Self::make_up(into, classes, MEMBERS)
+    }
+
+    /// Makes one small class up, likewise.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn generate_small(into: &Path) -> Result<Self> {
+        Self::make_up(into, 1, 1)
+    }
+
+    fn make_up(into: &Path, classes: usize, members: usize) -> Result<Self> {
         for number in 0..classes {
-            fs::write(into.join(format!("Class{number}.java")), source(number, classes))?;
+            fs::write(into.join(format!("Class{number}.java")), source(number, classes, members))?;
         }
         Self::described(into.to_owned(), Vec::new(), "made-up classes (the JDK has no src.zip)")
     }
@@ -83,9 +97,9 @@ fn size(directory: &Path) -> Result<(usize, usize)> {
 
 /// A class of the size and with the features of many: generics, lambdas, nested types, switches, text, and two other
 /// classes that it uses.
-fn source(number: usize, classes: usize) -> String {
+fn source(number: usize, classes: usize, members: usize) -> String {
     let others = [(number + 1) % classes, (7 * number + 3) % classes];
-    let members: String = (0..8).map(|member| MEMBER.replace("@M", &member.to_string())).collect();
+    let members: String = (0..members).map(|member| MEMBER.replace("@M", &member.to_string())).collect();
     let text = format!("{HEAD}{members}}}\n");
     let text = text.replace("@N", &number.to_string());
     text.replace("@A", &others[0].to_string()).replace("@B", &others[1].to_string())
@@ -190,7 +204,7 @@ mod tests {
     /// Check that the text of a class has no gap left.
     #[test]
     fn every_gap_is_filled() {
-        let text = source(249, GENERATED);
+        let text = source(249, GENERATED, MEMBERS);
         assert!(!text.contains('@') && text.contains("Class0<T> next") && text.contains("class Class249<"), "{text}");
     }
 }

@@ -12,6 +12,7 @@
     reason = "the result of a benchmark is what it prints, and how far it is"
 )]
 
+mod awake;
 mod turns;
 mod work;
 

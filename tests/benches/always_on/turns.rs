@@ -9,6 +9,7 @@ use nprof::control::{Request, ask};
 use nprof_tests::jdk::Jdk;
 use nprof_tests::serve::Serve;
 
+use crate::awake::Awake;
 use crate::work::{Running, Work};
 
 /// What is done at a call, and the rule for it. The first costs next to nothing.
@@ -18,14 +19,14 @@ pub(crate) const STATES: [(&str, &str); 3] =
 const TURNS: [usize; 2 * STATES.len()] = [0, 1, 2, 2, 1, 0];
 /// So many turns works a JVM before it is measured, with stubs: then it has compiled what it will compile, however busy the
 /// machine is.
-const WARM_UP: usize = 5_000;
+const WARM_UP: usize = 1_500;
 /// After each so many rounds it is looked at what they say.
-const BATCH: usize = 500;
+const BATCH: usize = 200;
 /// The governor looks at longer times than a turn, in a third of which calls are timed: with the whole budget of a service (2 %) it would let
 /// them cost three times in each of these turns what it lets them cost a program whose calls are timed all the time.
 const THIRD_OF_THE_BUDGET: &str = "0.67%";
 /// So many rounds follow that only tell how often natives are called.
-const COUNTED: usize = 50;
+const COUNTED: usize = 20;
 /// How long the stubs are left alone after they were switched.
 const REST: Duration = Duration::from_millis(5);
 
@@ -52,6 +53,7 @@ pub(crate) struct Measured {
 /// rounds.
 pub(crate) fn measure(work: &Work, jdk: &Jdk, most: usize, look: fn(&Measured) -> ControlFlow<()>) -> Result<Measured> {
     let mut running = work.start(jdk)?;
+    let _awake = Awake::keep()?;
     let of_main = ["--jvm", running.main, "--stubs-for", running.main];
     let serve = Serve::start(&[&of_main[..], &["--max-overhead", THIRD_OF_THE_BUDGET]].concat())?;
     for _ in 0..WARM_UP {

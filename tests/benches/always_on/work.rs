@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use nprof_tests::jdk::{Jdk, OLDEST_SUPPORTED};
 use nprof_tests::process::RemoteProcess;
+use nprof_tests::source_tree::SourceTree;
 use nprof_tests::target::{Targets, compile_with};
 use nprof_tests::usage::java_threads_time;
 use tempfile::TempDir;
@@ -17,30 +18,6 @@ use crate::turns::State;
 pub(crate) const WORKS: [Work; 2] =
     [Work { name: "javac in process", start: compiler }, Work { name: "HTTP server of the JDK", start: server }];
 
-/// The compiler compiles one small class, in some milliseconds: what else the machine does makes two turns differ by a tenth, however
-/// short they are, so the more of them, the better.
-const CLASS: &str = r#"package generated;
-
-import java.util.List;
-import java.util.function.Function;
-
-public class Class0<T extends Comparable<T>> {
-    private final Function<T, String> text;
-
-    public Class0(Function<T, String> text) {
-        this.text = text;
-    }
-
-    public String longest(List<? extends T> values) {
-        String longest = "";
-        for (T value : values) {
-            String one = text.apply(value) + "/" + values.size();
-            longest = one.length() > longest.length() ? one : longest;
-        }
-        return longest;
-    }
-}
-"#;
 /// A turn of the server: so many requests on each connection.
 const REQUESTS: usize = 25;
 /// Collections are many and short. Their time is not measured, but what they throw out of the caches is: each turn has its share.
@@ -94,7 +71,9 @@ impl Running {
 fn compiler(jdk: &Jdk, scratch: TempDir) -> Result<Running> {
     let [sources, classes] = ["sources", "classes"].map(|name| scratch.path().join(name));
     [&sources, &classes].into_iter().try_for_each(std::fs::create_dir)?;
-    std::fs::write(sources.join("Class0.java"), CLASS)?;
+    // One that is compiled in two hundredths of a second: what else the machine does makes two turns differ by a tenth, however short
+    // they are, so the more of them, the better.
+    SourceTree::generate_small(&sources)?;
     let mut command = java(jdk, &[Targets::get()?.classes()])?;
     let program = RemoteProcess::program(command.arg("targets.Compiler").arg(&sources).arg(&classes))?;
     Ok(Running { main: "targets.Compiler", program, client: None, turn: "compile 1".to_owned(), _scratch: scratch })
