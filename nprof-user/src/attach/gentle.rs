@@ -9,8 +9,9 @@ use crate::sys::cpu_clock::CpuClock;
 
 /// How long there is for a site where nobody is to notice: the kernel needs less than a tenth of that on each CPU.
 const PAUSE_PER_SITE: Duration = Duration::from_micros(200);
-/// All of that together, at most.
-const LONGEST_PAUSES: Duration = Duration::from_millis(600);
+/// All of that together, at most: with 8,000 sites the kernel, which needs 11 us, has the target's CPUs for less than a tenth of that time. To end
+/// is not to take longer.
+const LONGEST_PAUSES: Duration = Duration::from_secs(1);
 /// How many sites may follow each other at once where methods are bound all the time, each of which is to be counted: in a JVM that has only
 /// just been started. That is most of what such a JVM has; with all of two thousand it would run a quarter slower for a tenth of a second.
 const AT_ONCE: usize = 256;
@@ -84,7 +85,8 @@ mod tests {
     #[test]
     fn pauses_are_bounded() {
         assert_eq!(pause_per_site(0), PAUSE_PER_SITE);
-        assert_eq!(pause_per_site(3_000), PAUSE_PER_SITE);
+        assert_eq!(pause_per_site(5_000), PAUSE_PER_SITE);
+        assert!(pause_per_site(8_000) > Duration::from_micros(110));
         assert!(pause_per_site(30_000) * 30_000 <= LONGEST_PAUSES);
     }
 
