@@ -27,13 +27,17 @@ pub fn table(out: &mut impl Write, status: &Status, screen: Screen) -> io::Resul
         lines(out, jvms(&status.jvms), screen)?;
     }
     let demoted = demoted(&status.jvms);
-    if !demoted.rows.is_empty() {
+    let is_listed = !demoted.rows.is_empty();
+    if is_listed {
         writeln!(out, "\ndemoted, because tracing them costs too much:")?;
         lines(out, demoted, screen)?;
     }
     let unlisted: usize = status.jvms.iter().map(|jvm| jvm.demoted.saturating_sub(jvm.demoted_functions.len())).sum();
-    if unlisted > 0 {
-        writeln!(out, "and {unlisted} more")?;
+    match unlisted {
+        0 => {}
+        more if is_listed => writeln!(out, "and {more} more")?,
+        // Just after they were switched.
+        all => writeln!(out, "\ndemoted, because tracing them costs too much: {all}, whose costs are not known yet")?,
     }
     writeln!(out, "\n{}", losses(status))?;
     status.profiles.iter().try_for_each(|of| writeln!(out, "{}", profiles(of)))
@@ -188,6 +192,18 @@ losses: 3 unreturned
 profiles: 120 windows in 3.0 of 32.0 MiB, 50,000 stacks; left out: 4 windows, 72 stacks
 ";
         assert_eq!(text(&Status::sample(), None), expected);
+    }
+
+    /// Check that functions which are demoted and have no line are told of, beside others that have one and alone.
+    #[test]
+    fn demoted_functions_without_a_line() {
+        let mut status = Status::sample();
+        status.jvms[0].demoted_functions.clear();
+        let text = text(&status, None);
+        assert!(
+            text.contains("\n\ndemoted, because tracing them costs too much: 3, whose costs are not known yet\n"),
+            "{text}"
+        );
     }
 
     /// Check that an nprof with nothing to do says so.
