@@ -91,8 +91,8 @@ pub fn table(jni: &JniSnapshot, view: JniView, screen: Screen, w: &mut impl Writ
 
 /// The rows of the snapshot that are named in these, and so many of their parts as are shown.
 fn named(groups: &[Group]) -> BTreeSet<usize> {
-    let parts = |group: &Group| group.parts.iter().take(PARTS).filter_map(|part| part.place).collect::<Vec<_>>();
-    groups.iter().flat_map(|group| group.place.into_iter().chain(parts(group))).collect()
+    let parts = groups.iter().flat_map(|group| group.parts.iter().take(PARTS)).filter_map(|part| part.place);
+    groups.iter().filter_map(|group| group.place).chain(parts).collect()
 }
 
 fn grid(groups: &[Group], by: JniBy) -> Grid<'static> {
