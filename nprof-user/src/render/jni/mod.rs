@@ -65,6 +65,9 @@ pub fn table(jni: &JniSnapshot, view: JniView, screen: Screen, w: &mut impl Writ
         } else {
             "no JNI function was called"
         };
+        // What was not watched may have been called all the same.
+        let what =
+            if jni.is_partial() { what.replace(" was called", " was seen to be called") } else { what.to_owned() };
         writeln!(w, "{what} in {elapsed}")?;
     } else {
         for line in grid(&groups[..shown], view.by).lines(screen) {

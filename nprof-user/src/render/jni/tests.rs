@@ -130,6 +130,17 @@ fn marks_of_rows_that_are_shown() {
     assert_eq!([0, 1, 2].map(|top| explained(JniBy::Function, top)), [[false; 2], [false, true], [true, true]]);
 }
 
+/// Check that what was not watched all the time is not said to have had no calls.
+#[test]
+fn nothing_was_seen() {
+    let mut jni = sample();
+    jni.uses.clear();
+    assert!(text(&jni, JniBy::Method).starts_with("no JNI function was called in "));
+    jni.snapshot.methods[2].counted = 1;
+    assert!(text(&jni, JniBy::Method).starts_with("no JNI function was seen to be called in "));
+    assert!(text(&jni, JniBy::Java).starts_with("no Java method was seen to be called by native code in "));
+}
+
 /// So many of the calls of a function by a method of a class, give or take four.
 fn caller(method: Option<&str>, function: usize, calls: u64) -> JniCaller {
     let estimate = |value| Estimate { value, error: 4 };
