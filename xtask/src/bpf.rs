@@ -28,6 +28,8 @@ mod made;
 use made::Made;
 
 const TARGET: &str = "bpfel-unknown-none";
+/// How cargo compiles it: a profile of its own, so that what a release has of its dependencies does not change the bytes.
+const PROFILE: &str = "bpf";
 /// The binary of nprof's programs, and that of the example.
 const PROGRAMS: &str = "nprof";
 const EXAMPLE: &str = "bytes";
@@ -131,12 +133,12 @@ fn compile(name: &str) -> Result<PathBuf> {
     let built = cargo::target_directory().join("bpf");
     let mut command = toolchain.build();
     command
-        .args(["--quiet", "--package", "nprof-ebpf", "--bin", name, "--release", "--target", TARGET])
+        .args(["--quiet", "--package", "nprof-ebpf", "--bin", name, "--profile", PROFILE, "--target", TARGET])
         .current_dir(&workspace)
         .env("CARGO_TARGET_DIR", &built)
         .env("CARGO_ENCODED_RUSTFLAGS", flags(&toolchain, &workspace)?.join("\x1f"));
     process::run(&mut command, cargo::BUILD_LIMIT)?;
-    Ok(built.join(TARGET).join("release").join(name))
+    Ok(built.join(TARGET).join(PROFILE).join(name))
 }
 
 fn toolchain() -> Result<Toolchain> {
