@@ -9,9 +9,10 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nprof_common::histogram::bucket_of;
+use nprof_common::wire::PAGE;
 use nprof_common::{CallBytes, ThreadCounts};
 
-use crate::records::{BYTES_SHIFT, PAGE};
+use crate::records::BYTES_SHIFT;
 
 /// The histogram of a method and a counter, word by word.
 type Histogram = [AtomicU64; size_of::<CallBytes>() / 8];

@@ -35,12 +35,12 @@ use nprof_common::args::{STUB_ARGS_BELOW, StubArgs};
 use nprof_common::histogram::{LARGEST, QUARTERS};
 use nprof_common::rows::{BUCKET_ROWS, BUCKETS, MULTIPLIER, ROWS, SHIFT, ThreadRow, Used};
 use nprof_common::switch;
-use nprof_common::wire::probability_of;
+use nprof_common::wire::{PAGE, probability_of};
 use nprof_common::{MethodStats, StackHeader};
 
 use crate::clock::Clock;
 use crate::collected::{Call, Nested, collected};
-use crate::records::{PAGE, Place, SHARD_BITS};
+use crate::records::{Place, SHARD_BITS};
 use crate::sharding::Sharding;
 
 /// How many stubs there are.

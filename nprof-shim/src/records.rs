@@ -8,7 +8,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use nprof_common::rows::{BUCKET_ROWS, BUCKETS, LEAST_ROWS, ROWS, ThreadRow};
-use nprof_common::{CallBytes, Consumed, Counter, MethodStats};
+use nprof_common::wire::{Layout, PAGE};
+use nprof_common::{Consumed, Counter, MethodStats};
 
 use crate::memory::{Shared, Words};
 use crate::pool::Collecting;
@@ -18,8 +19,6 @@ const WORDS: usize = size_of::<MethodStats>() / 8;
 /// How many times as large a record is as what its calls consume.
 pub(crate) const TIMES: usize = size_of::<MethodStats>() / size_of::<Consumed>();
 const _: () = assert!(size_of::<Consumed>() * TIMES == size_of::<MethodStats>());
-/// The size of a page: what is mapped begins with one.
-pub(crate) const PAGE: u64 = 4_096;
 const _: () = assert!(BUCKETS as u64 <= PAGE);
 /// How far the bits of counters of bytes are above those that fit below a page.
 pub(crate) const BYTES_SHIFT: u32 = Counter::OF_BYTES.trailing_zeros();
@@ -53,17 +52,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// How many bytes it takes, and at which of them begins what each call consumed.
-    fn length(&self) -> (u64, u64) {
-        let shards = u64::from(self.records).saturating_mul(u64::from(self.shards) + 1);
-        let records = shards.saturating_mul(size_of::<MethodStats>() as u64);
-        let length = if self.consumed { records.saturating_add(records / TIMES as u64) } else { records };
-        if self.bytes == 0 {
-            return (length, length);
-        }
-        let begin = length.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
-        let of_each = u64::from(self.bytes.count_ones()) * size_of::<CallBytes>() as u64;
-        (begin.saturating_add(u64::from(self.records).saturating_mul(of_each)), begin)
+    fn layout(&self) -> Option<Layout> {
+        Layout::of(self.records, self.shards.checked_add(1)?, self.consumed, self.bytes)
     }
 
     /// Whether what each call consumed can be there: it is a part of what is recorded, and begins with a page.
@@ -93,31 +83,32 @@ impl Records {
     /// When they cannot be where they are said to be, or there is no room for them.
     pub fn map_run(file: OwnedFd, run: Run) -> io::Result<Self> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-        let shards = u64::from(run.records).saturating_mul(u64::from(run.shards) + 1);
-        let records = shards.saturating_mul(size_of::<MethodStats>() as u64);
-        let (length, begin) = run.length();
+        let layout = run.layout().ok_or_else(invalid)?;
         let is_possible = run.can_have_bytes()
             && run.first.is_multiple_of(align_of::<MethodStats>() as u64)
             && (1..=MOST_SHARDS).contains(&run.shards)
-            && (1..=MOST_BYTES).contains(&length)
+            && run.records > 0
+            && layout.end <= MOST_BYTES
             && run.first <= MOST_BYTES;
         let file = File::from(file);
         let metadata = file.metadata()?;
         // A BPF map refuses to be mapped beyond its end, a file does not.
-        if !is_possible || metadata.is_file() && metadata.len() < run.first + length {
+        if !is_possible || metadata.is_file() && metadata.len() < run.first + layout.end {
             return Err(invalid());
         }
         let before = run.first % PAGE;
-        let bytes = (before + length).next_multiple_of(PAGE);
+        let bytes = (before + layout.end).next_multiple_of(PAGE);
         // Later runs, which may have some more records, find room where this one was.
-        let most =
-            u64::from(run.records).next_power_of_two().saturating_mul(length / u64::from(run.records)) + 2 * PAGE;
+        let later = Run { records: run.records.next_power_of_two(), ..run };
+        let most = later.layout().map_or(bytes, |later| later.end + 2 * PAGE);
         let [bytes, most] = [bytes, most].map(|size| usize::try_from(size).or(Err(invalid())));
         let shared = Shared::map(file.as_fd(), run.first - before, bytes?, most?)?;
-        let first = usize::try_from(before / 8).or(Err(invalid()))?;
-        let end = first + usize::try_from(records / 8).or(Err(invalid()))?;
-        let words = shared.words().get(first..end).ok_or_else(invalid)?;
-        let bytes = (usize::try_from(begin).or(Err(invalid()))?, run.bytes);
+        let part = |from: u64, to: u64| {
+            let [from, to] = [from, to].map(|at| usize::try_from((before + at) / 8));
+            shared.words().get(from.ok()?..to.ok()?)
+        };
+        let words = part(0, layout.consumed).ok_or_else(invalid)?;
+        let bytes = (usize::try_from(layout.bytes).or(Err(invalid()))?, run.bytes);
         let (shards, consumed) = (run.shards, run.consumed);
         Ok(Self { words, shards, shared: Some(shared), consumed, bytes, rows: None })
     }
@@ -304,7 +295,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let size = size_of::<MethodStats>() as u64;
         let run = Run { first: 3 * size, records: 2, shards: 2, consumed: false, bytes: 0 };
-        file.set_len(run.first + 6 * size).unwrap();
+        file.set_len(run.first + run.layout().unwrap().end).unwrap();
         let mapped = |run| Records::map_run(file.try_clone().unwrap().into(), run);
         let records = mapped(run).unwrap();
         assert_eq!((records.room(), records.shards()), (2, 2));

@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use nprof_common::histogram::BUCKETS;
 use nprof_common::wire::{
-    Applied, FIRST_FUNCTION, FromShim, Hello, How, MAX_PACKET, NO_INDEX, Scanned, ToShim, VERSION, Watch, Welcome,
+    Applied, FIRST_FUNCTION, FromShim, Hello, How, Layout, MAX_PACKET, NO_INDEX, Scanned, ToShim, VERSION, Watch,
+    Welcome,
 };
 use nprof_common::{MethodStats, Mode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -82,7 +83,7 @@ impl Listener {
     pub fn accept(&self) -> Result<Connection> {
         wait_for(self.socket.as_fd())?;
         let socket = accept_with(&self.socket, SocketFlags::CLOEXEC)?;
-        let mut connection = Connection { socket, hello: None, memory: None, shards: 0, heard: Heard::default() };
+        let mut connection = Connection { socket, hello: None, memory: None, heard: Heard::default() };
         ensure!(connection.step()? == Event::Hello, "the first message is no Hello");
         Ok(connection)
     }
@@ -142,8 +143,8 @@ pub enum Event {
 pub struct Connection {
     socket: OwnedFd,
     hello: Option<Hello>,
-    memory: Option<File>,
-    shards: u32,
+    /// The records, and what the agent was told of them.
+    memory: Option<(File, Welcome)>,
     /// What it has said so far.
     pub heard: Heard,
 }
@@ -184,8 +185,7 @@ impl Connection {
     /// When the kernel refuses.
     pub fn memory_for(welcome: &Welcome) -> Result<File> {
         let file = File::from(memfd_create("records", MemfdFlags::CLOEXEC)?);
-        let records = u64::from(welcome.records) * (u64::from(welcome.shards) + 1);
-        file.set_len(welcome.first + records * RECORD)?;
+        file.set_len(welcome.first + layout(welcome)?.end)?;
         Ok(file)
     }
 
@@ -196,7 +196,7 @@ impl Connection {
     pub fn welcome(&mut self, welcome: Welcome) -> Result<()> {
         let memory = Self::memory_for(&welcome)?;
         self.send_with(&ToShim::Welcome(welcome), Some(memory.as_fd()))?;
-        (self.memory, self.shards) = (Some(memory), welcome.shards);
+        self.memory = Some((memory, welcome));
         Ok(())
     }
 
@@ -422,12 +422,13 @@ impl Connection {
     /// # Errors
     /// When the memory cannot be read.
     pub fn record_at(&self, index: u32) -> Result<Record> {
-        let memory = self.memory.as_ref().context("no memory yet")?;
-        let shards = u64::from(self.shards) + 1;
+        let (memory, welcome) = self.memory.as_ref().context("no memory yet")?;
+        let shards = welcome.shards + 1;
         let mut sum = Record::default();
         for shard in 0..shards {
             let mut words = vec![0; size_of::<MethodStats>()];
-            memory.read_exact_at(&mut words, FIRST + (u64::from(index) * shards + shard) * RECORD)?;
+            let record = u64::from(index) * u64::from(shards) + u64::from(shard);
+            memory.read_exact_at(&mut words, FIRST + record * RECORD)?;
             let word = |offset: usize| words[offset..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
             sum.counted += word(offset_of!(MethodStats, counted));
             sum.entered += word(offset_of!(MethodStats, entered));
@@ -437,6 +438,12 @@ impl Connection {
         }
         Ok(sum)
     }
+}
+
+/// Where in the memory of a welcome what is.
+fn layout(welcome: &Welcome) -> Result<Layout> {
+    let layout = Layout::of(welcome.records, welcome.shards + 1, welcome.consumed, welcome.bytes);
+    layout.context("more records than an agent has")
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -9,10 +9,12 @@
 
 mod bytes;
 mod from_shim;
+mod layout;
 mod to_shim;
 mod trees;
 
 pub use from_shim::{Applied, Bound, FromShim, Hello, How, IdCaller, IdFunction, IdsForgotten, Scanned, Stubbed};
+pub use layout::{Layout, PAGE};
 pub use to_shim::{ToShim, Watch, Welcome};
 pub use trees::{ClassFile, ClassesListed, Enhanced, ExceptionClass, TreesEnded};
 

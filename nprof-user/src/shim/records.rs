@@ -9,7 +9,8 @@ use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nprof_common::{CallBytes, Consumed, MethodStats};
+use nprof_common::MethodStats;
+use nprof_common::wire::Layout;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use crate::sys::mapped_array::MappedArray;
@@ -18,8 +19,6 @@ use crate::sys::mapped_array::MappedArray;
 const NAME: &CStr = c"nprof_stub_records";
 /// More than any JVM needs: of 64 thousand methods on 512 CPUs.
 const MOST_BYTES: u64 = 64 << 30;
-/// What each call consumed begins with a page.
-const PAGE: u64 = 4_096;
 
 /// Which calls stubs choose, where they choose all of them by chance: read at each timed call.
 #[derive(Debug, Clone)]
@@ -52,8 +51,7 @@ pub struct Records {
     pub shards: u32,
     /// Whether what calls consume is behind them, and of which counters of bytes, as bits, how much each call consumed.
     pub consumed: Option<u32>,
-    /// Where that begins, in bytes.
-    bytes_at: u64,
+    layout: Layout,
 }
 
 impl Records {
@@ -63,23 +61,16 @@ impl Records {
     /// # Errors
     /// When there is no memory left.
     pub fn new(records: u32, shards: u32, consumed: Option<u32>) -> io::Result<Self> {
-        let values = u64::from(records) * u64::from(shards);
-        let value = size_of::<MethodStats>() + if consumed.is_some() { size_of::<Consumed>() } else { 0 };
-        let length = values.saturating_mul(value as u64);
-        let bytes_at = length.checked_next_multiple_of(PAGE).ok_or(io::ErrorKind::InvalidInput)?;
-        let of_each = u64::from(consumed.unwrap_or(0).count_ones()) * size_of::<CallBytes>() as u64;
-        let bytes = if of_each > 0 { bytes_at.saturating_add(u64::from(records) * of_each) } else { length };
-        if length == 0 || bytes > MOST_BYTES {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
+        let layout = Layout::of(records, shards, consumed.is_some(), consumed.unwrap_or(0));
+        let is_possible = |layout: &Layout| layout.consumed > 0 && layout.end <= MOST_BYTES;
+        let layout = layout.filter(is_possible).ok_or(io::ErrorKind::InvalidInput)?;
         // Hosts may forbid memory that could be executed (`vm.memfd_noexec`).
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::NOEXEC_SEAL;
         let memory = memfd_create(NAME, flags)?;
-        ftruncate(&memory, bytes)?;
+        ftruncate(&memory, layout.end)?;
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let words = usize::try_from(bytes / 8).map_err(|_over| io::ErrorKind::InvalidInput)?;
-        let mapped = MappedArray::map(memory.as_fd(), words, size_of::<u64>())?;
-        Ok(Self { memory, mapped: Arc::new(mapped), records, shards, consumed, bytes_at })
+        let mapped = MappedArray::map(memory.as_fd(), word_at(layout.end), size_of::<u64>())?;
+        Ok(Self { memory, mapped: Arc::new(mapped), records, shards, consumed, layout })
     }
 
     /// The same memory, as nprof reads it.
@@ -91,8 +82,7 @@ impl Records {
     /// The word of that memory at which it begins what calls consume; `None` where that is not recorded.
     #[must_use]
     pub fn first_consumed(&self) -> Option<usize> {
-        let records = self.records as usize * self.shards as usize;
-        self.consumed.map(|_bytes| records * size_of::<MethodStats>() / size_of::<u64>())
+        self.consumed.map(|_bytes| word_at(self.layout.consumed))
     }
 
     /// The word of that memory at which it begins how much each call consumed, and of which counters, as bits; `None` where that is not
@@ -100,7 +90,7 @@ impl Records {
     #[must_use]
     pub fn bytes(&self) -> Option<(usize, u32)> {
         let wanted = self.consumed.filter(|wanted| *wanted != 0)?;
-        Some((usize::try_from(self.bytes_at).ok()? / size_of::<u64>(), wanted))
+        Some((word_at(self.layout.bytes), wanted))
     }
 
     /// What says whose stacks are taken, of the same memory.
@@ -116,8 +106,15 @@ impl Records {
     }
 }
 
+/// The word that so many bytes are before.
+fn word_at(bytes: u64) -> usize {
+    usize::try_from(bytes / size_of::<u64>() as u64).unwrap_or(usize::MAX)
+}
+
 #[cfg(test)]
 mod tests {
+    use nprof_common::{CallBytes, Consumed};
+
     use super::*;
 
     /// Check that there is room for each word of the last record and for no more, and that nobody can change the size.
@@ -125,7 +122,7 @@ mod tests {
     fn keeps_its_size() {
         let records = Records::new(3, 2, None).unwrap();
         assert_eq!(records.first_consumed(), None);
-        let words = 3 * 2 * size_of::<MethodStats>() / size_of::<u64>();
+        let words = word_at(Layout::of(3, 2, false, 0).unwrap().end);
         assert!(records.mapped().store(words - 1, 7) && !records.mapped().store(words, 7));
         assert_eq!(records.mapped().load(words - 1), Some(7));
         let file = std::fs::File::from(records.memory().try_clone_to_owned().unwrap());
@@ -134,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Check that how much each call consumed has its own page, and room for each wanted counter of the last record and no more.
+    /// Check that how much each call consumed has its own page, and room for each wanted counter of the last record.
     #[test]
     fn has_room_for_bytes() {
         let records = Records::new(3, 2, Some(0b11_0000)).unwrap();
