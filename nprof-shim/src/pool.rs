@@ -6,12 +6,12 @@
 //! | mode | at a call |
 //! | --- | --- |
 //! | off | a compare, and a jump to the native |
-//! | count | `counted` + 1, and a jump to the native |
+//! | count | `counted` of the method's counts + 1, and a jump to the native |
 //! | sample | as count, or as time by chance |
 //! | time | `entered` + 1, a frame with a copy of the stack's arguments, the native, then time, histogram, maximum |
 //!
 //! Natives whose calls are counted here find the call's [`mark`](nprof_common::switch::mark) in a register that they do not
-//! look at. A record may be replaced by another at any time: each call is in one of them, and a timed call ends in the one
+//! look at. What is counted stands apart from the records, methods next to each other ([`Layout`](nprof_common::wire::Layout)). A record may be replaced by another at any time: each call is in one of them, and a timed call ends in the one
 //! in which it began; where the whole run is over by then ([`end_run`]), in none.
 //!
 //! A call in flight is one that is in `entered` and not yet in the histogram; one that is left by `longjmp` or by the
@@ -35,7 +35,7 @@ use nprof_common::args::{STUB_ARGS_BELOW, StubArgs};
 use nprof_common::histogram::{LARGEST, QUARTERS};
 use nprof_common::rows::{BUCKET_ROWS, BUCKETS, MULTIPLIER, ROWS, SHIFT, ThreadRow, Used};
 use nprof_common::switch;
-use nprof_common::wire::{PAGE, probability_of};
+use nprof_common::wire::{COUNTS_STRIDE, PAGE, StubCounts, probability_of};
 use nprof_common::{MethodStats, StackHeader};
 
 use crate::clock::Clock;
@@ -130,7 +130,10 @@ pub(crate) struct Row {
     mode: AtomicU32,
     probability: AtomicU32,
     original: AtomicUsize,
-    place: AtomicU64,
+    /// Where its calls are recorded, if they are timed.
+    record: AtomicU64,
+    /// Where they are, if they are counted.
+    counts: AtomicU64,
     threshold_ns: AtomicU64,
     stack_words: AtomicU32,
     index: AtomicU32,
@@ -138,8 +141,6 @@ pub(crate) struct Row {
     mark: AtomicU64,
     /// What the arguments are, if timed calls keep them; otherwise 0.
     kinds: AtomicU64,
-    /// The function that timed calls are made by instead, with a list of the arguments; 0 where it is the native itself.
-    twin: AtomicUsize,
 }
 
 const _: () = assert!(size_of::<Row>() == 64);
@@ -178,7 +179,8 @@ global_asm!(
     MODE = const offset_of!(Row, mode),
     CHANCE = const offset_of!(Row, probability),
     ORIGINAL = const offset_of!(Row, original),
-    RECORDS = const offset_of!(Row, place),
+    RECORDS = const offset_of!(Row, record),
+    ROW_COUNTS = const offset_of!(Row, counts),
     THRESHOLD = const offset_of!(Row, threshold_ns),
     WORDS = const offset_of!(Row, stack_words),
     INDEX = const offset_of!(Row, index),
@@ -192,7 +194,7 @@ global_asm!(
     SHARD_BITS = const SHARD_BITS,
     MARK = const offset_of!(Row, mark),
     KINDS = const offset_of!(Row, kinds),
-    TWIN = const offset_of!(Row, twin),
+    TWIN_SHIFT = const (size_of::<Row>() / size_of::<usize>()).trailing_zeros(),
     LISTED = const LISTED,
     SAVED = const SAVED,
     FRAME = const STUB_ARGS_BELOW,
@@ -231,7 +233,9 @@ global_asm!(
     COLLECTED = sym collected,
     RSEQ = const Sharding::RSEQ,
     RDPID = const Sharding::RDPID,
-    COUNTED = const offset_of!(MethodStats, counted),
+    COUNTS_SHIFT = const COUNTS_STRIDE.trailing_zeros(),
+    COUNTED = const offset_of!(StubCounts, counted),
+    CHOSEN = const offset_of!(StubCounts, chosen),
     ENTERED = const offset_of!(MethodStats, entered),
     TOTAL = const offset_of!(MethodStats, total_ns),
     MAX = const offset_of!(MethodStats, max_ns),
@@ -255,6 +259,7 @@ unsafe extern "C" {
     static nprof_stub_rowless: [u8; 5];
     safe fn nprof_stub_ask();
     safe static nprof_stub_table: [Row; STUBS];
+    safe static nprof_stub_twins: [AtomicUsize; STUBS];
     safe static nprof_stub_settings: Settings;
 }
 
@@ -337,7 +342,8 @@ impl Stub {
         let row = stub.row();
         row.original.store(parameters.original, Ordering::Relaxed);
         row.mark.store(switch::name(parameters.original as u64), Ordering::Relaxed);
-        row.place.store(parameters.place.0, Ordering::Relaxed);
+        row.record.store(parameters.place.record, Ordering::Relaxed);
+        row.counts.store(parameters.place.counts, Ordering::Relaxed);
         row.threshold_ns.store(parameters.threshold_ns, Ordering::Relaxed);
         row.stack_words.store(parameters.stack_words, Ordering::Relaxed);
         row.index.store(parameters.index, Ordering::Relaxed);
@@ -362,7 +368,7 @@ impl Stub {
         row.stack_words.store(words, Ordering::Relaxed);
         // Without one, a call that is still being timed finds the one before.
         if let Some(twin) = behind.twin {
-            row.twin.store(twin, Ordering::Relaxed);
+            nprof_stub_twins[self.0].store(twin, Ordering::Relaxed);
         }
         row.mark.store(switch::name(behind.original as u64), Ordering::Relaxed);
         row.original.store(behind.original, Ordering::Release);
@@ -426,7 +432,8 @@ impl Stub {
     pub fn set_place(self, place: Place, index: u32, is_asked: bool) {
         let index = if is_asked { index } else { index | StackHeader::UNASKED };
         self.row().index.store(index, Ordering::Relaxed);
-        self.row().place.store(place.0, Ordering::Release);
+        self.row().record.store(place.record, Ordering::Release);
+        self.row().counts.store(place.counts, Ordering::Release);
     }
 
     /// Changes which calls pass the [`chosen_site`].

@@ -1,14 +1,14 @@
-//! The records that stubs write: for each method a `MethodStats` per CPU and a spare one.
+//! The records that stubs write: for each method a `MethodStats` and a `StubCounts` per CPU and a spare one.
 //!
-//! What is read here are sums over shards that are being written; each word is whole. A record's `counted` and
-//! `entered` may be newer than its histogram, never the other way round by more than the calls that begin meanwhile.
+//! What is read here are sums over shards that are being written; each word is whole. What is counted, and a record's
+//! `entered`, may be newer than its histogram, never the other way round by more than the calls that begin meanwhile.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use nprof_common::rows::{BUCKET_ROWS, BUCKETS, LEAST_ROWS, ROWS, ThreadRow};
-use nprof_common::wire::{Layout, PAGE};
+use nprof_common::wire::{Layout, PAGE, StubCounts};
 use nprof_common::{Consumed, Counter, MethodStats};
 
 use crate::memory::{Shared, Words};
@@ -31,10 +31,15 @@ const MOST_SHARDS: u32 = 0x7fff;
 /// More than any nprof maps for one JVM, and so little that no sum of addresses overflows.
 const MOST_BYTES: u64 = 1 << 38;
 
-/// Where a stub records: the address of the first shard and, in the lower bits, how many there are. One word, so that a
-/// stub never sees one without the other.
+/// Where a stub records: of each of the two the address of the first shard and, in the lower bits, how many there are. One word, so that
+/// a stub never sees one without the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place(pub(crate) u64);
+pub struct Place {
+    /// What is recorded of timed calls.
+    pub(crate) record: u64,
+    /// The others are counted.
+    pub(crate) counts: u64,
+}
 
 /// Where in a file or BPF map records are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +71,8 @@ impl Run {
 #[derive(Debug, Clone, Copy)]
 pub struct Records {
     words: Words,
+    /// The counts, from those of the first record in the first shard on.
+    counts: Words,
     shards: u32,
     shared: Option<Shared>,
     /// Whether what calls consume follows behind them.
@@ -108,9 +115,10 @@ impl Records {
             shared.words().get(from.ok()?..to.ok()?)
         };
         let words = part(0, layout.consumed).ok_or_else(invalid)?;
+        let counts = part(layout.counts, layout.end).ok_or_else(invalid)?;
         let bytes = (usize::try_from(layout.bytes).or(Err(invalid()))?, run.bytes);
         let (shards, consumed) = (run.shards, run.consumed);
-        Ok(Self { words, shards, shared: Some(shared), consumed, bytes, rows: None })
+        Ok(Self { words, counts, shards, shared: Some(shared), consumed, bytes, rows: None })
     }
 
     /// The same with so many rows of threads, in a map or file that is mapped for reading.
@@ -167,8 +175,10 @@ impl Records {
     /// Where a method's calls are recorded; `None` beyond the room.
     #[must_use]
     pub fn place(&self, index: u32) -> Option<Place> {
-        let address = self.method(index)?.as_ptr().addr() as u64;
-        Some(Place(address << SHARD_BITS | u64::from(self.shards)))
+        let record = self.method(index)?.as_ptr().addr();
+        let counts = self.counts.as_ptr().addr() + index as usize * size_of::<StubCounts>();
+        let word = |address: usize| (address as u64) << SHARD_BITS | u64::from(self.shards);
+        Some(Place { record: word(record), counts: word(counts) })
     }
 
     fn method(&self, index: u32) -> Option<Words> {
@@ -206,6 +216,7 @@ mod testing {
     use std::sync::atomic::Ordering;
 
     use nprof_common::histogram::BUCKETS;
+    use nprof_common::wire::COUNTS_STRIDE;
 
     use super::*;
     use crate::memory::anonymous;
@@ -220,7 +231,8 @@ mod testing {
         pub fn map_for(methods: usize, cpus: u32) -> io::Result<Self> {
             let shards = cpus.min(MOST_SHARDS);
             let words = anonymous(methods * (shards as usize + 1) * size_of::<MethodStats>())?;
-            Ok(Self { words, shards, shared: None, consumed: false, bytes: (0, 0), rows: None })
+            let counts = anonymous((shards as usize + 1) * COUNTS_STRIDE)?;
+            Ok(Self { words, counts, shards, shared: None, consumed: false, bytes: (0, 0), rows: None })
         }
 
         /// The sum over the shards of a method; of no calls beyond the room.
@@ -233,7 +245,15 @@ mod testing {
                     *sum = if at == MAX { word.max(*sum) } else { sum.wrapping_add(word) };
                 }
             }
-            from_words(&sum)
+            let stats = from_words(&sum);
+            MethodStats { counted: stats.counted + self.counted(index), ..stats }
+        }
+
+        /// The calls of a method that were counted apart from its record.
+        fn counted(&self, index: u32) -> u64 {
+            let first = (index as usize * size_of::<StubCounts>() + offset_of!(StubCounts, counted)) / 8;
+            let shards = self.counts.chunks_exact(COUNTS_STRIDE / 8);
+            shards.map(|shard| shard[first].load(Ordering::Relaxed)).sum()
         }
     }
 
@@ -283,9 +303,12 @@ mod tests {
     #[test]
     fn shards_lie_side_by_side() {
         let records = Records::map_for(2, 4).unwrap();
-        let [first, second] = [0, 1].map(|index| records.place(index).unwrap().0);
-        assert_eq!((first & 0xffff, second & 0xffff), (4, 4));
-        assert_eq!((second >> SHARD_BITS) - (first >> SHARD_BITS), 5 * size_of::<MethodStats>() as u64);
+        let places = [0, 1].map(|index| records.place(index).unwrap());
+        let apart = [places.map(|place| place.record), places.map(|place| place.counts)].map(|[first, second]| {
+            assert_eq!((first & 0xffff, second & 0xffff), (4, 4));
+            (second >> SHARD_BITS) - (first >> SHARD_BITS)
+        });
+        assert_eq!(apart, [5 * size_of::<MethodStats>() as u64, size_of::<StubCounts>() as u64]);
     }
 
     /// Check that a run begins where it is said to, ends where it ends, and is refused where there is none.

@@ -19,6 +19,9 @@
 // it to its `otherwise`. So the store needs no lock. What was interrupted, and what finds a CPU number that there is no
 // shard for (also: a thread that is not registered, -1), goes with a lock to the spare shard behind the last, which no
 // unlocked addition ever touches. There is no loop that could go on for ever.
+//
+// What is counted, and not timed, is not in the record: the row has a word of the same kind for the method's counts, which are next to
+// those of the others. No call needs both words at a time: it is either counted or timed.
 
 // Begins a restartable sequence: \rseq holds the offset of the thread's area. Leaves the number of this CPU in eax.
 .macro nprof_begin name, rseq
@@ -35,6 +38,33 @@
     imul rax, rax, {RECORD_SIZE} << {SHARD_BITS}
     add rax, r10
     shr rax, {SHARD_BITS}
+.endm
+
+// The same with the word of the counts in r10, which it clobbers.
+.macro nprof_counts otherwise
+    cmp ax, r10w
+    jae \otherwise
+    nprof_add_counts
+.endm
+
+.macro nprof_add_counts
+    shl rax, {COUNTS_SHIFT}
+    shr r10, {SHARD_BITS}
+    add rax, r10
+.endm
+
+// From the word of the record in r10 to the shard for locked additions in rax.
+.macro nprof_locked_shard
+    call nprof_stub_locked_cpu
+    imul rax, rax, {RECORD_SIZE} << {SHARD_BITS}
+    add rax, r10
+    shr rax, {SHARD_BITS}
+.endm
+
+// The same with the word of the counts in r10, which it clobbers.
+.macro nprof_locked_counts
+    call nprof_stub_locked_cpu
+    nprof_add_counts
 .endm
 
 // Stands behind the store that ends the sequence, and describes it to the kernel: version, flags, first instruction,
@@ -79,11 +109,11 @@
     jmp qword ptr [r11 + {ORIGINAL}]
 .endm
 
-// Goes to \timed with the call, the n-th of the shard in rax, if n times the golden ratio, modulo one, is below the chance:
+// Goes to \timed with the call, the n-th of the counts in rax, if n times the golden ratio, modulo one, is below the chance:
 // as often as that, evenly, and out of step with any pattern in the calls. Clobbers r10.
 .macro nprof_if_chosen timed
     mov r10, qword ptr [rax + {COUNTED}]
-    add r10, qword ptr [rax + {ENTERED}]
+    add r10, qword ptr [rax + {CHOSEN}]
     imul r10d, r10d, {GOLDEN}
     cmp r10d, dword ptr [r11 + {CHANCE}]
     jb \timed
@@ -191,9 +221,14 @@
 .Lnprof_variadic\@:
     and r10d, 0x7fffffff
     nprof_list_arguments
+    lea rax, [rip + nprof_stub_table]
+    sub r11, rax
+    lea rax, [rip + nprof_stub_twins]
+    shr r11, {TWIN_SHIFT}
+    mov r11, qword ptr [rax + r11]
     nprof_begin_time
     xor r10d, r10d
-    call qword ptr [r11 + {TWIN}]
+    call r11
 .Lnprof_called\@:
 .endm
 
@@ -257,6 +292,13 @@ nprof_stub_settings:
     .size nprof_stub_table, {ROW_SIZE} * {STUBS}
 nprof_stub_table:
     .zero {ROW_SIZE} * {STUBS}
+// The function that timed calls are made by instead of the one in the row, with a list of the arguments.
+    .globl nprof_stub_twins
+    .hidden nprof_stub_twins
+    .type nprof_stub_twins, @object
+    .size nprof_stub_twins, 8 * {STUBS}
+nprof_stub_twins:
+    .zero 8 * {STUBS}
     .p2align 7
     .globl nprof_stub_nested
     .hidden nprof_stub_nested
@@ -304,8 +346,8 @@ nprof_stub_active:
     jne .Lnprof_count_locked
     mov r10, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
     nprof_begin count, r10
-    mov r10, qword ptr [r11 + {RECORDS}]
-    nprof_shard .Lnprof_count_locked
+    mov r10, qword ptr [r11 + {ROW_COUNTS}]
+    nprof_counts .Lnprof_count_locked
     inc qword ptr [rax + {COUNTED}]
     nprof_end count
     nprof_jump_marked
@@ -324,23 +366,23 @@ nprof_stub_active:
     jne .Lnprof_sample_locked
     mov r10, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
     nprof_begin sample, r10
-    mov r10, qword ptr [r11 + {RECORDS}]
-    nprof_shard .Lnprof_sample_locked
-    nprof_if_chosen .Lnprof_time
+    mov r10, qword ptr [r11 + {ROW_COUNTS}]
+    nprof_counts .Lnprof_sample_locked
+    nprof_if_chosen .Lnprof_sample_chosen
     inc qword ptr [rax + {COUNTED}]
     nprof_end sample
     nprof_jump_marked
 
 .Lnprof_sample_locked:
-    mov r10, qword ptr [r11 + {RECORDS}]
-    call nprof_stub_locked_shard
-    nprof_if_chosen .Lnprof_time_locked
+    mov r10, qword ptr [r11 + {ROW_COUNTS}]
+    nprof_locked_counts
+    nprof_if_chosen .Lnprof_sample_chosen
     lock inc qword ptr [rax + {COUNTED}]
     nprof_jump_marked
 
 .Lnprof_count_locked:
-    mov r10, qword ptr [r11 + {RECORDS}]
-    call nprof_stub_locked_shard
+    mov r10, qword ptr [r11 + {ROW_COUNTS}]
+    nprof_locked_counts
     lock inc qword ptr [rax + {COUNTED}]
     nprof_jump_marked
 
@@ -351,10 +393,13 @@ nprof_stub_active:
 .Lnprof_time_locked:
     nprof_keep_run
     mov r10, qword ptr [r11 + {RECORDS}]
-    call nprof_stub_locked_shard
+    nprof_locked_shard
     lock inc qword ptr [rax + {ENTERED}]
     jmp .Lnprof_call
 
+// If another thread of the CPU adds at the same time one of the two is lost, which only has the chance come round a call later.
+.Lnprof_sample_chosen:
+    inc qword ptr [rax + {CHOSEN}]
 .Lnprof_time:
     nprof_keep_run
     cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
@@ -499,17 +544,17 @@ nprof_stub_chosen:
 
 .Lnprof_total_locked:
     nprof_unless_over .Lnprof_return
-    call nprof_stub_locked_shard
+    nprof_locked_shard
     lock add qword ptr [rax + {TOTAL}], rsi
     jmp .Lnprof_histogram
 
 .Lnprof_end_locked:
     nprof_unless_over .Lnprof_return
-    call nprof_stub_locked_shard
+    nprof_locked_shard
     lock add qword ptr [rax + {TOTAL}], rsi
 .Lnprof_histogram_locked:
     nprof_unless_over .Lnprof_return
-    call nprof_stub_locked_shard
+    nprof_locked_shard
     lock inc qword ptr [rax + 8 * rdx + {HISTOGRAM}]
     mov rdi, rax
     mov rax, qword ptr [rdi + {MAX}]
@@ -615,7 +660,7 @@ nprof_stub_chosen:
     nprof_shard .Lnprof_used_locked
     jmp .Lnprof_used_shard
 .Lnprof_used_locked:
-    call nprof_stub_locked_shard
+    nprof_locked_shard
 .Lnprof_used_shard:
     sub rsp, 48
     and rsp, -16
@@ -652,11 +697,11 @@ nprof_stub_rowless:
     .cfi_endproc
     .size nprof_stub_ask, . - nprof_stub_ask
 
-// From the word of the record in r10 to the shard for locked additions in rax: this CPU's, or the spare one if
+// From the word of a record or of counts in r10 to the number of the shard for locked additions in rax: this CPU's, or the spare one if
 // restartable sequences are in use, where the CPUs' own are for unlocked additions only. Clobbers nothing but rax and flags.
     .p2align 4
-    .type nprof_stub_locked_shard, @function
-nprof_stub_locked_shard:
+    .type nprof_stub_locked_cpu, @function
+nprof_stub_locked_cpu:
     .cfi_startproc
     cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RDPID}
     jb .Lnprof_spare
@@ -666,20 +711,16 @@ nprof_stub_locked_shard:
     jz .Lnprof_cpu
 .Lnprof_spare:
     movzx eax, r10w
-    jmp .Lnprof_add
+    ret
 .Lnprof_rdpid:
     rdpid rax
 .Lnprof_cpu:
     and eax, {CPU_MASK}
     cmp ax, r10w
     jae .Lnprof_spare
-.Lnprof_add:
-    imul rax, rax, {RECORD_SIZE} << {SHARD_BITS}
-    add rax, r10
-    shr rax, {SHARD_BITS}
     ret
     .cfi_endproc
-    .size nprof_stub_locked_shard, . - nprof_stub_locked_shard
+    .size nprof_stub_locked_cpu, . - nprof_stub_locked_cpu
 
 // The bucket of a value, as a function: for tests only.
     .p2align 4

@@ -423,14 +423,16 @@ impl Connection {
     /// When the memory cannot be read.
     pub fn record_at(&self, index: u32) -> Result<Record> {
         let (memory, welcome) = self.memory.as_ref().context("no memory yet")?;
-        let shards = welcome.shards + 1;
+        let (layout, shards) = (layout(welcome)?, welcome.shards + 1);
         let mut sum = Record::default();
         for shard in 0..shards {
+            let mut counted = [0; 8];
+            memory.read_exact_at(&mut counted, FIRST + layout.counts_of(index, shard))?;
+            sum.counted += u64::from_ne_bytes(counted);
             let mut words = vec![0; size_of::<MethodStats>()];
             let record = u64::from(index) * u64::from(shards) + u64::from(shard);
             memory.read_exact_at(&mut words, FIRST + record * RECORD)?;
             let word = |offset: usize| words[offset..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
-            sum.counted += word(offset_of!(MethodStats, counted));
             sum.entered += word(offset_of!(MethodStats, entered));
             sum.ended += (0..BUCKETS).map(|at| word(offset_of!(MethodStats, histogram) + 8 * at)).sum::<u64>();
             sum.total_ns += word(offset_of!(MethodStats, total_ns));

@@ -5,6 +5,10 @@
 //! | the beginning | the [`MethodStats`] of each record, a shard for each CPU and a spare one |
 //! | `consumed`, if that is recorded | as many [`Consumed`] |
 //! | `bytes`, with the next page | of each record a [`CallBytes`] for each of the wanted counters |
+//! | `counts`, with the next page | the [`StubCounts`] of each record, shard by shard |
+//!
+//! What a stub does at each call that it only counts touches `counts` alone, where the methods of a class are next to each other: of
+//! records each has pages of its own.
 
 use crate::call_bytes::CallBytes;
 use crate::counters::Consumed;
@@ -14,6 +18,22 @@ use crate::wire::MOST_STUBS;
 /// The size of a page.
 pub const PAGE: u64 = 4_096;
 
+/// The calls of a method that its stub has not timed, on one CPU. In the method's record stubs leave `counted` alone: that is for probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct StubCounts {
+    /// Calls that were counted, and not timed.
+    pub counted: u64,
+    /// Calls that were chosen to be timed, more or less: it only moves the chance of the next one on.
+    pub chosen: u64,
+}
+
+const _: () = assert!(size_of::<StubCounts>() == 16);
+
+/// From the counts of one shard to those of the next, in bytes: the same whatever the number of records, as stubs know it.
+pub const COUNTS_STRIDE: usize = MOST_STUBS as usize * size_of::<StubCounts>();
+
+const _: () = assert!(COUNTS_STRIDE.is_power_of_two() && (COUNTS_STRIDE as u64).is_multiple_of(PAGE));
 const _: () = assert!(size_of::<MethodStats>() < 1 << 16 && size_of::<Consumed>() < 1 << 16);
 
 /// Where the parts begin, in bytes from the first record on.
@@ -21,8 +41,10 @@ const _: () = assert!(size_of::<MethodStats>() < 1 << 16 && size_of::<Consumed>(
 pub struct Layout {
     /// What calls have consumed. As `bytes`, if that is not recorded.
     pub consumed: u64,
-    /// How much each call has consumed. As `end` if that is not recorded.
+    /// How much each call has consumed. As `counts`, but for what is left of a page, if that is not recorded.
     pub bytes: u64,
+    /// What stubs have counted.
+    pub counts: u64,
     /// Where all ends.
     pub end: u64,
 }
@@ -41,7 +63,14 @@ impl Layout {
         let of_consumed = if has_consumed { values * size_of::<Consumed>() as u64 } else { 0 };
         let bytes_at = (consumed + of_consumed).next_multiple_of(PAGE);
         let of_bytes = records as u64 * bytes.count_ones() as u64 * size_of::<CallBytes>() as u64;
-        Some(Self { consumed, bytes: bytes_at, end: bytes_at + of_bytes })
+        let counts = (bytes_at + of_bytes).next_multiple_of(PAGE);
+        Some(Self { consumed, bytes: bytes_at, counts, end: counts + shards as u64 * COUNTS_STRIDE as u64 })
+    }
+
+    /// Where the counts of a record are, in one of its shards.
+    #[must_use]
+    pub const fn counts_of(&self, record: u32, shard: u32) -> u64 {
+        self.counts + shard as u64 * COUNTS_STRIDE as u64 + record as u64 * size_of::<StubCounts>() as u64
     }
 }
 
@@ -53,21 +82,25 @@ mod tests {
     /// Check that parts follow each other without a common byte, with and without what may be missing.
     #[test]
     fn parts_follow_each_other() {
-        let stats = size_of::<MethodStats>() as u64;
+        let (stats, counts) = (size_of::<MethodStats>() as u64, size_of::<StubCounts>() as u64);
         let bare = Layout::of(3, 2, false, 0).unwrap();
-        assert_eq!((bare.consumed, bare.end), (6 * stats, (6 * stats).next_multiple_of(PAGE)));
+        assert_eq!((bare.consumed, bare.counts), (6 * stats, (6 * stats).next_multiple_of(PAGE)));
+        assert_eq!(bare.end, bare.counts + 2 * COUNTS_STRIDE as u64);
+        assert_eq!(bare.counts_of(2, 1), bare.counts + COUNTS_STRIDE as u64 + 2 * counts);
         let full = Layout::of(3, 2, true, Counter::OF_BYTES).unwrap();
-        assert_eq!((full.consumed, full.bytes % PAGE), (bare.consumed, 0));
+        assert_eq!((full.consumed, full.bytes % PAGE, full.counts % PAGE), (bare.consumed, 0, 0));
         assert!(full.bytes >= full.consumed + 6 * size_of::<Consumed>() as u64);
         let of_each = Counter::OF_BYTES.count_ones() as u64 * size_of::<CallBytes>() as u64;
-        assert_eq!(full.end, full.bytes + 3 * of_each);
+        assert!(full.counts >= full.bytes + 3 * of_each && full.counts < full.bytes + 3 * of_each + PAGE);
     }
 
-    /// Check that there is nothing for more than there can be, and no overflow.
+    /// Check that the counts of the last record of a shard are before the first of the next, and that there is nothing for more.
     #[test]
     fn has_bounds() {
+        let all = Layout::of(MOST_STUBS, 2, false, 0).unwrap();
+        assert!(all.counts_of(MOST_STUBS - 1, 0) < all.counts_of(0, 1));
         assert_eq!(Layout::of(MOST_STUBS + 1, 2, false, 0), None);
         let most = Layout::of(MOST_STUBS, u32::MAX, true, u32::MAX).unwrap();
-        assert!(most.consumed < most.bytes && most.bytes < most.end);
+        assert!(most.consumed < most.bytes && most.bytes < most.counts && most.counts < most.end);
     }
 }

@@ -14,15 +14,15 @@ mod to_shim;
 mod trees;
 
 pub use from_shim::{Applied, Bound, FromShim, Hello, How, IdCaller, IdFunction, IdsForgotten, Scanned, Stubbed};
-pub use layout::{Layout, PAGE};
+pub use layout::{COUNTS_STRIDE, Layout, PAGE, StubCounts};
 pub use to_shim::{ToShim, Watch, Welcome};
 pub use trees::{ClassFile, ClassesListed, Enhanced, ExceptionClass, TreesEnded};
 
 use bytes::{Reader, Writer};
 
 /// The version of this protocol: of all that is in this module, of what the fields mean, and of what stubs do
-/// ([`crate::switch::mark`]).
-pub const VERSION: u32 = 12;
+/// ([`crate::switch::mark`], [`Layout`]).
+pub const VERSION: u32 = 13;
 
 /// The longest packet, in bytes. A method with names that do not fit is left out by the shim and counted.
 pub const MAX_PACKET: usize = 192 << 10;

@@ -4,6 +4,7 @@
 use std::mem::offset_of;
 use std::sync::Arc;
 
+use nprof_common::wire::{COUNTS_STRIDE, StubCounts};
 use nprof_common::{CallBytes, Consumed, Counter, Loss, MethodStats};
 
 use crate::model::{BytesPerCall, Losses, Sample};
@@ -11,6 +12,9 @@ use crate::sys::mapped_array::MappedArray;
 
 const WORDS: usize = size_of::<MethodStats>() / size_of::<u64>();
 const BYTES_WORDS: usize = size_of::<CallBytes>() / size_of::<u64>();
+const COUNTS_WORDS: usize = size_of::<StubCounts>() / size_of::<u64>();
+/// From the counts of one shard to those of the next.
+const COUNTS_OF_SHARD: usize = COUNTS_STRIDE / size_of::<u64>();
 const CONSUMED_WORDS: usize = size_of::<Consumed>() / size_of::<u64>();
 
 /// Words of 8 bytes that others may be writing.
@@ -34,6 +38,8 @@ pub struct Reader<W = Arc<MappedArray>> {
     consumed: Option<(W, usize)>,
     /// Behind the records in the same memory, how many bytes each call has moved: at which word that begins, and the counters as bits.
     bytes: Option<(usize, u32)>,
+    /// Where what is counted is not in the records: at which word of the same memory it begins.
+    counts: Option<usize>,
     shards: usize,
 }
 
@@ -41,7 +47,7 @@ impl<W: Words> Reader<W> {
     /// A reader of the mapped records, `shards` of them per index, and the mapped losses.
     #[must_use]
     pub fn new(stats: W, losses: W, shards: u32) -> Self {
-        Self { stats, losses, consumed: None, bytes: None, shards: shards as usize }
+        Self { stats, losses, consumed: None, bytes: None, counts: None, shards: shards as usize }
     }
 
     /// The same with what calls have consumed, mapped, in as many shards.
@@ -66,6 +72,12 @@ impl<W: Words> Reader<W> {
         Self { bytes, ..self }
     }
 
+    /// The same with what was counted and not timed, behind the records in the same memory.
+    #[must_use]
+    pub fn with_counts_at(self, first: usize) -> Self {
+        Self { counts: Some(first), ..self }
+    }
+
     /// A reader of other records, with the same losses.
     #[must_use]
     pub fn of(&self, stats: W, shards: u32) -> Self
@@ -84,8 +96,8 @@ impl<W: Words> Reader<W> {
     /// What stands in one record; `None` if nothing was, which costs two reads a shard to find out.
     #[must_use]
     pub fn sample(&self, record: u32) -> Option<Sample> {
-        let begun = [offset_of!(MethodStats, counted), offset_of!(MethodStats, entered)];
-        let hit = self.shards_of(record).any(|first| begun.iter().any(|&offset| self.word(first, offset) != 0));
+        let hit =
+            self.counted_of(record).any(|counted| counted != 0) || self.entered_of(record).any(|calls| calls != 0);
         hit.then(|| Sample { record, stats: self.sum(record) })
     }
 
@@ -122,15 +134,13 @@ impl<W: Words> Reader<W> {
     /// How many calls have begun, counted or timed; cheaper than a sample.
     #[must_use]
     pub fn begun(&self, record: u32) -> u64 {
-        let begun = [offset_of!(MethodStats, counted), offset_of!(MethodStats, entered)];
-        self.shards_of(record).map(|first| begun.map(|offset| self.word(first, offset)).iter().sum::<u64>()).sum()
+        self.counted_of(record).sum::<u64>() + self.entered_of(record).sum::<u64>()
     }
 
     /// The same for each shard: a CPU, or several that share one.
     #[must_use]
     pub fn begun_by_shard(&self, record: u32) -> Vec<u64> {
-        let begun = [offset_of!(MethodStats, counted), offset_of!(MethodStats, entered)];
-        self.shards_of(record).map(|first| begun.map(|offset| self.word(first, offset)).iter().sum()).collect()
+        self.counted_of(record).zip(self.entered_of(record)).map(|(counted, entered)| counted + entered).collect()
     }
 
     /// The time of the calls that have ended, without that of the traced calls which they made, in nanoseconds; cheaper
@@ -162,11 +172,24 @@ impl<W: Words> Reader<W> {
             sum.off_ns += self.word(first, offset_of!(MethodStats, off_ns));
             sum.max_ns = sum.max_ns.max(self.word(first, offset_of!(MethodStats, max_ns)));
         }
-        for first in self.shards_of(record) {
-            sum.entered += self.word(first, offset_of!(MethodStats, entered));
-            sum.counted += self.word(first, offset_of!(MethodStats, counted));
-        }
+        sum.entered = self.entered_of(record).sum();
+        sum.counted = self.counted_of(record).sum();
         sum
+    }
+
+    /// The calls that were only counted, in each of a method's shards.
+    fn counted_of(&self, record: u32) -> impl Iterator<Item = u64> {
+        let counts = self.counts.map(|first| first + record as usize * COUNTS_WORDS);
+        let apart = move |(shard, of_record)| match counts {
+            Some(first) => (first + shard * COUNTS_OF_SHARD, offset_of!(StubCounts, counted)),
+            None => (of_record, offset_of!(MethodStats, counted)),
+        };
+        self.shards_of(record).enumerate().map(apart).map(|(first, offset)| self.word(first, offset))
+    }
+
+    /// The calls that were to be timed.
+    fn entered_of(&self, record: u32) -> impl Iterator<Item = u64> {
+        self.shards_of(record).map(|first| self.word(first, offset_of!(MethodStats, entered)))
     }
 
     /// The first word of each of a method's shards.
@@ -284,6 +307,26 @@ mod tests {
         let first_begin = read.iter().position(|field| begins.contains(field)).unwrap();
         assert!(read[first_begin..].iter().all(|field| begins.contains(field)), "{read:?}");
         assert_eq!(read.len() - first_begin, 8);
+    }
+
+    /// Check that what stubs have counted, apart from the records, is theirs, and no other method's.
+    #[test]
+    fn counted_apart() {
+        let mut timed = stats(3);
+        timed.counted = 0;
+        let (reader, memory) = reader(&[MethodStats::ZERO, MethodStats::ZERO, timed, MethodStats::ZERO], 2);
+        let first = 4 * WORDS;
+        let mut counts = vec![0; COUNTS_OF_SHARD + 2 * COUNTS_WORDS];
+        // Of the second word nobody is told.
+        for (shard, record, counted) in [(0, 1, 5), (1, 1, 6)] {
+            let word = shard * COUNTS_OF_SHARD + record * COUNTS_WORDS;
+            (counts[word], counts[word + 1]) = (counted, 99);
+        }
+        memory.0.borrow_mut().words.extend(counts);
+        let reader = reader.with_counts_at(first);
+        assert_eq!((reader.sample(0), reader.begun(1), reader.begun_by_shard(1)), (None, 11 + 6, vec![5 + 6, 6]));
+        let sum = reader.sample(1).unwrap().stats;
+        assert_eq!((sum.counted, sum.entered, sum.total_ns), (11, timed.entered, timed.total_ns));
     }
 
     /// Check that an index beyond the map gives nothing.

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 use nprof_common::rows::{LEAST_ROWS, bucket_of};
+use nprof_common::wire::Layout;
 use nprof_common::{CallBytes, Consumed, Counter};
 
 use super::*;
@@ -118,9 +119,9 @@ const BYTES_AT: usize = (2 * SHARDS * (size_of::<MethodStats>() + size_of::<Cons
 impl Recorded {
     fn new(rows: &Rows, consumed: bool) -> Self {
         let file = tempfile::tempfile().unwrap();
-        file.set_len((BYTES_AT + 2 * BYTES.len() * size_of::<CallBytes>()) as u64).unwrap();
         let bytes = if consumed { BYTES.map(Counter::bit).iter().sum() } else { 0 };
         let run = Run { first: 0, records: 2, shards: CPUS, consumed, bytes };
+        file.set_len(Layout::of(2, CPUS + 1, consumed, bytes).unwrap().end).unwrap();
         let records = Records::map_run(file.try_clone().unwrap().into(), run).unwrap();
         let records = records.with_rows(rows.file(), rows.count).unwrap();
         collect(records.collecting());

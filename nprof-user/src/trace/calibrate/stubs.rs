@@ -102,6 +102,7 @@ impl Bench {
             return Err(io::Error::other("no stub is left"));
         }
         let reader = Reader::new(records.mapped(), records.mapped(), records.shards);
+        let reader = reader.with_counts_at(records.first_counts());
         Ok(Self { stubs, between, reader, clock: CpuClock::of_this_thread() })
     }
 

@@ -161,6 +161,7 @@ impl Stubs {
         connection.send(ToShim::Scan)?;
         let of_stubs = reader.of(records.mapped(), records.shards);
         let of_stubs = of_stubs.with_consumed_at(records.first_consumed()).with_bytes_at(records.bytes());
+        let of_stubs = of_stubs.with_counts_at(records.first_counts());
         let switches = StubSwitches::new(options, of_stubs, connection.sender());
         let mut stubs = Self {
             connection: Some(connection),

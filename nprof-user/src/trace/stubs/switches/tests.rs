@@ -29,7 +29,7 @@ fn options() -> StubOptions {
 /// Switches of which nobody is told, with these options and the records that they are for.
 fn switches(options: StubOptions) -> (StubSwitches, Records) {
     let records = Records::new(8, 1, None).unwrap();
-    let reader = Reader::new(records.mapped(), records.mapped(), 1);
+    let reader = Reader::new(records.mapped(), records.mapped(), 1).with_counts_at(records.first_counts());
     (StubSwitches::new(options, reader, Sender::default()), records)
 }
 
