@@ -60,15 +60,15 @@ pub fn table(jni: &JniSnapshot, view: JniView, screen: Screen, w: &mut impl Writ
     let shown = view.top.unwrap_or(groups.len()).min(groups.len());
     if groups.is_empty() {
         let elapsed = units::duration(documents::nanoseconds(jni.snapshot.elapsed));
-        let what = if view.by == JniBy::Java {
-            "no Java method was called by native code"
-        } else {
-            "no JNI function was called"
+        // What was not watched may have been called all the same. Stubs do not tell which Java method a function calls.
+        let (was, help) = match (jni.is_partial(), view.by) {
+            (false, _) => ("was", ""),
+            (true, JniBy::Java) => ("was seen to be", ""),
+            (true, _) => ("was seen to be", "; --tier stub counts every call"),
         };
-        // What was not watched may have been called all the same.
-        let what =
-            if jni.is_partial() { what.replace(" was called", " was seen to be called") } else { what.to_owned() };
-        writeln!(w, "{what} in {elapsed}")?;
+        let (what, by_whom) =
+            if view.by == JniBy::Java { ("Java method", " by native code") } else { ("JNI function", "") };
+        writeln!(w, "no {what} {was} called{by_whom} in {elapsed}{help}")?;
     } else {
         for line in grid(&groups[..shown], view.by).lines(screen) {
             writeln!(w, "{line}")?;
