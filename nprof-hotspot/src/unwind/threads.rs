@@ -118,13 +118,8 @@ impl<M: RemoteMemory> Threads<M> {
     /// # Errors
     /// What makes all reads fail.
     pub fn jni_env(&mut self) -> Result<Option<(u64, VirtAddr)>, MemoryError> {
-        if let Some(thread) = self.list.first()
-            && let Some(table) = self.table_of(thread.address)?
-        {
-            return Ok(Some((self.layout.jni_env, table)));
-        }
-        // Where threads come and go all the time, the list may never stay as it is for long enough to be known. Any thread will do here,
-        // and one that has ended meanwhile shows no table.
+        // Not of the threads that are known: where they come and go all the time, the list may never stay as it is for long enough for that.
+        // Any thread will do here, and one that has ended meanwhile shows no table.
         for _ in 0..ATTEMPTS {
             let listed = self.layout.list.read(&mut self.reader)?;
             for thread in listed.into_iter().flat_map(|listed| listed.threads).take(PASSING_THREADS) {
