@@ -18,6 +18,8 @@ pub(super) const COSTS: Costs = Costs {
         counted_ns: 1.75,
         off_ns: 0.5,
         cool: 1.0,
+        cold_ns: 0.0,
+        every: [1, 16, 64],
     },
 };
 

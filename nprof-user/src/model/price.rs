@@ -83,6 +83,8 @@ pub struct StubPrice {
     pub inside_error_ns: f64,
     /// How many times as much a call that is timed costs after other work, which has the stub out of the caches.
     pub cool: f64,
+    /// What it costs beyond that where no call was timed for long, which has out of the caches what only timing needs.
+    pub cold_ns: f64,
 }
 
 impl StubPrice {

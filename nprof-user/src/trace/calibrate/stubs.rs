@@ -3,7 +3,8 @@
 //! A stub finds its CPU's part of a record in one of three ways, by what the target's C library and CPU offer, with and without a
 //! lock. All that work here are measured, and each JVM has the costs of its own. In a loop of nothing else all that a stub
 //! needs is in the nearest cache and its jumps are foreseen; the calls of programs that make many lie between that and many stubs in
-//! turn. Where a program does other work between two calls, they cost more the more of it.
+//! turn. Where a program does other work between two calls, they cost more the more of it; most of all those that are timed, if
+//! few of them are.
 
 use std::io;
 use std::sync::OnceLock;
@@ -15,7 +16,7 @@ use nprof_shim::pool::{self, Mode, configure};
 use nprof_shim::records::{Records as OfStubs, Run};
 use nprof_shim::sharding::Sharding;
 
-use super::cool;
+use super::cool::{self, OtherWork};
 use crate::collect::Reader;
 use crate::model::StubPrice;
 use crate::shim::Records;
@@ -33,6 +34,8 @@ const ROUNDS: usize = 15;
 const BETWEEN: usize = 1024;
 /// Calls after that, of which the middle one counts.
 const AFTER_WORK: usize = 512;
+/// The same after work that leaves nothing in the caches that a core has for itself, which takes long.
+const AFTER_MUCH_WORK: usize = 24;
 /// One of so many calls is timed where some are.
 const EVERY: u32 = 16;
 
@@ -43,7 +46,7 @@ const LEAST_ERROR: f64 = 0.3;
 /// The prices by the number of the way in which a stub finds its CPU's part.
 pub(super) type ByWay = [StubPrice; 3];
 
-/// What stubs cost here, that collect what threads use, or do not. Measured once in the life of nprof, which takes some 15
+/// What stubs cost here, that collect what threads use, or do not. Measured once in the life of nprof, which takes some 30
 /// milliseconds: neither the machine nor the stubs change.
 pub(super) fn measure(collects: bool) -> ByWay {
     static MEASURED: [OnceLock<ByWay>; 2] = [const { OnceLock::new() }; 2];
@@ -58,12 +61,15 @@ pub(super) fn measure(collects: bool) -> ByWay {
 fn measure_all(collects: bool) -> io::Result<ByWay> {
     let bench = Bench::new(collects)?;
     let mut prices = ByWay::default();
-    // The best last, for which there are none here, and which is what most JVMs have.
+    // The best last, which most JVMs have: it also stands for better ones that this machine does not have.
     let ways: Vec<Sharding> = Sharding::all().collect();
     for way in ways.into_iter().rev() {
         let price = bench.price(way);
         prices.iter_mut().take(way.number() as usize + 1).for_each(|known| *known = price);
     }
+    // What is out of the caches is the same whatever the way, of which the last was the best and stands first.
+    let cold_ns = bench.cold_ns(prices[0]);
+    prices.iter_mut().for_each(|price| price.cold_ns = cold_ns);
     tracing::debug!("what stubs cost here, by the way to their CPU's part of a record: {prices:?}");
     Ok(prices)
 }
@@ -130,7 +136,22 @@ impl Bench {
             inside_ns: f64::midpoint(in_loop, in_turn),
             inside_error_ns: (f64::midpoint(in_loop, in_turn) * LEAST_ERROR).max((in_turn - in_loop).abs() / 2.0),
             cool: if is_steady() { cool } else { 1.0 },
+            cold_ns: 0.0,
         }
+    }
+
+    /// What a timed call costs more than after a little work if there was much since the last one.
+    fn cold_ns(&self, price: StubPrice) -> f64 {
+        if !is_steady() {
+            return 0.0;
+        }
+        let mut other_work = OtherWork::default();
+        let [off, timed] = [Mode::Off, Mode::Time].map(|mode| {
+            let stubs = self.entries(mode);
+            middle_after(&stubs, AFTER_MUCH_WORK, || other_work.run())
+        });
+        self.stubs.iter().for_each(|stub| stub.set_mode(Mode::Off));
+        (timed - off - price.timed_ns * price.cool).max(0.0)
     }
 
     fn with(&self, mode: Mode) -> PerCall {
@@ -148,20 +169,7 @@ impl Bench {
 
     /// Nanoseconds that the call of a stub takes after other work.
     fn after_work(&self, mode: Mode) -> f64 {
-        let mut taken: Vec<f64> = self
-            .entries(mode)
-            .iter()
-            .cycle()
-            .take(AFTER_WORK)
-            .map(|stub| {
-                self.between.iter().for_each(|off| off());
-                let began = Instant::now();
-                stub();
-                began.elapsed().as_secs_f64() * 1e9
-            })
-            .collect();
-        taken.sort_by(f64::total_cmp);
-        taken[AFTER_WORK / 2]
+        middle_after(&self.entries(mode), AFTER_WORK, || self.between.iter().for_each(|off| off()))
     }
 
     /// What calls read as in a loop, and of many in turn: the middle ones of some rounds.
@@ -199,6 +207,19 @@ impl Bench {
         let sum = |of: &dyn Fn(u32) -> u64| (0..IN_TURN).map(of).sum::<u64>() as f64;
         [sum(&|record| self.reader.begun(record)), sum(&|record| self.reader.self_ns(record))]
     }
+}
+
+/// Nanoseconds that the middle one of so many calls takes, each after this work.
+fn middle_after(stubs: &[extern "C" fn()], calls: usize, mut work: impl FnMut()) -> f64 {
+    let timed = |stub: &extern "C" fn()| {
+        work();
+        let began = Instant::now();
+        stub();
+        began.elapsed().as_secs_f64() * 1e9
+    };
+    let mut taken: Vec<f64> = stubs.iter().cycle().take(calls).map(timed).collect();
+    taken.sort_by(f64::total_cmp);
+    taken[calls / 2]
 }
 
 fn in_loop(function: extern "C" fn()) {

@@ -118,7 +118,8 @@ impl StubSwitches {
         let StubOptions { price, time_every, choice, .. } = self.options;
         let timed_ns = price.one_of(time_every);
         let (is_explicit, needs_all) = (time_every > 1, matches!(choice, Choice::Slow(_)));
-        let one_of = |every| if is_explicit || needs_all { timed_ns } else { price.one_of(every) };
+        let every = |every| if is_explicit || needs_all { time_every } else { every };
+        let one_of = |calls| price.one_of(every(calls));
         StubCosts {
             timed_ns,
             sixteenth_ns: one_of(Rung::Sixteenth.every()),
@@ -126,6 +127,8 @@ impl StubSwitches {
             counted_ns: if needs_all { timed_ns } else { price.counted_ns },
             off_ns: price.off_ns,
             cool: price.cool,
+            cold_ns: price.cold_ns,
+            every: [Rung::Timed, Rung::Sixteenth, Rung::SixtyFourth].map(|rung| every(rung.every())),
         }
     }
 

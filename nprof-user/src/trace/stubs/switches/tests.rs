@@ -13,6 +13,7 @@ const PRICE: StubPrice = StubPrice {
     inside_ns: 8.0,
     inside_error_ns: 1.0,
     cool: 2.0,
+    cold_ns: 100.0,
 };
 
 fn options() -> StubOptions {
