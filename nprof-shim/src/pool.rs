@@ -185,7 +185,6 @@ global_asm!(
     WORDS = const offset_of!(Row, stack_words),
     INDEX = const offset_of!(Row, index),
     OFF = const OFF,
-    COUNT = const COUNT,
     TIME = const TIME,
     SAMPLE = const SAMPLE,
     SETTINGS_SIZE = const size_of::<Settings>(),

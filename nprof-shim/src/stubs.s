@@ -338,56 +338,29 @@ nprof_stub_pool:
     .type nprof_stub_active, @function
 nprof_stub_active:
     .cfi_startproc
-    mov eax, dword ptr [r11 + {MODE}]
-    cmp eax, {COUNT}
-    jne .Lnprof_more_than_count
-.Lnprof_count:
+    cmp dword ptr [r11 + {MODE}], {TIME}
+    je .Lnprof_time
+// Counting alone is to time with a chance of nothing: one way for both, as short as it can be. Between two calls of a program that does
+// something else it leaves the caches, and what a CPU remembers of its jumps is forgotten.
     cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
     jne .Lnprof_count_locked
     mov r10, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
     nprof_begin count, r10
     mov r10, qword ptr [r11 + {ROW_COUNTS}]
     nprof_counts .Lnprof_count_locked
+    nprof_if_chosen .Lnprof_chosen_by_chance
     inc qword ptr [rax + {COUNTED}]
     nprof_end count
-    nprof_jump_marked
-
-.Lnprof_more_than_count:
-    cmp eax, {TIME}
-    je .Lnprof_time
-    cmp eax, {SAMPLE}
-    je .Lnprof_sample
-    xor r10d, r10d
-    mov eax, 8
-    jmp qword ptr [r11 + {ORIGINAL}]
-
-.Lnprof_sample:
-    cmp dword ptr [rip + nprof_stub_settings + {SHARDING}], {RSEQ}
-    jne .Lnprof_sample_locked
-    mov r10, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
-    nprof_begin sample, r10
-    mov r10, qword ptr [r11 + {ROW_COUNTS}]
-    nprof_counts .Lnprof_sample_locked
-    nprof_if_chosen .Lnprof_sample_chosen
-    inc qword ptr [rax + {COUNTED}]
-    nprof_end sample
-    nprof_jump_marked
-
-.Lnprof_sample_locked:
-    mov r10, qword ptr [r11 + {ROW_COUNTS}]
-    nprof_locked_counts
-    nprof_if_chosen .Lnprof_sample_chosen
-    lock inc qword ptr [rax + {COUNTED}]
     nprof_jump_marked
 
 .Lnprof_count_locked:
     mov r10, qword ptr [r11 + {ROW_COUNTS}]
     nprof_locked_counts
+    nprof_if_chosen .Lnprof_chosen_by_chance
     lock inc qword ptr [rax + {COUNTED}]
     nprof_jump_marked
 
     nprof_abort count, .Lnprof_count_locked
-    nprof_abort sample, .Lnprof_sample_locked
     nprof_abort enter, .Lnprof_time_locked
 
 .Lnprof_time_locked:
@@ -398,7 +371,7 @@ nprof_stub_active:
     jmp .Lnprof_call
 
 // If another thread of the CPU adds at the same time one of the two is lost, which only has the chance come round a call later.
-.Lnprof_sample_chosen:
+.Lnprof_chosen_by_chance:
     inc qword ptr [rax + {CHOSEN}]
 .Lnprof_time:
     nprof_keep_run
