@@ -3,6 +3,7 @@
 //! The other end is the target, which may be slow, gone or hostile: nothing here waits without a limit, and what is no
 //! message ends the conversation.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -39,6 +40,8 @@ pub struct Connection {
     packet: Vec<u8>,
     /// How much it may still say.
     allowance: Allowance,
+    /// What it had said when something could not be sent.
+    unread: VecDeque<FromShimOwned>,
 }
 
 impl Connection {
@@ -63,6 +66,7 @@ impl Connection {
                         hello,
                         packet,
                         allowance: Allowance::new(Instant::now()),
+                        unread: VecDeque::new(),
                     });
                 }
                 Some((FromShimOwned::Hello(_), _)) => {
@@ -155,13 +159,20 @@ impl Connection {
     }
 
     /// Why nothing could be sent: a shim that leaves says why before it does.
+    /// What else it has said is there to be received.
     fn last_words(&mut self, error: Errno) -> Error {
         while let Ok(Some(message)) = self.receive(Duration::ZERO) {
             if let FromShimOwned::Bye(reason) = message {
                 return Error::Bye { pid: self.pid, reason };
             }
+            self.unread.push_back(message);
         }
         self.failed(error)
+    }
+
+    /// The next of what was said before something could not be sent.
+    pub fn unread(&mut self) -> Option<FromShimOwned> {
+        self.unread.pop_front()
     }
 }
 
@@ -393,6 +404,19 @@ mod tests {
         connection.send(ToShim::Apply(1)).unwrap();
         drop(shim);
         assert!(matches!(connection.send(ToShim::Apply(2)).unwrap_err(), Error::Gone { .. }));
+    }
+
+    /// Check that what a shim had said when it was gone is not lost where that is noticed by telling it something.
+    #[test]
+    fn nothing_that_was_said_is_lost() {
+        let (mut connection, shim) = begun();
+        say(&shim, FromShim::Dropped(7));
+        say(&shim, FromShim::Detached(8));
+        drop(shim);
+        assert!(matches!(connection.send(ToShim::Apply(1)).unwrap_err(), Error::Gone { .. }));
+        assert!(matches!(connection.unread(), Some(FromShimOwned::Dropped(7))));
+        assert!(matches!(connection.unread(), Some(FromShimOwned::Detached(8))));
+        assert!(connection.unread().is_none());
     }
 
     /// Check that a shim that never stops talking is not listened to for ever, and that of many notes a few come through.

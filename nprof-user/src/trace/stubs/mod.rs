@@ -72,6 +72,8 @@ pub(super) struct Stubs {
     last: Option<HashMap<u32, MethodStats>>,
     /// Why the shim is gone.
     lost: Option<shim::Error>,
+    /// Whether it has said something before that of which nothing has come yet.
+    has_last_words: bool,
 }
 
 /// What stubs record, and what decides what they do.
@@ -119,6 +121,7 @@ impl Stubs {
             held: Vec::new(),
             last: None,
             lost: None,
+            has_last_words: false,
         }
     }
 
@@ -205,7 +208,7 @@ impl Stubs {
 
     /// Takes in what the shim has said meanwhile. Returns whether there was something.
     pub(super) fn read(&mut self) -> bool {
-        let mut has_news = false;
+        let mut has_news = std::mem::take(&mut self.has_last_words);
         while let Some(message) = self.receive(Duration::ZERO) {
             self.take_in(message);
             has_news = true;
@@ -469,6 +472,10 @@ impl Stubs {
         if let Some(connection) = &mut self.connection
             && let Err(error) = connection.send(message)
         {
+            // A JVM that has just ended may have bound and called methods of which nobody knows yet.
+            let last_words: Vec<_> = std::iter::from_fn(|| connection.unread()).collect();
+            self.has_last_words |= !last_words.is_empty();
+            last_words.into_iter().for_each(|message| self.take_in(message));
             self.lose(error);
         }
     }
