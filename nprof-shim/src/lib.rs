@@ -22,7 +22,7 @@
 //!
 //! # What it changes in the JVM
 //! The addresses of the chosen natives; the VM's table of JNI functions, while these are watched or ids are kept; a class `nprof.shim.Binder` in the boot loader and `nprof.shim.PlatformBinder`
-//! in that of the platform; memory for the records (1.5 KiB per method and CPU that calls it, and 16 bytes if it is only counted); for trees, the classes that nprof
+//! in that of the platform; memory for the records (1.5 KiB per method and CPU that calls it, and 16 bytes of counts); for trees, the classes that nprof
 //! enhances, and a class `java.lang.NprofTree` that these call (`trees`). No code is generated,
 //! nothing is patched, no return address touched, no exception or signal used. While nprof is connected there is one
 //! thread, `nprof-shim`, that waits for its messages and is the JVM's only while it does what they say.

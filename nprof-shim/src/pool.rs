@@ -11,7 +11,8 @@
 //! | time | `entered` + 1, a frame with a copy of the stack's arguments, the native, then time, histogram, maximum |
 //!
 //! Natives whose calls are counted here find the call's [`mark`](nprof_common::switch::mark) in a register that they do not
-//! look at. What is counted stands apart from the records, methods next to each other ([`Layout`](nprof_common::wire::Layout)). A record may be replaced by another at any time: each call is in one of them, and a timed call ends in the one
+//! look at. What is counted stands apart from the records, methods next to each other ([`Layout`](nprof_common::wire::Layout)).
+//! A record may be replaced by another at any time: each call is in one of them, and a timed call ends in the one
 //! in which it began; where the whole run is over by then ([`end_run`]), in none.
 //!
 //! A call in flight is one that is in `entered` and not yet in the histogram; one that is left by `longjmp` or by the

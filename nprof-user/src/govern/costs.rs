@@ -61,8 +61,8 @@ impl StubCosts {
 pub const COOL_NS: f64 = 10_000.0;
 /// The same of stubs, which need what lies in the nearest ones.
 const STUBS_COOL_NS: f64 = 5_000.0;
-/// From this time between two timed calls on, what timing needs is not in any cache that a core has for itself. The HTTP server of
-/// `bench always-on` calls natives every 5 us: with one of 16 timed it paid some 400 ns for each of these, and 46 where all were.
+/// From this time between two timed calls on, what timing needs is taken not to be in any cache that a core has for itself. No program has
+/// shown where that begins: a megabyte of other work made a timed call 0.15 us dearer, four made it 0.4.
 const STUBS_COLD_NS: f64 = 100_000.0;
 
 /// How many times as much a call costs after `part` of the work after which it costs `cool` times as much.
