@@ -1,59 +1,50 @@
 //! What one call costs the target, by who sees it and what is done, as calibrated: in a loop, and after other work.
 
 use super::terms::{By, Rung};
-use crate::model::ProbeCost;
+use crate::model::{ProbeCost, StubPrice};
 
-/// What a call costs by a stub, in nanoseconds. What a user does not want to be done costs as much as what is done instead:
-/// it is of no use then.
+/// What a call costs by a stub.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StubCosts {
-    /// That is counted and timed.
-    pub timed_ns: f64,
-    /// Of which one in 16 is timed, in the mean.
-    pub sixteenth_ns: f64,
-    /// Of which one in 64 is timed, in the mean.
-    pub sixty_fourth_ns: f64,
-    /// That is counted.
-    pub counted_ns: f64,
-    /// That is passed on.
-    pub off_ns: f64,
-    /// How many times as much any of these costs after other work.
-    pub cool: f64,
-    /// What a timed call costs beyond that if the one before was long ago.
-    pub cold_ns: f64,
-    /// One of how many calls is timed where each is to be, one in 16, and one in 64.
-    pub every: [u32; 3],
+    /// As measured on this machine.
+    pub price: StubPrice,
+    /// How many calls are timed.
+    pub timed: HowMany,
+    /// How long a thread did other things since its last call of a stub, in nanoseconds.
+    pub gap_ns: f64,
+}
+
+/// How many calls a stub times. What a user does not want to be done costs as much as what is done instead: it is of no use then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HowMany {
+    /// As many as its rung says.
+    #[default]
+    ByRung,
+    /// One of so many where any are.
+    OneOf(u32),
+    /// All of them.
+    All,
 }
 
 impl StubCosts {
-    /// The same where a thread did other things for so many nanoseconds since its last call of a stub.
-    fn after(&self, gap_ns: f64) -> Self {
-        let times = dearer(self.cool, gap_ns / STUBS_COOL_NS);
-        let [timed, sixteenth, sixty_fourth] = self.every.map(|every| {
-            let every = f64::from(every.max(1));
-            self.cold_ns / every * (every * gap_ns / STUBS_COLD_NS).clamp(0.0, 1.0)
-        });
-        Self {
-            timed_ns: self.timed_ns * times + timed,
-            sixteenth_ns: self.sixteenth_ns * times + sixteenth,
-            sixty_fourth_ns: self.sixty_fourth_ns * times + sixty_fourth,
-            counted_ns: self.counted_ns * times,
-            off_ns: self.off_ns * times,
-            cool: 1.0,
-            cold_ns: 0.0,
-            ..*self
+    fn of(&self, rung: Rung) -> f64 {
+        let StubPrice { off_ns, counted_ns, cool, .. } = self.price;
+        let times = dearer(cool, self.gap_ns / STUBS_COOL_NS);
+        match (rung, self.timed) {
+            (Rung::Detached, _) => 0.0,
+            (Rung::Off, _) => off_ns * times,
+            (_, HowMany::All) => self.one_of(1, times),
+            (Rung::Counted, _) => counted_ns * times,
+            (_, HowMany::OneOf(every)) => self.one_of(every, times),
+            (_, HowMany::ByRung) => self.one_of(rung.every(), times),
         }
     }
 
-    fn of(&self, rung: Rung) -> f64 {
-        match rung {
-            Rung::Detached => 0.0,
-            Rung::Off => self.off_ns,
-            Rung::Counted => self.counted_ns,
-            Rung::SixtyFourth => self.sixty_fourth_ns,
-            Rung::Sixteenth => self.sixteenth_ns,
-            Rung::Timed => self.timed_ns,
-        }
+    /// Where one of so many is timed, in the mean: `times` as much as in a loop, and more the longer ago the last one was that was timed.
+    fn one_of(&self, every: u32, times: f64) -> f64 {
+        let calls = f64::from(every.max(1));
+        let cold = (calls * self.gap_ns / STUBS_COLD_NS).clamp(0.0, 1.0);
+        self.price.one_of(every) * times + self.price.cold_ns / calls * cold
     }
 }
 
@@ -103,7 +94,7 @@ impl Costs {
     /// does not call less often where less is done at its calls.
     #[must_use]
     pub fn with_stubs_after(&self, gap_ns: f64) -> Self {
-        Self { stub: self.stub.after(gap_ns), ..*self }
+        Self { stub: StubCosts { gap_ns, ..self.stub }, ..*self }
     }
 
     /// The same where traps are rare.
@@ -120,7 +111,7 @@ impl Costs {
             Rung::Off => self.off_ns,
             Rung::Counted => self.counted_ns,
             // A probe has no rung between.
-            Rung::SixtyFourth | Rung::Sixteenth | Rung::Timed => self.timed_ns,
+            _ => self.timed_ns,
         };
         let ns = match by {
             By::Probe(ProbeCost::Emulated) => emulated,
@@ -156,15 +147,8 @@ mod tests {
     /// Check that a calibration that went wrong gives no cost that is not a number, and that each state has its own.
     #[test]
     fn costs_are_numbers() {
-        let stub = StubCosts {
-            timed_ns: 30.0,
-            sixteenth_ns: 4.0,
-            sixty_fourth_ns: f64::NAN,
-            counted_ns: 2.0,
-            off_ns: 0.5,
-            cool: 1.0,
-            ..StubCosts::default()
-        };
+        let price = StubPrice { timed_ns: 30.0, counted_ns: 2.0, off_ns: 0.5, ..StubPrice::default() };
+        let stub = StubCosts { price, ..StubCosts::default() };
         let bad = Costs {
             timed_ns: [f64::NAN, f64::INFINITY],
             counted_ns: [-1.0, 7.0],
@@ -177,7 +161,8 @@ mod tests {
         };
         let probed = [Rung::Detached, Rung::Off, Rung::Counted, Rung::Timed];
         assert_eq!(probed.map(of), [[0.0; 3], [3.0, 4.0, 0.5], [0.0, 7.0, 2.0], [0.0, 0.0, 30.0]]);
-        assert_eq!([Rung::Sixteenth, Rung::SixtyFourth].map(|rung| bad.of(rung, By::Stub)), [4.0, 0.0]);
+        let price = StubPrice { passed_ns: f64::NAN, ..price };
+        assert_eq!(Costs { stub: StubCosts { price, ..stub }, ..bad }.of(Rung::SixtyFourth, By::Stub), 0.0);
     }
 
     /// Check that what programs of the user's cost comes on top of what is done beside them, and nothing where there is no probe.
@@ -197,29 +182,30 @@ mod tests {
     /// stubs do not cost more where traps are rare, but after other work.
     #[test]
     fn rare_traps_cost_more() {
-        let stub = StubCosts { timed_ns: 30.0, ..StubCosts::default() };
         let pair = [1_000.0, 10_000.0];
+        let stub = StubCosts::default();
         let costs = Costs { timed_ns: pair, counted_ns: pair, off_ns: pair, cool: [2.0, 1.1], stub };
         let timed = |gap| costs.after(gap).timed_ns;
         assert_eq!([timed(0.0), timed(5_000.0)], [[1_000.0, 10_000.0], [1_500.0, 10_500.0]]);
         assert_eq!([timed(1e9), timed(f64::INFINITY), costs.cooled().timed_ns], [[2_000.0, 11_000.0]; 3]);
         assert_eq!((costs.cooled().stub, costs.cooled().cooled()), (stub, costs.cooled()));
         // Stubs have a gap of their own.
-        let stub = StubCosts { counted_ns: 2.0, cool: 3.0, ..stub };
-        let of_stubs = |gap| {
-            let costs = Costs { stub, ..costs }.with_stubs_after(gap);
-            (costs.stub.timed_ns, costs.stub.counted_ns, costs.timed_ns == pair)
+        let stub = |price| StubCosts { price, ..StubCosts::default() };
+        let of_stubs = |price, gap, rungs: [Rung; 3]| {
+            let costs = Costs { stub: stub(price), ..costs }.with_stubs_after(gap);
+            assert_eq!(costs.timed_ns, pair);
+            rungs.map(|rung| costs.of(rung, By::Stub))
         };
-        assert_eq!([0.0, 2_500.0, 1e9].map(of_stubs), [(30.0, 2.0, true), (60.0, 4.0, true), (90.0, 6.0, true)]);
+        let cool = StubPrice { timed_ns: 30.0, counted_ns: 2.0, off_ns: 0.5, cool: 3.0, ..StubPrice::default() };
+        let after = |gap| of_stubs(cool, gap, [Rung::Timed, Rung::Counted, Rung::Off]);
+        assert_eq!([0.0, 2_500.0, 1e9].map(after), [[30.0, 2.0, 0.5], [60.0, 4.0, 1.0], [90.0, 6.0, 1.5]]);
         // Where few are timed, what these need is out of the caches even if calls follow each other closely.
-        let stub = StubCosts { sixteenth_ns: 6.0, cool: 1.0, cold_ns: 320.0, every: [1, 16, 64], ..stub };
-        let of_sampled = |gap| {
-            let StubCosts { timed_ns, sixteenth_ns, counted_ns, .. } = stub.after(gap);
-            [timed_ns, sixteenth_ns, counted_ns]
-        };
-        assert_eq!(of_sampled(0.0), [30.0, 6.0, 2.0]);
-        assert_eq!(of_sampled(6_250.0), [50.0, 26.0, 2.0]);
-        assert_eq!(of_sampled(1e9), [350.0, 26.0, 2.0]);
+        let cold = StubPrice { timed_ns: 32.0, passed_ns: 2.0, cool: 1.0, cold_ns: 320.0, ..cool };
+        let after = |gap| of_stubs(cold, gap, [Rung::Timed, Rung::Sixteenth, Rung::Counted]);
+        let sixteenth = (32.0 + 15.0 * 2.0) / 16.0;
+        assert_eq!(after(0.0), [32.0, sixteenth, 2.0]);
+        assert_eq!(after(6_250.0), [52.0, sixteenth + 20.0, 2.0]);
+        assert_eq!(after(1e9), [352.0, sixteenth + 20.0, 2.0]);
         // A calibration on a busy machine may say that they cost less.
         assert_eq!(Costs { cool: [0.7, f64::NAN], ..costs }.cooled().timed_ns, pair);
     }

@@ -193,7 +193,7 @@ fn spare(loads: &mut [Load<'_>], costs: &Costs, limits: Limits) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::govern::Rung::{Counted, Detached, Off, Sixteenth, SixtyFourth, Timed};
+    use crate::govern::Rung::{Counted, Detached, Off, Sixteenth, SixtyFourth, Thousandth, Timed};
     use crate::model::ProbeCost;
 
     use crate::govern::simulated_jvm::COSTS;
@@ -257,6 +257,7 @@ mod tests {
         assert_eq!(stubs(&[1_000, 100], 33e3), [Timed, Timed]);
         assert_eq!(stubs(&[1_000, 100], 8e3), [Sixteenth, Timed]);
         assert_eq!(stubs(&[1_000, 100], 3e3), [SixtyFourth, Sixteenth]);
+        assert_eq!(stubs(&[1_000, 100], 2.3e3), [Thousandth, SixtyFourth]);
         assert_eq!(stubs(&[1_000, 100], 0.0), [Counted, Counted]);
         let probe_and_stub = [(By::Probe(ProbeCost::Emulated), Timed, 20), (By::Stub, Timed, 500)];
         assert_eq!(lowered_all(probe_and_stub.into_iter(), 23e3), [Timed, Sixteenth]);
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!(within(40e3), [Timed; 3]);
         assert_eq!(within(8e3), [Timed, Sixteenth, Timed]);
         assert_eq!(within(3e3), [Timed, SixtyFourth, Sixteenth]);
-        assert_eq!(within(0.0), [Timed, SixtyFourth, SixtyFourth]);
+        assert_eq!(within(0.0), [Timed, Thousandth, Thousandth]);
         let all = Limits { all_ns: 0.0, stubs_ns: 0.0 };
         assert_eq!(lowered_within(functions.into_iter(), all), [Detached, Counted, Counted]);
     }
@@ -286,8 +287,9 @@ mod tests {
         let observed = [stub(Timed, 10_000), stub(Counted, 100), probe];
         let loads: Vec<Load<'_>> = observed.iter().map(Load::new).collect();
         let of = |stubs_ns| in_reach(Limits { all_ns: 30e3, stubs_ns }, &loads, &COSTS);
-        // 10,000 calls of which one of 64 is timed, 100 that are counted, and a tenth of 30 us.
-        assert_eq!(of(7.5e3), Limits { all_ns: 30e3, stubs_ns: 25e3 + 175.0 + 3e3 });
+        // 10,000 calls of which one of 1,024 is timed, 100 that are counted, and a tenth of 30 us.
+        let timed_ns = 10_000.0 * (28.0 + 1_023.0 * 2.0) / 1_024.0;
+        assert_eq!(of(7.5e3), Limits { all_ns: 30e3, stubs_ns: timed_ns + 175.0 + 3e3 });
         assert_eq!(of(29e3), Limits { all_ns: 30e3, stubs_ns: 29e3 });
     }
 

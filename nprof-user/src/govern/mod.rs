@@ -24,7 +24,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-pub use costs::{COOL_NS, Costs, Dearer, StubCosts};
+pub use costs::{COOL_NS, Costs, Dearer, HowMany, StubCosts};
 pub use glance::{Glance, clustering};
 pub use policy::Governor;
 pub use terms::{Budget, By, Change, Observed, Period, Programs, Rung, Why};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Budget, By, Change, Costs, Glance, Governor, Observed, Period, Rung, StubCosts};
-use crate::model::ProbeCost;
+use super::{Budget, By, Change, Costs, Glance, Governor, HowMany, Observed, Period, Rung, StubCosts};
+use crate::model::{ProbeCost, StubPrice};
 
 /// What tracing costs, calibrated and in truth.
 pub(super) const COSTS: Costs = Costs {
@@ -11,16 +11,19 @@ pub(super) const COSTS: Costs = Costs {
     counted_ns: [500.0, 5_000.0],
     off_ns: [450.0, 4_900.0],
     cool: [1.0; 2],
-    stub: StubCosts {
-        timed_ns: 28.0,
-        sixteenth_ns: 3.75,
-        sixty_fourth_ns: 2.5,
-        counted_ns: 1.75,
-        off_ns: 0.5,
-        cool: 1.0,
-        cold_ns: 0.0,
-        every: [1, 16, 64],
-    },
+    stub: StubCosts { price: STUB, timed: HowMany::ByRung, gap_ns: 0.0 },
+};
+
+/// What stubs cost.
+pub(super) const STUB: StubPrice = StubPrice {
+    off_ns: 0.5,
+    counted_ns: 1.75,
+    passed_ns: 2.0,
+    timed_ns: 28.0,
+    inside_ns: 0.0,
+    inside_error_ns: 0.0,
+    cool: 1.0,
+    cold_ns: 0.0,
 };
 
 /// How finely time runs. Rates change at its multiples.

@@ -20,6 +20,8 @@ pub enum Rung {
     Off,
     /// Each call is counted.
     Counted,
+    /// Each call is counted, and one of 1,024 timed.
+    Thousandth,
     /// Each call is counted, and one of 64 timed.
     SixtyFourth,
     /// Each call is counted, and one of 16 timed.
@@ -46,6 +48,7 @@ impl Rung {
     pub fn every(self) -> u32 {
         match self {
             Self::Detached | Self::Off | Self::Counted => 0,
+            Self::Thousandth => 1_024,
             Self::SixtyFourth => 64,
             Self::Sixteenth => 16,
             Self::Timed => 1,
@@ -59,7 +62,7 @@ impl Rung {
             Self::Detached => Tracing::Detached,
             Self::Off => Tracing::Off,
             Self::Counted => Tracing::Counted,
-            Self::SixtyFourth | Self::Sixteenth => Tracing::Sampled,
+            Self::Thousandth | Self::SixtyFourth | Self::Sixteenth => Tracing::Sampled,
             Self::Timed => Tracing::Timed,
         }
     }
@@ -80,8 +83,8 @@ impl From<Tracing> for Rung {
 
 impl fmt::Display for Rung {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SixtyFourth | Self::Sixteenth => write!(f, "one of {} timed", self.every()),
+        match self.every() {
+            every @ 2.. => write!(f, "one of {every} timed"),
             _ => self.tracing().fmt(f),
         }
     }
@@ -112,7 +115,7 @@ impl Programs {
         match rung {
             Rung::Detached | Rung::Off => 0,
             Rung::Counted => self.counted_ns,
-            Rung::SixtyFourth | Rung::Sixteenth | Rung::Timed => self.timed_ns,
+            _ => self.timed_ns,
         }
     }
 }
@@ -145,7 +148,7 @@ impl By {
     pub fn ladder(self) -> &'static [Rung] {
         match self {
             Self::Probe(_) | Self::ProbeAnd(..) => &[Rung::Timed, Rung::Counted, Rung::Detached],
-            Self::Stub => &[Rung::Timed, Rung::Sixteenth, Rung::SixtyFourth, Rung::Counted],
+            Self::Stub => &[Rung::Timed, Rung::Sixteenth, Rung::SixtyFourth, Rung::Thousandth, Rung::Counted],
         }
     }
 }
@@ -306,7 +309,7 @@ mod tests {
             assert!(ladder.is_sorted_by(|higher, lower| higher > lower), "{ladder:?}");
             assert!(ladder.iter().all(|rung| Rung::from(rung.tracing()).tracing() == rung.tracing()));
         }
-        assert_eq!(Rung::SixtyFourth.to_string(), "one of 64 timed");
+        assert_eq!([Rung::SixtyFourth, Rung::Timed].map(|rung| rung.to_string()), ["one of 64 timed", "timed"]);
         assert_eq!([Rung::Counted, Rung::Timed].map(Rung::is_sampled), [false; 2]);
     }
 

@@ -4,11 +4,12 @@ mod decisions;
 
 use std::time::Duration;
 
-use super::Rung::{self, Counted, Detached, Off, Sixteenth, Timed};
-use super::simulated_jvm::{COSTS, Calls, Function, Passed, SimulatedJvm};
+use super::Rung::{self, Counted, Detached, Off, Sixteenth, SixtyFourth, Thousandth, Timed};
+use super::simulated_jvm::{COSTS, Calls, Function, Passed, STUB, SimulatedJvm};
 use super::terms::factor;
 use super::{Budget, By, Change, Costs, Glance, Governor, Observed, Period, StubCosts, Why};
 use crate::model::ProbeCost::{Emulated, SingleStepped};
+use crate::model::StubPrice;
 
 /// The budget of most tests.
 const BUDGET: f64 = 0.02;
@@ -304,14 +305,15 @@ fn always_on_hot_stub_leaves_the_quiet_alone() {
     let mut jvm = SimulatedJvm::new(BUDGET, 1.0, [hot, probed].into_iter().chain(quiet).collect());
     jvm.governor.set_budget(Some(Budget::always(BUDGET)));
     jvm.run_until(60);
-    assert_eq!(jvm.functions[..2].iter().map(|f| f.tracing).collect::<Vec<_>>(), [Rung::SixtyFourth, Timed]);
+    assert_eq!(jvm.functions[..2].iter().map(|f| f.tracing).collect::<Vec<_>>(), [Thousandth, Timed]);
     assert!(jvm.functions[2..].iter().all(|function| function.tracing == Timed));
 }
 
 /// Check that stubs which a program calls now and then, between other work, are taken to cost what they do there.
 #[test]
 fn rare_stubs_are_dearer() {
-    let costs = Costs { stub: StubCosts { cool: 3.0, ..COSTS.stub }, ..COSTS };
+    let price = StubPrice { cool: 3.0, ..STUB };
+    let costs = Costs { stub: StubCosts { price, ..COSTS.stub }, ..COSTS };
     let cost_of = |calls| {
         let mut governor = Governor::new(costs, None);
         let stub = Observed { id: u32::MAX, by: By::Stub, ..observed(Timed, Timed, calls) };
@@ -355,7 +357,7 @@ fn stubs_come_back_with_patience() {
         jvm.functions[0].tracing
     };
     assert_eq!([1, 12, 14, 31, 34, 49, 51].map(&mut at), {
-        [Rung::SixtyFourth, Rung::SixtyFourth, Sixteenth, Sixteenth, Timed, Timed, Rung::SixtyFourth]
+        [SixtyFourth, SixtyFourth, Sixteenth, Sixteenth, Timed, Timed, SixtyFourth]
     });
 }
 

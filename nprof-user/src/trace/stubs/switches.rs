@@ -14,7 +14,7 @@ use nprof_common::wire::{self, ToShim, Watch};
 use super::StubOptions;
 use crate::aggregate::Untimed;
 use crate::collect::Reader;
-use crate::govern::{Rung, StubCosts};
+use crate::govern::{HowMany, Rung, StubCosts};
 use crate::model::{Method, Traced, Tracing};
 use crate::resolve::rule::Rule;
 use crate::resolve::thresholds::Thresholds;
@@ -116,20 +116,12 @@ impl StubSwitches {
     /// timed, and who says how many are to be timed is not to get fewer.
     pub(in crate::trace) fn costs(&self) -> StubCosts {
         let StubOptions { price, time_every, choice, .. } = self.options;
-        let timed_ns = price.one_of(time_every);
-        let (is_explicit, needs_all) = (time_every > 1, matches!(choice, Choice::Slow(_)));
-        let every = |every| if is_explicit || needs_all { time_every } else { every };
-        let one_of = |calls| price.one_of(every(calls));
-        StubCosts {
-            timed_ns,
-            sixteenth_ns: one_of(Rung::Sixteenth.every()),
-            sixty_fourth_ns: one_of(Rung::SixtyFourth.every()),
-            counted_ns: if needs_all { timed_ns } else { price.counted_ns },
-            off_ns: price.off_ns,
-            cool: price.cool,
-            cold_ns: price.cold_ns,
-            every: [Rung::Timed, Rung::Sixteenth, Rung::SixtyFourth].map(|rung| every(rung.every())),
-        }
+        let timed = match choice {
+            Choice::Slow(_) => HowMany::All,
+            _ if time_every > 1 => HowMany::OneOf(time_every),
+            _ => HowMany::ByRung,
+        };
+        StubCosts { price, timed, gap_ns: 0.0 }
     }
 
     /// Takes in a method with a record, unless it is known.

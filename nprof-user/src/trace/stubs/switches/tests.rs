@@ -1,6 +1,7 @@
 use nprof_common::MethodStats;
 
 use super::*;
+use crate::govern::{By, Costs};
 use crate::model::{NativeCode, StubPrice, VirtAddr};
 use crate::shim::Records;
 use crate::trace::stubs::Collected;
@@ -117,12 +118,14 @@ fn some_calls_of_what_is_called_often() {
 /// none at all.
 #[test]
 fn what_the_user_chose_saves_nothing() {
-    let costs = |options| switches(options).0.costs();
-    let usual = costs(options());
-    assert_eq!((usual.timed_ns, usual.sixteenth_ns, usual.counted_ns), (28.0, 3.625, 1.75));
-    assert!(usual.sixty_fourth_ns < usual.sixteenth_ns && usual.sixty_fourth_ns > usual.counted_ns);
-    let explicit = costs(StubOptions { time_every: 16, ..options() });
-    assert_eq!([explicit.timed_ns, explicit.sixty_fourth_ns, explicit.counted_ns], [3.625, 3.625, 1.75]);
-    let slow = costs(StubOptions { choice: Choice::Slow(1_000), ..options() });
-    assert_eq!([slow.timed_ns, slow.sixteenth_ns, slow.counted_ns], [28.0; 3]);
+    let rungs = [Rung::Timed, Rung::Sixteenth, Rung::Thousandth, Rung::Counted];
+    let costs = |options| {
+        let pair = [0.0; 2];
+        let stub = switches(options).0.costs();
+        let costs = Costs { timed_ns: pair, counted_ns: pair, off_ns: pair, cool: pair, stub };
+        rungs.map(|rung| costs.of(rung, By::Stub))
+    };
+    assert_eq!(costs(options()), [28.0, 3.625, 2.025390625, 1.75]);
+    assert_eq!(costs(StubOptions { time_every: 16, ..options() }), [3.625, 3.625, 3.625, 1.75]);
+    assert_eq!(costs(StubOptions { choice: Choice::Slow(1_000), ..options() }), [28.0; 4]);
 }
