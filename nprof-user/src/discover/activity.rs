@@ -63,16 +63,25 @@ impl Activity {
     /// Whether code that is not the VM's own may have run since the last call of this. `false` is certain, unless the process
     /// has named a thread like one of the VM's.
     pub fn has_run(&mut self, now: Instant) -> bool {
-        let Some(total) = self.clock.read() else { return true };
+        let clock = self.clock;
+        self.has_run_by(now, || clock.read())
+    }
+
+    /// The same by this clock of the process.
+    fn has_run_by(&mut self, now: Instant, read: impl Fn() -> Option<Duration>) -> bool {
+        let Some(total) = read() else { return true };
         if total.saturating_sub(self.total) >= AT_WORK {
             (self.total, self.others) = (total, None);
             return true;
         }
         // Before the time of the process: so what the VM does in between looks like the program's, and never the reverse.
         let of_the_vm = self.of_the_vm();
-        let has_run = self.judge(self.clock.read().unwrap_or_default(), of_the_vm);
+        let has_run = self.judge(read().unwrap_or_default(), of_the_vm);
         if has_run && self.listed.is_none_or(|listed| now.saturating_duration_since(listed) >= LIST_EVERY) {
             self.list(now);
+            // What runs from here on is seen the next time.
+            let of_the_vm = self.of_the_vm();
+            self.judge(read().unwrap_or_default(), of_the_vm);
         }
         has_run
     }
@@ -97,7 +106,6 @@ impl Activity {
         // What cannot be opened counts as the program's: then the JVM is never at rest.
         let file = |tid: u32| File::open(tasks.join(tid.to_string()).join("schedstat")).ok();
         self.of_the_vm = tids.into_iter().filter(is_of_the_vm).filter_map(file).collect();
-        self.others = None;
     }
 
     /// The time of the VM's threads; `None` if one of them has ended or there are none.
@@ -164,6 +172,18 @@ mod tests {
         std::fs::remove_dir_all(host.path("proc/7/task/9")).unwrap();
         activity.list(Instant::now());
         assert_eq!(activity.of_the_vm(), Some(Duration::from_nanos(20)));
+    }
+
+    /// Check that once the VM's threads are known, a process that does nothing is at rest from then on.
+    #[test]
+    fn rest_is_known_at_once() {
+        let host = TestProc::new();
+        host.file("proc/7/task/8/status", "Name:\tVM Thread\n");
+        host.file("proc/7/task/8/schedstat", "1000 5 9\n");
+        let mut activity = Activity::new(host.proc(), Pid(7));
+        let asked =
+            [500, 500, 500, 501].map(|us| activity.has_run_by(Instant::now(), || Some(Duration::from_micros(us))));
+        assert_eq!(asked, [true, false, false, true]);
     }
 
     /// Check that a process that is gone, or has no threads of a VM, is never at rest, however little it does.
