@@ -36,6 +36,8 @@ struct State {
     has_stubs: bool,
     /// Whether others may serve other functions than when that was last asked.
     is_shared_out_anew: bool,
+    /// How often anything was changed.
+    changes: u64,
 }
 
 /// Who sees the calls of a function.
@@ -216,6 +218,7 @@ impl Switches {
         let function = Function::new(record, self.usual());
         let mut state = self.lock();
         state.functions.entry(index).or_insert(function);
+        state.changes += 1;
         state.is_shared_out_anew = true;
     }
 
@@ -320,6 +323,11 @@ impl Switches {
         due.filter(|due| due.entry.is_some() || due.on_return.is_some()).collect()
     }
 
+    /// How often functions have come, or have been changed: as long as it is the same, and none of them is called, nothing else becomes due.
+    pub fn changes(&self) -> u64 {
+        self.lock().changes
+    }
+
     /// Whether anything has to be attached or detached.
     pub fn are_any_due(&self) -> bool {
         !self.due().is_empty()
@@ -371,6 +379,7 @@ impl Switches {
                 self.engine.switch(function.record, function.switch(has_stubs));
             }
         }
+        state.changes += 1;
         state.is_shared_out_anew |= is_shared_out_anew;
     }
 

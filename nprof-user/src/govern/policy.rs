@@ -271,6 +271,12 @@ impl Governor {
         self.budget = budget;
     }
 
+    /// Whether any function is lowered, or was until not long ago.
+    #[must_use]
+    pub fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Whether the function gets less than the user asked for.
     #[must_use]
     pub fn is_demoted(&self, id: u32) -> bool {

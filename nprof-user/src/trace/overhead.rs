@@ -18,11 +18,10 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// How often it is at the beginning, for so long: what little was seen before may have been no fair sample.
 const FIRST_PERIOD: Duration = Duration::from_millis(100);
 const FIRST: Duration = Duration::from_secs(2);
-/// How long a JVM that was at rest is taken to be.
-const REST: Duration = Duration::from_secs(1);
-/// How often one at rest is asked whether anything is put off there: that asks each function, which is more than all else that is done
-/// for it. A call or a look, without which nothing comes to be put off, ends the rest; what users switch is settled at once.
-const ASK_EVERY: Duration = Duration::from_secs(5);
+/// How long a JVM that was at rest is taken to be: longer than it takes to ask again, on a busy machine too.
+const REST: Duration = Duration::from_secs(2);
+/// The share of a JVM's own time that is as good as nothing.
+const NEGLIGIBLE: f64 = 1e-4;
 /// A JVM is taken to use at least so many cores where a period's budget is spent before the period is over: then the governor, which
 /// takes it to use less, lowers something.
 const LEAST_CORES: f64 = 0.25;
@@ -82,8 +81,8 @@ pub(super) struct Overhead {
     cpu: Duration,
     spent: Spent,
     start: Instant,
-    /// When the JVM, which is at rest, was last asked whether anything is put off; `None` if it is not at rest, or something was.
-    rests: Option<Instant>,
+    /// The JVM is at rest and nothing is put off, as of the switches that had been changed so often; else `None`.
+    rests: Option<u64>,
     /// The probes on its allocators, if there are to be any: they cost, too.
     allocations: Option<Allocations>,
 }
@@ -243,16 +242,24 @@ impl Overhead {
     }
 
     /// Passes over a period in which the JVM was at rest, unless something was put off or is to be looked at. The next one is as
-    /// long as that JVM's rest, which is to be confirmed within [`REST`].
+    /// long as that JVM's rest, which is to be confirmed within [`REST`]. To ask each function whether something is put off is more than all
+    /// else that is done for one at rest: it is asked again when one was changed. A call ends the rest.
     pub(super) fn rest(&mut self, traced_jvm: &TracedJvm) {
-        if self.rests.is_none_or(|asked| asked.elapsed() >= ASK_EVERY) {
-            let rests = self.governor.demoted().next().is_none() && !traced_jvm.switches().are_any_due();
-            self.rests = rests.then(Instant::now);
+        let switches = traced_jvm.switches();
+        let changes = switches.changes();
+        if self.rests != Some(changes) {
+            let rests = self.governor.demoted().next().is_none() && !switches.are_any_due();
+            self.rests = rests.then_some(changes);
         }
         if self.rests.is_some() {
             self.next_period();
             traced_jvm.set_cpu(self.spent.cpu);
         }
+    }
+
+    /// Whether the last periods had next to nothing to govern, and nothing is lowered that could be raised.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.governor.share() <= NEGLIGIBLE && !self.governor.holds_any()
     }
 
     /// The JVM is not at rest any more.

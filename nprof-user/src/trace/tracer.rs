@@ -68,6 +68,8 @@ pub struct Tracer {
     looked: Instant,
     /// Whether the JVM's program runs.
     activity: Activity,
+    /// When that was last asked.
+    asked: Instant,
     /// What has been done since it has.
     rest: Rest,
     /// The JVM's age at the start.
@@ -159,6 +161,7 @@ impl Tracer {
             mapped: now,
             looked: now,
             activity,
+            asked: now,
             rest: Rest::default(),
             age,
             downcalls,
@@ -218,12 +221,12 @@ impl Tracer {
             self.traced_jvm.learn_jni();
         }
         if self.overhead.is_due(&self.traced_jvm) {
-            self.rest.has_governed();
             if let Some(programs) = self.traced_jvm.programs() {
                 programs.measure();
             }
             let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
             self.overhead.govern(&self.traced_jvm, &mut self.session, (libraries, probes));
+            self.rest.has_governed(self.overhead.is_quiet());
         }
         if self.session.is_sharing_due() {
             let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
@@ -319,10 +322,12 @@ impl Tracer {
 
     /// Puts off what is due, where the JVM is at rest.
     fn rest_if_possible(&mut self) {
-        if !self.must_look() {
+        // Looks may be further apart than this, if one takes long.
+        if self.asked.elapsed() < self.look_every() {
             return;
         }
         let now = Instant::now();
+        self.asked = now;
         let may_rest = self.rest.may_rest(self.activity.has_run(now), now);
         if may_rest.look {
             self.looked = now;
@@ -340,16 +345,21 @@ impl Tracer {
         self.age + self.traced_jvm.elapsed() < YOUNG
     }
 
+    fn look_every(&self) -> Duration {
+        if self.is_young() { LOOK_EVERY_WHILE_YOUNG } else { LOOK_EVERY }
+    }
+
     fn must_look(&self) -> bool {
-        let pause = if self.is_young() { LOOK_EVERY_WHILE_YOUNG } else { LOOK_EVERY };
-        !self.vm.is_left_out() && self.looked.elapsed() >= pause.max(self.vm.pause())
+        !self.vm.is_left_out() && self.looked.elapsed() >= self.look_every().max(self.vm.pause())
     }
 
     /// Looks for methods that have been bound since, and attaches their probes. With `are_maps_old`, libraries have been mapped
     /// since the last look at them.
     fn refresh(&mut self, are_maps_old: bool) -> Result<(), Error> {
+        let since_look = self.looked.elapsed();
         self.looked = Instant::now();
-        let found = if self.walked.elapsed() >= self.rest.walks_every().max(self.walk_took * FULL_WALK_PAUSE) {
+        let least = self.walk_took * FULL_WALK_PAUSE;
+        let found = if self.rest.must_walk(since_look, self.walked.elapsed(), least) {
             self.walked = Instant::now();
             let found = self.vm.inventory()?;
             self.walk_took = self.walked.elapsed();

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 /// A JVM is looked at so often whatever it does: what tells that it rests is the names of its threads, which are its own to
 /// choose.
 const LOOK_EVERY_AT_REST: Duration = Duration::from_secs(120);
-/// The same of a walk over all classes: what a collection unloads while nothing runs can be forgotten later, as nothing takes its
-/// place in memory.
+/// All classes are walked so often whatever it does.
 const FULL_WALK_EVERY_AT_REST: Duration = Duration::from_secs(600);
-/// A full walk forgets what was unloaded; between two of them only additions are looked for.
+/// A full walk forgets what was unloaded; between two of them only additions are looked for. It comes after so much time in which the JVM
+/// ran: one in which a thread of the JDK wakes up once a minute has unloaded next to nothing, and nothing takes its place in memory.
 const FULL_WALK_EVERY: Duration = Duration::from_secs(60);
-/// How many periods are governed after the last activity before the next ones are passed over: what was lately the case is over
-/// by then.
+/// How many periods are governed after the last activity before the next ones are passed over, unless one is quiet: what was lately the
+/// case is over by then.
 const QUIET_PERIODS: u32 = 6;
 
 /// What has been done since the JVM has last run.
@@ -21,6 +21,8 @@ pub(super) struct Rest {
     looked: Option<Instant>,
     /// How many periods have been governed since it has run.
     governed: u32,
+    /// For how long it has been looked at again and again since all classes were walked.
+    active: Duration,
 }
 
 /// What may be put off.
@@ -34,7 +36,7 @@ impl Rest {
     /// What may be put off at `now`, where the JVM has run since this was last asked, or not.
     pub(super) fn may_rest(&mut self, has_run: bool, now: Instant) -> MayRest {
         if has_run {
-            *self = Self::default();
+            *self = Self { active: self.active, ..Self::default() };
         }
         let is_recent = |looked: Instant| now.saturating_duration_since(looked) < LOOK_EVERY_AT_REST;
         MayRest { look: self.looked.is_some_and(is_recent), govern: self.governed >= QUIET_PERIODS }
@@ -45,14 +47,20 @@ impl Rest {
         self.looked = Some(now);
     }
 
-    /// How long after a walk over all classes the next one comes.
-    pub(super) fn walks_every(&self) -> Duration {
-        if self.looked.is_some() { FULL_WALK_EVERY_AT_REST } else { FULL_WALK_EVERY }
+    /// It is looked at, so long after the time before, or after it was last known to be at rest. Gives whether all classes are to be walked,
+    /// which they were so long ago; not before `least`.
+    pub(super) fn must_walk(&mut self, since_look: Duration, since_walk: Duration, least: Duration) -> bool {
+        self.active += since_look;
+        let is_due = self.active >= FULL_WALK_EVERY.max(least) || since_walk >= FULL_WALK_EVERY_AT_REST.max(least);
+        if is_due {
+            self.active = Duration::ZERO;
+        }
+        is_due
     }
 
-    /// A period has been governed.
-    pub(super) fn has_governed(&mut self) {
-        self.governed = self.governed.saturating_add(1);
+    /// A period has been governed, in which nothing was called that matters, or nothing is known to have been.
+    pub(super) fn has_governed(&mut self, was_quiet: bool) {
+        self.governed = if was_quiet { QUIET_PERIODS } else { self.governed.saturating_add(1) };
     }
 }
 
@@ -82,16 +90,26 @@ mod tests {
         assert!(!rest.may_rest(false, now + LOOK_EVERY_AT_REST).look);
     }
 
-    /// Check that all classes are walked rarely where nothing has run since the last look, and as usual after activity.
+    /// Check that all classes are walked rarely where the JVM runs now and then, once a minute where it runs all the time, and not too often
+    /// where a walk takes long.
     #[test]
     fn full_walks_are_rare_at_rest() {
-        let (mut rest, now) = (Rest::default(), Instant::now());
-        assert_eq!(rest.walks_every(), FULL_WALK_EVERY);
-        rest.has_looked(now);
-        rest.may_rest(false, now + LOOK_EVERY_AT_REST);
-        assert_eq!(rest.walks_every(), FULL_WALK_EVERY_AT_REST, "the look that nobody trusts is a short one");
-        rest.may_rest(true, now + LOOK_EVERY_AT_REST);
-        assert_eq!(rest.walks_every(), FULL_WALK_EVERY);
+        let second = Duration::from_secs(1);
+        let walks_in_an_hour = |look_every: u32, least| {
+            let mut rest = Rest::default();
+            let mut walked = Duration::ZERO;
+            let looks = (0..3_600 / look_every).map(|look| look * look_every * second);
+            let walks = looks.filter(|now| {
+                // That it has run is known within a second.
+                rest.may_rest(true, Instant::now());
+                let must_walk = rest.must_walk(second, *now - walked, least);
+                walked = if must_walk { *now } else { walked };
+                must_walk
+            });
+            walks.count()
+        };
+        assert_eq!([1, 60].map(|every| walks_in_an_hour(every, Duration::ZERO)), [60, 5]);
+        assert_eq!([1, 60].map(|every| walks_in_an_hour(every, 1_200 * second)), [3, 2]);
     }
 
     /// Check that some quiet periods are governed before the others are passed over, and again after activity.
@@ -102,9 +120,13 @@ mod tests {
             assert!(!rest.may_rest(true, now).govern);
             for _ in 0..QUIET_PERIODS {
                 assert!(!rest.may_rest(false, now).govern);
-                rest.has_governed();
+                rest.has_governed(false);
             }
             assert!(rest.may_rest(false, now).govern);
         }
+        rest.may_rest(true, now);
+        rest.has_governed(true);
+        assert!(rest.may_rest(false, now).govern, "one in which next to nothing was called is enough");
+        assert!(!rest.may_rest(true, now).govern);
     }
 }
