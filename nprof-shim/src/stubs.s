@@ -79,6 +79,12 @@
     .popsection
 .endm
 
+// Says that the thread is in no sequence. Else the kernel finds out at the next switch of threads, from the description, and says so itself,
+// which takes it more than this store: a native that waits is switched from. \rseq holds the offset of the thread's area.
+.macro nprof_in_none rseq
+    mov qword ptr fs:[\rseq + 8], 0
+.endm
+
 // Where the kernel goes instead. It insists on the signature in front, which is the C library's.
 .macro nprof_abort name, otherwise
     .byte 0x0f, 0xb9, 0x3d
@@ -351,6 +357,8 @@ nprof_stub_active:
     nprof_if_chosen .Lnprof_chosen_by_chance
     inc qword ptr [rax + {COUNTED}]
     nprof_end count
+    mov r10, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
+    nprof_in_none r10
     nprof_jump_marked
 
 .Lnprof_count_locked:
@@ -383,6 +391,8 @@ nprof_stub_active:
     nprof_shard .Lnprof_time_locked
     inc qword ptr [rax + {ENTERED}]
     nprof_end enter
+    mov rax, qword ptr [rip + nprof_stub_settings + {RSEQ_OFFSET}]
+    nprof_in_none rax
 
 // A real frame and a real call: unwinders, exceptions and longjmp find nothing unusual. r10 holds the word of the record.
 .Lnprof_call:
@@ -424,6 +434,7 @@ nprof_stub_active:
     ja .Lnprof_max
     inc qword ptr [rax + 8 * rdx + {HISTOGRAM}]
     nprof_end histogram
+    nprof_in_none r9
 .Lnprof_recorded:
     cmp rsi, qword ptr [r11 + {THRESHOLD}]
     jae .Lnprof_long
