@@ -69,7 +69,7 @@ fn print_row(name: &str, measured: &Measured, state: usize) {
     // The last state times.
     let timed = if state + 1 == STATES.len() { measured.timed } else { 0.0 };
     print!(
-        "| {name}: {} | {:.0} | {:.0} % | {} | ",
+        "| {name}: {} | {:.0} | {:.2} % | {} | ",
         STATES[state].0,
         measured.calls,
         100.0 * timed,
