@@ -58,7 +58,7 @@ impl Rest {
         is_due
     }
 
-    /// A period has been governed, in which nothing was called that matters, or nothing is known to have been.
+    /// A period has been governed. If next to nothing was called in it, it is the last one until the JVM runs again.
     pub(super) fn has_governed(&mut self, was_quiet: bool) {
         self.governed = if was_quiet { QUIET_PERIODS } else { self.governed.saturating_add(1) };
     }
