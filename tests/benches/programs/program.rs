@@ -75,7 +75,7 @@ pub(crate) struct Progress {
 }
 
 /// All of them.
-pub(crate) const PROGRAMS: [Program; 6] = [
+pub(crate) const PROGRAMS: [Program; 7] = [
     Program {
         name: "Tomcat 9 under TLS (tcnative)",
         class: "TlsServer",
@@ -104,6 +104,7 @@ pub(crate) const PROGRAMS: [Program; 6] = [
         library: None,
         prepare: |_, scratch| Ok(Prepared { arguments: vec![scratch.display().to_string()], client: None }),
     },
+    Program { name: "ONNX runtime", class: "Onnx", jars: &["anserini"], library: None, prepare: nothing },
     Program { name: "javac in process", class: "Javac", jars: &[], library: None, prepare: sources },
     Program {
         name: "small natives, two million a second",
@@ -137,10 +138,13 @@ impl Program {
         // The two of TLS know each other.
         classes.extend(client.as_ref().map(|(class, _)| *class));
         path.push(compile_with(jdk, OLDEST_SUPPORTED, &classes, &path, &scratch.path().join("classes"))?);
-        let program = RemoteProcess::program(&mut java(jdk, &path, self.class, &arguments))?;
-        let client = client
-            .map(|(class, arguments)| RemoteProcess::program(&mut java(jdk, &path, class, &arguments)))
-            .transpose()?;
+        let start = |class, arguments: &[String]| {
+            // Some unpack their libraries into files which they delete only if they end by themselves.
+            let unpacked = format!("-Djava.io.tmpdir={}", scratch.path().display());
+            RemoteProcess::program(java(jdk, &path, &unpacked).arg(format!("targets.{class}")).args(arguments))
+        };
+        let program = start(self.class, &arguments)?;
+        let client = client.map(|(class, arguments)| start(class, &arguments)).transpose()?;
         Ok(Running { main: format!("targets.{}", self.class), program, client, _scratch: scratch })
     }
 }
@@ -187,12 +191,11 @@ fn jar(name: &str) -> Option<PathBuf> {
     own.find(|file| file.file_name().to_str().is_some_and(|file| file.starts_with(name))).map(|file| file.path())
 }
 
-fn java(jdk: &Jdk, path: &[PathBuf], class: &str, arguments: &[String]) -> Command {
+fn java(jdk: &Jdk, path: &[PathBuf], option: &str) -> Command {
     let mut command = Command::new(jdk.tool("java"));
-    command.env("LC_ALL", "C.UTF-8").env_remove("JAVA_TOOL_OPTIONS").args(["-Xms512m", "-Xmx512m"]);
+    command.env("LC_ALL", "C.UTF-8").env_remove("JAVA_TOOL_OPTIONS").args(["-Xms512m", "-Xmx512m", option]);
     command.arg(format!("-Djava.library.path={}", LIBRARIES.join(":"))).arg("-cp");
     command.arg(path.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":"));
-    command.arg(format!("targets.{class}")).args(arguments);
     command
 }
 

@@ -11,8 +11,9 @@ pub(crate) const LLVM: u32 = 22;
 /// The emulator's program.
 const QEMU: &str = "qemu-system-x86_64";
 
-/// The beginning of the name of its jar.
+/// The beginnings of the names of their jars.
 const ROCKSDB: &str = "rocksdbjni";
+const ANSERINI: &str = "anserini";
 
 /// What a thing is needed for; a later purpose includes the earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -246,7 +247,19 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "as a real program under load, with the file system",
         purpose: Purpose::Programs,
         find: |machine| program_jar(machine, ROCKSDB),
-        remedies: &[Remedy::JarOfSpark { version: "3.5.1", jar: ROCKSDB }],
+        remedies: &[Remedy::Jar { package: "pyspark", version: "3.5.1", within: "deps/jars", jar: ROCKSDB }],
+    },
+    Need {
+        what: "ONNX runtime for Java",
+        why: "as a real program under load, with inference",
+        purpose: Purpose::Programs,
+        find: |machine| program_jar(machine, ANSERINI),
+        remedies: &[Remedy::Jar {
+            package: "pyserini",
+            version: "1.6.0",
+            within: "pyserini/resources/jars",
+            jar: ANSERINI,
+        }],
     },
 ];
 

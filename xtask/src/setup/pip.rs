@@ -28,27 +28,24 @@ pub(super) fn download(requirement: &str, options: &[&str], into: &Path) -> Resu
     Ok(fs::read_dir(into)?.next().context("nothing was downloaded")??.path())
 }
 
-/// Puts a jar of Spark's, whose Python package has everything that a cluster needs, into the directory of the programs.
+/// Puts a jar whose name begins with `jar`, in the folder `within` of a source package, into the directory of the programs.
 ///
 /// # Errors
 /// As [`download`], and when the package has no such jar.
-pub(super) fn jar_of_spark(machine: &Machine, version: &str, jar: &str) -> Result<()> {
+pub(super) fn jar(machine: &Machine, requirement: &str, within: &str, jar: &str) -> Result<()> {
     fs::create_dir_all(&machine.programs)?;
     let scratch = tempfile::tempdir_in(&machine.programs)?;
-    let archive = download(&spark(version), &[], scratch.path())?;
+    let archive = download(requirement, &[], scratch.path())?;
     let mut unpack = Command::new("tar");
-    unpack.arg("--extract").arg("--file").arg(archive).args(["--wildcards", "--strip-components=3", "--directory"]);
-    process::run(unpack.arg(scratch.path()).arg(format!("*/deps/jars/{jar}-*.jar")), LIMIT)?;
+    unpack.arg("--extract").arg("--file").arg(archive).arg("--wildcards").arg("--directory").arg(scratch.path());
+    // The jar alone, without the package's folder and those within.
+    unpack.arg(format!("--strip-components={}", 1 + Path::new(within).components().count()));
+    process::run(unpack.arg(format!("*/{within}/{jar}-*.jar")), LIMIT)?;
     for entry in fs::read_dir(scratch.path())? {
         let entry = entry?;
         if entry.path().extension().is_some_and(|extension| extension == "jar") {
             return Ok(fs::rename(entry.path(), machine.programs.join(entry.file_name()))?);
         }
     }
-    bail!("no {jar} in Spark {version}")
-}
-
-/// What pip is asked for.
-pub(super) fn spark(version: &str) -> String {
-    format!("pyspark=={version}")
+    bail!("no {within}/{jar}-*.jar in {requirement}")
 }

