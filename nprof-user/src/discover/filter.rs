@@ -31,8 +31,8 @@ pub enum FilterError {
 /// Which JVMs are selected. By default all of them.
 ///
 /// Patterns are globs on the main class or the jar's file name, such as `com.acme.*` or `shop-*.jar`; a pattern that
-/// matches the class without its package is good too. Unlike in patterns of methods, `*` is any text, dots included: the
-/// names of jars are full of them.
+/// matches the class without its package is good too, or a source file (`java Hello.java`) without its ending. Unlike in
+/// patterns of methods, `*` is any text, dots included: the names of jars are full of them.
 #[derive(Debug, Clone, Default)]
 pub struct JvmFilter {
     include: Vec<GlobMatcher>,
@@ -55,9 +55,9 @@ impl JvmFilter {
     /// exclude pattern.
     #[must_use]
     pub fn selects(&self, jvm: &Jvm) -> bool {
-        let any = |globs: &[GlobMatcher]| {
-            globs.iter().any(|glob| glob.is_match(&jvm.main) || glob.is_match(simple_main(&jvm.main)))
-        };
+        let names = [Some(&*jvm.main), Some(simple_main(&jvm.main)), jvm.main.strip_suffix(".java")];
+        let any =
+            |globs: &[GlobMatcher]| globs.iter().any(|glob| names.iter().flatten().any(|name| glob.is_match(name)));
         let uid = jvm.uid.to_string();
         let is_user = |user: &String| *user == uid || Some(user) == jvm.user.as_ref();
         (self.include.is_empty() || any(&self.include))
@@ -117,6 +117,8 @@ mod tests {
         assert!(by(&["Main"], "com.acme.Main"));
         assert!(by(&["Main"], "shop/com.acme.Main"));
         assert!(by(&["x", "shop-*.jar"], "shop-1.2.jar"));
+        assert!(by(&["Hello"], "Hello.java"));
+        assert!(by(&["Hello.java"], "Hello.java"));
         assert!(!by(&["jar"], "shop-1.2.jar"));
         assert!(!by(&["acme.*"], "com.acme.Main"));
         assert!(!filter(&["com.**"], &["*Test*"], &[]).selects(&jvm("com.acme.TestMain", None)));
