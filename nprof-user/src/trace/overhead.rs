@@ -227,9 +227,10 @@ impl Overhead {
         true
     }
 
-    /// Keeps what tracing costs within its bounds, and looks at a function that is demoted.
-    pub(super) fn govern(&mut self, traced_jvm: &TracedJvm, session: &mut Session, plan: Plan<'_>) {
-        if self.keep_within(traced_jvm, session, plan.1) {
+    /// Keeps what tracing costs within its bounds, and looks at a function that is demoted. Returns whether a period has ended.
+    pub(super) fn govern(&mut self, traced_jvm: &TracedJvm, session: &mut Session, plan: Plan<'_>) -> bool {
+        let has_ended = self.keep_within(traced_jvm, session, plan.1);
+        if has_ended {
             session.settle(plan.0, plan.1);
         }
         for seen in self.looker.finished() {
@@ -239,6 +240,7 @@ impl Overhead {
             self.look(session, plan);
         }
         self.publish(traced_jvm);
+        has_ended
     }
 
     /// Passes over a period in which the JVM was at rest, unless something was put off or is to be looked at. The next one is as

@@ -225,8 +225,9 @@ impl Tracer {
                 programs.measure();
             }
             let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
-            self.overhead.govern(&self.traced_jvm, &mut self.session, (libraries, probes));
-            self.rest.has_governed(self.overhead.is_quiet());
+            if self.overhead.govern(&self.traced_jvm, &mut self.session, (libraries, probes)) {
+                self.rest.has_governed(self.overhead.is_quiet());
+            }
         }
         if self.session.is_sharing_due() {
             let (libraries, probes) = (self.planner.libraries(), self.planner.probes());
