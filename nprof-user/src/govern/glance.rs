@@ -25,6 +25,8 @@ pub struct Glance {
     pub length: Duration,
     /// The calls that began, by CPU.
     pub calls: Vec<u64>,
+    /// Of the length, how long the threads that called it were in probes of other functions, which were watched at the same time.
+    pub lost: Duration,
     /// How much their number differs from look to look by [`clustering`], as a variance; 0 where that is not known.
     pub clustering: f64,
     /// Whether the target wanted a CPU and had none, or next to none: it may call more when it has one.
@@ -126,17 +128,19 @@ impl Glance {
     /// Adds what was counted in another look, of which nothing was timed.
     pub fn add(&mut self, other: &Self) {
         self.length += other.length;
+        self.lost += other.lost;
         self.calls.resize(self.calls.len().max(other.calls.len()), 0);
         self.calls.iter_mut().zip(&other.calls).for_each(|(calls, more)| *calls = calls.saturating_add(*more));
     }
 
     pub(super) fn rate(&self, cost: CallCost) -> Rate {
-        let length_ns = nanoseconds(self.length);
+        let length_ns = nanoseconds(self.length.saturating_sub(self.lost)).max(LEAST_OWN * nanoseconds(self.length));
         let mut rate = Rate { mean: self.mean(), ..Rate::default() };
         if length_ns <= 0.0 {
             return rate;
         }
         let per_second = 1e9 / length_ns;
+        let lost_error_ns = COST_ERROR * nanoseconds(self.lost);
         let mut variance = 0.0;
         for calls in self.calls.iter().map(|&calls| factor(calls)) {
             let paid_ns = calls * cost.ns;
@@ -144,7 +148,8 @@ impl Glance {
             // In the time that the probes took there would have been more calls.
             let more = (own_ns + paid_ns) / own_ns;
             rate.calls += calls * more * per_second;
-            rate.systematic += calls * more * per_second * (calls * cost.error_ns() / own_ns).min(1.0);
+            rate.systematic +=
+                calls * more * per_second * ((calls * cost.error_ns() + lost_error_ns) / own_ns).min(1.0);
             // Of n calls that come by chance, the square root of n is one standard deviation. Of none nobody knows.
             variance += (more * per_second).powi(2) * calls.max(1.0);
         }
@@ -182,6 +187,22 @@ pub fn clustering(course: &[(Duration, u64)]) -> f64 {
     squares * PARTS as f64 / (PARTS - 1) as f64
 }
 
+/// What the probes of functions that were looked at together took from those that called each other one, where a call costs so many
+/// nanoseconds: on the CPUs where it was called, in the mean of its calls.
+pub fn note_lost(glances: &mut [(f64, &mut Glance)]) {
+    let mut paid: Vec<f64> = Vec::new();
+    for (price, glance) in glances.iter() {
+        paid.resize(paid.len().max(glance.calls.len()), 0.0);
+        paid.iter_mut().zip(&glance.calls).for_each(|(paid, calls)| *paid += factor(*calls) * price);
+    }
+    for (price, glance) in glances {
+        let by_others = |(calls, paid): (&u64, &f64)| factor(*calls) * (paid - factor(*calls) * *price);
+        let sum: f64 = glance.calls.iter().zip(&paid).map(by_others).sum();
+        let lost_ns = sum / factor(glance.all().max(1));
+        glance.lost = Duration::try_from_secs_f64(lost_ns / 1e9).unwrap_or_default();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,6 +229,23 @@ mod tests {
         assert_eq!(rate(&[]), 0.0);
         assert!(rate(&[100_000]).is_finite(), "more than there can be");
         assert!(Glance::default().calls_per_second(1.0).is_finite());
+    }
+
+    /// Check that what the probes of other functions took is no time of the target's either: of a thread that calls all of them, and not of
+    /// one on another CPU.
+    #[test]
+    fn probes_of_others_take_time() {
+        // In 2 ms there is 1 ms of probes.
+        let mut glances = [vec![10], vec![40], vec![0, 50], vec![0, 0]].map(|calls| Glance { calls, ..look(0) });
+        let [one, other, elsewhere, still] = &mut glances;
+        note_lost(&mut [(20_000.0, one), (20_000.0, other), (10_000.0, elsewhere), (20_000.0, still)]);
+        assert_eq!(glances.clone().map(|glance| glance.lost.as_micros()), [800, 200, 0, 0]);
+        let rates = [20_000.0, 20_000.0, 10_000.0].map(|cost_ns| glances[0].calls_per_second(cost_ns));
+        assert!((rates[0] - 10_000.0).abs() < 1.0, "{rates:?}");
+        let rate = glances[0].rate(CallCost::even(20_000.0));
+        assert!((rate.systematic / rate.calls - 0.18).abs() < 0.001, "{rate:?}");
+        let most = Glance { lost: at(100), ..look(10) };
+        assert!(most.calls_per_second(20_000.0) <= 1e6, "more than there can be");
     }
 
     /// Check that other work between traps is that of threads which run, that the time in calls that last counts for the trap at their

@@ -25,6 +25,6 @@ mod terms;
 mod tests;
 
 pub use costs::{COOL_NS, Costs, Dearer, HowMany, StubCosts};
-pub use glance::{Glance, clustering};
+pub use glance::{Glance, clustering, note_lost};
 pub use policy::Governor;
 pub use terms::{Budget, By, Change, Observed, Period, Programs, Rung, Why};

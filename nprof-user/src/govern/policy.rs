@@ -206,7 +206,8 @@ impl Governor {
     }
 
     /// The demoted functions that are to be looked at now, if the last look is paid for: first those that were not looked at for the longest
-    /// time, of those that nobody has looked at the one that is called most. [`looked`](Self::looked) is to tell of each look, or
+    /// time, of those that nobody has looked at the one that is called least. A look at it costs least, and its calls may each take the longest:
+    /// where one costs as much as many at others, these need not wait until it is paid for. [`looked`](Self::looked) is to tell of each look, or
     /// [`missed`](Self::missed).
     #[must_use]
     pub fn due_looks(&self) -> Vec<u32> {
@@ -215,7 +216,7 @@ impl Governor {
         }
         let mut due: Vec<(Duration, f64, u32)> =
             self.held.iter().filter_map(|(id, held)| Some((held.last_look()?, held.rate, *id))).collect();
-        due.sort_by(|one, other| one.0.cmp(&other.0).then(other.1.total_cmp(&one.1)));
+        due.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)));
         due.into_iter().map(|(.., id)| id).collect()
     }
 
@@ -384,16 +385,14 @@ impl Governor {
         call_ns: impl Fn(&Observed) -> f64,
     ) -> Vec<Change> {
         let mut changes = Vec::new();
+        let paid_ns: f64 = loads.iter().map(|load| factor(load.seen.calls) * call_ns(load.seen)).sum();
         for Load { seen, to } in loads.iter().filter(|load| load.to != load.seen.tracing) {
             let rate = factor(seen.calls) / period.length.as_secs_f64();
             match (seen.tracing, *to) {
                 (_, Rung::Detached) => {
-                    let glance = Glance { length: period.length, calls: vec![seen.calls], ..Glance::default() };
-                    self.estimates.entry(seen.id).or_default().pause(
-                        period.now,
-                        &glance,
-                        CallCost::even(call_ns(seen)),
-                    );
+                    let cost_ns = call_ns(seen);
+                    let glance = what_was_seen(period, seen.calls, paid_ns - factor(seen.calls) * cost_ns);
+                    self.estimates.entry(seen.id).or_default().pause(period.now, &glance, CallCost::even(cost_ns));
                 }
                 (Rung::Detached, _) => {
                     self.estimates.get_mut(&seen.id).into_iter().for_each(|estimate| estimate.resume(period.now));
@@ -411,6 +410,14 @@ impl Governor {
         changes.sort_by(|a, b| b.rate.total_cmp(&a.rate));
         changes
     }
+}
+
+/// What was seen in a period of a function that was watched in it, beside others whose probes took `others_ns`. Whoever calls it is taken to
+/// have paid for these as all the JVM has, which was busy for one thread's time at least.
+fn what_was_seen(period: Period, calls: u64, others_ns: f64) -> Glance {
+    let busy_ns = nanoseconds(period.target_cpu.max(period.length));
+    let lost = period.length.mul_f64((others_ns / busy_ns).clamp(0.0, 1.0));
+    Glance { length: period.length, calls: vec![calls], lost, ..Glance::default() }
 }
 
 /// Why something is to be lowered: all together costs too much, or stubs do.

@@ -16,7 +16,7 @@ use nprof_common::MethodStats;
 use crate::aggregate::quantile::{lower_bound_ns, upper_bound_ns};
 use crate::attach::{Engine, Runners, Session, Target, before_others, beside};
 use crate::collect::Reader;
-use crate::govern::{COOL_NS, Glance, clustering};
+use crate::govern::{COOL_NS, Glance, clustering, note_lost};
 use crate::model::{Library, Probe, Tracing};
 use crate::sys::cpu_clock::CpuClock;
 use crate::sys::probe_link;
@@ -329,7 +329,9 @@ impl Instruments {
             let own = length.as_secs_f64() - paid;
             let least = if paid >= COST.as_secs_f64() { LOOK } else { own_time };
             if own >= least.as_secs_f64() || length >= longest {
-                return watched.into_iter().map(|watched| watched.glance(length)).collect();
+                let mut glances: Vec<Glance> = watched.into_iter().map(|watched| watched.glance(length)).collect();
+                note_lost(&mut functions.iter().map(|of| of.price).zip(&mut glances).collect::<Vec<_>>());
+                return glances;
             }
         }
     }

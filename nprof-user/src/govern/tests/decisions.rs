@@ -124,6 +124,35 @@ fn missed_look_is_made_after_the_others() {
     assert_eq!(governor.due_looks().first().copied(), Some(3));
 }
 
+/// Check that of functions that nobody has looked at the one that is called least comes first, and then the others, however often they are
+/// called.
+#[test]
+fn cheap_looks_come_first() {
+    let mut governor = governor();
+    let calls = [(3, 2_000_000), (4, 200_000), (5, 1_000_000)];
+    let seen = calls.map(|(id, calls)| Observed { id, ..observed(Timed, Timed, calls) });
+    governor.decide(period(1), &seen);
+    let order = [2, 3, 4].map(|now| {
+        let next = governor.due_looks()[0];
+        governor.missed(seconds(now), next);
+        next
+    });
+    assert_eq!(order, [4, 5, 3]);
+}
+
+/// Check that a function that was seen beside an expensive one is taken to be called more often by itself than one that was seen alone.
+#[test]
+fn what_was_seen_was_slowed_by_others() {
+    let estimate = |others: u64| {
+        let mut governor = governor();
+        let other = Observed { id: 4, ..observed(Timed, Timed, others) };
+        governor.decide(period(1), &[observed(Timed, Timed, 200_000), other]);
+        governor.unseen(seconds(2))[&3].calls
+    };
+    let (alone, beside) = (estimate(0), estimate(300_000));
+    assert!((1.3..3.0).contains(&(factor(beside) / factor(alone))), "{alone} and {beside}");
+}
+
 /// Check that two functions that are looked at in one period do not get the same room.
 #[test]
 fn looks_share_the_room() {

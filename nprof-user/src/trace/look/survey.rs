@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{ASK, Instruments, LOOK, Looker, more};
 use crate::attach::{Beside, Session, Target, before_others, beside};
-use crate::govern::Glance;
+use crate::govern::{Glance, note_lost};
 use crate::model::{Library, Probe};
 use crate::trace::leaving::Leaving;
 
@@ -112,7 +112,7 @@ impl<P: Fn(&Probe) -> f64 + Sync> Survey<'_, P> {
             let Batch { quiet, costly, taken } = self.with.attach_quiet(&mut session, self.libraries, rest, self.price);
             rest = &rest[taken..];
             let began = Instant::now();
-            let glances = self.with.count(&quiet, self.length());
+            let mut glances = self.with.count(&quiet, self.length());
             let share_of = |(one, glance): &(Attached<'_>, Glance)| share(glance, one.price);
             let costliest = glances.iter().filter(|seen| share_of(seen) >= COSTLY).map(|(one, _)| one.probe.index);
             session.drop_single(&costliest.collect::<Vec<u32>>());
@@ -120,6 +120,7 @@ impl<P: Fn(&Probe) -> f64 + Sync> Survey<'_, P> {
             leaving.take(session, quiet.iter().map(|one| (one.probe.index, one.record)));
             let all: f64 = glances.iter().map(share_of).sum();
             let mut pause = began.elapsed().mul_f64((all / self.budget).clamp(0.0, 1e3));
+            note_lost(&mut glances.iter_mut().map(|(one, glance)| (one.price, glance)).collect::<Vec<_>>());
             seen.extend(glances.into_iter().map(|(one, glance)| (one.probe.index, glance)));
             if let Some((index, share, glance)) = costly {
                 pause = pause.max((glance.length + LOCKED).mul_f64(share.min(1.0) / SLOWED));
@@ -245,7 +246,7 @@ impl Instruments {
 
 /// The share of a core that a function's calls have cost in a look.
 fn share(glance: &Glance, price: f64) -> f64 {
-    glance.calls_per_second(0.0) * price / 1e9
+    glance.all() as f64 * price / 1e9 / glance.length.as_secs_f64().max(1e-9)
 }
 
 /// Nothing costs more CPU time than a target uses, so what has seemed to was a burst.
