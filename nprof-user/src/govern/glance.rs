@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::costs::COOL_NS;
-use super::terms::{factor, nanoseconds};
+use super::costs::{COOL_NS, Costs};
+use super::terms::{By, Rung, factor, nanoseconds};
 
 /// How far the calibrated cost of a probe may be off, as a share of it: a thread is slower while the other one of its core is
 /// busy, and that may have been so when it was measured or may be so now.
@@ -125,6 +125,12 @@ impl Glance {
         f64::midpoint(between_ns, self.cooling_ns / timed)
     }
 
+    /// What a call has cost, in nanoseconds, by how long its callers did other things between two of them.
+    #[must_use]
+    pub fn call_ns(&self, costs: &Costs, rung: Rung, by: By) -> f64 {
+        costs.after(self.gap_ns(costs.of(rung, by))).of(rung, by)
+    }
+
     /// Adds what was counted in another look, of which nothing was timed.
     pub fn add(&mut self, other: &Self) {
         self.length += other.length;
@@ -205,7 +211,9 @@ pub fn note_lost(glances: &mut [(f64, &mut Glance)]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::simulated_jvm::COSTS;
     use super::*;
+    use crate::model::ProbeCost;
 
     fn at(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -265,6 +273,15 @@ mod tests {
         let quick = Glance { timed: 200, total_ns: 0, ..even };
         assert_eq!(gap(&quick), 4_500.0);
         assert_eq!(gap(&Glance::default()), 0.0);
+    }
+
+    /// Check that a call costs the more the more its callers do between two of them.
+    #[test]
+    fn rare_calls_cost_more() {
+        let costs = Costs { counted_ns: [1_000.0; 2], cool: [2.0; 2], ..COSTS };
+        let cost = |calls: u64| look(calls).call_ns(&costs, Rung::Counted, By::Probe(ProbeCost::Emulated));
+        assert_eq!((cost(2_000), cost(2)), (1_000.0, 2_000.0));
+        assert!((1_000.0..2_000.0).contains(&cost(300)), "{}", cost(300));
     }
 
     /// Check that what depends on how calls are spread is in the error where it matters: where probes took much of the time.

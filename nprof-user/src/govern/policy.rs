@@ -144,7 +144,7 @@ impl Governor {
         // A look runs no programs of the user's.
         let by = held.by.site().map_or(held.by, By::Probe);
         let least_ns = self.costs.of(did, by);
-        let call_ns = self.costs.after(glance.gap_ns(least_ns)).of(did, by);
+        let call_ns = glance.call_ns(&self.costs, did, by);
         let cost_ns = factor(glance.all().saturating_add(glance.others)) * call_ns;
         self.looks.charge(cost_ns);
         self.spent_ns += cost_ns;

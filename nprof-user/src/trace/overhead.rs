@@ -190,15 +190,15 @@ impl Overhead {
         (libraries, probes): Plan<'_>,
     ) -> (Vec<Observed>, Leaving) {
         let costs = self.calibrated.costs;
-        let price = |probe: &Probe| costs.of(Rung::Counted, By::Probe(probe.site.cost));
         let (began, cpu) = (Instant::now(), self.looker.cpu());
-        let (glances, leaving) = self.looker.survey(libraries, probes, budget, price);
+        let (glances, leaving) = self.looker.survey(libraries, probes, budget, costs);
         let used = self.looker.cpu().saturating_sub(cpu);
         self.cores = used.as_secs_f64() / began.elapsed().as_secs_f64().max(0.001);
         let observed = probes.iter().filter_map(|probe| {
             let (index, wanted) = (probe.index, wanted(probe));
             let (by, wanted) = (traced_jvm.by_probe(probe, wanted), Rung::from(wanted));
-            let rate = glances.get(&index)?.calls_per_second(price(probe));
+            let glance = glances.get(&index)?;
+            let rate = glance.calls_per_second(glance.call_ns(&costs, Rung::Counted, By::Probe(probe.site.cost)));
             Some(Observed { id: index, by, wanted, tracing: wanted, calls: rounded(rate) })
         });
         (observed.collect(), leaving)

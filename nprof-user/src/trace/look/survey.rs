@@ -9,10 +9,12 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{ASK, Instruments, LOOK, Looker, more};
 use crate::attach::{Beside, Session, Target, before_others, beside};
-use crate::govern::{Glance, note_lost};
+use crate::govern::{By, Costs, Glance, Rung, note_lost};
 use crate::model::{Library, Probe};
 use crate::trace::leaving::Leaving;
 
+/// What probes do in these looks.
+const COUNTED: Rung = Rung::Counted;
 /// Functions that are looked at together. The more, the longer are the first of them slowed.
 const TOGETHER: usize = 64;
 /// How long it takes to see whether a function is called all the time: after that it is so with so many calls.
@@ -62,7 +64,7 @@ struct Batch<'a> {
 
 impl Looker {
     /// How often each of these functions is called, counted for some milliseconds, by index. Functions that cannot be
-    /// looked at are missing. A call is taken to cost `price` nanoseconds, and no more than the share `budget` of the time
+    /// looked at are missing. A call is taken to cost what `costs` say, and no more than the share `budget` of the time
     /// is spent. As long as what is returned with it is kept, functions that are not called often keep their probes.
     ///
     /// Calls come in bursts. A look that ends early because of one sees no fair part of the time, so such functions are looked at
@@ -72,13 +74,13 @@ impl Looker {
         libraries: &[Library],
         probes: &[Probe],
         budget: f64,
-        price: impl Fn(&Probe) -> f64 + Sync,
+        costs: Costs,
     ) -> (BTreeMap<u32, Glance>, Leaving) {
         beside(&self.with.runners, |beside| {
             before_others(|| {
                 let with = &self.with;
                 let leaving = Leaving::start(with.reader.clone(), with.most_kept());
-                let survey = Survey { with, libraries, budget, price: &price, since: Instant::now(), cpu: with.cpu() };
+                let survey = Survey { with, libraries, budget, costs, since: Instant::now(), cpu: with.cpu() };
                 let mut seen = survey.look_at(beside, probes, &leaving);
                 let again: Vec<Probe> = probes.iter().filter(|probe| survey.is_hasty(probe, &seen)).cloned().collect();
                 for (index, glance) in survey.look_at(beside, &again, &leaving) {
@@ -91,17 +93,17 @@ impl Looker {
 }
 
 /// The looks at all functions of a target, before any is traced.
-struct Survey<'a, P> {
+struct Survey<'a> {
     with: &'a Instruments,
     libraries: &'a [Library],
     budget: f64,
-    price: &'a P,
+    costs: Costs,
     since: Instant,
     /// The CPU time of the target then.
     cpu: Duration,
 }
 
-impl<P: Fn(&Probe) -> f64 + Sync> Survey<'_, P> {
+impl Survey<'_> {
     fn look_at(&self, beside: &Beside<'_>, probes: &[Probe], leaving: &Leaving) -> BTreeMap<u32, Glance> {
         let (mut seen, mut rest) = (BTreeMap::new(), probes);
         while !rest.is_empty() {
@@ -109,7 +111,8 @@ impl<P: Fn(&Probe) -> f64 + Sync> Survey<'_, P> {
             beside.step_aside();
             let target = Target { timed: false, ..self.with.target };
             let mut session = Session::new(Arc::clone(&self.with.engine), target);
-            let Batch { quiet, costly, taken } = self.with.attach_quiet(&mut session, self.libraries, rest, self.price);
+            let Batch { quiet, costly, taken } =
+                self.with.attach_quiet(&mut session, self.libraries, rest, &self.costs);
             rest = &rest[taken..];
             let began = Instant::now();
             let mut glances = self.with.count(&quiet, self.length());
@@ -120,7 +123,7 @@ impl<P: Fn(&Probe) -> f64 + Sync> Survey<'_, P> {
             leaving.take(session, quiet.iter().map(|one| (one.probe.index, one.record)));
             let all: f64 = glances.iter().map(share_of).sum();
             let mut pause = began.elapsed().mul_f64((all / self.budget).clamp(0.0, 1e3));
-            note_lost(&mut glances.iter_mut().map(|(one, glance)| (one.price, glance)).collect::<Vec<_>>());
+            self.note_lost(&mut glances);
             seen.extend(glances.into_iter().map(|(one, glance)| (one.probe.index, glance)));
             if let Some((index, share, glance)) = costly {
                 pause = pause.max((glance.length + LOCKED).mul_f64(share.min(1.0) / SLOWED));
@@ -129,6 +132,13 @@ impl<P: Fn(&Probe) -> f64 + Sync> Survey<'_, P> {
             thread::sleep(pause.min(PAUSE));
         }
         seen
+    }
+
+    /// What the probes of functions that were looked at together took from those that called each other one.
+    fn note_lost(&self, glances: &mut [(Attached<'_>, Glance)]) {
+        let price = |(one, glance): &(Attached<'_>, Glance)| glance.call_ns(&self.costs, COUNTED, by(one.probe));
+        let prices: Vec<f64> = glances.iter().map(price).collect();
+        note_lost(&mut prices.into_iter().zip(glances.iter_mut().map(|(_, glance)| glance)).collect::<Vec<_>>());
     }
 
     /// How long the next look is, which is settled before it begins: were it over as soon as the target has used so much CPU time, it
@@ -145,7 +155,7 @@ impl<P: Fn(&Probe) -> f64 + Sync> Survey<'_, P> {
 
     /// Whether a look was too short to tell a burst from what goes on all the time.
     fn is_hasty(&self, probe: &Probe, seen: &BTreeMap<u32, Glance>) -> bool {
-        seen.get(&probe.index).is_some_and(|glance| is_hasty(glance, (self.price)(probe), self.cores()))
+        seen.get(&probe.index).is_some_and(|glance| is_hasty(glance, price(&self.costs, probe), self.cores()))
     }
 }
 
@@ -164,14 +174,14 @@ impl Instruments {
         session: &mut Session,
         libraries: &[Library],
         probes: &'a [Probe],
-        price: &impl Fn(&Probe) -> f64,
+        costs: &Costs,
     ) -> Batch<'a> {
         let mut batch = Batch { quiet: Vec::new(), costly: None, taken: 0 };
         for probe in probes.iter().take(TOGETHER) {
             batch.taken += 1;
             session.attach(libraries, std::slice::from_ref(probe));
             let Some(record) = session.record(probe.index) else { continue };
-            let one = Attached { probe, record, since: Instant::now(), price: price(probe) };
+            let one = Attached { probe, record, since: Instant::now(), price: price(costs, probe) };
             batch.quiet.push(one);
             thread::sleep(MOMENT);
             self.wait_for_glimpse(one);
@@ -242,6 +252,15 @@ impl Instruments {
         }
         began.elapsed()
     }
+}
+
+fn by(probe: &Probe) -> By {
+    By::Probe(probe.site.cost)
+}
+
+/// What a call costs at least, in nanoseconds.
+fn price(costs: &Costs, probe: &Probe) -> f64 {
+    costs.of(COUNTED, by(probe))
 }
 
 /// The share of a core that a function's calls have cost in a look.
