@@ -35,9 +35,9 @@ impl Looks {
         SHARE_OF_BUDGET * limit_ns
     }
 
-    /// Pays for looks out of a period in which tracing could cost `limit_ns`.
-    pub(super) fn pay(&mut self, limit_ns: f64) {
-        self.debt_ns = (self.debt_ns - Self::share_of(limit_ns)).max(0.0);
+    /// Pays for looks out of a period in which tracing could cost `limit_ns`, and out of what was `left` of it besides.
+    pub(super) fn pay(&mut self, limit_ns: f64, left_ns: f64) {
+        self.debt_ns = (self.debt_ns - Self::share_of(limit_ns).max(left_ns)).max(0.0);
     }
 }
 
@@ -54,9 +54,12 @@ mod tests {
         assert_eq!(looks.take_recent(), 3.5e6);
         assert_eq!(looks.take_recent(), 0.0);
         let periods = (0..).take_while(|_| {
-            looks.pay(10e6);
+            looks.pay(10e6, 0.0);
             !looks.may_start()
         });
         assert_eq!(periods.count(), 1);
+        looks.charge(3.5e6);
+        looks.pay(10e6, 3.5e6);
+        assert!(looks.may_start(), "there was more left than that");
     }
 }

@@ -372,8 +372,12 @@ impl Governor {
     /// Notes what the period leads to, and pays for looks out of it.
     fn look_ahead(&mut self, loads: &[Load<'_>], period: Period, costs: &Costs, own_ns: f64) {
         let seconds = period.length.as_secs_f64();
-        self.outlook = Outlook { own: own_ns / seconds, cost: total_ns(loads, costs) / seconds };
-        self.looks.pay(self.budget.map_or(f64::INFINITY, |budget| budget.share * own_ns));
+        let cost_ns = total_ns(loads, costs);
+        self.outlook = Outlook { own: own_ns / seconds, cost: cost_ns / seconds };
+        let limit_ns = self.budget.map_or(f64::INFINITY, |budget| budget.share * own_ns);
+        // As long as there is a function of which nothing is known, that is what the budget is for.
+        let is_any_unknown = self.held.values().any(|held| held.last_look() == Some(Duration::ZERO));
+        self.looks.pay(limit_ns, if is_any_unknown { ROOM * limit_ns - cost_ns } else { 0.0 });
     }
 
     /// Notes what was decided, as the list for the caller. `call_ns` is what a call that was seen has cost.

@@ -140,6 +140,28 @@ fn cheap_looks_come_first() {
     assert_eq!(order, [4, 5, 3]);
 }
 
+/// Check that looks have what the budget has left until each function was looked at, and then their part of it.
+#[test]
+fn what_is_left_is_for_what_nobody_knows() {
+    let mut governor = governor();
+    let two = [3, 4].map(|id| Observed { id, ..observed(Timed, Timed, 1_000_000) });
+    governor.decide(period(1), &two);
+    let gone = two.map(|seen| Observed { tracing: Detached, calls: 0, ..seen });
+    // In a second looks may cost a fifth of the budget of 20 ms, and 14 ms are left. These cost 10.
+    let calls = 10_000;
+    let mut look = |now: u64| {
+        let next = governor.due_looks();
+        assert_eq!(governor.looked(seconds(now), next[0], &glance(calls, seconds(1))), Detached);
+        (now + 1..)
+            .take_while(|now| {
+                governor.decide(period(*now), &gone);
+                governor.due_looks().is_empty()
+            })
+            .count()
+    };
+    assert_eq!([look(1), look(2), look(9)], [0, 2, 2]);
+}
+
 /// Check that a function that was seen beside an expensive one is taken to be called more often by itself than one that was seen alone.
 #[test]
 fn what_was_seen_was_slowed_by_others() {
