@@ -159,6 +159,11 @@ impl Held {
         (self.is_demoted() && self.by != By::Stub).then_some(self.looked)
     }
 
+    /// Whether it is one to be looked at, and nobody has since it was lowered.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.last_look() == Some(Duration::ZERO)
+    }
+
     /// Notes a look, in which it was called so often per second. Returns whether it may be tried: not so soon after the
     /// last time that it was.
     pub(super) fn looked(&mut self, now: Duration, rate: f64) -> bool {

@@ -35,7 +35,7 @@ impl Looks {
         SHARE_OF_BUDGET * limit_ns
     }
 
-    /// Pays for looks out of a period in which tracing could cost `limit_ns`, and out of what was `left` of it besides.
+    /// Pays for looks out of a period in which tracing could cost `limit_ns`: their part of that, or `left_ns` if it is more.
     pub(super) fn pay(&mut self, limit_ns: f64, left_ns: f64) {
         self.debt_ns = (self.debt_ns - Self::share_of(limit_ns).max(left_ns)).max(0.0);
     }

@@ -376,7 +376,7 @@ impl Governor {
         self.outlook = Outlook { own: own_ns / seconds, cost: cost_ns / seconds };
         let limit_ns = self.budget.map_or(f64::INFINITY, |budget| budget.share * own_ns);
         // As long as there is a function of which nothing is known, that is what the budget is for.
-        let is_any_unknown = self.held.values().any(|held| held.last_look() == Some(Duration::ZERO));
+        let is_any_unknown = self.held.values().any(Held::is_unknown);
         self.looks.pay(limit_ns, if is_any_unknown { ROOM * limit_ns - cost_ns } else { 0.0 });
     }
 

@@ -189,17 +189,14 @@ impl Overhead {
         wanted: impl Fn(&Probe) -> Tracing,
         (libraries, probes): Plan<'_>,
     ) -> (Vec<Observed>, Leaving) {
-        let costs = self.calibrated.costs;
         let (began, cpu) = (Instant::now(), self.looker.cpu());
-        let (glances, leaving) = self.looker.survey(libraries, probes, budget, costs);
+        let (rates, leaving) = self.looker.survey(libraries, probes, budget, self.calibrated.costs);
         let used = self.looker.cpu().saturating_sub(cpu);
         self.cores = used.as_secs_f64() / began.elapsed().as_secs_f64().max(0.001);
         let observed = probes.iter().filter_map(|probe| {
             let (index, wanted) = (probe.index, wanted(probe));
             let (by, wanted) = (traced_jvm.by_probe(probe, wanted), Rung::from(wanted));
-            let glance = glances.get(&index)?;
-            let rate = glance.calls_per_second(glance.call_ns(&costs, Rung::Counted, By::Probe(probe.site.cost)));
-            Some(Observed { id: index, by, wanted, tracing: wanted, calls: rounded(rate) })
+            Some(Observed { id: index, by, wanted, tracing: wanted, calls: rounded(*rates.get(&index)?) })
         });
         (observed.collect(), leaving)
     }

@@ -63,7 +63,7 @@ struct Batch<'a> {
 }
 
 impl Looker {
-    /// How often each of these functions is called, counted for some milliseconds, by index. Functions that cannot be
+    /// How often each of these functions is called in a second, counted for some milliseconds, by index. Functions that cannot be
     /// looked at are missing. A call is taken to cost what `costs` say, and no more than the share `budget` of the time
     /// is spent. As long as what is returned with it is kept, functions that are not called often keep their probes.
     ///
@@ -75,7 +75,7 @@ impl Looker {
         probes: &[Probe],
         budget: f64,
         costs: Costs,
-    ) -> (BTreeMap<u32, Glance>, Leaving) {
+    ) -> (BTreeMap<u32, f64>, Leaving) {
         beside(&self.with.runners, |beside| {
             before_others(|| {
                 let with = &self.with;
@@ -86,7 +86,8 @@ impl Looker {
                 for (index, glance) in survey.look_at(beside, &again, &leaving) {
                     seen.entry(index).or_default().add(&glance);
                 }
-                (seen, leaving)
+                let rate = |probe: &Probe| Some((probe.index, survey.rate(probe, seen.get(&probe.index)?)));
+                (probes.iter().filter_map(rate).collect(), leaving)
             })
         })
     }
@@ -136,9 +137,18 @@ impl Survey<'_> {
 
     /// What the probes of functions that were looked at together took from those that called each other one.
     fn note_lost(&self, glances: &mut [(Attached<'_>, Glance)]) {
-        let price = |(one, glance): &(Attached<'_>, Glance)| glance.call_ns(&self.costs, COUNTED, by(one.probe));
-        let prices: Vec<f64> = glances.iter().map(price).collect();
+        let prices: Vec<f64> = glances.iter().map(|(one, glance)| self.call_ns(one.probe, glance)).collect();
         note_lost(&mut prices.into_iter().zip(glances.iter_mut().map(|(_, glance)| glance)).collect::<Vec<_>>());
+    }
+
+    /// What a call has cost, in nanoseconds.
+    fn call_ns(&self, probe: &Probe, glance: &Glance) -> f64 {
+        glance.call_ns(&self.costs, COUNTED, by(probe))
+    }
+
+    /// The calls per second when nobody looks.
+    fn rate(&self, probe: &Probe, glance: &Glance) -> f64 {
+        glance.calls_per_second(self.call_ns(probe, glance))
     }
 
     /// How long the next look is, which is settled before it begins: were it over as soon as the target has used so much CPU time, it
